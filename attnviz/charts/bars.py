@@ -46,46 +46,40 @@ class Column:
         """The texts, row by row."""
         return [*self.texts] or ["" if value is None else percent(value) for value in self.values or ()]
 
-    def table(self, i: int, colors: Theme) -> Table:
-        """Its part of the table of all rows."""
+    def tables(self, i: int, colors: Theme) -> tuple[Table, Table]:
+        """Its part of the table of all rows and of the table "meta"; places of bars are on a scale from 0 to 1.
+
+        An infinite amount stands at an end of the scale, and what is no number nowhere.
+        """
+        count, is_signed = len(self.written), len(self.begins) > 0
+        rows: Table = {f"text_{i}": self.written, f"ink_{i}": [colors.text] * count}
         if self.values is None:
-            return {f"text_{i}": self.written, f"ink_{i}": [colors.text] * len(self.written)}
-        values, begins = np.array([*self.values], float), np.array([*self.begins] or [0.0] * len(self.written))
-        before = np.array([*self.before] or [np.nan] * len(values), float)
-        fill, inks = np.full(len(values), colors.ramp[5]), np.where(values == 0, colors.quiet, colors.text)
-        if len(self.begins):
-            fill, inks = (
-                np.where(values < begins, colors.diverging[2], colors.diverging[-3]),
-                np.full_like(inks, colors.text),
-            )
-        ends = np.nan_to_num(np.fmax(np.fmax(values, before), begins))
-        return {
-            f"text_{i}": self.written,
-            f"ink_{i}": np.where(np.isnan(values), colors.warning, inks).tolist(),
-            f"begin_{i}": self._places(begins),
-            f"share_{i}": self._places(values),
-            f"fill_{i}": fill.tolist(),
-            f"before_{i}": self._places(before),
-            f"end_{i}": self._places(ends),
-        }
-
-    @property
-    def zero(self) -> float:
-        """Place of 0 on the scale, 0 to 1."""
-        return self._places(np.zeros(1))[0]
-
-    @cached_property
-    def _scale(self) -> tuple[float, float]:
-        """The smallest and the largest amount: 0 is between them."""
-        every = np.array([0.0, *self.begins, *self.before, *(self.values or ())], float)
+            return rows, {f"caption_{i}": [self.name], f"zero_{i}": [0.0]}
+        values, before, begins = (
+            np.array([*(amounts or [filler] * count)], float)
+            for amounts, filler in ((self.values, 0.0), (self.before, np.nan), (self.begins, 0.0))
+        )
+        every = np.array([0.0, *values, *before, *begins])
         finite = every[np.isfinite(every)]
-        return (finite.min() if len(self.begins) else 0.0), self.longest or finite.max()
+        low, high = (finite.min() if is_signed else 0.0), self.longest or finite.max()
 
-    def _places(self, amounts: np.ndarray) -> list[float | None]:
-        """Places on the scale, 0 to 1: what is infinite stands at its end, and what is no number nowhere."""
-        low, high = self._scale
-        places = np.clip((amounts - low) / ((high - low) or 1.0), 0, 1)
-        return [None if np.isnan(place) else place for place in places.tolist()]
+        def places(amounts: np.ndarray) -> list[float | None]:
+            on_scale = np.clip((amounts - low) / ((high - low) or 1.0), 0, 1).tolist()
+            return [None if np.isnan(place) else place for place in on_scale]
+
+        fill, inks = np.full(count, colors.ramp[5]), np.where(values == 0, colors.quiet, colors.text)
+        if is_signed:
+            fill = np.where(values < begins, colors.diverging[2], colors.diverging[-3])
+            inks = np.full(count, colors.text)
+        bars = {
+            f"ink_{i}": np.where(np.isnan(values), colors.warning, inks).tolist(),
+            f"begin_{i}": places(begins),
+            f"share_{i}": places(values),
+            f"fill_{i}": fill.tolist(),
+            f"before_{i}": places(before),
+            f"end_{i}": places(np.nan_to_num(np.fmax(np.fmax(values, before), begins))),
+        }
+        return rows | bars, {f"caption_{i}": [self.name], f"zero_{i}": places(np.zeros(1))}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -125,18 +119,15 @@ class Bars:
             "name": [*self.names],
             "name_ink": [inks.get(i, colors.text) for i in range(len(self.names))],
         }
-        meta = heading(self.title, self.lines, self._width, self.style)
-        for i, column in enumerate(self.columns):
-            rows |= column.table(i, colors)
-            meta[f"caption_{i}"], meta[f"zero_{i}"] = [column.name], [column.zero]
-        return {"meta": meta, "rows": rows}
-
-    @property
-    def _width(self) -> float:
-        """About how many pixels wide it is."""
         texts = [self.names, *(column.written for column in self.columns)]
-        widths = (max(map(text_width, column), default=0.0) + GAP for column in texts)
-        return sum(widths) + self.length * sum(column.values is not None for column in self.columns)
+        width = sum(max(map(text_width, column), default=0.0) + GAP for column in texts)
+        width += self.length * sum(column.values is not None for column in self.columns)
+        meta = heading(self.title, self.lines, width, self.style)
+        for i, column in enumerate(self.columns):
+            own_rows, own_meta = column.tables(i, colors)
+            rows |= own_rows
+            meta |= own_meta
+        return {"meta": meta, "rows": rows}
 
 
 @formed(16)
@@ -160,20 +151,18 @@ def _view(i: int, length: int, colors: Theme) -> alt.LayerChart:
     texts = texts.encode(text=f"text_{i}:N", fill=alt.Fill(f"ink_{i}:N", scale=None))
     if not length:
         return alt.layer(*layers, texts.encode(x=alt.XValue(0)), width=1, height=alt.Step(STEP))
-
-    def x(field: str) -> alt.X:
-        return alt.X(f"{field}_{i}:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
-
-    fill = alt.Fill(f"fill_{i}:N", scale=None)
-
-    is_inner = f"isValid(datum.before_{i})"
+    zero, before, begin, end = (
+        alt.X(f"{field}_{i}:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
+        for field in ("zero", "before", "begin", "end")
+    )
+    is_inner, fill = f"isValid(datum.before_{i})", alt.Fill(f"fill_{i}:N", scale=None)
     hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet, **QUIET_MARK}
     filled = rows.transform_filter(f"isValid(datum.share_{i})").mark_bar(**QUIET_MARK)
     thick = alt.condition(is_inner, alt.value(INNER), alt.value(THICK))
     layers += [
-        meta.mark_rule(color=colors.line, **QUIET_MARK).encode(x=x("zero")),
-        rows.transform_filter(is_inner).mark_bar(**hollow).encode(x=x("before")),
-        filled.encode(x=x("begin"), x2=f"share_{i}", fill=fill, size=thick),
-        texts.encode(x=x("end")),
+        meta.mark_rule(color=colors.line, **QUIET_MARK).encode(x=zero),
+        rows.transform_filter(is_inner).mark_bar(**hollow).encode(x=before),
+        filled.encode(x=begin, x2=f"share_{i}", fill=fill, size=thick),
+        texts.encode(x=end),
     ]
     return alt.layer(*layers, width=length, height=alt.Step(STEP))

@@ -77,21 +77,15 @@ INDEPENDENT = alt.Resolve(
 
 
 def together(
-    views: Sequence[alt.LayerChart | Sequence[alt.LayerChart]],
-    params: Sequence[alt.TopLevelSelectionParameter],
-    title: alt.TitleParams | None,
+    views: Sequence, params: Sequence[alt.TopLevelSelectionParameter], title: alt.TitleParams | None
 ) -> alt.HConcatChart | alt.VConcatChart:
-    """Views in a row under one title, or rows of views, each view with scales of its own.
+    """Views in a row under one title, or a column of rows, whose parts may be columns again; each view has own scales.
 
     They are handed over written out: Altair would copy every part of a chart five times, to look for parameters.
     """
-    parts: list = [
-        _spec_of(view)
-        if isinstance(view, alt.LayerChart)
-        else alt.HConcatSpecGenericSpec(hconcat=[*map(_spec_of, view)], resolve=INDEPENDENT)
-        for view in views
-    ]
-    if all(isinstance(view, alt.LayerChart) for view in views):
+    is_row = all(isinstance(view, alt.LayerChart) for view in views)
+    parts = [_spec_of(view, is_row=True) for view in views]
+    if is_row:
         chart = alt.HConcatChart(hconcat=parts, resolve=INDEPENDENT, spacing=24)
     else:
         chart = alt.VConcatChart(vconcat=parts, resolve=INDEPENDENT, spacing=16)
@@ -100,5 +94,10 @@ def together(
     return chart
 
 
-def _spec_of(view: alt.LayerChart) -> alt.LayerSpec:
-    return alt.LayerSpec(**view.to_dict(validate=False, context={"top_level": False}))
+def _spec_of(view: alt.LayerChart | Sequence, *, is_row: bool) -> alt.SchemaBase:
+    if isinstance(view, alt.LayerChart):
+        return alt.LayerSpec(**view.to_dict(validate=False, context={"top_level": False}))
+    parts = [_spec_of(part, is_row=not is_row) for part in view]
+    if is_row:
+        return alt.HConcatSpecGenericSpec(hconcat=parts, resolve=INDEPENDENT)
+    return alt.VConcatSpecGenericSpec(vconcat=parts, resolve=INDEPENDENT)

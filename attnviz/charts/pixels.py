@@ -126,6 +126,12 @@ def color_at(place: float, colors: Theme) -> str:
     return hexadecimal(palette(colors)[[int(shades(np.array(place)))]])[0]
 
 
+def mixed(color: str, ground: str, share: float) -> str:
+    """A color over a ground that it covers by a share, 0 to 1."""
+    both = zip(rgb(color), rgb(ground), strict=True)
+    return hexadecimal(np.array([[round(share * top + (1 - share) * below) for top, below in both]]))[0]
+
+
 def readable(ground: str, colors: Theme) -> str:
     """The color of text, or of the background, whichever stands out more from a ground."""
     light = {color: sum(rgb(color)) for color in (ground, colors.text, colors.background)}

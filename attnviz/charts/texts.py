@@ -1,5 +1,6 @@
 """Titles, lines under them and legends as tables; Vega-Lite places them."""
 
+import re
 import textwrap
 import unicodedata
 from collections.abc import Sequence
@@ -19,6 +20,11 @@ BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
 """Outline of a sign in a legend."""
 
 
+_EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff]\ufe0f?"
+JOINED_SIGN = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_EMOJI}(?:[\u200d·]{_EMOJI})+")
+"""Flags and joined emoji, each drawn as one wide sign; where they are shown, a middle dot joins them."""
+
+
 @dataclass(frozen=True)
 class LegendEntry:
     """One line of a legend: what a sign on a ground means."""
@@ -32,7 +38,8 @@ class LegendEntry:
 @lru_cache(maxsize=16_384)
 def text_width(text: str, character: float = CHARACTER) -> float:
     """About how wide a text is in pixels: wide characters count twice, combining marks not at all."""
-    widths = (2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text if not unicodedata.combining(c))
+    signs = (c for c in JOINED_SIGN.sub("漢", text) if not unicodedata.combining(c))
+    widths = (2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in signs)
     return sum(widths) * character
 
 

@@ -5,7 +5,6 @@ import inspect
 from attnviz.figures import forms
 from attnviz.figures.base import Figure
 from attnviz.figures.blocks import blocks
-from attnviz.figures.change import OutputChange as change
 from attnviz.figures.contributions import CarriedHeads as carried
 from attnviz.figures.contributions import CompositionMap as composition
 from attnviz.figures.contributions import HeadContributions as contributions
@@ -23,8 +22,9 @@ from attnviz.figures.lens import LogitLens as logit_lens
 from attnviz.figures.lens import PushedWords as pushed
 from attnviz.figures.lines import HeadLines as lines
 from attnviz.figures.mask import MaskGrid as mask
-from attnviz.figures.next_word import LabelBars as labels
-from attnviz.figures.next_word import NextWordBars as next_word
+from attnviz.figures.outputs import LabelBars as labels
+from attnviz.figures.outputs import NextWordBars as next_word
+from attnviz.figures.outputs import OutputChange as change
 from attnviz.figures.overlays import AllOverlays as overlays
 from attnviz.figures.overview import ModelHeads as overview
 from attnviz.figures.patches import LESS, on_grid

@@ -1,6 +1,7 @@
 """Numbers of heads, layers x heads: what each adds to a word's logit, carries to another text, or reads of others."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 
@@ -30,27 +31,19 @@ from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure, Figure, GridFigure
 from attnviz.figures.figure import LONGEST_TEXT, subtitles, text_array
 
-ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
 HEAD = ("head", "kind", "layer", "head", "rev")
 """Name and fields of the selection of a head."""
-
 MOST_NUMBERED, ROOMY, NARROW = 16, (44, 26), (22, 16)
 """Heads of a layer whose cells have room for their numbers, and pixels of a cell of as many and of more."""
-
 MOST_NAMED, APART = 5, (0.45, 0.08)
 """Dots with a name beside them: those farthest from 0, unless one so near, in parts of both axes, has one."""
-
-ON_THE_LINE = "on the dashed line: off, as much is lost as the head adds; below it, other parts make up for the head"
-
-PAIRS_NAMED = 3
-"""Pairs of heads named in words."""
-READS = {"q": "queries", "k": "keys", "v": "values"}
-"""Inputs of a later head, by the kind of composition."""
-
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
 """Composition: pixels of the map at most, of a cell at most and at least, and of a label; cells that are rectangles."""
 
-NUMBER = (CellState("number", "ramp", legend=""),)
+ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
+ON_THE_LINE = "on the dashed line: off, as much is lost as the head adds; below it, other parts make up for the head"
+READS = {"q": "queries", "k": "keys", "v": "values"}
+"""Inputs of a later head, by the kind of composition."""
 
 
 def of_head(style: Style, site: Site, head: int) -> dict:
@@ -59,55 +52,57 @@ def of_head(style: Style, site: Site, head: int) -> dict:
     return fields | {"name": site.head(head), "focused": (site, head) == style.focused}
 
 
+def number_grid(values: np.ndarray, sides: Sequence[list[str]], ramp: Ramp, size: Size, **settings: object) -> Grid:
+    """A number of each pair of a row and a column as a colored cell, written where it has room; NaN is 0 in color."""
+    flat, top = values.ravel().tolist(), ramp.top or 1.0
+    return Grid(
+        rows=groups(as_tokens(sides[0])),
+        columns=groups(as_tokens(sides[1])),
+        size=size,
+        states=np.zeros(values.shape, int),
+        kinds=(CellState("number", "ramp", legend=""),),
+        shade=np.nan_to_num((values / top + 1) / 2, nan=0.5) if ramp.signed else np.nan_to_num(values) / top,
+        ramp=ramp,
+        numbers={"number": (values, [*map(digits, flat)])},
+        written=[*map(in_cell, flat)] if size.cell >= READABLE[0] else (),
+        tips=(("number_text", ramp.title),),
+        **settings,
+    )
+
+
 class HeadNumbers(GridFigure):
-    """A number of each head as a colored cell, layers x heads.
+    """A number of each head as a colored cell, layers x heads; `numbers` and `measure` say which, and what it is.
 
     A click selects a head under "head" with the fields kind, layer, head and rev.
     """
+
+    measure: str
 
     @property
     @abstractmethod
     def numbers(self) -> pd.DataFrame:
         """A row for each head: kind, layer, head and the number, last."""
 
-    @property
-    @abstractmethod
-    def measure(self) -> str:
-        """The number in words."""
-
     @cached_property
     def grid(self) -> Grid:
-        table, column = self.numbers, self.numbers.columns[-1]
-        places = [(Site(kind, layer), head) for kind, layer, head in zip(*map(table.get, HEAD[1:4]), strict=True)]
-        sites = sorted({site for site, _ in places}, key=lambda site: (site.layer, site.kind))
+        table = self.numbers
+        sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
         values = np.full((len(sites), 1 + int(table["head"].max())), np.nan)
-        for (site, head), value in zip(places, table[column], strict=True):
-            values[sites.index(site), head] = value
-        rows, columns = values.shape
-        wide, high = ROOMY if columns <= MOST_NUMBERED else NARROW
-        every = [(site, head) for site in sites for head in range(columns)]
-        fields = pd.DataFrame([of_head(self, *place) for place in every]).to_dict("list")
-        focused = [(sites.index(site), head) for site, head in every if (site, head) == self.focused]
-        top = limit_of(values) or 1.0
-        flat, labels = (
-            values.ravel().tolist(),
-            ([f"{site.kind} {site.layer}" for site in sites], [*map(str, range(columns))]),
-        )
-        return Grid(
-            **self._above() | {"style": replace(self.style, selected=focused[0] if focused else None)},
-            rows=groups(as_tokens(labels[0])),
-            columns=groups(as_tokens(labels[1])),
-            size=Size("rectangles", wide, rows, columns, high=high),
-            states=np.zeros(values.shape, int),
-            kinds=NUMBER,
+        for kind, layer, head, value in table.itertuples(index=False):
+            values[sites.index(Site(kind, layer)), head] = value
+        wide, high = ROOMY if values.shape[1] <= MOST_NUMBERED else NARROW
+        every = [(site, head) for site in sites for head in range(values.shape[1])]
+        selected = next(((sites.index(site), head) for site, head in every if (site, head) == self.focused), None)
+        labels = [f"{site.kind} {site.layer}" for site in sites], [*map(str, range(values.shape[1]))]
+        return number_grid(
+            values,
+            labels,
+            Ramp(self.measure, limit_of(values) or 1.0, self.colors.diverging, signed=True),
+            Size("rectangles", wide, *values.shape, high=high),
+            **self._above() | {"style": replace(self.style, selected=selected)},
             titles=("Layer", "Head"),
-            shade=np.nan_to_num((values / top + 1) / 2, nan=0.5),
-            ramp=Ramp(self.measure, top, self.colors.diverging, signed=True),
-            numbers={"number": (values, [*map(digits, flat)])},
-            written=[*map(in_cell, flat)] if wide >= READABLE[0] else (),
-            tips=(("number_text", self.measure),),
             selects=HEAD,
-            more=fields,
+            more=pd.DataFrame([of_head(self, *place) for place in every]).to_dict("list"),
             labels=labels,
             called=labels,
         )
@@ -169,17 +164,14 @@ class WordFigure(Figure):
 
 @dataclass(frozen=True, eq=False)
 class HeadContributions(WordFigure, HeadNumbers):
-    """A cell for what each head adds directly to the logit of a word, layers x heads.
-
-    A click selects a head under "head" with the fields kind, layer, head and rev.
-    """
+    """A cell for what each head adds directly to the logit of a word, layers x heads."""
 
     _called, _titled = "contributions", ("What each head adds", "Added by each head to")
     measure = ADDS
 
     @property
     def numbers(self) -> pd.DataFrame:
-        return self.contributions.heads
+        return self.contributions.heads[[*HEAD[1:4], "contribution"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,8 +250,6 @@ class HeadsReplaced(WordFigure):
 @dataclass(frozen=True, eq=False)
 class CarriedHeads(HeadNumbers):
     """A cell for the part of the way from text A to text B that each head carries, layers x heads: 0 is A, 1 is B.
-
-    A click selects a head under "head" with the fields kind, layer, head and rev.
 
     Attributes:
         record: the run of A.
@@ -341,7 +331,7 @@ class CompositionMap(GridFigure):
     def description(self) -> str:
         pairs = [
             f"{row.layer}.{row.head} to {row.later_layer}.{row.later_head}, {digits(getattr(row, self.kind))}"
-            for row in self.table.dropna(subset=self.kind).nlargest(PAIRS_NAMED, self.kind).itertuples()
+            for row in self.table.dropna(subset=self.kind).nlargest(3, self.kind).itertuples()
         ]
         return f"Largest {self.kind.upper()}-composition of {counted(len(self.table), 'pair')}: {'; '.join(pairs)}."
 
@@ -357,34 +347,23 @@ class CompositionMap(GridFigure):
 
     @cached_property
     def grid(self) -> Grid:
-        heads, pairs = self._heads, self.circuits.composition
-        rows = [i for i, (site, _) in enumerate(heads) if site.layer < pairs["later_layer"].max()]
-        columns = [i for i, (site, _) in enumerate(heads) if site.layer > pairs["layer"].min()]
-        values = np.nan_to_num(self.circuits.matrix(self.kind)[np.ix_(rows, columns)])
-        side, a_layer = (
-            float(np.clip(WIDE // max(values.shape), SMALLEST, LARGEST)),
-            sum(site == heads[0][0] for site, _ in heads),
-        )
+        heads, pairs = self._heads, self.table
+        rows = [place for place in heads if place[0].layer < pairs["later_layer"].max()]
+        columns = [place for place in heads if place[0].layer > pairs["layer"].min()]
+        places = np.ix_(*([heads.index(place) for place in part] for part in (rows, columns)))
+        values = np.nan_to_num(self.circuits.matrix(self.kind)[places])
+        side = float(np.clip(WIDE // max(values.shape), SMALLEST, LARGEST))
+        a_layer = sum(site == heads[0][0] for site, _ in heads)
         every = next((n for n in [1, *(a_layer * 2**power for power in range(12))] if n * side >= ROOM), 1)
         form = "rectangles" if values.size <= MOST_CELLS else "pixels"
-        labels, called = (
-            [[named(*heads[i]) for i in part] for part in (rows, columns)] for named in (Site.short, Site.brief)
-        )
-        flat, top = values.ravel().tolist(), limit_of(values)
-        return Grid(
+        return number_grid(
+            values,
+            [[site.short(head) for site, head in part] for part in (rows, columns)],
+            Ramp("composition score", limit_of(values), self.colors.ramp),
+            Size(form, side, *values.shape, every=every),
             title=self.title,
             lines=[f"Rows: earlier heads that write. Columns: later heads whose {READS[self.kind]} read it."],
-            rows=groups(as_tokens(labels[0])),
-            columns=groups(as_tokens(labels[1])),
-            size=Size(form, side, *values.shape, every=every),
-            states=np.zeros(values.shape, int),
-            kinds=NUMBER,
             style=self.style,
             titles=("earlier head", "later head"),
-            shade=values / (top or 1.0),
-            ramp=Ramp("composition score", top, self.colors.ramp),
-            numbers={"number": (values, [*map(digits, flat)])},
-            written=[*map(in_cell, flat)] if side >= READABLE[0] else (),
-            tips=(("number_text", "composition score"),),
-            called=tuple(called),
+            called=tuple([site.brief(head) for site, head in part] for part in (rows, columns)),
         )

@@ -1,7 +1,7 @@
 """Words that the residual stream would predict after each layer, and words that one head pushes up and down."""
 
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -25,24 +25,24 @@ from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures.base import GridFigure
 from attnviz.figures.figure import text_array
-from attnviz.figures.next_word import NextWordBars, probabilities
+from attnviz.figures.outputs import NextWordBars, probabilities
 
 MOST_POSITIONS = 12
 """Columns that are drawn where no part is chosen: the last ones."""
-
 LONGEST, HEIGHT, NARROWEST = 10, 26, 40
 """Characters of a word in a cell or over a column, and pixels of a cell: high, and wide at least."""
+SHRINKS, ROWS = 4 / 3, 130
+"""Factor by which a file may shrink a picture for its column, from 8 to 6 points, and pixels of the names of rows."""
 
 A_READING = "only the top row is what the model predicts; the others are a reading"
 NOTHING = "This head is off or writes nothing here: it pushes no word."
 FIXED = "through W_O, the last norm with this run's scale, and the unembedding"
-
 KINDS = CellState("", "ramp", legend=""), CellState("NaN: not a number", "blocked", legend="")
 
 
 @dataclass(frozen=True, eq=False)
 class WordGridFigure(GridFigure):
-    """A word in each cell of rows by positions.
+    """A word in each cell of rows by positions; a file for a narrow column draws the last positions that fit.
 
     A click selects a cell under the name "cell" with the fields query, its row, key, its position, and rev.
 
@@ -70,11 +70,10 @@ class WordGridFigure(GridFigure):
     @property
     def positions(self) -> range:
         """The positions that are seen."""
-        length = self.record.read[self.sentence].length
+        every = range(self.record.read[self.sentence].length)
         if self.columns is None:
-            return range(max(0, length - MOST_POSITIONS), length)
-        stop = length if self.columns.stop is None else self.columns.stop
-        return range(self.columns.start or 0, stop)
+            return every[-MOST_POSITIONS:]
+        return range(self.columns.start or 0, len(every) if self.columns.stop is None else self.columns.stop)
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -91,40 +90,50 @@ class WordGridFigure(GridFigure):
             "tokens": text_array(self.words.tokens),
         }
 
-    def _drawn(self, words: WordGrid, line: str, titles: tuple[str, str, str], numbers: list[str], ramp: Ramp) -> Grid:
+    def _word_grid(self, line: str, ramp: Ramp, number: str, *, top_last: bool = False, wordless: bool = False) -> Grid:
         """The words as cells.
 
         Args:
-            words: the first row on top.
-            titles: of the rows, of the columns, and of the numbers.
-            numbers: the values as texts, row by row.
-            ramp: their scale.
+            number: name of the numbers.
+            top_last: whether the last row is on top, as the end of a stream.
+            wordless: whether no word stands in the cells.
         """
-        length, positions = self.record.read[self.sentence].length, words.positions
-        part = f"positions {positions[0]} to {positions[-1]} of {length} (0 to {length - 1})"
-        every = [word for row in words.words for word in row]
-        texts, tokens = ([axes.short(text, LONGEST) for text in part] for part in (every, words.tokens))
-        widest = max(map(text_width, [*texts, *tokens]))
-        size = Size("rectangles", max(NARROWEST, round(widest) + 10), *words.values.shape, high=HEIGHT)
-        rows, starts = groups(as_tokens(words.rows)), np.array(positions)
-        columns = Groups(as_tokens(words.tokens), starts, starts + 1)
-        places = words.values / (ramp.top or 1.0)
+        words, length = self.words, self.record.read[self.sentence].length
+        order = slice(None, None, -1 if top_last else 1)
+        every = [["" if wordless else word for word in row] for row in words.words[order]]
+        names = ["prediction", *words.rows[-2::-1]] if top_last else [*words.rows]
+        texts = [[axes.short(word, LONGEST) for word in row] for row in [*every, words.tokens]]
+        tokens = texts.pop()
+        wide = max(NARROWEST, round(max(map(text_width, [*tokens, *(text for row in texts for text in row)]))) + 10)
+        count = len(tokens)
+        if self.width and not self.on_screen:
+            count = min(count, max(1, int((self.width * SHRINKS - ROWS) // wide)))
+        begin = len(tokens) - count
+        if self.selected and self.selected[1] in words.positions:
+            begin = min(begin, words.positions.index(self.selected[1]))
+        part = slice(begin, begin + count)
+        positions, values, read = words.positions[part], words.values[order, part], tokens[part]
+        span = f"positions {positions[0]} to {positions[-1]} of {length} (0 to {length - 1})"
+        axis = "Token read" + (f", {span}" if count < len(tokens) else "")
+        rows, starts = groups(as_tokens(names)), np.array(positions)
+        columns = Groups(as_tokens(words.tokens[part]), starts, starts + 1)
+        shade, flat = values / (ramp.top or 1.0), values.ravel().tolist()
         return Grid(
-            **self._above(line, part if len(positions) < length and not self.on_screen else ""),
+            **self._above(line, span if len(words.positions) < length and not self.on_screen else ""),
             rows=rows,
             columns=columns,
-            size=size,
-            states=np.isnan(words.values).astype(int),
+            size=Size("rectangles", wide, *values.shape, high=HEIGHT),
+            states=np.isnan(values).astype(int),
             kinds=KINDS,
-            titles=titles[:2],
-            shade=np.nan_to_num((places + 1) / 2 if ramp.signed else places),
+            titles=(self._rows, axis),
+            shade=np.nan_to_num((shade + 1) / 2 if ramp.signed else shade),
             ramp=ramp,
-            numbers={"number": (words.values, numbers)},
-            cell_texts=[isolated(visible_text(word)) for word in every],
-            written=texts,
-            tips=(("says", "word"), ("number_text", titles[2])),
-            labels=([*words.rows], tokens),
-            called=([*words.rows], axes.names(columns)),
+            numbers={"number": (values, [f"{value:+.3g}" if ramp.signed else percent(value) for value in flat])},
+            cell_texts=[isolated(visible_text(word)) for row in every for word in row[part]],
+            written=[text for row in texts for text in row[part]],
+            tips=(("says", "word"), ("number_text", number)),
+            labels=(names, read),
+            called=(names, axes.names(columns)),
         )
 
 
@@ -133,7 +142,7 @@ class LogitLens(WordGridFigure):
     """The most probable word after each layer and position: the embedding at the bottom, the prediction on top."""
 
     _subject, _what = ("logit lens",), "Words through the layers (logit lens)"
-    _columns = "after", "probability"
+    _columns, _rows = ("after", "probability"), "Residual stream after"
 
     @cached_property
     def words(self) -> WordGrid:
@@ -141,20 +150,16 @@ class LogitLens(WordGridFigure):
 
     @cached_property
     def description(self) -> str:
-        words, last = self.words, len(self.words.positions) - 1
+        words = self.words
         rows = zip(words.rows, words.words, words.values, strict=True)
-        course = "; ".join(f"{name} {quoted(row[last])} {percent(float(p[last]))}" for name, row, p in rows)
-        token = quoted_token(words.tokens[last], words.positions[last])
+        course = "; ".join(f"{name} {quoted(row[-1])} {percent(float(p[-1]))}" for name, row, p in rows)
+        token = quoted_token(words.tokens[-1], words.positions[-1])
         return f"Most probable word after {token}, layer by layer: {course}. Only the last is the model's prediction."
 
     @cached_property
     def grid(self) -> Grid:
-        words = self.words
-        rows = ("prediction", *words.rows[-2::-1])
-        above = WordGrid(rows, words.positions, words.tokens, words.words[::-1], words.values[::-1])
-        titles = "Residual stream after", "Token read", "probability"
-        numbers = [percent(value) for value in above.values.ravel().tolist()]
-        return self._drawn(above, A_READING, titles, numbers, Ramp("probability of the word", 1.0, self.colors.ramp))
+        ramp = Ramp("probability of the word", 1.0, self.colors.ramp)
+        return self._word_grid(A_READING, ramp, "probability", top_last=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +174,7 @@ class PushedWords(WordGridFigure):
     columns: slice | None = None
     count: int = 5
 
-    _columns = "pushed", "adds"
+    _columns, _rows = ("pushed", "adds"), "Pushed"
 
     @cached_property
     def words(self) -> WordGrid:
@@ -186,26 +191,21 @@ class PushedWords(WordGridFigure):
 
     @cached_property
     def description(self) -> str:
-        if not self.words.values.any():
+        words = self.words
+        if not words.values.any():
             return NOTHING
+        tokens = [quoted_token(*place) for place in zip(words.tokens, words.positions, strict=True)]
         up, down = (
-            ", ".join(
-                f"after {quoted_token(token, position)}: {quoted(word)}"
-                for token, position, word in zip(self.words.tokens, self.words.positions, row, strict=True)
-            )
-            for row in (self.words.words[0], self.words.words[-1])
+            ", ".join(f"after {token}: {quoted(word)}" for token, word in zip(tokens, row, strict=True))
+            for row in (words.words[0], words.words[-1])
         )
         return f"Pushed up most {up}. Pushed down most {down}."
 
     @cached_property
     def grid(self) -> Grid:
-        words, numbers = self.words, [f"{value:+.3g}" for value in self.words.values.ravel().tolist()]
-        top, pushes = float(np.nanmax(np.abs(words.values))), words.values.any()
-        if not pushes:
-            words = replace(words, words=((("",) * len(words.positions)),) * len(words.rows))
+        top, pushes = float(np.nanmax(np.abs(self.words.values))), self.words.values.any()
         ramp = Ramp("adds to the word's logit", top, self.colors.diverging, signed=True)
-        titles = "Pushed", "Token read", "adds to its logit"
-        return self._drawn(words, FIXED if pushes else NOTHING, titles, numbers, ramp)
+        return self._word_grid(FIXED if pushes else NOTHING, ramp, "adds to its logit", wordless=not pushes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,8 +235,7 @@ class LensBars(NextWordBars):
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        rows = [(word.word, word.probability) for word in self.words]
-        return pd.DataFrame(rows, columns=["word", "probability"])
+        return pd.DataFrame([(word.word, word.probability) for word in self.words], columns=["word", "probability"])
 
     @cached_property
     def bars(self) -> Bars:

@@ -11,14 +11,14 @@ import pandas as pd
 
 from attnviz.analysis import EMPTY, sentences
 from attnviz.charts import axes, hatch
-from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, axis, word_spans
+from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, word_spans
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
 from attnviz.charts.grid import JOINED
 from attnviz.charts.interaction import QUIET_MARK, clicked, share, tooltip
 from attnviz.charts.legends import state_legend
 from attnviz.charts.picture import Form, Table, formed
 from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
-from attnviz.charts.theme import MONO, Theme, config
+from attnviz.charts.theme import LINE, MONO, Theme, config
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import InputError
@@ -48,7 +48,6 @@ FAINT = 0.3
 MOST_HEADS = 4
 """Heads described in words at most."""
 
-TABLES = ("queries", "keys")
 TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "head_name": "head"}
 
 
@@ -134,8 +133,8 @@ class HeadLines(SiteFigure):
 
     @property
     def form(self) -> Form:
-        several, cross = len(self.heads) > 1, self.site.kind == "cross"
-        return _form(_LinesLayout(self._gap, self._most, self._cell, several, cross, self.aside, self.colors))
+        sizes, several = (self._gap, max(map(len, self._sides)), self._cell), len(self.heads) > 1
+        return _form(*sizes, several, self.site.kind == "cross", self._right, self.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -146,7 +145,7 @@ class HeadLines(SiteFigure):
         if any(map(word_spans, self._sides)):
             notes.append(JOINED)
         text = self.colors.text
-        color = text if len(looks) > 1 else _palette(self.colors)[looks[0]]
+        color = text if len(looks) > 1 else [*self.colors.hues * len(DASHES), self.colors.quiet][looks[0]]
         signs = [(text, hatch.CROSS, self.colors.warning) for text in self._without]
         signs += [] if self._led is None else [("other rows", hatch.DASH, self.colors.quiet)]
         return {
@@ -175,14 +174,17 @@ class HeadLines(SiteFigure):
         return max(NARROWEST, min(GAP, int(self.width - sum(labels) - numbers) - 3 * PADDING))
 
     @property
-    def _most(self) -> int:
-        return max(map(len, self._sides))
+    def _right(self) -> int:
+        """Pixels right of the lines that labels and numbers take, where a legend stands beside them; else 0."""
+        if not self.aside:
+            return 0
+        return round(self._tokens(1)["number_at"][0]) - self._gap - (0 if any(self._numbers(1)) else NUMBER)
 
     @property
     def _cell(self) -> float:
         """Pixels of a token."""
         larger = LARGER if self.on_screen else 1
-        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, self._most))))
+        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, *map(len, self._sides)))))
 
     @cached_property
     def _looks(self) -> list[int]:
@@ -263,20 +265,20 @@ class HeadLines(SiteFigure):
         picked = {part.index_of(position) for name, position in self.strands.pins if name == SIDES[side]}
         led = {self._led} if side == 0 else set()
         accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
+        warned, colors = set().union(*self._without.values()) if side == 0 else set(), self.colors
         positions, none, labels = part.starts.tolist(), [-1] * len(part), self._labels(side)
-        widths = [max(40.0, text_width(label)) for label in labels]
-        begin, way = (-PADDING, -1) if side == 0 else (self._gap + PADDING, 1)
+        inks = [colors.quiet if token.special else colors.text for token in part.tokens]
+        inks = [colors.accent if i in accented else ink for i, ink in enumerate(inks)]
+        widest = max(map(text_width, labels), default=0.0)
+        number_at = self._gap + PADDING + widest + NUMBER if side else -PADDING - widest - NUMBER / 4
         return {
             "begin": [*range(len(part))],
             "middle": [i + 0.5 for i in range(len(part))],
             "end": [i + 1 for i in range(len(part))],
             "label": labels,
-            "far": [begin + way * width for width in widths],
             "number": self._numbers(side),
-            "number_at": [begin + way * (max(widths) + (NUMBER if side else NUMBER / 4))] * len(part),
-            "quiet": [token.special for token in part.tokens],
-            "warns": [side == 0 and any(i in rows for rows in self._without.values()) for i in range(len(part))],
-            "accented": [i in accented for i in range(len(part))],
+            "number_at": [number_at] * len(part),
+            "ink": [colors.warning if i in warned else ink for i, ink in enumerate(inks)],
             "picked": [i in picked for i in range(len(part))],
             "side": [SIDES[side]] * len(part),
             "query": positions if side == 0 else none,
@@ -296,12 +298,9 @@ class HeadLines(SiteFigure):
 
     def _numbers(self, side: int) -> list[str]:
         """At the other ends of one picked token its weights."""
-        nothing = [""] * len(self._sides[side])
-        if len(self.strands.pins) != 1 or len(self.heads) > 1:
-            return nothing
-        ((end, position),) = self.strands.pins
-        if end == SIDES[side]:
-            return nothing
+        (end, position), *others = sorted(self.strands.pins) or [(SIDES[side], 0)]
+        if others or end == SIDES[side] or len(self.heads) > 1:
+            return [""] * len(self._sides[side])
         index, cells = self._sides[1 - side].index_of(position), self.strands.cells[0]
         pick = (index, slice(None)) if side == 1 else (slice(None), index)
         there = (colored(cells) & (cells.blocked == 0))[pick]
@@ -317,11 +316,6 @@ class HeadLines(SiteFigure):
         return {name: [row[i] for row in rows] for i, name in enumerate(("side", "begin", "end", "is_break"))}
 
 
-def _palette(colors: Theme) -> list[str]:
-    """The color of each look; that of a head which is off and alone is the last."""
-    return [*colors.hues * len(DASHES), colors.quiet]
-
-
 _SIDE = "pointed.side[0]"
 _MEANT = (
     f"!isValid(pointed.side) || {_SIDE} === 'line' || "
@@ -333,131 +327,102 @@ _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === poin
 _FAINT = "datum.faint && !isValid(pointed.side)"
 
 
-@dataclass(frozen=True)
-class _LinesLayout:
-    """Settings on which the specification depends."""
-
-    gap: int
-    most: int
-    cell: float
-    several: bool
-    cross: bool
-    aside: bool
-    colors: Theme
-
-    def y(self, name: str, axis: alt.Axis | None = None) -> alt.Y:
-        scale = alt.Scale(domain=[0, max(1, self.most)], nice=False, zero=False, reverse=True)
-        return alt.Y(f"{name}:Q", scale=scale, axis=axis)
-
-    def span(self, begin: str, end: str, axis: alt.Axis | None = None) -> dict:
-        return {"y": self.y(begin, axis), "y2": alt.Y2(end)}
-
-    def side(self, i: int) -> list[alt.Chart]:
-        """An axis of tokens, bars at those that are picked, their weights, and what is pointed at, unseen."""
-        tokens, gap, colors = alt.Chart(alt.NamedData(TABLES[i])), self.gap, self.colors
-        orient, align = (("left", "right"), ("right", "left"))[i]
-        title = [(QUERY, KEY)[i], ("decoder", "encoder")[i]] if self.cross else (QUERY, KEY)[i]
-        place = {"titleAngle": 0, "titleAlign": align, "titleBaseline": "bottom", "titleY": -12}
-        over = place | {"orient": orient, "labelPadding": PADDING, "titleX": (-PADDING, PADDING)[i]}
-        labels = axis(TABLES[i], self.most, 1, title, colors, **over)
-        near, far = alt.X2Value((-PADDING, gap + PADDING)[i]), alt.X("far:Q", scale=None, axis=None)
-        inner, outer = ((-4, -1), (gap + 1, gap + 4))[i]
-        named = tooltip({name: title for name, title in TOOLTIP.items() if name != "head_name"})
-        bars = tokens.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
-        numbers = tokens.transform_filter("datum.number !== ''")
-        numbers = numbers.mark_text(align="right", baseline="middle", font=MONO, **QUIET_MARK)
-        x = alt.X("number_at:Q", scale=None, axis=None)
-        unseen = tokens.mark_rect(fill="transparent", cursor="pointer", aria=False)
-        return [
-            bars.encode(**self.span("begin", "end", labels), x=alt.XValue(inner), x2=alt.X2Value(outer)),
-            numbers.encode(y=self.y("middle"), x=x, text=alt.Text("number:N")),
-            unseen.encode(**self.span("begin", "end"), x=far, x2=near, tooltip=named),
-        ]
-
-    def words(self, i: int) -> list[alt.Chart]:
-        """Lines along the pieces of words, and between the two texts of a pair, and turns."""
-        spans = alt.Chart(alt.NamedData("words")).transform_filter(f"datum.side === {i}")
-        pieces, breaks = (spans.transform_filter(f"{sign}datum.is_break") for sign in ("!", ""))
-        near, far = ((-2, -68), (self.gap + 2, self.gap + 68))[i]
-        pieces = pieces.mark_rule(color=self.colors.quiet, strokeWidth=1.25, **QUIET_MARK)
-        breaks = breaks.mark_rule(color=self.colors.line, **QUIET_MARK)
-        return [
-            pieces.encode(**self.span("begin", "end"), x=alt.XValue(near)),
-            breaks.encode(y=self.y("begin"), x=alt.XValue(near), x2=alt.X2Value(far)),
-        ]
+STRENGTH = alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1])
+"""Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
 
 
 @formed(64)
-def _form(layout: _LinesLayout) -> Form:
-    gap, most, colors = layout.gap, layout.most, layout.colors
-    ends = layout.span("y", "y2") | {"x": alt.XValue(0), "x2": alt.X2Value(gap)}
-    lines, chosen = alt.Chart(alt.NamedData("lines")), alt.Chart(alt.NamedData("chosen"))
+def _form(gap: int, most: int, cell: float, several: bool, cross: bool, right: int, colors: Theme) -> Form:
+    """The chart of lines over a gap.
+
+    Args:
+        most: queries or keys at most.
+        cell: pixels of a token.
+        several: whether there are several heads, which a legend names.
+        cross: whether the two sides are of two stacks.
+        right: pixels of labels between lines and a legend right of them; 0 for legends above and below.
+    """
+    lines, chosen, words = (alt.Chart(alt.NamedData(name)) for name in ("lines", "chosen", "words"))
+    scale = alt.Scale(domain=[0, max(1, most)], nice=False, zero=False, reverse=True)
+    y, middle, begin = (alt.Y(f"{name}:Q", scale=scale, axis=None) for name in ("y", "middle", "begin"))
+    ends = {"y": y, "y2": "y2:Q", "x": alt.XValue(0), "x2": alt.X2Value(gap)}
+    looks, strength = _looks(colors), alt.StrokeOpacity("weight:Q", scale=STRENGTH, legend=None)
+    strokes = lines.mark_rule(aria=False, tooltip=None).encode(
+        **ends,
+        stroke=alt.when(_FAINT).then(alt.value(colors.quiet)).otherwise(looks["stroke"]),
+        strokeOpacity=alt.when(_MEANT).then(strength).otherwise(alt.value(0)),
+        opacity=alt.when(_FAINT).then(alt.value(FAINT)).otherwise(alt.value(1)),
+        strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.value(2.0 if most > 24 else 2.5)),
+        strokeDash=looks["strokeDash"],
+    )
     hits = lines.mark_rule(aria=False, strokeOpacity=0, cursor="pointer", strokeWidth=7)
     layers = [
-        *_legends(layout),
-        _strokes(lines, ends, 2.0 if most > 24 else 2.5, colors),
+        *_legends(several=several, cross=cross, right=right, colors=colors),
+        strokes,
         chosen.mark_rule(color=colors.accent, strokeWidth=1.25, **QUIET_MARK).encode(**ends),
         hits.encode(**ends, tooltip=tooltip(TOOLTIP)).properties(name="lines"),
-        *(layer for i in (0, 1) for layer in (*layout.words(i), *layout.side(i))),
     ]
-    chart = alt.layer(*layers, width=gap, height=most * layout.cell, autosize="pad", title=titled(colors))
-    apart = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
-    chart = chart.resolve_axis(y="independent").resolve_scale(**apart)
+    named = tooltip({name: title for name, title in TOOLTIP.items() if name != "head_name"})
+    for i, (table, title, stack, align) in enumerate(
+        (("queries", QUERY, "decoder", "right"), ("keys", KEY, "encoder", "left"))
+    ):
+        edge, way = (gap, 1) if i else (0, -1)
+        x_of = {by: alt.XValue(edge + way * by) for by in (1, 2, 4, PADDING, 68)}
+        tokens, spans = alt.Chart(alt.NamedData(table)), words.transform_filter(f"datum.side === {i}")
+        text = {"align": align, "font": MONO, "baseline": "middle"}
+        titles = [title, stack] if cross else [title]
+        over = {"baseline": "bottom", "color": colors.quiet, "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
+        over = alt.Chart(alt.NamedData("meta")).mark_text(text=titles, align=align, **over, **QUIET_MARK)
+        bars = tokens.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
+        numbers = tokens.transform_filter("datum.number !== ''").mark_text(**text | {"align": "right"}, **QUIET_MARK)
+        labels = tokens.mark_text(**text, cursor="pointer", aria=False)
+        pieces = spans.transform_filter("!datum.is_break")
+        pieces = pieces.mark_rule(color=colors.quiet, strokeWidth=1.25, **QUIET_MARK)
+        breaks = spans.transform_filter("datum.is_break").mark_rule(color=colors.line, **QUIET_MARK)
+        layers += [
+            pieces.encode(y=begin, y2="end", x=x_of[2]),
+            breaks.encode(y=begin, x=x_of[2], x2=alt.X2Value(edge + way * 68)),
+            over.encode(x=x_of[PADDING], y=alt.YValue(0)),
+            bars.encode(y=begin, y2="end", x=x_of[4], x2=alt.X2Value(edge + way)),
+            numbers.encode(y=middle, x=alt.X("number_at:Q", scale=None, axis=None), text="number:N"),
+            labels.encode(y=middle, x=x_of[PADDING], text="label:N", fill=alt.Fill("ink:N", scale=None), tooltip=named),
+        ]
+    chart = alt.layer(*layers, width=gap, height=most * cell, autosize="pad", title=titled(colors))
+    chart = chart.resolve_scale(**dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent"))
     fields = ["side", "query", "key", "index"]
     pointed = alt.selection_point(name="pointed", fields=fields, on="pointerover", clear="pointerout")
     chart.params = share(["lines"], clicked("cell", "query", "key", "rev"), pointed)
     return Form.of(chart.configure(**config(colors)))
 
 
-def _strokes(lines: alt.Chart, ends: dict, width: float, colors: Theme) -> alt.Chart:
-    """The lines as they are seen."""
-    looks, strength = _looks(colors), alt.StrokeOpacity("weight:Q", scale=STRENGTH, legend=None)
-    return lines.mark_rule(aria=False, tooltip=None).encode(
-        **ends,
-        stroke=alt.when(_FAINT).then(alt.value(colors.quiet)).otherwise(looks["stroke"]),
-        strokeOpacity=alt.when(_MEANT).then(strength).otherwise(alt.value(0)),
-        opacity=alt.when(_FAINT).then(alt.value(FAINT)).otherwise(alt.value(1)),
-        strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.value(width)),
-        strokeDash=looks["strokeDash"],
-    )
-
-
-STRENGTH = alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1])
-"""Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
-
-
 def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Stroke | alt.StrokeDash]:
-    """Hue and dashes of a head."""
-    palette = _palette(colors)
+    """Hue and dashes of a head; the last are of a head which is off and alone."""
+    palette = [*colors.hues * len(DASHES), colors.quiet]
     ranges = palette, [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
     hue, dash = (alt.Scale(domain=[*range(len(palette))], range=values) for values in ranges)
     stroke, dashes = alt.Stroke("look:N", scale=hue, legend=legend), alt.StrokeDash("look:N", scale=dash, legend=legend)
     return {"stroke": stroke, "strokeDash": dashes}
 
 
-def _legends(layout: _LinesLayout) -> list[alt.Chart]:
+def _legends(*, several: bool, cross: bool, right: int, colors: Theme) -> list[alt.Chart]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
-    where = {"orient": "right" if layout.aside else "bottom", "offset": 14}
-    above = {"orient": "top", "offset": 52 if layout.cross else 35}  # over the axis titles
-    over = where if layout.aside else above
+    where = {"orient": "right", "offset": 14 + right} if right else {"orient": "bottom", "offset": 14}
+    above = {"orient": "top", "offset": 52 if cross else 35}  # over the titles of both sides
+    over = where if right else above
     symbol = {"symbolType": "stroke", "symbolSize": 676}
-    sample = alt.expr("(data('meta')[0] || {}).sample || 'gray'")
     strength = alt.Legend(
         title="weight: the stronger a line, the larger", values=[*SAMPLES], direction="horizontal", format=".2~g",
-        symbolStrokeColor=sample, symbolStrokeWidth=3, **symbol, **over,
+        symbolStrokeColor=alt.expr("(data('meta')[0] || {}).sample || 'gray'"), symbolStrokeWidth=3, **symbol, **over,
     )  # fmt: skip
     looks = "pluck(data('heads'), 'look')"
     name = f"(data('heads')[indexof({looks}, datum.value)] || {{}}).name || ''"
     style = {"symbolStrokeWidth": 2.5, "symbolOpacity": 1, "columns": 3} | symbol | where
-    named = alt.Legend(title=None, values=alt.expr(looks), labelExpr=name, **style) if layout.several else None
+    named = alt.Legend(title=None, values=alt.expr(looks), labelExpr=name, **style) if several else None
     meta, heads = (
         alt.Chart(alt.NamedData(name))
         .mark_point(opacity=0, size=0, **QUIET_MARK)
-        .encode(x=alt.XValue(0), y=alt.YValue(0))
+        .encode(x=alt.value(0), y=alt.value(0))
         for name in ("meta", "heads")
     )
-    return [
-        meta.encode(opacity=alt.Opacity("strength:Q", scale=STRENGTH, legend=strength)),
-        heads.encode(**_looks(layout.colors, named)),
-        state_legend(where),
-    ]
+    strength_of = meta.encode(opacity=alt.Opacity("strength:Q", scale=STRENGTH, legend=strength))
+    return [strength_of, heads.encode(**_looks(colors, named)), state_legend(where)]

@@ -10,6 +10,7 @@ from attnviz.charts import pixels
 from attnviz.charts.mosaic import Head, Mosaic
 from attnviz.charts.theme import TINT
 from attnviz.core.errors import InputError
+from attnviz.core.places import Box
 from attnviz.core.record import Record
 from attnviz.figures.heads import AllHeads
 from attnviz.figures.patches import STRONGEST, UNREAD, Frame, PatchImage, frames_of, jpeg_uri
@@ -41,21 +42,16 @@ class AllOverlays(AllHeads):
 
     @property
     def make(self) -> partial:
-        return partial(OverlayMosaic, images=self.images, frames=self.frames)
-
-    @cached_property
-    def images(self) -> dict[Head, PatchImage]:
-        """The large picture of each head."""
         names = ("sentence", "view", "domain", "chosen", "side", "less", "neutral")
         options = {name: getattr(self, name) for name in names}
         heads = range(self.attention_view.step.num_heads)
-        return {(self.site, head): PatchImage(self.record, self.site, head, **options) for head in heads}
+        images = {(self.site, head): PatchImage(self.record, self.site, head, **options) for head in heads}
+        return partial(OverlayMosaic, images=images, frames=self.frames)
 
     @cached_property
     def frames(self) -> list[Frame]:
         """Places of the pictures that are looked at."""
-        ends = self.record.texts(self.site, sentence=self.sentence)
-        return frames_of(ends[1 if self.side == "from" else 0], 0.0, 0.0)
+        return frames_of(self.record.texts(self.site, sentence=self.sentence)[1 if self.side == "from" else 0])
 
     @property
     def ratio(self) -> float:
@@ -79,38 +75,40 @@ class OverlayMosaic(Mosaic):
     def _ramp(self) -> None:
         return None
 
-    def _uri(self, head: Head) -> str:
-        wide, high = extent(self.frames)
-        scale = np.array([self.layout.side / wide, self.layout.height / high])
-        picture = np.tile(
-            np.array(pixels.rgb(self.style.colors.blocked), float), (self.layout.height, self.layout.side, 1)
-        )
-        ground, cover = picture.copy(), np.full((*picture.shape[:2], 1), UNREAD)
+    @cached_property
+    def _picture(self) -> np.ndarray:
+        """The pictures on a gray ground, (height, side, 3)."""
+        picture = np.empty((self.layout.height, self.layout.side, 3))
+        picture[:] = pixels.rgb(self.style.colors.blocked)
         for frame in self.frames:
-            rows, columns = _pixels(frame, 0.0, 0.0, 1.0, 1.0, scale)
-            size = max(1, columns.stop - columns.start), max(1, rows.stop - rows.start)
-            if frame.picture is not None:
-                picture[rows, columns] = np.asarray(Image.fromarray(frame.picture.pixels.numpy()).resize(size))
-        shade, domain = self.images[head].shade, self.images[head].scale
-        brightness, frame_of = domain.shade(shade.weights), {box: one for one in self.frames for box in one.boxes}
-        for token, bright, colored in zip(shade.ends[1].tokens, brightness, shade.colored, strict=True):
-            if (box := token.box) is not None:
-                place = _pixels(frame_of[box], box.left, box.top, box.right, box.bottom, scale)
-                cover[place] = STRONGEST * bright if colored else 1.0
-                ground[place] = pixels.rgb(TINT) if colored else ground[place]
-        mixed = picture * (1 - cover) + ground * cover
+            whole = picture[self._part(frame, Box(0, 0, 1, 1))]
+            if frame.picture is not None and whole.size:
+                whole[:] = Image.fromarray(frame.picture.pixels.numpy()).resize(whole.shape[1::-1])
+        return picture
+
+    def _part(self, frame: Frame, box: Box) -> tuple[slice, slice]:
+        """Rows and columns of a rectangle of a picture."""
+        wide, high = extent(self.frames)
+        across, down = self.layout.side / wide, self.layout.height / high
+        columns = (round((frame.x + end * frame.width) * across) for end in (box.left, box.right))
+        rows = (round((frame.y + end * frame.height) * down) for end in (box.top, box.bottom))
+        return slice(*rows), slice(*columns)
+
+    def _uri(self, head: Head) -> str:
+        gray, tint = (np.array(pixels.rgb(color), float) for color in (self.style.colors.blocked, TINT))
+        shade, scale = self.images[head].shade, self.images[head].scale
+        covers = np.where(shade.colored, STRONGEST * scale.shade(shade.weights), np.nan).tolist()
+        cover_of = dict(zip([token.box for token in shade.ends[1].tokens], covers, strict=True))
+        mixed = UNREAD * gray + (1 - UNREAD) * self._picture
+        for frame in self.frames:
+            for box in frame.boxes:
+                place, cover = self._part(frame, box), cover_of.get(box, np.nan)
+                mixed[place] = gray if np.isnan(cover) else (1 - cover) * self._picture[place] + cover * tint
         if self._is_off(head):
-            mixed = np.repeat(mixed.mean(-1, keepdims=True), 3, -1)
+            mixed[:] = mixed.mean(-1, keepdims=True)
         return jpeg_uri(mixed.round().astype(np.uint8))
 
 
 def extent(frames: list[Frame]) -> tuple[float, float]:
     """Width and height of pictures together."""
     return max(frame.x + frame.width for frame in frames), max(frame.y + frame.height for frame in frames)
-
-
-def _pixels(frame: Frame, left: float, top: float, right: float, bottom: float, scale: np.ndarray) -> tuple:
-    """Rows and columns of a rectangle of a picture."""
-    across = np.array([frame.x + left * frame.width, frame.x + right * frame.width]) * scale[0]
-    down = np.array([frame.y + top * frame.height, frame.y + bottom * frame.height]) * scale[1]
-    return slice(*down.round().astype(int).tolist()), slice(*across.round().astype(int).tolist())

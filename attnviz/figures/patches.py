@@ -11,12 +11,11 @@ import numpy as np
 from PIL import Image
 
 from attnviz.analysis import pictured
-from attnviz.analysis.views import Groups
-from attnviz.charts import interaction, legends, pixels
+from attnviz.charts import interaction, legends, picture, pixels
 from attnviz.charts.domain import Domain
-from attnviz.charts.picture import INDEPENDENT, Form, Table, columns, formed
+from attnviz.charts.picture import Form, Table, columns, formed
 from attnviz.charts.texts import heading, text_width, titled
-from attnviz.charts.theme import LINE, MONO, TINT, Theme, config
+from attnviz.charts.theme import TEXT_SIZE, TINT, Theme, config
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
@@ -25,37 +24,28 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures.head import called
 from attnviz.figures.shade import TOOLTIP, Shade, ShadedFigure
+from attnviz.figures.text_strip import LOOKS, PLACES, balanced, word_layers
 
-SIDE, GAP, BETWEEN = 300, 20, 6
-"""Pixels of the longer side of a picture, between its two drawings, and between pictures of one text."""
-LEAST = 24.0
-"""Pixels of its shorter side at least: positions in time are one row of patches."""
+SIDE, BETWEEN, LEAST = 300, 6, 24.0
+"""Pixels of the longer side of a picture, between pictures of one text, and of a shorter side, as of time, at least."""
 STRONGEST, UNREAD = 0.75, 0.9
 """How much the strongest tint covers of a patch, and gray of what a model was not given of a picture."""
-NARROW = 0.004
-"""Part of a picture's side that is too little to be drawn."""
-OVERLAP = 0.1
-"""Part of the smaller of two boxes above which they overlap."""
+NARROW, OVERLAP = 0.004, 0.1
+"""Part of a picture's side too little to be drawn, and of the smaller of two boxes above which they overlap."""
+CHIP, DOT = 24, 6
+"""Pixels of the height of a position that is no patch, and of one of many."""
+MOST_CHIPS, MOST_WORDS = 32, 200
+"""Special positions, and any, beside patches that have names, at most; of more, as in padding, each is a dot."""
+THIN = 8
+"""Pixels of the width of a patch below which it has no frame."""
+
 CLS = "[CLS]"
 LESS = ("", "sinks", "neutral")
 LESS_MEANS = {
     "sinks": f"without patches above {pictured.SINK:g} times the median mean weight; the rest in parts of their sum",
     "neutral": "minus the weights of the last token of “{question}”",
 }
-CHIP = 24
-"""Pixels of the height of a position that is no patch."""
-MOST_CHIPS, MOST_WORDS, DOT = 32, 200, 6
-"""Special positions, and any, beside patches that have names, at most; of more, as in padding, each is a square."""
-THIN = 8
-"""Pixels of the width of a patch below which it has no frame."""
-TICKS = 4
-"""Steps of the time below a spectrogram, about."""
-
 NONE_MORE, NO_WEIGHT = "no patch gets more than under the neutral question", "no patch gets weight"
-
-COLUMNS = (
-    "x", "y", "x2", "y2", "fill", "cover", "stroke", "stroke_width", "text", "ink", "query", "key", "rev", *TOOLTIP,
-)  # fmt: skip
 
 
 def on_grid(record: Record, site: Site) -> bool:
@@ -65,7 +55,7 @@ def on_grid(record: Record, site: Site) -> bool:
 
 @dataclass(frozen=True)
 class Frame:
-    """Place of a drawn picture in pixels, and the boxes in it; `picture` is None where its patches alone are drawn."""
+    """Pixels of a drawn picture, and the boxes in it; `picture` is None where its patches alone are drawn."""
 
     x: float
     y: float
@@ -77,29 +67,12 @@ class Frame:
     @property
     def seconds(self) -> float:
         """Time that a spectrogram lasts; of a picture 0."""
-        return 0.0 if self.picture is None else self.picture.seconds
-
-    @property
-    def bottom(self) -> float:
-        """The line in pixels below which the next thing stands."""
-        return self.y + self.height + LINE * bool(self.seconds)
-
-    def ticks(self) -> list[dict]:
-        """Times below a spectrogram, and their places."""
-        if not self.seconds:
-            return []
-        step = 10.0 ** math.floor(math.log10(self.seconds / TICKS))
-        step *= next(factor for factor in (1, 2, 5, 10) if self.seconds / (step * factor) <= TICKS + 1)
-        times = [round(i * step, 6) for i in range(math.floor(self.seconds / step + 1e-9) + 1)]
-        return [
-            {"x": self.x + time / self.seconds * self.width, "y": self.y + self.height, "text": f"{time:g} s"}
-            for time in times
-        ]
+        return self.picture.seconds if self.picture else 0.0
 
 
 @dataclass(frozen=True, eq=False)
 class PatchImage(ShadedFigure):
-    """The picture, each patch as bright as the attention that one position gives it, or that it gives this position.
+    """The picture, each patch with the more tint the more attention one position gives it, or gets from it.
 
     Attributes:
         less: "sinks" sets patches aside that always win, see `analysis.pictured.without_sinks`; "neutral" takes the
@@ -134,15 +107,27 @@ class PatchImage(ShadedFigure):
         """Positions drawn at most: all."""
         return max(self.record.step(self.site).shape[2:])
 
+    @cached_property
+    def _texts(self) -> tuple[Sentence, Sentence]:
+        """The sentences of the chosen token and of the tokens that are shaded."""
+        texts = self.record.texts(self.site, sentence=self.sentence)
+        return texts if self.side == "from" else texts[::-1]
+
     @property
-    def position(self) -> int:
-        """Position of the token whose attention is shown."""
-        return int(self.shade.ends[0].starts[self.shade.index])
+    def _placed(self) -> Sentence:
+        """The sentence with pictures: of keys, or else of queries."""
+        queries, keys = self.record.texts(self.site, sentence=self.sentence)
+        return keys if keys.has_places else queries
+
+    @cached_property
+    def _is_patch(self) -> np.ndarray:
+        """Which of the tokens that are shaded stand in a picture."""
+        return np.array([token.box is not None for token in self.shade.ends[1].tokens], bool)
 
     @property
     def looks_at_picture(self) -> bool:
         """Whether the tokens that are shaded stand in a picture."""
-        return any(token.box is not None for token in self.shade.ends[1].tokens)
+        return bool(self._is_patch.any())
 
     @property
     def begin(self) -> str:
@@ -152,11 +137,10 @@ class PatchImage(ShadedFigure):
     @cached_property
     def shade(self) -> Shade:
         """The weights of the token, without sinks or those under another question where that is asked for."""
-        shade = super().shade
+        shade, named = super().shade, {"sentence": self.sentence}
         if not self.less:
             return shade
         row = int(shade.ends[0].starts[shade.index])
-        named = {"sentence": self.sentence}
         if self.less == "sinks":
             values = pictured.without_sinks(self.record, self.site, self.head, row, **named)
         else:
@@ -164,8 +148,8 @@ class PatchImage(ShadedFigure):
         places = pictured.patches(self.record, self.site, **named)
         by_place = dict(zip(places, values.tolist(), strict=True))
         starts = zip(shade.ends[1].starts.tolist(), shade.weights.tolist(), strict=True)
-        weights = np.array([by_place.get(start, weight) for start, weight in starts])
-        return replace(shade, weights=weights, colored=shade.colored & ~np.isnan(weights))
+        weights = np.array([[by_place.get(start, weight) for start, weight in starts]])
+        return replace(shade, cells=replace(shade.cells, weights=weights))
 
     def state(self, i: int) -> str:
         is_set_aside = self.less == "sinks" and np.isnan(self.shade.weights[i])
@@ -181,8 +165,7 @@ class PatchImage(ShadedFigure):
     @property
     def _largest(self) -> float:
         """The largest weight of a patch."""
-        placed = [token.box is not None for token in self.shade.ends[1].tokens]
-        return float(np.nan_to_num(self.shade.weights)[placed].max(initial=0.0 if not self.less else -1.0))
+        return float(np.nan_to_num(self.shade.weights)[self._is_patch].max(initial=0.0 if not self.less else -1.0))
 
     @property
     def _heading(self) -> str:
@@ -203,215 +186,200 @@ class PatchImage(ShadedFigure):
             less.append(NONE_MORE if self.less == "neutral" else NO_WEIGHT)
         return [*less, *super().lines]
 
+    @cached_property
+    def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
+        """Pictures where the position looks, and where it stands, their patches, and the other tokens as words.
+
+        Without pixels nothing is to be seen of the same patches a second time.
+        """
+        shade, has_pixels = self.shade, bool(self._placed.pictures)
+        alone = shade.one_text and not has_pixels
+        layout = []
+        for end in (1,) if alone else (1, 0):
+            part, is_shaded, frames = shade.ends[end], end == 1, frames_of(self._texts[end])
+            number_of = {box: i for i, frame in enumerate(frames) for box in frame.boxes}
+            looks, bright = self.looks(part, self.colors, is_shaded=is_shaded), self.scale.shade(shade.weights)
+            if shade.one_text or not is_shaded:
+                looks[shade.index] |= {"stroke": self.colors.accent, "stroke_width": 2.5}
+            patches, words, beside = [], [], [token for token in part.tokens if token.box is None]
+            is_many = sum(token.special for token in beside) > MOST_CHIPS or len(beside) > MOST_WORDS
+            for i, (token, look) in enumerate(zip(part.tokens, looks, strict=True)):
+                tinted = is_shaded and has_pixels and shade.colored[i]
+                covers = STRONGEST * float(bright[i]) if tinted else float(is_shaded or not has_pixels)
+                look = look | {"cover": covers} | ({"fill": TINT, "ink": self.colors.text} if tinted else {})
+                if (box := token.box) is None:
+                    text = "" if frames and is_many else visible_text(part.labels[i], 16)
+                    fill = {"fill": pixels.mixed(TINT, self.colors.background, covers)} if tinted else {}
+                    words.append({"text": text, "number": ""} | look | fill)
+                    continue
+                frame = frames[number_of[box]]
+                edge = 0.0 if (box.right - box.left) * frame.width < THIN else 0.4
+                width = look["stroke_width"] if look["stroke_width"] > 1 else edge
+                ends = {"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "stroke_width": width}
+                patches.append(look | ends | {"frame": number_of[box], "end": end})
+            size, gap = (DOT, 1.0) if frames and is_many else (CHIP, 4.0)
+            widths = [text_width(word["text"]) + 12 if word["text"] else DOT for word in words]
+            places = balanced(widths, [gap] * len(words), SIDE)
+            for word, (x, line), width in zip(words, places, widths, strict=True):
+                top = line * (size + gap)
+                word.update({"x": x, "x2": x + width, "y": top, "y2": top + size, "end": end})
+            layout.append((frames, patches, words))
+        return layout
+
     @property
     def form(self) -> Form:
-        width, height = self._extent
-        ramp = self.scale.legend(self.colors)
-        if self._has_pixels:
+        ramp = replace(self.scale.legend(self.colors), top=0.0)
+        if self._placed.pictures:
             ramp = replace(ramp, colors=(self.colors.background, TINT))
-        return _form(width, height, tuple(self._sizes), replace(ramp, top=0.0), self.colors)
+        sides = tuple(
+            (
+                tuple((frame.width, frame.height, frame.seconds, frame.picture is not None) for frame in frames),
+                max((word["y2"] for word in words), default=0.0),
+            )
+            for frames, _, words in self._layout
+        )
+        return _form(sides, ramp, self.width is None, self.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
-        cells = self._layout[0]
+        frames = [(1 - i, number, frame) for i, side in enumerate(self._layout) for number, frame in enumerate(side[0])]
+        pictures = [(end, number, frame) for end, number, frame in frames if frame.picture]
+        unread = [
+            {"end": end, "frame": number, "x": x, "y": y, "x2": x2, "y2": y2}
+            for end, number, frame in pictures
+            for x, y, x2, y2 in unread_of(frame)
+        ]
+        width = 2 * SIDE if len(self._layout) > 1 and self.width is None else SIDE
+        images = [{"end": end, "frame": number, "uri": data_uri(frame.picture)} for end, number, frame in pictures]
         return {
-            "meta": heading(self._heading, self.lines, self._extent[0], self) | {"top": [self.scale.top]},
-            "pictures": columns(("x", "y", "size", "uri"), self._pictures),
-            "ticks": columns(("x", "y", "text"), [tick for frame in self._layout[1] for tick in frame.ticks()]),
-            "cells": columns(COLUMNS, cells),
-            "unread": columns(("x", "y", "x2", "y2"), self._unread),
+            "meta": heading(self._heading, self.lines, width, self) | {"top": [self.scale.top]},
+            "pictures": columns(("end", "frame", "uri"), images),
+            "cells": columns(("end", "frame", *PLACES[:4], "cover", *LOOKS), self._listed(1)),
+            "words": columns(("end", *PLACES, *LOOKS), self._listed(2)),
+            "unread": columns(("end", "frame", *PLACES[:4]), unread),
         }
 
-    @property
-    def _placed(self) -> Sentence:
-        """The sentence with pictures: of keys, or else of queries."""
-        queries, keys = self.record.texts(self.site, sentence=self.sentence)
-        return keys if keys.has_places else queries
-
-    @property
-    def _has_pixels(self) -> bool:
-        return bool(self._placed.pictures)
-
-    @property
-    def _sizes(self) -> list[tuple[float, float]]:
-        """The widths and heights that pictures are drawn in."""
-        return list(dict.fromkeys((frame.width, frame.height) for frame in self._layout[1] if frame.picture))
-
-    @property
-    def _pictures(self) -> list[dict]:
-        sizes = self._sizes
-        return [
-            {"x": f.x, "y": f.y, "size": sizes.index((f.width, f.height)), "uri": data_uri(f.picture)}
-            for f in self._layout[1]
-            if f.picture
-        ]
-
-    @property
-    def _unread(self) -> list[dict]:
-        """Strips of pictures at which no patch stands: a model is not given them."""
-        strips = []
-        for frame in self._layout[1]:
-            boxes = frame.boxes
-            if not (frame.picture and boxes):
-                continue
-            left, top = min(box.left for box in boxes), min(box.top for box in boxes)
-            right, bottom = max(box.right for box in boxes), max(box.bottom for box in boxes)
-            for x, y, x2, y2 in ((0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)):
-                if x2 - x > NARROW and y2 - y > NARROW:
-                    ends = {"x": frame.x + x * frame.width, "x2": frame.x + x2 * frame.width}
-                    strips.append(ends | {"y": frame.y + y * frame.height, "y2": frame.y + y2 * frame.height})
-        return strips
-
-    @property
-    def _extent(self) -> tuple[float, float]:
-        """Width and height of all."""
-        cells, frames = self._layout
-        right = [*(row["x2"] for row in cells), *(frame.x + frame.width for frame in frames)]
-        bottom = [*(row["y2"] for row in cells), *(frame.bottom for frame in frames)]
-        return max(right), max(bottom)
-
-    @cached_property
-    def _layout(self) -> tuple[list[dict], list[Frame]]:
-        """Cells and pictures: where the position looks, and beside it, or below in a given width, where it stands."""
-        chosen, shaded = self.shade.ends
-        alone = self.shade.one_text and not self._has_pixels  # nothing is to be seen without colors
-        cells, frames, x, y = [], [], 0.0, 0.0
-        for part, is_shaded in [(shaded, True)] if alone else [(shaded, True), (chosen, False)]:
-            drawn = frames_of(self._sentence_of(part), x, y)
-            rows = self._cells(part, x, y, drawn, is_shaded=is_shaded)
-            if not is_shaded or self.shade.one_text:
-                rows[self.shade.index] |= {"stroke": self.colors.accent, "stroke_width": 2.5}
-            frames += drawn
-            cells += rows
-            below = max([*(row["y2"] for row in rows), *(frame.bottom for frame in drawn)]) + LINE
-            x, y = (0.0, below) if self.width else (SIDE + GAP, 0.0)
-        return cells, frames
-
-    def _sentence_of(self, part: Groups) -> Sentence:
-        """The sentence of whose tokens one end is."""
-        is_query = (part is self.shade.ends[0]) == (self.side == "from")
-        return self.record.texts(self.site, sentence=self.sentence)[0 if is_query else 1]
-
-    def _cells(self, part: Groups, x: float, y: float, frames: list[Frame], *, is_shaded: bool) -> list[dict]:
-        """Patches on their pictures, the other positions in lines below."""
-        rows, frame_of = [], {box: frame for frame in frames for box in frame.boxes}
-        across, top = x, max((frame.bottom + 8 for frame in frames), default=y)
-        beside = [token for token in part.tokens if token.box is None]
-        is_small = sum(token.special for token in beside) > MOST_CHIPS or len(beside) > MOST_WORDS
-        is_small = is_small and bool(frames)
-        for i, token in enumerate(part.tokens):
-            box = token.box
-            if box is not None:
-                frame, text = frame_of[box], ""
-                left, upper = frame.x + box.left * frame.width, frame.y + box.top * frame.height
-                right, lower = frame.x + box.right * frame.width, frame.y + box.bottom * frame.height
-            else:
-                text = "" if is_small else visible_text(part.labels[i], 16)
-                width, height, gap = (DOT, DOT, 1) if is_small else (text_width(text) + 12, CHIP, 4)
-                if across > x and across + width > x + SIDE:
-                    across, top = x, top + height + gap
-                left, upper, right, lower = across, top, across + width, top + height
-                across += width + gap
-            place = {"x": left, "y": upper, "x2": right, "y2": lower, "text": text}
-            look = self._look(i, is_shaded=is_shaded, is_bare=box is not None and frame_of[box].picture is not None)
-            edge = {"stroke_width": 0.0} if right - left < THIN else {}
-            rows.append(place | look | edge | self.readout(part, i, is_shaded=is_shaded))
-        return rows
-
-    def _look(self, i: int, *, is_shaded: bool, is_bare: bool) -> dict:
-        """The ground of a cell and how much it covers; `is_bare` is a patch of a picture that is there."""
-        shade, colors = self.shade, self.colors
-        fill, cover = colors.background, 1.0 - is_bare
-        if is_shaded and not shade.colored[i]:
-            fill, cover = colors.blocked, 1.0
-        elif is_shaded:
-            bright = float(self.scale.shade(shade.weights)[i])
-            is_tint = self._has_pixels
-            fill, cover = (TINT, STRONGEST * bright) if is_tint else (pixels.color_at(bright, colors), 1.0)
-        ink = colors.text if fill == TINT else pixels.readable(fill, colors)
-        return {"fill": fill, "cover": cover, "ink": ink, "stroke": colors.line, "stroke_width": 0.4}
+    def _listed(self, part: int) -> list[dict]:
+        return [row for side in self._layout for row in side[part]]
 
 
-def frames_of(sentence: Sentence, x: float, y: float) -> list[Frame]:
+def unread_of(frame: Frame) -> list[tuple[float, float, float, float]]:
+    """Strips of a picture at which no patch stands: a model is not given them."""
+    edges = np.array([(box.left, box.top, box.right, box.bottom) for box in frame.boxes] or [(0, 0, 1, 1)])
+    (left, top), (right, bottom) = edges[:, :2].min(0).tolist(), edges[:, 2:].max(0).tolist()
+    strips = (0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)
+    return [(x, y, x2, y2) for x, y, x2, y2 in strips if x2 - x > NARROW and y2 - y > NARROW]
+
+
+def across(count: int) -> int:
+    """Pictures in a row, of so many."""
+    return math.ceil(math.sqrt(max(1, count)))
+
+
+def frames_of(sentence: Sentence) -> list[Frame]:
     """The pictures of a sentence side by side, in as many rows; without pixels in the shape of their patches."""
     layers = _layers([token.box for token in sentence.tokens if token.box is not None])
-    across = math.ceil(math.sqrt(max(1, len(layers))))
-    side = (SIDE - (across - 1) * BETWEEN) / across
-    frames, left, top, below = [], x, y, y
-    for number, (picture, own) in enumerate(layers):
+    side = (SIDE - (across(len(layers)) - 1) * BETWEEN) / across(len(layers))
+    frames, left, top, below = [], 0.0, 0.0, 0.0
+    for number, (index, own) in enumerate(layers):
+        high, wide = len({box.top for box in own}), len({box.left for box in own})
         if sentence.pictures:
-            high, wide = sentence.pictures[picture].size
-        else:
-            high, wide = len({box.top for box in own}), len({box.left for box in own})
+            high, wide = sentence.pictures[index].size
         factor = side / max(high, wide)
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
-        if number and number % across == 0:
-            left, top = x, below + BETWEEN
-        shown = sentence.pictures[picture].small if sentence.pictures else None
-        frames.append(Frame(left, top, width, height, shown, tuple(own)))
-        left, below = left + width + BETWEEN, max(below, frames[-1].bottom)
+        if number % across(len(layers)) == 0:
+            left, top = 0.0, below + BETWEEN if number else 0.0
+        small = sentence.pictures[index].small if sentence.pictures else None
+        frames.append(Frame(left, top, width, height, small, tuple(own)))
+        left, below = left + width + BETWEEN, max(below, top + height)
     return frames
 
 
 def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
     """Boxes of each picture, by its number; those that overlap, as tiles and the whole picture, are drawn apart."""
     layers = []
-    for picture in range(max((box.picture for box in boxes), default=-1) + 1):
-        own = [box for box in boxes if box.picture == picture]
+    for number in range(max((box.picture for box in boxes), default=-1) + 1):
+        own = [box for box in boxes if box.picture == number]
         edges = np.array([(box.left, box.top, box.right, box.bottom) for box in own]).reshape(-1, 4)
         areas = (edges[:, 2:] - edges[:, :2]).prod(1)
         numbers = np.zeros(len(own), int)
         for i in range(1, len(own) if areas.sum() > 1 + OVERLAP else 0):
             shared = np.minimum(edges[:i, 2:], edges[i, 2:]) - np.maximum(edges[:i, :2], edges[i, :2])
             covers = shared.clip(0).prod(1) > OVERLAP * np.minimum(areas[:i], areas[i])
-            taken = {*numbers[:i][covers].tolist()}
-            numbers[i] = min({*range(len(taken) + 1)} - taken)
-        count = max(numbers, default=0) + 1
-        layers += [(picture, [own[i] for i in (numbers == layer).nonzero()[0]]) for layer in range(count)]
+            numbers[i] = min({*range(i + 1)} - {*numbers[:i][covers].tolist()})
+        layers += [(number, [own[i] for i in np.flatnonzero(numbers == layer)]) for layer in np.unique(numbers)]
     return layers
 
 
 @formed(16)
-def _form(
-    width: float, height: float, sizes: tuple[tuple[float, float], ...], ramp: legends.Ramp, colors: Theme
-) -> Form:
-    x, y = (channel(f"{name}:Q", scale=None, axis=None) for channel, name in ((alt.X, "x"), (alt.Y, "y")))
-    pictures = [
-        alt.Chart(alt.NamedData("pictures"))
-        .transform_filter(f"datum.size === {i}")
-        .mark_image(width=wide, height=high, align="left", baseline="top", aspect=False, **interaction.QUIET_MARK)
-        .encode(x=x, y=y, url="uri:N")
-        for i, (wide, high) in enumerate(sizes)
-    ]
-    base = alt.Chart(alt.NamedData("cells"), name="cells")
-    cells = base.mark_rect(aria=False, cursor="pointer").encode(
-        x=x,
-        y=y,
-        x2="x2:Q",
-        y2="y2:Q",
-        fill=alt.Fill("fill:N", scale=None),
-        fillOpacity=alt.FillOpacity("cover:Q", scale=None),
-        stroke=alt.Stroke("stroke:N", scale=None),
-        strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
-        order=alt.Order("stroke_width:Q"),
-        tooltip=interaction.tooltip(TOOLTIP),
+def _form(sides: tuple, ramp: legends.Ramp, beside: bool, colors: Theme) -> Form:
+    """Pictures of where a position looks over its words, and beside them, or below, those of where it stands.
+
+    Args:
+        sides: widths, heights, seconds and whether there are pixels of its pictures, and the height of its words.
+    """
+    legend, parts, names = legends.ramp_legend(ramp, {"orient": "bottom", "offset": 10}), [], []
+    for end, (frames, depth) in zip((1, 0), sides, strict=False):
+        views = []
+        for i, (width, height, seconds, has_pixels) in enumerate(frames):
+            filter = f"datum.end === {end} && datum.frame === {i}"
+            names.append(f"cells_{end}_{i}")
+            views.append(_picture(filter, names[-1], (width, height) if has_pixels else (), seconds, colors))
+            views[-1] = views[-1].properties(width=width, height=height)
+        count = across(len(frames))
+        part = [views[i : i + count] for i in range(0, len(views), count)]
+        if depth:
+            words = alt.Chart(alt.NamedData("words")).transform_filter(f"datum.end === {end}")
+            grounds, *texts = word_layers(words, TEXT_SIZE, colors)
+            names.append(f"words_{end}")
+            layers = [*([legend] if end else []), grounds.properties(name=names[-1]), *texts]
+            part.append(alt.layer(*layers, width=SIDE, height=depth, resolve=picture.INDEPENDENT))
+        elif end:
+            views[-1] = alt.layer(legend, *views[-1].layer, width=width, height=height, resolve=picture.INDEPENDENT)
+            part[-1] = views[-len(part[-1]) :]
+        parts.append(part)
+    params = interaction.share(names, interaction.clicked("cell", "query", "key", "rev"))
+    views = [parts] if beside else [[part] for part in parts]
+    return Form.of(picture.together(views, params, titled(colors)).configure(**config(colors)))
+
+
+def _picture(filter: str, name: str, size: tuple[float, ...], seconds: float, colors: Theme) -> alt.LayerChart:
+    """A picture, or nothing, under its patches on axes from 0 to 1; a spectrogram has its seconds below it.
+
+    Args:
+        filter: condition for the rows that are of it.
+        name: of the marks of its patches.
+        size: width and height of the image; () for none.
+    """
+    tables = {name: alt.Chart(alt.NamedData(name)).transform_filter(filter) for name in ("pictures", "unread", "cells")}
+    axis = alt.Axis(orient="bottom", tickCount=5, labelExpr=f"format(datum.value * {seconds}, '~g') + ' s'")
+    if seconds:
+        step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 600, 3600) if seconds / step <= 5)
+        axis.values = [i * step / seconds for i in range(int(seconds / step + 1e-9) + 1)]
+    scale = alt.Scale(domain=[0, 1], nice=False, zero=False)
+    x = alt.X("x:Q", scale=scale, axis=axis if seconds else None, title=None)
+    y = alt.Y("y:Q", scale=alt.Scale(domain=[0, 1], nice=False, zero=False, reverse=True), axis=None)
+    box = {"x": x, "y": y, "x2": "x2:Q", "y2": "y2:Q"}
+    cells = (
+        tables["cells"]
+        .mark_rect(aria=False, cursor="pointer")
+        .encode(
+            **box,
+            fill=alt.Fill("fill:N", scale=None),
+            fillOpacity=alt.FillOpacity("cover:Q", scale=None),
+            stroke=alt.Stroke("stroke:N", scale=None),
+            strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
+            order=alt.Order("stroke_width:Q"),
+            tooltip=interaction.tooltip(TOOLTIP),
+        )
     )
-    names = alt.Chart(alt.NamedData("cells")).mark_text(
-        align="left", baseline="middle", dx=6, dy=CHIP / 2, font=MONO, **interaction.QUIET_MARK
-    )
-    names = names.encode(x=x, y=y, text="text:N", fill=alt.Fill("ink:N", scale=None))
-    ticks = alt.Chart(alt.NamedData("ticks")).mark_text(
-        align="center", baseline="top", dy=4, color=colors.quiet, **interaction.QUIET_MARK
-    )
-    ticks = ticks.encode(x=x, y=y, text="text:N")
-    legend = legends.ramp_legend(ramp, {"orient": "bottom", "offset": 10})
-    unread = alt.Chart(alt.NamedData("unread"))
-    unread = unread.mark_rect(fill=colors.blocked, fillOpacity=UNREAD, **interaction.QUIET_MARK)
-    unread = unread.encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
-    layers = [legend, *pictures, unread, cells, names, ticks]
-    chart = alt.layer(*layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=INDEPENDENT)
-    chart.params = interaction.share(["cells"], interaction.clicked("cell", "query", "key", "rev"))
-    return Form.of(chart.configure(**config(colors)))
+    unread = tables["unread"].mark_rect(fill=colors.blocked, fillOpacity=UNREAD, **interaction.QUIET_MARK).encode(**box)
+    layers = [unread, cells.properties(name=name)]
+    if size:
+        image = {"width": size[0], "height": size[1], "align": "left", "baseline": "top", "aspect": False}
+        images = tables["pictures"].mark_image(**image, **interaction.QUIET_MARK)
+        layers.insert(0, images.encode(x=alt.XValue(0), y=alt.YValue(0), url="uri:N"))
+    return alt.layer(*layers, resolve=picture.INDEPENDENT)
 
 
 @lru_cache(maxsize=8)
@@ -420,8 +388,8 @@ def data_uri(picture: Picture) -> str:
     return jpeg_uri(picture.pixels.numpy())
 
 
-def jpeg_uri(pixels: np.ndarray) -> str:
+def jpeg_uri(image: np.ndarray) -> str:
     """Pixels, (height, width, 3), uint8, as a data URI."""
     file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=88)
+    Image.fromarray(image).save(file, "JPEG", quality=88)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

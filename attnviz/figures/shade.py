@@ -9,9 +9,10 @@ import pandas as pd
 from attnviz.analysis import BLOCKED, EMPTY, Cells, tables
 from attnviz.analysis.sentences import MOST_NAMED, OFF, blocked_by, named, predicting
 from attnviz.analysis.views import AttentionView, Groups
-from attnviz.charts import axes
+from attnviz.charts import axes, pixels
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.domain import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
+from attnviz.charts.theme import Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import InputError
@@ -26,17 +27,18 @@ MOST_TOKENS = 400
 SIDES = ("from", "to")
 """Whose attention is shown: what the chosen token gives to each key, or what each query gives to it."""
 
+TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "says": "cell"}
+
 
 @dataclass(frozen=True, eq=False)
 class Shade:
-    """Weights from one token to others, or from them to it; arrays are of the other ends, (tokens,).
+    """Weights from one token to others, or from them to it.
 
     Attributes:
         view: the window that is drawn.
         side: one of `SIDES`.
         index: which query, or which key, of the window.
-        states, weights, blocked, reasons: as of `analysis.Cells`; `colored` is where a weight is to be shown.
-        cells: the cells of the window.
+        cells: the cells of the other ends, as one row.
         off: whether it is of one head, which is switched off.
         notes: that a window is drawn, where it is.
     """
@@ -44,14 +46,19 @@ class Shade:
     view: AttentionView
     side: str
     index: int
-    weights: np.ndarray
-    states: np.ndarray
-    blocked: np.ndarray
-    colored: np.ndarray
-    reasons: tuple[str, ...]
     cells: Cells
     off: bool
     notes: tuple[str, ...]
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """Weight of each other end, (tokens,)."""
+        return self.cells.weights[0]
+
+    @cached_property
+    def colored(self) -> np.ndarray:
+        """Whether a weight is to be shown, (tokens,)."""
+        return colored(self.cells)[0]
 
     @property
     def ends(self) -> tuple[Groups, Groups]:
@@ -83,32 +90,20 @@ def shade_of(
     """
     if side not in SIDES:
         raise InputError(f"Attention cannot be shown {side!r} a token; there are {', '.join(SIDES)}.")
-    part = every.queries if side == "from" else every.keys
+    end = SIDES.index(side)
+    part = (every.queries, every.keys)[end]
     if chosen is None:
-        chosen = every.strongest_cell(head)[SIDES.index(side)]
+        chosen = every.strongest_cell(head)[end]
     if part.index_of(chosen) is None:
         raise InputError(f"There is no token {chosen} to show attention {side}; there are {len(part)}, from 0.")
-    pin = frozenset({(("query", "key")[SIDES.index(side)], chosen)})
-    view = window(every, head, None, pin, most)
-    notes = [] if len(view.queries) == len(every.queries) and len(view.keys) == len(every.keys) else [_window(view)]
-    index = (view.queries if side == "from" else view.keys).index_of(chosen)
-    cells = view.cells([head])[0]
-    pick = (index, slice(None)) if side == "from" else (slice(None), index)
-    arrays = (array[pick] for array in (cells.weights, cells.states, cells.blocked, colored(cells)))
-    return Shade(
-        view, side, index, *arrays, cells.reasons, _row(cells, pick), head in view.step.heads_off, tuple(notes)
-    )
-
-
-def _row(cells: Cells, pick: tuple) -> Cells:
-    """The cells of one token alone, as one row."""
-    parts = {name: np.atleast_2d(getattr(cells, name)[pick]) for name in ("weights", "states", "blocked")}
-    return replace(cells, **parts)
-
-
-def _window(view: AttentionView) -> str:
-    spans = (f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (view.queries, view.keys))
-    return "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
+    view = window(every, head, None, frozenset({(("query", "key")[end], chosen)}), most)
+    spans = [f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (view.queries, view.keys)]
+    note = "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
+    is_whole = (len(view.queries), len(view.keys)) == (len(every.queries), len(every.keys))
+    index, cells = (view.queries, view.keys)[end].index_of(chosen), view.cells([head])[0]
+    lines = {name: np.take(getattr(cells, name), [index], axis=end) for name in ("weights", "states", "blocked")}
+    cells = replace(cells, **{name: line.reshape(1, -1) for name, line in lines.items()})
+    return Shade(view, side, index, cells, head in view.step.heads_off, () if is_whole else (note,))
 
 
 def in_words(shade: Shade) -> str:
@@ -118,13 +113,8 @@ def in_words(shade: Shade) -> str:
     listed = ", ".join(f"{named(shade.ends[1], i)} {weights[i]:.2f}" for i in order)
     if not listed:
         return f"{token} gives nobody attention." if shade.side == "from" else f"{token} gets no attention."
-    ends = OFF if shade.off else "."
-    if shade.side == "to":
-        return f"{token} is looked at most by {listed}{ends}"
-    return f"{token}{predicting(shade.view, shade.index)} looks most at {listed}{ends}"
-
-
-TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "says": "cell"}
+    looks = f"{predicting(shade.view, shade.index)} looks most at" if shade.side == "from" else " is looked at most by"
+    return f"{token}{looks} {listed}{OFF if shade.off else '.'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +147,14 @@ class ShadedFigure(SiteFigure):
         return domain_of(self.domain, self.shade.view, self.shade.cells)
 
     @property
+    def position(self) -> int:
+        """Position of the token whose attention is shown."""
+        return int(self.shade.ends[0].starts[self.shade.index])
+
+    @property
     def _subject(self) -> tuple:
         heads = f"{'head' if isinstance(self.head, int) else 'heads'}-{self.head}"
-        return self.site, f"{heads}-{self.kind}{self.side}-{self.shade.ends[0].starts[self.shade.index]}"
+        return self.site, f"{heads}-{self.kind}{self.side}-{self.position}"
 
     @property
     def _heading(self) -> str:
@@ -185,8 +180,7 @@ class ShadedFigure(SiteFigure):
     def table(self) -> pd.DataFrame:
         """The cells of the chosen token."""
         table = tables.weights_table(self.shade.view, self.head)
-        name = "query" if self.side == "from" else "key"
-        cells = table[table[name] == int(self.shade.ends[0].starts[self.shade.index])].reset_index(drop=True)
+        cells = table[table["query" if self.side == "from" else "key"] == self.position].reset_index(drop=True)
         cells.attrs = dict(table.attrs)
         return cells
 
@@ -196,26 +190,46 @@ class ShadedFigure(SiteFigure):
         shade = self.shade
         return {
             "weights": shade.weights,
-            "may_attend": shade.blocked == 0,
+            "may_attend": shade.cells.blocked[0] == 0,
             "tokens": text_array(shade.ends[1].labels),
             "positions": shade.ends[1].starts,
         }
 
     def state(self, i: int) -> str:
         """The cell of one shaded token, in words."""
-        shade = self.shade
-        if shade.states[i] == EMPTY:
+        shade, state = self.shade, self.shade.cells.states[0, i]
+        if state == EMPTY:
             return POLICIES[shade.view.step.scoring.empty_rows]
         if np.isnan(shade.weights[i]):
             return NOT_A_NUMBER
-        return blocked_by(shade.reasons[shade.blocked[i] - 1]) if shade.states[i] == BLOCKED else MAY_ATTEND
+        return blocked_by(shade.cells.reasons[shade.cells.blocked[0, i] - 1]) if state == BLOCKED else MAY_ATTEND
 
-    def readout(self, part: Groups, i: int, *, is_shaded: bool) -> dict:
-        """Fields that a click on a token selects, and texts of its tooltip."""
-        shade, position = self.shade, int(part.starts[i])
-        is_query = (is_shaded and not shade.one_text) != (self.side == "from")
-        selects = {"query": position if is_query else -1, "key": -1 if is_query else position, "rev": self.rev}
-        ends = [axes.names(shade.ends[0])[shade.index] if is_shaded else "", axes.names(part)[i]]
-        ends = ends if is_shaded == (self.side == "from") else ends[::-1]
-        weight, text = (written(float(shade.weights[i]), ".4f"), self.state(i)) if is_shaded else ("", "")
-        return selects | {"query_name": ends[0], "key_name": ends[1], "weight_text": weight, "says": text}
+    def looks(self, part: Groups, colors: Theme, *, is_shaded: bool) -> list[dict]:
+        """Colors of each token of a part, what a click on it selects, and what hovering says."""
+        shade, names, chosen = self.shade, axes.names(part), axes.names(self.shade.ends[0])[self.shade.index]
+        is_query, places = (is_shaded and not shade.one_text) != (self.side == "from"), part.starts.tolist()
+        shades, rows = self.scale.shade(np.nan_to_num(shade.weights)), []
+        for i, (position, name) in enumerate(zip(places, names, strict=True)):
+            fill, stroke, ends, weight, says = colors.background, colors.line, ["", name], "", ""
+            if is_shaded:
+                weight, says, ends = written(float(shade.weights[i]), ".4f"), self.state(i), [chosen, name]
+                fill = pixels.color_at(float(shades[i]), colors) if shade.colored[i] else colors.blocked
+                stroke = colors.warning if "NaN" in says else stroke
+            ink = pixels.readable(fill, colors)
+            query_name, key_name = ends if is_shaded == (self.side == "from") else ends[::-1]
+            rows.append(
+                {
+                    "fill": fill,
+                    "ink": colors.quiet if part.tokens[i].special and ink == colors.text else ink,
+                    "stroke": stroke,
+                    "stroke_width": 1.0 if stroke == colors.line else 2.0,
+                    "query": position if is_query else -1,
+                    "key": -1 if is_query else position,
+                    "rev": self.rev,
+                    "query_name": query_name,
+                    "key_name": key_name,
+                    "weight_text": weight,
+                    "says": says,
+                }
+            )
+        return rows

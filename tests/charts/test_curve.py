@@ -35,11 +35,3 @@ def test_the_loss_fits_its_panel():
     panel = curve(((0, None, 0.0), (1, 40.0, 0.1))).to_dict()["vconcat"][1]
 
     assert panel["layer"][0]["encoding"]["y"]["scale"]["domain"][1] > 40
-
-
-def test_light_and_dark_differ_in_colors_alone():
-    """The same data on another ground."""
-    light, dark = curve(POINTS).to_dict(), curve(POINTS, dark=True).to_dict()
-
-    assert light["config"]["background"] != dark["config"]["background"]
-    assert rows(curve(POINTS)) == rows(curve(POINTS, dark=True))

@@ -7,7 +7,7 @@ from pictures import bars, labels, labels_of, names, record_of, said, texts
 
 from attnviz import analysis, figures
 from attnviz.core.errors import InputError
-from attnviz.figures.next_word import HOLLOW, MOST_LABELS, NO_NUMBERS, ONE_LABEL
+from attnviz.figures.outputs import HOLLOW, MOST_LABELS, NO_NUMBERS, ONE_LABEL
 
 TEXT = ["not", "bad"]
 BEFORE, AFTER = labels_of(TEXT, [0.0, 0.0, math.log(2)]), labels_of(TEXT, [math.log(6), 0.0, 0.0])

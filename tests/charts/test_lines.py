@@ -113,7 +113,7 @@ def test_an_empty_row_says_so(policy, count, text):
 
     assert sum(row["query"] == 1 for row in drawn(chart)) == count
     assert labels(chart, "queries") == ["a", "× b", "c"]
-    assert [row["warns"] for row in data(chart, "queries")] == [False, True, False]
+    assert [row["ink"] == LIGHT.warning for row in data(chart, "queries")] == [False, True, False]
     assert text in legend(chart)[0]
 
 
@@ -151,14 +151,6 @@ def test_the_selected_cell_is_framed_and_its_row_is_picked():
     assert labels(chart, "keys") == WORDS
 
 
-def test_a_blocked_cell_that_is_selected_has_no_frame():
-    """There is no line to frame; its row is picked all the same."""
-    chart = lines(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, [0], selected=(1, 4))
-
-    assert data(chart, "chosen") == []
-    assert {row["query"] for row in drawn(chart)} == {1}
-
-
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("count", [2, 12, 30])
 def test_heads_are_told_apart_by_hue_dash_and_name(count, dark):
@@ -176,17 +168,6 @@ def looks(chart):
     layer = next(layer for layer in written(chart)["layer"] if layer["data"] == {"name": "heads"})
     stroke, dash = (layer["encoding"][name]["scale"]["range"] for name in ("stroke", "strokeDash"))
     return stroke, [*map(tuple, dash)]
-
-
-def test_a_head_keeps_its_look_while_others_come_and_go():
-    record = record_of(["a", "b"], heads=12)
-
-    few, many = (
-        {row["name"]: row["look"] for row in lines_figure(record, SITE, heads).chart.datasets["heads"]}
-        for heads in ([3, 9], [9, 0, 3, 11])
-    )
-
-    assert few == {name: many[name] for name in few}
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -260,37 +241,6 @@ def test_of_many_tokens_those_around_the_selected_are_drawn():
     assert len(data(chart, "chosen")) == 2
 
 
-def test_a_picked_query_of_many_brings_its_strongest_key_along():
-    record = record_of([f"w{i}" for i in range(200)], scores={(0, 10, 170): 50.0})
-
-    chart = lines(record, SITE, [0], pins=frozenset({("query", 10)}))
-
-    assert max(drawn(chart), key=lambda row: row["weight"])["key"] == 170
-
-
-def test_of_many_tokens_those_around_the_strongest_weight_are_drawn_where_nothing_is_selected():
-    record = record_of([f"w{i}" for i in range(200)], scores={(0, 150, 20): 9.0})
-    chart = lines(record, SITE, [0])
-
-    strongest = max(drawn(chart), key=lambda row: row["weight"])
-    assert (strongest["query"], strongest["key"]) == (150, 20)
-    assert "keys 0 to 63 of 200, around the strongest weight; the map shows all" in " ".join(notes(chart))
-
-
-def test_hovering_names_tokens_weight_and_head():
-    """A line says where it begins and ends, its weight and its head; a token, where its strongest line goes."""
-    record = record_of(["a", "b"], heads=1)
-    weight = float(record.step(SITE).weights(0)[0, 1])
-    chart = lines(record, SITE, [0])
-
-    line = next(row for row in drawn(chart) if (row["query"], row["key"]) == (0, 1))
-    assert (line["query_name"], line["key_name"], line["head_name"]) == ("a (0)", "b (1)", "head 0")
-    assert line["weight_text"] == f"{weight:.4f}"
-    tokens = [(row["query"], row["key"]) for side in ("queries", "keys") for row in data(chart, side)]
-    assert tokens == [(0, -1), (1, -1), (-1, 0), (-1, 1)]
-    assert all(row["key_name"].startswith("most: ") for row in data(chart, "queries"))
-
-
 def test_the_numbers_of_the_figure_are_the_lines_that_are_drawn():
     """The table has a row per line, the strongest first, and a note on what was left out."""
     record = record_of(WORDS)
@@ -304,10 +254,3 @@ def test_the_numbers_of_the_figure_are_the_lines_that_are_drawn():
     assert (figure.arrays["line_weight"] == figure.table["weight"]).all()
     assert figure.name.startswith("test-encoder-layer-0-lines-1-0-The-cat")
     assert "2 " in figure.description
-
-
-def test_lines_fit_the_column_of_a_paper():
-    """The columns of tokens come nearer to each other."""
-    chart = lines(record_of(["a" * 12, "b"]), SITE, [0], width=357, heading="")
-
-    assert draw(chart.to_dict())[0].shape[1] <= 357 + 2 * 12

@@ -22,7 +22,7 @@ from attnviz import figures
 from attnviz.analysis.sentences import OTHER_WORDS
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.figures.next_word import HOLLOW, NO_NUMBERS, OTHERS
+from attnviz.figures.outputs import HOLLOW, NO_NUMBERS, OTHERS
 
 KEYS = ["the", "keys"]
 BEFORE = story_of(KEYS, {"cat": 1.0}, {"is": 0.88, "are": 0.1, "was": 0.02})
@@ -71,11 +71,6 @@ def test_words_that_nobody_would_see_before_or_after_have_one_bar():
 
     assert names(few) == ["is", "are", OTHERS]
     assert texts(few)[-1] == "2.0% → 5.0%"
-
-
-def test_words_of_either_run_are_drawn():
-    """A word that was the most probable before stays to be seen when it is no more."""
-    assert names(next_word(AFTER, 1, before=BEFORE, count=1))[:2] == ["is", "are"]
 
 
 def test_a_run_that_had_read_other_words_is_not_compared():

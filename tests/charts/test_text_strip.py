@@ -1,6 +1,5 @@
 """The sentence shaded by the attention from a token, or to it."""
 
-import itertools
 import json
 import math
 
@@ -10,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import HOSTILE, SITE, data, draw, legend, lines, record_of, text_strip, translation_of
 
-from attnviz.analysis import views
 from attnviz.analysis.sentences import OFF
-from attnviz.analysis.views import View
 from attnviz.charts import pixels
+from attnviz.charts.texts import text_width
 from attnviz.charts.theme import LIGHT, TITLE_CHARACTER
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import text_strip as strip_figure
-from attnviz.figures.shade import MOST_TOKENS, shade_of
+from attnviz.figures.shade import MOST_TOKENS
 from attnviz.figures.text_strip import WIDTH, balanced
 
 WORDS = ["The", "cat", "sat", "down", "there"]
@@ -55,16 +53,6 @@ def test_a_head_that_is_off_is_gray_and_said_to_be_off():
     assert [OFF in one for one in said] == [False, True]
 
 
-def test_a_click_selects_the_token_on_the_side_that_is_shown():
-    """From: queries, to: keys; the other place of the selection is -1."""
-    record = record_of(WORDS)
-
-    looks, looked = (data(text_strip(record, SITE, 0, side=side), TABLE) for side in ("from", "to"))
-
-    assert [(token["query"], token["key"]) for token in looks] == [(i, -1) for i in range(5)]
-    assert [(token["query"], token["key"]) for token in looked] == [(-1, i) for i in range(5)]
-
-
 @pytest.mark.parametrize("side", ["from", "to"])
 def test_of_cross_attention_both_texts_stand_there(side):
     """Queries are the decoder's words and keys the encoder's, and a click knows which it was; one text is shaded."""
@@ -95,13 +83,6 @@ def test_a_text_is_broken_into_as_few_lines_as_fit_and_the_longest_is_no_longer_
     assert len(ends(longest - 8)[1]) > len(lines) or longest - 8 < max(wides) or longest <= 8
 
 
-def test_without_a_choice_it_is_the_token_of_the_strongest_weight():
-    record = record_of(WORDS, scores={(0, 3, 1): 9.0})
-
-    assert shade_of(views.see(record, SITE), 0).index == 3
-    assert shade_of(views.see(record, SITE), 0, side="to").index == 1
-
-
 def test_what_is_blocked_has_no_shade_and_no_number():
     """A dash stands in place of the weight, and the legend says what the gray ground means."""
     chart = text_strip(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, 0, chosen=1)
@@ -120,27 +101,6 @@ def test_an_empty_row_says_so(policy, words):
     assert f"fully masked row: {words}" in legend(chart)
     assert {token["fill"] for token in data(chart, TABLE)} == {LIGHT.blocked}
     json.dumps(chart.to_dict(), allow_nan=False)
-
-
-def test_what_is_no_number_is_outlined():
-    record = record_of(["a", "b"], scores={(0, 0, 1): math.nan})
-
-    chart = text_strip(record, SITE, 0, chosen=0)
-
-    assert [token["says"] for token in data(chart, TABLE)] == ["NaN: not a number"] * 2
-    assert numbers(chart) == ["NaN"] * 2
-    assert data(chart, TABLE)[1]["stroke"] == LIGHT.warning
-
-
-def test_lines_are_broken_inside_the_width_and_no_token_is_lost():
-    """Long texts wrap; each token lies inside, none over another."""
-    chart = text_strip(record_of([f"word{i}" * (i % 3 + 1) for i in range(39)]), SITE, 0)
-    tokens = data(chart, TABLE)
-
-    assert len(tokens) == 39
-    assert all(0 <= token["x"] < token["x2"] <= WIDTH for token in tokens)
-    for before, after in itertools.pairwise(tokens):
-        assert after["y"] > before["y2"] or (after["y"] == before["y"] and after["x"] > before["x2"])
 
 
 def test_a_text_from_right_to_left_begins_at_the_right():
@@ -199,9 +159,8 @@ def test_the_numbers_of_the_figure_are_those_of_the_token():
     assert f"“sat” (2) looks most at “{WORDS[most]}” ({most}) {weights[2, most]:.2f}" in looks.description
 
 
-def test_merged_words_are_one_token_of_the_text():
-    """Hidden tokens are left out, and the picture says so."""
-    chart = text_strip(record_of([*WORDS, "<pad>"], special={5}), SITE, 0, view=View(special="hide"))
+def test_a_flag_and_a_joined_emoji_are_as_wide_as_one_wide_sign():
+    tokens = data(text_strip(record_of(["漢", "\U0001f1e9\U0001f1ea", "\U0001f469\u200d\U0001f467"]), SITE, 0), TABLE)
 
-    assert [token["text"] for token in data(chart, TABLE)] == WORDS
-    assert "special tokens are hidden" in " ".join(lines(chart))
+    assert len({token["x2"] - token["x"] for token in tokens}) == 1
+    assert text_width("漢") == text_width("\U0001f469\u200d\U0001f467") == 2 * text_width("a")

@@ -1,4 +1,4 @@
-"""Predictions of the next word, in place of a blank, or of a label; also before a change."""
+"""Output of a model as bars: next words or words for a blank, labels, and how far an edit moved each token."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -19,22 +19,20 @@ from attnviz.core.record import Record
 from attnviz.figures.base import BarFigure
 from attnviz.figures.figure import text_array
 
-NO_NUMBERS = "the probabilities are not numbers (NaN)"
-
 LONG, SHORT = 24, 60
-"""Characters of a name beyond which bars are so many pixels long."""
-MOST_LABELS = 12
-"""Classes drawn at most, the most probable; the table holds all."""
-
+"""Characters of a name beyond which bars are so many pixels long, to stand in one column."""
+MOST_LABELS, MOST_BARS = 12, 40
+"""Classes drawn at most, the most probable, and tokens, those that moved most; the table holds all."""
 LEAST = 0.01
-"""A word that is less probable both before a change and after it has no bar."""
+"""Probability below which, before a change and after it, a word has no bar."""
 
+NO_NUMBERS = "the probabilities are not numbers (NaN)"
 HOLLOW = "hollow bar: before the change"
 OTHERS = "others"
-"""The bar of all words that have none of their own."""
-
+"""Name of the bar of all words that have none of their own."""
 SEVERAL = "each label has a probability of its own; several may hold"
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
+MOVED = "how far each token's output vector moved, as a share of its length"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,10 +56,31 @@ class NextWordBars(BarFigure):
     def __post_init__(self):
         self.words  # noqa: B018 (a position that has none is refused at once)
 
+    @property
+    def _options(self) -> dict:
+        return {"before": self.before, "sentence": self.sentence, "count": self.count}
+
     @cached_property
     def words(self) -> tuple[NextWord, ...]:
         """The words with their probabilities."""
         return analysis.next_words(self.record, self.position, **self._options)
+
+    @property
+    def _called(self) -> tuple[str, str]:
+        """Kind of prediction, and beginning of the title."""
+        if analysis.labels_tokens(self.record):
+            return "label", "Label of"
+        in_blank = "blank", "Most probable in place of"
+        return in_blank if analysis.fills_in(self.record) else ("next word", "Next word after")
+
+    @property
+    def _subject(self) -> tuple[str]:
+        return (f"{self._called[0]} {self.position}",)
+
+    @property
+    def _what(self) -> str:
+        token = analysis.token_at(self.record, self.position, sentence=self.sentence)
+        return f"{self._called[1]} {quoted_token(token, self.position)}"
 
     @cached_property
     def description(self) -> str:
@@ -77,39 +96,15 @@ class NextWordBars(BarFigure):
 
     @cached_property
     def bars(self) -> Bars:
-        is_other = self.before and not analysis.read_alike(
-            self.before, self.record, self.position, sentence=self.sentence
-        )
-        return probabilities(self.words, self._above(*([OTHER_WORDS] if is_other else [])), others=True)
-
-    @property
-    def _options(self) -> dict:
-        return {"before": self.before, "sentence": self.sentence, "count": self.count}
-
-    @property
-    def _called(self) -> tuple[str, str]:
-        """Kind of prediction, and beginning of the title."""
-        if analysis.labels_tokens(self.record):
-            return "label", "Label of"
-        if analysis.fills_in(self.record):
-            return "blank", "Most probable in place of"
-        return "next word", "Next word after"
-
-    @property
-    def _subject(self) -> tuple[str]:
-        return (f"{self._called[0]} {self.position}",)
-
-    @property
-    def _what(self) -> str:
-        token = analysis.token_at(self.record, self.position, sentence=self.sentence)
-        return f"{self._called[1]} {quoted_token(token, self.position)}"
+        same = not self.before or analysis.read_alike(self.before, self.record, self.position, sentence=self.sentence)
+        return probabilities(self.words, self._above("" if same else OTHER_WORDS), others=True)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelBars(BarFigure):
     """A bar for the probability of each class of a sentence, in a hollow one of that `before` a change.
 
-    Of a regression its numbers.
+    A regression has numbers without bars.
 
     Raises:
         InputError: if the model does not classify.
@@ -128,6 +123,19 @@ class LabelBars(BarFigure):
         """The classes with their probabilities, or the numbers."""
         return analysis.labels(self.record, before=self.before, sentence=self.sentence)
 
+    @property
+    def _is_number(self) -> bool:
+        return analysis.is_number(self.record)
+
+    @property
+    def _subject(self) -> tuple[str]:
+        return ("number" if self._is_number else "labels",)
+
+    @property
+    def _what(self) -> str:
+        what = "picture" if self.record.sentences[self.sentence].pictures else "sentence"
+        return f"{'Number' if self._is_number else 'Labels'} of the {what}"
+
     @cached_property
     def description(self) -> str:
         return sentences.labels(self.record, before=self.before, sentence=self.sentence)
@@ -144,28 +152,61 @@ class LabelBars(BarFigure):
     def bars(self) -> Bars:
         labels = self.labels
         if self._is_number:
-            names = [short(label.word) for label in labels]
-            return Bars(**self._above(), names=names, columns=[Column([*map(self._number, labels)])])
+            both = [
+                (label.probability,) if self.before is None else (label.before, label.probability) for label in labels
+            ]
+            texts = [" → ".join(sentences.label_value(self.record, number) for number in pair) for pair in both]
+            return Bars(**self._above(), names=[short(label.word) for label in labels], columns=[Column(texts)])
         many = f"the {MOST_LABELS} most probable of {len(labels):,} labels" if len(labels) > MOST_LABELS else ""
         notes = [many, ONE_LABEL if len(labels) == 1 else "", SEVERAL if self.record.label_kind == "several" else ""]
         return probabilities(labels[:MOST_LABELS], self._above(*notes), name_of=label_text)
 
-    @property
-    def _is_number(self) -> bool:
-        return analysis.is_number(self.record)
+
+@dataclass(frozen=True, eq=False)
+class OutputChange(BarFigure):
+    """A bar per token: ||after - before|| / ||before|| of its output vector; a token that did not move says 0."""
+
+    before: Record
+    after: Record
+    _: KW_ONLY
+    sentence: int = 0
+
+    _subject, _what = ("change",), "Change of the output, compared with the original model"
+
+    def __post_init__(self):
+        self.moved  # noqa: B018 (runs that cannot be compared are refused at once)
 
     @property
-    def _subject(self) -> tuple[str]:
-        return ("number" if self._is_number else "labels",)
+    def record(self) -> Record:
+        return self.after
 
-    @property
-    def _what(self) -> str:
-        what = "picture" if self.record.sentences[self.sentence].pictures else "sentence"
-        return f"{'Number' if self._is_number else 'Labels'} of the {what}"
+    @cached_property
+    def moved(self) -> np.ndarray:
+        """How far each token moved."""
+        return analysis.output_change(self.before, self.after, self.sentence).numpy()
 
-    def _number(self, label: NextWord) -> str:
-        number = sentences.label_value(self.record, label.probability)
-        return number if label.before is None else f"{sentences.label_value(self.record, label.before)} → {number}"
+    @cached_property
+    def description(self) -> str:
+        return sentences.change(self.moved, self.after.read[self.sentence].labels[: len(self.moved)])
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        return tables.change_table(self.before, self.after, sentence=self.sentence)
+
+    @cached_property
+    def bars(self) -> Bars:
+        every, tokens = self.moved, self.after.read[self.sentence].tokens
+        order = np.argsort(-np.nan_to_num(every, nan=np.inf, posinf=np.inf), kind="stable")
+        indices = sorted(order[:MOST_BARS].tolist())  # NaN is among them: it is what one must not miss
+        left_out = f"the {len(indices)} of {len(every)} tokens that moved most" if len(indices) < len(every) else ""
+        unchanged = "" if self.on_screen or self.after.edits.in_words() else "changed: nothing"
+        return Bars(
+            **self._above(MOVED, left_out, unchanged),
+            names=[short(tokens[i].text) for i in indices],
+            columns=[Column(values=every[indices].tolist())],
+            length=240,
+            quiet=[row for row, i in enumerate(indices) if tokens[i].special],
+        )
 
 
 def probabilities(words: Sequence[NextWord], above: dict[str, Any], *, others: bool = False, name_of=short) -> Bars:
@@ -174,7 +215,7 @@ def probabilities(words: Sequence[NextWord], above: dict[str, Any], *, others: b
     Args:
         above: what stands over them, as a figure has it.
         others: whether a last bar has what is left to 1, before and after.
-        name_of: shortens a word.
+        name_of: function that shortens a word.
     """
     texts, quiet, longest, note = [], [], 1.0, [] if words else [NO_NUMBERS]
     if is_changed := any(word.before is not None for word in words):
@@ -189,14 +230,10 @@ def probabilities(words: Sequence[NextWord], above: dict[str, Any], *, others: b
     names, before = [name_of(word.word) for word in words], [word.before for word in words] if is_changed else []
     column = Column(texts, [word.probability for word in words], before, longest=longest)
     bars = Bars(**above | {"lines": [*note, *above["lines"]]}, names=names, columns=[column], quiet=quiet)
-    is_long = max(map(len, names), default=0) > LONG
-    return replace(bars, length=SHORT) if is_long else bars  # so that they stand in one column
+    return replace(bars, length=SHORT) if max(map(len, names), default=0) > LONG else bars
 
 
 def _arrays(words: Sequence[NextWord], name: str, numbers: str) -> dict[str, np.ndarray]:
-    arrays = {
-        name: text_array([word.word for word in words]),
-        numbers: np.array([word.probability for word in words], np.float64),
-    }
     before = [word.before for word in words if word.before is not None]
-    return arrays | {f"{numbers}_before": np.array(before)} if before else arrays
+    both = {numbers: [word.probability for word in words]} | ({f"{numbers}_before": before} if before else {})
+    return {name: text_array([word.word for word in words])} | {of: np.array(part, float) for of, part in both.items()}
