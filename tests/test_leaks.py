@@ -14,9 +14,9 @@ from torch.testing import assert_close
 
 import attnviz
 from attnviz.analysis import sentences
-from attnviz.check.moves import alone, leak_test
+from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError, MaskError
+from attnviz.core.errors import InputError
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Documents, Full, Not, Padding, Subsequent, Window
 from attnviz.core.reach import reach
@@ -135,7 +135,7 @@ def test_padding_on_the_left_is_hidden_too_but_not_where_a_row_is_empty_and_unif
 
 def test_a_mask_of_a_batch_is_that_of_the_sentence_that_is_tested():
     """Its padding hides the last four words of the second sentence, and none of the first."""
-    first, second = (probed(SMALL, WORDS, Edits(alone(Padding((N, 3)), i))) for i in (0, 1))
+    first, second = (probed(SMALL, WORDS, Edits(Padding((N, 3)).of_sentence(i))) for i in (0, 1))
 
     assert first.saw.all()
     assert not second.saw[:3, 3:].any()
@@ -278,16 +278,15 @@ def test_how_far_it_is_and_which_tokens_can_be_asked():
     assert test.tested.nonzero().flatten().tolist() == [1, 5]
 
 
-def test_long_texts_are_run_in_parts_and_bounded():
-    """More than 64 tokens are refused in a sentence, unless they are asked for."""
-    text, told = " ".join(f"w{i}" for i in range(70)), []
+def test_tokens_of_a_long_text_are_changed_in_parts_and_evenly_spaced():
+    """Of 70 tokens every second one."""
+    text, counts = " ".join(f"w{i}" for i in range(70)), []
+    test = probed(SMALL, text, Edits(Subsequent()), report=lambda done, of: counts.append(done))
 
-    with pytest.raises(InputError, match=r"at most 64 of them; here are 70\. Shorten the text, or choose which"):
-        probed(SMALL, text)
-    test = probed(SMALL, text, Edits(Subsequent()), most=70, report=lambda done, of: told.append(done))
-    assert len(told) > 1
+    assert test.tested.tolist() == [True, False] * 35
+    assert len(counts) > 1
     assert test.pairs == ()
-    assert test.saw.equal(test.promised)
+    assert test.saw.equal(test.promised & test.tested)
 
 
 @pytest.mark.parametrize(
@@ -302,8 +301,6 @@ def test_long_texts_are_run_in_parts_and_bounded():
 def test_what_is_not_there_is_told(asked, says):
     with pytest.raises(InputError, match=says):
         probed(SMALL, **asked)
-    with pytest.raises(MaskError, match="has no sentence 1"):
-        alone(Padding((3,)), 1)
 
 
 def test_nothing_leaks_where_nothing_is_forbidden_and_that_is_said():
@@ -330,7 +327,3 @@ def test_a_tokenizer_that_knows_its_own_words_alone_is_tested():
     source = attnviz.wrap(model, lambda text: [names.index(word) for word in text.split()], "the cat", words=names)
 
     assert not leak_test(source, "the cat sat").is_tested
-
-
-def test_a_test_is_public():
-    assert attnviz.leak_test is leak_test

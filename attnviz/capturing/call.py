@@ -36,6 +36,7 @@ class Call:
         unmet: what became of its weights instead of a product with values.
         samples: rows that the model computed itself, to which the map is compared.
         windows: windows of a picture that its sentences are, if they are any.
+        line: file and line of a person's code that makes it.
     """
 
     site: Site
@@ -55,6 +56,7 @@ class Call:
     unmet: str = ""
     samples: tuple[Sample, ...] = ()
     windows: WindowGrid | None = None
+    line: str = ""
 
     @property
     def why_not(self) -> str:
@@ -84,7 +86,7 @@ class Call:
         scoring = replace(arguments["scoring"], bias=tuple(map(to_cpu, arguments["scoring"].bias)))
         with torch.no_grad():
             tap.attend(**arguments | {"scoring": scoring, "value": value.to(arguments["query"].dtype)}, site=self.site)
-        return replace(tap.steps[0], name=self.name, weights_only=self.weights_only)
+        return replace(tap.steps[0], name=self.name, line=self.line, weights_only=self.weights_only)
 
     def computed_from(self) -> dict[str, Any]:
         """The arguments of a tap, but for the value."""

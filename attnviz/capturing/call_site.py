@@ -56,6 +56,14 @@ class CallPlace:
         return head_counts(self.module) or (head_counts(self.above[0]) if self.above else set())
 
     @property
+    def line(self) -> str:
+        """File and line of a person's code at which the call is made; "" of a library's."""
+        frames = [self.frame, *([self.above[1]] if self.above else [])]
+        lines = [(frame.f_code.co_filename, frame.f_lineno) for frame in frames]
+        own = [f"{os.path.basename(file)}:{line}" for file, line in lines if "site-packages" not in file]
+        return own[0] if own else ""
+
+    @property
     def batches(self) -> set[int]:
         """How many sentences its inputs may have: their first axis, or the second."""
         return {size for tensor in inputs(self.frame).values() if tensor.dim() == 3 for size in tensor.shape[:2]}

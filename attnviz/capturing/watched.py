@@ -125,7 +125,7 @@ class Watched:
         is_alone = "weights_only" in parts and queries == 1 < keys  # a query of a recurrent decoder, or learned
         named = "cross" if is_alone else kind(place, queries, keys, is_causal)
         site, name, head, passed = self._sites.site(place, named, heads)
-        call = _in_windows(Call(site, name, passed, **parts, head=head), place)
+        call = _in_windows(Call(site, name, passed, **parts, head=head, line=place.line), place)
         if passed and site.kind == "decoder":
             call.offset = max(0, used_keys(call) - call.shape[2])
         edits = self.edits_of(call)

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnviz.capturing import Capture
+from attnviz.check.moves import RunResult
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
@@ -16,6 +19,45 @@ PADDING = -1
 """Number of the text in a slot of padding."""
 LAYERS = 10
 """Factor of the bound of outputs within which numbers of a layer are the same."""
+SYMPTOMS = {
+    "mask nan": "gives NaN: query {query} of the row has no key left (first at {layer}), and NaN times 0 is NaN",
+    "mask padding": "sees padding ({cells}; first at {layer}, query {slot}, key {key} of the row)",
+    "mask document": "sees document {other} ({cells}; first at {layer}, query {slot}, key {key} of the row){causal}",
+    "mask later": "sees later tokens when it is run alone (first at {layer}), which no cache can hold",
+    "mask boundary": "does not see the tokens of earlier calls (first at {layer}, query {start}, key {last})",
+    "mask": "has another mask than the text alone ({cells} differ; first at {layer}: query {query} {verb} key {key})",
+    "cache slots": "sees slots of its cache that are empty (first at {layer}, query {start}: {keys} after {tokens})",
+    "cache keys": "has lost keys of the cache (first at {layer}: {keys} after {tokens})",
+    "cache new": "does not see its new tokens behind the cache (first at {layer}, query {start}, key {start}): its "
+    "mask ends with the {past} of the cache",
+    "cache corner": "sees the first keys of the cache in place of the last (first at {layer}, query {start}): its mask "
+    "of {queries} and {keys} begins in the upper left corner",
+    "window": "has {here} where the text alone has {there} (first at {layer}, query {row})",
+    "positions": "takes token {token} to stand at position {position} (first at {layer}, its {name})",
+    "scores": "has the same queries, keys and mask at {layer}, and other weights, first at token {token}",
+    "other": "has the same masks up to {layer}, whose input or scores differ first at token {token}",
+    "other unread": "gives other outputs, and its attention could not be read: {error}",
+    "other behind": "gives other outputs, and its attention is the same in every layer that could be read",
+}
+"""Sentences without their subject; the first word of a name is one of `ways.CAUSES`."""
+REMEDIES = {
+    "mask nan": "Leave each row a key, also of padding, or set its output to 0.",
+    "mask padding": "Block the keys of padding in every layer: mask & (ids != pad)[:, None, None, :].",
+    "mask document": "Pass a mask that keeps documents apart: query and key of one document.",
+    "mask later": "Make the mask causal: query i sees the keys 0 to i.",
+    "mask boundary": "Leave the keys of the cache open to each new token.",
+    "mask": "Make the mask by the same rule as that of a text alone.",
+    "cache slots": "Block the keys from the number of tokens read so far on.",
+    "cache keys": "Keep the keys and values of all calls before, and append the new ones.",
+    "cache new": "Make the mask as long as the cache and the new tokens together.",
+    "cache corner": "Align it lower right: query i of Q sees keys 0 to K - Q + i, not as is_causal=True does.",
+    "window": "Use one window in both: query i sees the keys i - window + 1 to i.",
+    "positions": "Count positions from the first token of each text; without position_ids, pad on the right.",
+    "scores": "Compare how this way makes scores with a text alone: its scale, softcap and bias by distance.",
+    "other": "Look for the difference {before}: a state, a position, a mean of texts.",
+    "other unread": "",
+    "other behind": "Look for the difference behind the last attention call.",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,35 +66,22 @@ class Ran:
 
     Attributes:
         text: (B, S): the text that each slot of a row holds, or `PADDING`.
-        place: (B, S): the position of its token in that text.
         output: (B, S, d).
         passes: for each call of the model, its first slot and its attention.
     """
 
     text: Tensor
-    place: Tensor
     output: Tensor
     passes: tuple[tuple[int, Capture], ...]
 
     def rows(self, text: int) -> Iterator[tuple[int, Tensor]]:
-        """Rows that hold a text, each with the slots of its tokens in their order."""
+        """Rows that hold a text, each with the slots of its tokens."""
         for row in (self.text == text).any(1).nonzero().flatten().tolist():
-            slots = (self.text[row] == text).nonzero().flatten()
-            yield row, slots[self.place[row, slots].argsort()]
+            yield row, (self.text[row] == text).nonzero().flatten()
 
     def order(self, row: int, text: int) -> int:
         """Number of a text in a row, counted from 1."""
         return list(dict.fromkeys(self.text[row].tolist())).index(text) + 1
-
-
-@dataclass(frozen=True)
-class Cause:
-    """A name of `ways.CAUSES`, the layer, a sentence without its subject, and a remedy."""
-
-    name: str
-    layer: int | None
-    message: str
-    fix: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,174 +142,125 @@ def _first_key(before: Tensor | None, key: Tensor, end: int, count: int) -> int:
 
 
 def cause(
-    ran: Ran, row: int, slots: Tensor, reference: Ran, alone: Callable[[list[int]], Ran], ids: list[int], bound: float
-) -> Cause:
+    ran: Ran, row: int, slots: Tensor, reference: Ran, repeated: Callable[[int, int], Ran], bound: float
+) -> RunResult:
     """Why the outputs of a text, in a row of a run, are not those of the text alone: by the first layer that differs.
 
     Args:
         slots: (n,), of the tokens of the text.
-        alone: function that runs a text by itself.
-        ids: of the text.
+        repeated: function that runs a text of one of its tokens, over and over, in a length.
     """
     bound *= LAYERS
     try:
         here, there = layers(ran, row), layers(reference, 0)
     except AttnvizError as error:
-        return Cause("other", None, f"gives other outputs, and its attention could not be read: {error}")
-    for layer in here.values() if not bool(ran.output[row, slots].isfinite().all()) else ():
-        if bool((empty := ~layer.may_attend.any(-1).all(0)).any()):
-            what = f"gives NaN: query {first_of(empty)} of the row has no key left (first at {layer}), and NaN times a "
-            fix = "Leave each row a key, also of padding, or set its output to 0."
-            return Cause("mask", layer.site.layer, f"{what}weight of 0 is NaN", fix)
+        return _result("other unread", error=error)
+    for call in here.values() if not bool(ran.output[row, slots].isfinite().all()) else ():
+        if bool((empty := ~call.may_attend.any(-1).all(0)).any()):
+            return _result("mask nan", call, query=_first(empty))
     for number, (site, expected) in enumerate(there.items()):
-        if site not in here or here[site].weights.shape[0] != expected.weights.shape[0]:
+        call = here.get(site)
+        if call is None or call.weights.shape[0] != expected.weights.shape[0]:
             continue
-        layer = here[site]
-        if (of_masks := _mask_cause(ran, row, slots, layer, expected)) is not None:
-            return of_masks
-        moved = _moved(layer, expected, slots, bound)
+        if of_mask := next(_of_mask(ran, row, slots, call, expected), None):
+            return of_mask
+        weights = call.weights[:, slots][:, :, slots]
+        moved = {"weights": ((weights - expected.weights).abs() > bound).any(-1).any(0)}
+        for name in call.vectors.keys() & expected.vectors.keys():
+            moved[name] = distance(expected.vectors[name], call.vectors[name][slots]) > bound
         if not bool((changed := moved["weights"] | moved["value"]).any()):
             continue
-        if not number and (positions := _position_cause(layer, moved, slots, ids, alone, bound, ran.text.shape[1])):
-            return positions
-        if not any(bool(moved[name].any()) for name in ("query", "key", "value") if name in moved):
-            what = (
-                f"has the same queries, keys and mask at {layer}, and other weights, first at token {first_of(changed)}"
-            )
-            fix = "Compare how this way makes scores with a text alone: its scale, softcap and bias by distance."
-            return Cause("scores", site.layer, what, fix)
-        what = f"has the same masks up to {layer}, whose input or scores differ first at token {first_of(changed)}"
-        where = "between the attention calls before it" if number else "before it, such as its embedding"
-        return Cause(
-            "other", site.layer, what, f"Look for the difference {where}: a state, a position, a mean of texts."
+        if not any(bool(part.any()) for name, part in moved.items() if name != "weights"):
+            return _result("scores", call, token=_first(changed))
+        for name in ("query", "key") if not number else ():
+            if name in moved and bool(moved[name].any()):
+                token = _first(moved[name])
+                position = _position(call, name, call.vectors[name][slots[token]], partial(repeated, token), bound)
+                if position not in (None, token):
+                    return _result("positions", call, token=token, position=position, name=name)
+        before = "between the attention calls before it" if number else "before it, such as its embedding"
+        return _result("other", call, token=_first(changed), before=before)
+    return _result("other behind")
+
+
+def _result(symptom: str, call: JoinedCall | None = None, **values: Any) -> RunResult:
+    """The cause that a symptom shows, at an attention call."""
+    message, fix = (table[symptom].format(layer=call, **values) for table in (SYMPTOMS, REMEDIES))
+    return RunResult("", False, symptom.split()[0], call and call.site.layer, message=message, fix=fix)
+
+
+def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: JoinedCall) -> Iterator[RunResult]:
+    """Causes of other masks at one call, the likeliest first; none if they are the same."""
+    is_open, wanted, size = call.may_attend[:, slots].any(0), expected.may_attend.any(0), ran.text.shape[1]
+    outside = is_open & torch.ones(size, dtype=torch.bool).index_fill(0, slots, False)
+    for query, key in outside.nonzero().tolist()[:1]:
+        other, whole = int(ran.text[row, key]), call.may_attend.any(0)
+        causal = (
+            ": its mask is causal over the whole row" if torch.equal(whole, whole.new_ones(size, size).tril()) else ""
         )
-    what = "gives other outputs, and its attention is the same in every layer that could be read"
-    return Cause("other", None, what, "Look for the difference behind the last attention call.")
-
-
-def _mask_cause(ran: Ran, row: int, slots: Tensor, layer: JoinedCall, expected: JoinedCall) -> Cause | None:
-    """The difference of the masks of one layer; None if they are the same."""
-    number, is_open, wanted = layer.site.layer, layer.may_attend[:, slots].any(0), expected.may_attend.any(0)
-    other = torch.ones(is_open.shape[1], dtype=torch.bool).index_fill(0, slots, False)
-    if bool((outside := is_open & other).any()):
-        return _outside_cause(ran, row, slots, layer, outside)
-    for start, end, _, count, beyond in layer.keys:
+        cells = counted(int((outside & (ran.text[row] == other)).sum()), "cell")
+        values = {"cells": cells, "slot": int(slots[query]), "key": key, "other": ran.order(row, other)}
+        yield _result("mask padding" if other == PADDING else "mask document", call, causal=causal, **values)
+    for start, end, _, count, beyond in call.keys:
         if beyond and not any(part[4] for part in expected.keys):
-            what = f"sees slots of its cache that are not filled (first at {layer}, query {start}: "
-            what += f"{counted(count, 'key')} after {counted(end, 'token')})"
-            return Cause("cache", number, what, "Block the keys from the number of tokens read so far on.")
-    inside = is_open[:, slots]
-    if torch.equal(inside, wanted):
-        return None
-    if len(ran.passes) > 1 and bool(wanted.triu(1).any()):
-        what = f"sees later tokens when it is run alone (first at {layer}), which no cache can hold"
-        return Cause("mask", number, what, "Make the mask causal: query i sees the keys 0 to i.")
-    if window := _window_cause(layer, inside, wanted):
-        return window
-    for name, mask, what, fix in _mistakes_with_a_cache(layer, slots, wanted) if len(ran.passes) > 1 else ():
-        if torch.equal(inside, mask):
-            return Cause(name, number, what, fix)
-    query, key = (inside ^ wanted).nonzero()[0].tolist()
-    verb, cells = "sees" if inside[query, key] else "does not see", counted(int((inside ^ wanted).sum()), "cell")
-    what = f"has another mask than the text alone ({cells} differ; first at {layer}: query {query} {verb} key {key})"
-    return Cause("mask", number, what, "Make the mask by the same rule as that of a text alone.")
-
-
-def _outside_cause(ran: Ran, row: int, slots: Tensor, layer: JoinedCall, outside: Tensor) -> Cause:
-    """The cause of cells (n, S) that are open to padding or to another text."""
-    query, key = outside.nonzero()[0].tolist()
-    other, whole = int(ran.text[row, key]), layer.may_attend.any(0)
-    cells = counted(int((outside & (ran.text[row] == other)).sum()), "cell")
-    where = f"({cells}; first at {layer}, query {int(slots[query])}, key {key} of the row)"
-    if other == PADDING:
-        fix = "Block the keys of padding in every layer: mask & (ids != pad)[:, None, None, :]."
-        return Cause("mask", layer.site.layer, f"sees padding {where}", fix)
-    what, later = f"sees document {ran.order(row, other)} {where}", ""
-    if not bool(whole.triu(1).any()):
-        later = ", and no later key"
-        what += ": its mask is causal over the whole row" if torch.equal(whole, torch.ones_like(whole).tril()) else ""
-    fix = f"Pass a mask that keeps documents apart: query and key of one document{later}."
-    return Cause("mask", layer.site.layer, what, fix)
-
-
-def _mistakes_with_a_cache(layer: JoinedCall, slots: Tensor, wanted: Tensor) -> Iterator[tuple[str, Tensor, str, str]]:
-    """Causes of a wrong mask in calls with a cache: the name, the mask that each makes, a sentence and a remedy."""
-    size = layer.may_attend.shape[1]
-    new, old, corner, lost = (torch.zeros(size, size, dtype=torch.bool) for _ in range(4))
-    later = [part for part in layer.keys if part[0]]
-    for start, end, first, *_ in later:
-        new[start:end, start:end], old[start:end, :start], lost[start:end, :first] = True, True, True
-        corner[start:end, first:end] = torch.ones(end - start, end - first, dtype=torch.bool).tril()
-    new, old, corner, lost = (cells[slots][:, slots] for cells in (new, old, corner, lost))
-    start, end, _, count, _ = later[0]
-    place, keys = f"first at {layer}, query {start}", counted(count, "key")
-    what = f"does not see its new tokens behind the cache ({place}, key {start}): its mask ends with the "
-    what += f"{counted(start, 'key')} of the cache"
-    yield "cache", wanted & ~new, what, "Make the mask as long as the cache and the new tokens together."
-    what = f"has lost keys of the cache (first at {layer}: {keys} after {counted(end, 'token')})"
-    yield "cache", wanted & ~lost, what, "Keep the keys and values of all calls before, and append the new ones."
-    what = f"sees the first keys of the cache in place of the last ({place}): its mask of "
-    what += f"{counted(end - start, 'query')} and {keys} begins in the upper left corner"
-    fix = "Align it lower right: query i of Q sees keys 0 to K - Q + i. is_causal=True begins at the upper left."
-    yield "cache", torch.where(old.any(1, keepdim=True), corner, wanted), what, fix
-    what = f"does not see the tokens of earlier calls ({place}, key {start - 1}): its mask hides what lies before the "
-    yield "mask", wanted & ~old, f"{what}boundary", "Leave the keys of the cache open to each new token."
-
-
-def _window_cause(layer: JoinedCall, inside: Tensor, wanted: Tensor) -> Cause | None:
-    """The cause of masks that are windows of other widths, in the rows that differ."""
-    rows, size = (inside ^ wanted).any(1), len(wanted)
-    back = torch.arange(size)[:, None] - torch.arange(size)
+            yield _result("cache slots", call, start=start, keys=counted(count, "key"), tokens=counted(end, "token"))
+    inside, is_cached = is_open[:, slots], len(ran.passes) > 1
+    if not bool((differs := inside ^ wanted).any()):
+        return
+    if is_cached and bool(wanted.triu(1).any()):
+        yield _result("mask later", call)
+    rows = differs.any(1)
     widths = [int(cells.sum(1).max()) for cells in (inside[rows], wanted)]
-    here, there = ((back >= 0) & (back < width) for width in widths)
-    if widths[0] < 2 or not torch.equal(inside[rows], here[rows]) or not torch.equal(wanted, there):
-        return None
-    is_dropped = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all())
-    names = [f"a window of {counted(width, 'token')}" for width in widths]
-    here, there = "no window" if is_dropped else names[0], "no window" if widths[1] == size else names[1]
-    what = f"has {here} where the text alone has {there} (first at {layer}, query {first_of(rows)})"
-    return Cause("window", layer.site.layer, what, "Use one window in both: query i sees the keys i - window + 1 to i.")
+    bands = [torch.ones_like(wanted).tril().triu(1 - width) for width in widths]
+    if widths[0] > 1 and torch.equal(inside[rows], bands[0][rows]) and torch.equal(wanted, bands[1]):
+        is_whole = (bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all()), widths[1] == len(wanted))
+        names = [f"a window of {counted(width, 'token')}" for width in widths]
+        here, there = ("no window" if whole else name for whole, name in zip(is_whole, names, strict=True))
+        yield _result("window", call, here=here, there=there, row=_first(rows))
+    query, key = differs.nonzero()[0].tolist()
+    for start, end, first, count, _ in call.keys if is_cached else ():
+        if start and start <= slots[query] < end:
+            values = {"start": start, "last": start - 1, "past": counted(start, "key"), "keys": counted(count, "key")}
+            values |= {"tokens": counted(end, "token"), "queries": counted(end - start, "query")}
+            corner = slots <= slots[query] - start
+            symptom = "cache keys" if first else _of_cache(inside[query], wanted[query], slots >= start, corner)
+            if symptom:
+                yield _result(symptom, call, **values)
+    values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}
+    yield _result("mask", call, query=query, key=key, **values)
 
 
-def first_of(places: Tensor) -> int:
+def _of_cache(inside: Tensor, wanted: Tensor, new: Tensor, corner: Tensor) -> str:
+    """Symptom of the first row that differs, (n,), in a call with a cache; "" if it has none.
+
+    Args:
+        new: tokens that the cache does not hold.
+        corner: tokens up to the query where a mask begins in the upper left corner.
+    """
+    if torch.equal(inside, wanted & ~new):
+        return "cache new"
+    if torch.equal(inside, wanted & new):
+        return "mask boundary"
+    return "" if bool((inside & ~corner).any()) or not bool(inside[corner][-1:].all()) else "cache corner"
+
+
+def _first(places: Tensor) -> int:
     """The first place that is true."""
     return int(places.nonzero()[0])
 
 
-def _moved(layer: JoinedCall, expected: JoinedCall, slots: Tensor, bound: float) -> dict[str, Tensor]:
-    """Tokens of a text that differ in the weights, the query, the key and the value of a layer, (n,) each."""
-    weights = layer.weights[:, slots][:, :, slots]
-    moved = {"weights": ((weights - expected.weights).abs() > bound).any(-1).any(0)}
-    for name in layer.vectors.keys() & expected.vectors.keys():
-        moved[name] = distance(expected.vectors[name], layer.vectors[name][slots]) > bound
-    return moved
+def _position(call: JoinedCall, name: str, vector: Tensor, repeated: Callable[[int], Ran], bound: float) -> int | None:
+    """The position at which the first layer takes a token to stand, by its query or key; None if it has no such.
 
-
-def _position_cause(
-    layer: JoinedCall,
-    moved: dict[str, Tensor],
-    slots: Tensor,
-    ids: list[int],
-    alone: Callable[[list[int]], Ran],
-    bound: float,
-    size: int,
-) -> Cause | None:
-    """The position at which the first layer takes a token to stand, if that is not its own.
-
-    A query and a key of the first layer depend on the token and its position alone: a text of that token, over and
-    over, has them for every position; it is longer than the row if the model reads as many tokens.
+    Both depend on the token and its position alone: a text of that token, over and over, has them for every position;
+    it is longer than the row if the model reads as many tokens.
     """
-    number, changed = layer.site.layer, [name for name in ("query", "key") if name in moved and bool(moved[name].any())]
-    place, probe = min((first_of(moved[name]) for name in changed), default=0), None
-    for length in (size + 1, len(slots)) if changed else ():
+    size = call.may_attend.shape[1]
+    for length in (size + 1, size):
         try:
-            probe = probe or layers(alone([ids[place]] * length), 0).get(layer.site)
-        except AttnvizError:  # longer than the model reads
+            vectors = layers(repeated(length), 0)[call.site].vectors[name]
+        except (AttnvizError, KeyError):  # longer than the model reads
             continue
-    for name in (name for name in changed if probe and moved[name][place]):
-        vector = layer.vectors[name][slots[place]].expand_as(probe.vectors[name])
-        near = (distance(probe.vectors[name], vector) <= bound).nonzero().flatten().tolist()
-        if near and place not in near:
-            what = f"takes token {place} to stand at position {near[0]} (first at {layer}, its {name})"
-            return Cause("positions", number, what)
+        near = distance(vectors, vector.expand_as(vectors)) <= bound
+        return _first(near) if bool(near.any()) else None
     return None

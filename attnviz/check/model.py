@@ -4,9 +4,8 @@ report = attnviz.check_model(source, "the cat sat on the mat", intent="causal")
 report.findings, report.question, report.status
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,10 +14,11 @@ from torch import Tensor, nn
 
 from attnviz.analysis.sentences import leak
 from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
-from attnviz.check import Finding, Report, check
+from attnviz.check import AXES, Finding, Report, check
 from attnviz.check.findings import SEVERITIES, status_of
 from attnviz.check.intent import kind_or_mask
 from attnviz.check.moves import (
+    ELSEWHERE,
     MOVED,
     PROBE,
     ComparedOutputs,
@@ -27,11 +27,12 @@ from attnviz.check.moves import (
     beside_longer,
     is_kept,
     leak_test,
+    masks,
     open_cells,
     reached,
 )
 from attnviz.check.ways import SameRun, same_run
-from attnviz.core.amounts import counted, percent
+from attnviz.core.amounts import counted
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError
@@ -51,6 +52,7 @@ OF_CAPTURE = {
     WRONG_AXIS: ("softmax-axis", "Take it over the keys, the last axis of scores: scores.softmax(-1)."),
 }
 """Rules and repairs of faults that a capture names, by a part of its sentence."""
+PROMISED = {"causal": Subsequent(), "two-way": Full()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +68,6 @@ class ModelReport:
         skipped: tests that could not be made, and why, a sentence each.
         masks: report on the mask of each attention call, by its name.
         future: the leak test; None if the model gives no numbers to compare.
-        padding: result of the text with padding; None if it could not be run.
         runs: the text and a longer one, run in several ways; None if that was not asked for.
     """
 
@@ -79,7 +80,6 @@ class ModelReport:
     skipped: tuple[str, ...]
     masks: Mapping[str, Report]
     future: LeakTest | None
-    padding: RunResult | None
     runs: SameRun | None = None
 
     @property
@@ -116,7 +116,6 @@ class ModelReport:
             "skipped": list(self.skipped),
             "masks": {name: report.to_json() for name, report in self.masks.items()},
             "future": test and {"pairs": test.pairs, "promised": test.promise, "tested": not test.is_blind},
-            "padding": self.padding and self.padding.to_json(),
             "runs": self.runs and self.runs.to_json(),
         }
 
@@ -156,8 +155,8 @@ def check_model(
     text = text or next(iter(source.examples), PROBE)
     intent = kind_or_mask(intent) if isinstance(intent, str) and intent != "two-way" else intent
     checked = _Check(source, text, intent, edits, site)
-    result = checked.report(padded, {"targets": targets, "report": report})
-    return _with_runs(result, same_run(source, beside_longer(text), runs, **ways)) if runs else result
+    question = source.padding_question if padded else ""
+    return checked.report(question, runs, ways, {"targets": targets, "report": report})
 
 
 class _Check:
@@ -175,34 +174,52 @@ class _Check:
         self.findings: list[Finding] = []
         self.passed: list[str] = []
         self.skipped: list[str] = []
-
-    def report(self, padded: bool, leaks: dict[str, Any]) -> ModelReport:
-        reports = {step.site: self._of_mask(step) for step in self.record.steps}
-        of_target = [report for site, report in reports.items() if site.kind == self.target]
+        self.reports = {step.site: self._of_mask(step) for step in self.record.steps}
+        of_target = [report for site, report in self.reports.items() if site.kind == self.target]
         self.is_causal = self.intent == "causal" or (
             self.intent is None and (self.target == "decoder" or any(report.causal for report in of_target))
         )
-        last = len(self.record.sentences) - 1
-        steps = [step for step in self.record.steps if step.site.kind == self.target]
-        self.hides = any(bool((~open_cells(step, last)).triu(1).any()) for step in steps)
-        masks = {self._name(site): report for site, report in reports.items()}
-        self.findings += _merged({f"{self._name(site)}{self._line(site)}": part for site, part in reports.items()})
-        unusual = (*self.record.findings, *filter(None, [self.record.unseen]))
-        self.findings += map(of_capture, unusual)
-        future = padding = None
+        last, steps = len(self.record.sentences) - 1, self.record.steps
+        is_target = (step for step in steps if step.site.kind == self.target)
+        self.hides = any(bool((~open_cells(step, last)).triu(1).any()) for step in is_target)
+
+    def report(
+        self, question: str, runs: Sequence[str], ways: Mapping[str, Callable[..., Any]], leaks: dict[str, Any]
+    ) -> ModelReport:
+        """The report: masks first, then outputs, which are not judged where the same input gives two."""
+        calls: dict[Finding, list[str]] = {}
+        for site, report in self.reports.items():
+            for finding in (finding for finding in report.findings if finding.severity != "note"):
+                line = self.record.step(site).line
+                calls.setdefault(finding, []).append(f"{self._name(site)} ({line})" if line else self._name(site))
+        self.findings += (replace(finding, calls=tuple(names)) for finding, names in calls.items())
+        self.findings += map(of_capture, (*self.record.findings, *filter(None, [self.record.unseen])))
+        future = ran = None
         with torch.random.fork_rng():
             state = is_kept(lambda: self.source.run(self.alone, self.edits).output[0], MOVED)
         if state:
-            self.findings.append(Finding("random", "error", *state))
+            self._error("random", *state)
         else:
             future = self._future(leaks)
             if not any(finding.rule in ("nan", "random") for finding in self.findings):
-                padding = self._beside()
+                self._beside()
+        if runs:
+            ran = same_run(self.source, beside_longer(self.text), runs, **ways)
+            for result in ran.results:
+                message = f"{result.run}: {result.message}"
+                if result.same:
+                    message = f"Runs: {result.run}: the same answer."
+                elif result.cause == "not tried":
+                    message = f"Runs: {result.run}: not tried. {result.message}"
+                self._judge(replace(result, run="runs", message=message))
         future = future and replace(future, is_faulty=self._has_error)
-        self.findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
-        assumed, question = self._assumed(), self._question(padded, reports)
-        rest = (tuple(self.findings), tuple(self.passed), tuple(self.skipped), masks, future, padding)
-        return ModelReport(self.source.name, self.text, assumed, question, *rest)
+        findings = tuple(sorted(self.findings, key=lambda finding: -SEVERITIES.index(finding.severity)))
+        reports = {self._name(site): report for site, report in self.reports.items()}
+        rest = (findings, tuple(self.passed), tuple(self.skipped), reports, future, ran)
+        return ModelReport(self.source.name, self.text, self._assumed(), question or self._question(), *rest)
+
+    def _error(self, rule: str, message: str, fix: str = "") -> None:
+        self.findings.append(Finding(rule, "error", message, fix))
 
     @property
     def _has_error(self) -> bool:
@@ -214,129 +231,101 @@ class _Check:
         is_decoder = self.is_causal and self.target == "encoder" and not self.record.targets
         return name.replace("encoder", "decoder", 1) if is_decoder else name
 
-    def _line(self, site: Site) -> str:
-        """File and line of the `forward` in which a person's own module calls attention; "" of others."""
-        forward = getattr(getattr(type(self._module(site)), "forward", None), "__code__", None)
-        if forward is None or "site-packages" in forward.co_filename:
-            return ""
-        return f" ({Path(forward.co_filename).name}:{forward.co_firstlineno})"
-
-    def _module(self, site: Site) -> nn.Module | None:
-        """A person's own module that calls attention; None of other models."""
-        if not isinstance(self.source, Wrapped):
-            return None
-        modules = dict(self.source.code.model.named_modules())
-        return modules.get(self.source.calls.get(site, ""), modules[""])
-
     def _of_mask(self, step: Step) -> Report:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
-        keys = slice(0, step.shape[3] - step.has_sink)
-        sentences, heads = range(step.shape[0]), range(step.num_heads)
-        mask = torch.stack(
-            [torch.stack([step.may_attend(head, columns=keys, sentence=b) for head in heads]) for b in sentences]
-        )
-        same, tokens = bool((mask == mask[:, :1]).all()), _tokens(self.record, step)
-        mask, padding = mask[:, :1] if same else mask, None if bool(tokens.all()) else tokens
+        mask, tokens = torch.stack([masks(step, text) for text in range(step.shape[0])]), _tokens(self.record, step)
+        mask = mask[:, :1] if bool((mask == mask[:, :1]).all()) else mask
         intent = self.intent if step.site.kind == self.target else None
         if intent is None and step.site.kind == "decoder":
             rows = mask[tokens[:, None].expand(-1, mask.shape[1], -1)] if mask.shape[2] == mask.shape[3] else mask
             later = torch.ones(mask.shape[2:], dtype=torch.bool).triu(1) & mask & tokens[:, None, :, None]
             intent = None if bool(rows.any(-1).all()) and not bool(later.any()) else "causal"
         intent = "two-way" if step.site.kind == "cross" and intent is None else intent
-        is_masked = isinstance(self._module(step.site), nn.MultiheadAttention)  # True = masked there, also in repairs
-        convention = "true-is-masked" if is_masked else "may-attend"
-        array = ~mask if is_masked else mask
-        report = check(array, kind="mask", convention=convention, intent=intent, padding=padding)
+        modules = dict(self.source.code.model.named_modules()) if isinstance(self.source, Wrapped) else {}
+        is_masked = isinstance(modules.get(step.name), nn.MultiheadAttention)  # True = masked there, also in repairs
+        convention, array = ("true-is-masked", ~mask) if is_masked else ("may-attend", mask)
+        known = {"kind": "mask", "convention": convention, "padding": None if bool(tokens.all()) else tokens}
+        report = check(array, intent=intent, **known)
         if report.question and intent is None and step.site.kind == "encoder" and not self.record.targets:
-            causal = check(array, kind="mask", convention=convention, intent="causal", padding=padding)
+            causal = check(array, intent="causal", **known)
             wrong = [finding for finding in causal.findings if finding.severity == "error"]
             if wrong and not any(finding.message.startswith("It is not") for finding in wrong):
                 report = causal  # a causal mask but for mistakes that have a name
-        axes = [axis for axis, is_one in (("batch", len(mask) == 1), ("head", same)) if is_one]
+        axes = [axis for axis, size in zip(AXES, mask.shape, strict=True) if size == 1]
         findings = (_without(finding, axes) for finding in report.findings)
         question = "" if step.site.kind == "decoder" else report.question
         return replace(report, findings=(*_added(step, convention), *findings), question=question)
 
     def _future(self, leaks: dict[str, Any]) -> LeakTest | None:
-        names = {"causal": Subsequent(), "two-way": Full()}
-        promised = self.intent if isinstance(self.intent, Mask) else names.get(self.intent)
+        """Leak test of the outputs that are compared; None if it could not be made."""
+        promised = self.intent if isinstance(self.intent, Mask) else PROMISED.get(self.intent)
         if promised is None and self.is_causal and self.target == "encoder":
-            promised = Subsequent()
+            promised = PROMISED["causal"]
+
+        def changed(site: Site | str) -> LeakTest:
+            return leak_test(self.source, self.alone, self.edits, site=site, promised=promised, **leaks)
+
         try:
-            test = self._leaks(self.site, promised, leaks)
-        except (NotFiniteError, UnsteadyError) as error:
-            rule, fix = ("random", RANDOM) if isinstance(error, UnsteadyError) else ("nan", "")
-            self.findings.append(Finding(rule, "error", str(error), fix))
-            return None
+            test = changed(self.site)
+        except UnsteadyError as error:
+            return self._error("random", str(error), RANDOM)
+        except NotFiniteError as error:
+            return self._error("nan", str(error))
         except InputError as error:
-            self.skipped.append(f"Hidden tokens: not tested. {error}")
-            return None
+            return self.skipped.append(f"Hidden tokens: not tested. {error}")
         if any("decides the mask itself" in note for note in test.notes):  # it cannot be what is meant cell by cell
             self.findings = [finding for finding in self.findings if finding.rule != "deviation"]
         hides = f"o output moved with a token that its mask hides ({test.promise})."
-        if test.noise > MOVED:
-            message = f"The same input gives outputs that differ by {percent(test.noise)} of their length."
-            self.findings.append(Finding("random", "error", message, RANDOM))
-        elif test.is_blind:
+        if test.is_blind:
             self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
         elif test.pairs:
-            sites = [site for site in self.record.sites if site.kind == self.target]
-            leaking = (site for site in sites if self._leaks(site, promised, leaks).pairs)
+            leaking = (site for site in self.record.sites if site.kind == self.target and changed(site).pairs)
             first = next((f", first in {self._name(site)}" for site in leaking), "")
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(leak(test, *pair) for pair in test.pairs[:LISTED]) + "."
-            fix = "Its masks hide it: look for a mask after the softmax, or for what mixes positions elsewhere."
-            self._moved("leak", message, fix, self._is_open(test))
+            record = self.source.run(self.alone, self.edits)
+            look = ComparedOutputs.of(record, self.site)
+            cells = reached({step.site: open_cells(step) for step in record.steps}, look)
+            is_open = cells.shape == test.leaks.shape and bool((test.leaks & cells).any())
+            self._moved("leak", message, ELSEWHERE, is_open)
         elif self._has_error:
             self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
         else:
             self.passed += [f"Hidden tokens: n{hides}", *(f"  {as_sentence(note)}" for note in test.notes)]
         return test
 
-    def _leaks(self, site: Site | str, promised: Mask | None, leaks: dict[str, Any]) -> LeakTest:
-        return leak_test(self.source, self.alone, self.edits, site=site, promised=promised, **leaks)
-
-    def _is_open(self, test: LeakTest) -> bool:
-        """Whether the masks that acted open a leak, through all layers."""
-        record = self.source.run(self.alone, self.edits)
-        look = ComparedOutputs.of(record, self.site, self.source.writes)
-        cells = reached({step.site: open_cells(step) for step in record.steps}, look)
-        return cells.shape == test.leaks.shape and bool((test.leaks & cells).any())
-
-    def _beside(self) -> RunResult | None:
-        """Result of the text with padding; what moved with it, or with another text, becomes a finding."""
-        padding = None
+    def _beside(self) -> None:
+        """Run the text with padding, and beside another text."""
         try:
             for result in batch_test(self.source, self.text, self.edits, self._name):
-                padding = result if result.run == "padding" else padding
-                if result.same:
-                    self.passed.append(result.message)
-                elif result.cause == "not tried":
-                    self.skipped.append(result.message)
-                else:
-                    self._moved(result.run, result.message, result.fix, result.cause == "mask")
+                self._judge(result)
         except NotFiniteError as error:
-            self.findings.append(Finding("nan", "error", str(error)))
+            self._error("nan", str(error))
         except AttnvizError as error:
             self.skipped.append(f"Padding and other texts: not tested further. {error}")
-        return padding
+
+    def _judge(self, result: RunResult) -> None:
+        """The result of a run becomes a test that passed or was skipped, or a finding."""
+        if result.same:
+            self.passed.append(result.message)
+        elif result.cause == "not tried":
+            self.skipped.append(result.message)
+        else:
+            self._moved(result.run, result.message, result.fix, result.cause == "mask")
 
     def _moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
         """Outputs that moved: an error, or where a wrong mask explains them a note."""
-        wrong = [finding.rule for finding in self.findings if finding.severity == "error"]
-        if wrong and (is_open or {"late-mask", "softmax-axis"} & {*wrong}):
-            self.findings.append(Finding(rule, "note", message, FIRST))
-        else:
-            self.findings.append(Finding(rule, "error", message, FIRST if is_open else fix))
+        wrong = {finding.rule for finding in self.findings if finding.severity == "error"}
+        is_note = bool(wrong) and (is_open or not wrong.isdisjoint(("late-mask", "softmax-axis")))
+        fix = FIRST if is_note or (is_open and rule != "runs") else fix
+        self.findings.append(Finding(rule, "note" if is_note else "error", message, fix))
 
-    def _question(self, padded: bool, reports: Mapping[Site, Report]) -> str:
-        """Question that is open: whether a token is padding, and whether a model that hides nothing predicts words."""
-        if padded and (question := self.source.padding_question):
+    def _question(self) -> str:
+        """Question that is open: what a mask is meant to be, or whether a model that hides nothing predicts words."""
+        if question := next((report.question for report in self.reports.values() if report.question), ""):
             return question
-        if asked := next((report.question for report in reports.values() if report.question), ""):
-            return asked
         prediction, is_open = self.record.prediction, self.intent is None and not self.hides and not self.is_causal
-        if is_open and prediction is not None and prediction.blanks is None and not self.record.targets:
+        if is_open and prediction and prediction.blanks is None and not self.record.targets:
             return "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
         return ""
 
@@ -345,25 +334,11 @@ class _Check:
         if self.intent is not None:
             return ""
         has_padding = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)
-        padding = " with padding" if has_padding else ""
+        padding, what = " with padding" if has_padding else "", "a two-way encoder"
         if self.is_causal:
             return f"Assumed: a causal decoder{padding}. If it is an encoder: --intent two-way"
-        what = "a mask that hides a part of the future" if self.hides else "a two-way encoder"
+        what = "a mask that hides a part of the future" if self.hides else what
         return f"Assumed: {what}{padding}. If it is a decoder: --intent causal"
-
-
-def _with_runs(report: ModelReport, runs: SameRun) -> ModelReport:
-    """A report with a finding for each way that gives another answer."""
-    is_named, wrong = any(finding.calls and finding.severity == "error" for finding in report.findings), []
-    for result in (result for result in runs.tried if not result.same):
-        severity, fix = ("note", FIRST) if is_named and result.cause == "mask" else ("error", result.fix)
-        wrong.append(Finding("runs", severity, f"{result.run}: {result.message}", fix))
-    same = [result.run for result in runs.tried if result.same]
-    passed = [f"Runs: the same answer {', '.join(same)}."] if same else []
-    skipped = [f"Runs: {result.run} not tried. {result.message}" for result in runs.results if result not in runs.tried]
-    findings = sorted([*report.findings, *wrong], key=lambda finding: -SEVERITIES.index(finding.severity))
-    passed, skipped = (*report.passed, *passed), (*report.skipped, *skipped)
-    return replace(report, findings=tuple(findings), passed=passed, skipped=skipped, runs=runs)
 
 
 def of_capture(sentence: str) -> Finding:
@@ -394,13 +369,3 @@ def _added(step: Step, convention: str) -> Iterator[Finding]:
             message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
             meaning = "masked" if convention == "true-is-masked" else "may attend"
             yield Finding("values", "error", message, f"Hand over mask.bool(), where True = {meaning}.")
-
-
-def _merged(masks: Mapping[str, Report]) -> Iterable[Finding]:
-    """The findings about masks, each once, with the names of its calls."""
-    calls: dict[Finding, list[str]] = {}
-    for name, report in masks.items():
-        for finding in report.findings:
-            if finding.severity != "note":
-                calls.setdefault(finding, []).append(name)
-    return (replace(finding, calls=tuple(names)) for finding, names in calls.items())

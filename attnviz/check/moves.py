@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from attnviz.check.intent import PerText
 from attnviz.core.amounts import counted, percent
 from attnviz.core.display import visible_text
 from attnviz.core.edits import KINDS, Edits, Site
@@ -31,30 +31,19 @@ PROBES = "the a red cat ."
 """Replacements for the word of a sentence that has no second one."""
 TOKENS_AT_ONCE = 1024
 """Most tokens in one batch: more would need more memory than one sentence gives reason to expect."""
-COPIES = 3
-"""How often the unchanged sentence stands in a batch: first, in the middle and last."""
 TRIES = 4
-"""Other tokens tried where a changed one does not reach the model, or changes its mask."""
+"""Other tokens tried where a changed one changes the mask."""
 MOVED = 1e-4
 """Share of its length beyond which an output has moved: runs of two lengths differ by a hundredth of it."""
 LEAST_WEIGHT = 1e-6
 """Weight on padding beyond which a head sees it."""
 SAY_IT = "say what it must hide, --intent causal or two-way, or promised=Subsequent() in Python."
 """Answer to a mask that depends on the tokens."""
+JOINED = "Look for heads and sentences that are joined in another order than they are split, or for "
+JOINED += "nn.MultiheadAttention without batch_first=True."
+"""Remedy where another text in the batch moves outputs."""
 ELSEWHERE = "Look for what mixes positions outside of attention: a mean or a normalization over the text, a state."
 """Remedy where no attention explains it."""
-
-
-def moves(before: Tensor, again: Sequence[Tensor], changed: Sequence[Tensor]) -> tuple[Tensor, float]:
-    """How far each output moved in each changed run, (n, runs), and in unchanged ones at most, which is the noise.
-
-    Args:
-        before: outputs of the unchanged input, (n, d).
-        again: outputs of the same input, run again.
-        changed: outputs of changed inputs, at the same tokens.
-    """
-    noise = max((float(distance(before, other).max()) for other in again), default=0.0)
-    return torch.stack([distance(before, other) for other in changed], -1).cpu(), noise
 
 
 @dataclass(frozen=True)
@@ -68,8 +57,7 @@ class RunResult:
         layer: of the first attention call that differs; None where no call differs, or none could be read.
         position: of the first token whose output differs, in its own text, counted from 0.
         text: the first text that differs, counted from 0.
-        difference: the largest difference of an output, as a share of its length; NaN where it was not tried.
-        bound: a larger difference is more than rounding.
+        difference: the largest difference of an output, as a share of its length; 0 where it was not tried.
         message: one or two sentences.
         fix: a remedy; "" where there is nothing to do.
     """
@@ -80,19 +68,13 @@ class RunResult:
     layer: int | None = None
     position: int | None = None
     text: int | None = None
-    difference: float = math.nan
-    bound: float = math.nan
+    difference: float = 0.0
     message: str = ""
     fix: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, for `json.dumps`; a number that is not finite becomes None."""
-        return {name: finite(value) for name, value in asdict(self).items()}
-
-
-def finite(value: Any) -> Any:
-    """The value, or None for NaN and infinity, which JSON does not know."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        """All fields, for `json.dumps`; an infinite difference, as of NaN, becomes None."""
+        return asdict(self) | {"difference": self.difference if math.isfinite(self.difference) else None}
 
 
 def leak_test(
@@ -103,7 +85,6 @@ def leak_test(
     site: Site | str | None = None,
     promised: Mask | None = None,
     keys: Sequence[int] | None = None,
-    most: int = MOST,
     report: Callable[[int, int], object] = lambda done, of: None,
     targets: tuple[Sentence, ...] = (),
 ) -> LeakTest:
@@ -122,29 +103,39 @@ def leak_test(
             text of its encoder is changed ("cross"). None is the decoder, if there is one.
         promised: mask that each layer of that kind is to keep. Without it, the model's own with that of the edits, also
             where the edits switch the model's own off; a decoder hides the future whatever its mask opens.
-        keys: positions to change; by default all but special tokens.
-        most: number of positions that may be changed.
+        keys: positions to change; by default all but special tokens, of a long text `MOST` that are evenly spaced.
         report: function that is called with the number of positions done, and of all.
         targets: decoder input in the place of what the model writes, one sentence.
 
     Raises:
-        InputError: if there is no such site or token, if there are too many, if the same input gives two outputs, or if
-            the tokens decide the mask, and nobody says what it promises.
+        InputError: if there is no such site or token, if the same input gives two outputs, or if the tokens decide the
+            mask, and nobody says what it promises.
         NotFiniteError: if the model gives NaN or infinite numbers, unless the edits ask for them in empty rows.
     """
     if sentences is None or isinstance(sentences, str):
         sentences = source.tokenize([sentences or next(iter(source.examples), PROBE)])
-    acting, promised = replace(edits, mask=alone(edits.mask, 0)), alone(promised, 0)
-    chosen, targets = tuple(sentences[:1]), targets[:1]
-    before = source.run(chosen, acting, targets)
+    acting = replace(edits, mask=edits.mask and edits.mask.of_sentence(0))
+    before = source.run(sentences[:1], acting, targets[:1])
     fixed = before.targets if source.writes else ()
     if fixed and not targets and all(token.special for token in fixed[0].tokens):  # it wrote nothing
-        fixed = source.run(chosen, Edits()).targets
-        before = source.run(chosen, acting, fixed)
-    own = before if edits == Edits() else source.run(chosen, Edits(), fixed)
-    look = ComparedOutputs.of(before, site, source.writes)
-    odd, (compared, changed) = _odd_rows(before, look, edits), look.texts(before)
-    places = _places(changed, keys, most)
+        fixed = source.run(sentences[:1], Edits()).targets
+        before = source.run(sentences[:1], acting, fixed)
+    own = before if edits == Edits() else source.run(sentences[:1], Edits(), fixed)
+    look = ComparedOutputs.of(before, site)
+    compared, changed = look.texts(before)
+    outputs = [look.output(before, 0).cpu()]
+    odd = odd_rows(outputs[0])
+    if look.layer is None and compared is before.read[0] and before.prediction is not None:
+        outputs.append(before.prediction.logits[0])
+    for output in outputs if edits.empty_rows != "nan" else ():
+        check_finite(before, output, compared.length, compared.labels)
+    usual = [i for i, token in enumerate(changed.tokens) if not token.special or i >= changed.length]
+    places = usual[:: max(1, -(-len(usual) // MOST))] if keys is None else sorted({*keys})
+    if wrong := {*places} - {*range(len(changed.tokens))}:
+        count = len(changed.tokens)
+        raise InputError(f"There is no position {min(wrong)} to change; there are {count}, counted from 0.")
+    if not places:
+        raise InputError("There is no token to change but special ones; give another text, or choose which to change.")
     moved, noise, masking = _Probe(source, fixed, acting, look, before).change(places, report)
     moved[odd] = torch.nan
     allowed, promise = _promises(own, look, acting, promised)
@@ -152,8 +143,18 @@ def leak_test(
         raise InputError(f"What stands at position{listed(masking)} decides the mask itself: {SAY_IT}")
     if masking and look.kind != "cross":
         allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
-    layers = counted(sum(site.kind == look.kind for site in own.sites), "layer")
-    test = LeakTest(
+    layers = counted(sum(step.site.kind == look.kind for step in own.steps), "layer")
+    left = [i for i in range(len(changed.tokens)) if i not in places]
+    special = "special tokens are" if all(changed.tokens[i].special for i in left) else "some tokens are"
+    dead = [place for place in places if moved[~odd, place].isnan().all() and not odd.all()]
+    notes = (
+        (left, f"{special} left as they are, at position{{}}"),
+        (masking, "what stands at position{} decides the mask itself, so only the future is judged"),
+        (dead, "what stands at position{} never reaches the model, so nothing can be said of it"),
+        (odd.nonzero().flatten().tolist(), "the output at position{} is no number, so nothing is known of it"),
+    )
+    free = ["every output may depend on every token, so nothing can leak"] if allowed.all() else []
+    return LeakTest(
         moved=moved,
         promised=allowed,
         noise=noise,
@@ -165,54 +166,10 @@ def leak_test(
         source=source.name,
         provenance=source.provenance,
         edits=edits,
-        text=chosen[0].text,
+        text=sentences[0].text,
+        notes=(*free, *(note.format(listed(numbers)) for numbers, note in notes if numbers)),
         findings=own.findings,
     )
-    return replace(test, notes=_notes(test, places, odd, masking))
-
-
-def _odd_rows(before: Record, look: "ComparedOutputs", edits: Edits) -> Tensor:
-    """Positions whose output is no number, boolean (Q,): of padding, or where the edits make NaN of empty rows.
-
-    Raises:
-        NotFiniteError: if there are others.
-    """
-    compared, sentence = look.output(before, 0).cpu(), look.texts(before)[0]
-    predicts = look.layer is None and sentence is before.read[0] and before.prediction is not None
-    for output in (compared, *([before.prediction.logits[0]] if predicts else [])):
-        if edits.empty_rows != "nan":
-            check_finite(before, output, sentence.length, sentence.labels)
-    return odd_rows(compared)
-
-
-def _places(changed: Sentence, keys: Sequence[int] | None, most: int) -> list[int]:
-    """The positions to change: the given ones, or all but special tokens; padding is changed too."""
-    count, what = len(changed.tokens), "There is no token to change but special ones; give another text, or choose "
-    usual = [i for i, token in enumerate(changed.tokens) if not token.special or i >= changed.length]
-    places = usual if keys is None else sorted({int(key) for key in keys})
-    if wrong := [place for place in places if not 0 <= place < count]:
-        raise InputError(f"There is no position {wrong[0]} to change; there are {count}, counted from 0.")
-    if len(places) > most:
-        what = f"A leak test changes one token after the other, at most {most} of them; here are {len(places)}. "
-        what += "Shorten the text, or choose "
-    if not 0 < len(places) <= most:
-        raise InputError(f"{what}which to change.")
-    return places
-
-
-def _notes(test: LeakTest, places: list[int], odd: Tensor, masking: list[int]) -> tuple[str, ...]:
-    """Notes on what was left out, and why; and that nothing could be found where nothing is forbidden."""
-    left = [i for i in range(len(test.keys)) if i not in places]
-    dead = [place for place in places if test.moved[~odd, place].isnan().all() and not odd.all()]
-    special = "special tokens are" if all(test.keys[i].special for i in left) else "some tokens are"
-    cases = (
-        (left, f"{special} left as they are, at position{{}}"),
-        (masking, "what stands at position{} decides the mask itself, so only the future is judged"),
-        (dead, "what stands at position{} never reaches the model, so nothing can be said of it"),
-        (odd.nonzero().flatten().tolist(), "the output at position{} is no number, so nothing is known of it"),
-    )
-    open_everywhere = ["every output may depend on every token, so nothing can leak"] if test.promised.all() else []
-    return (*open_everywhere, *(note.format(listed(numbers)) for numbers, note in cases if numbers))
 
 
 def listed(places: Sequence[int]) -> str:
@@ -229,16 +186,13 @@ class ComparedOutputs:
     layer: int | None = None
 
     @classmethod
-    def of(cls, record: Record, site: Site | str | None, writes: bool) -> "ComparedOutputs":
-        """The outputs at a site; by default the decoder's, if its text can be chosen."""
+    def of(cls, record: Record, site: Site | str | None) -> "ComparedOutputs":
+        """The outputs at a site; by default the decoder's, if there is one."""
         kinds = [kind for kind in KINDS if any(place.kind == kind for place in record.sites)]
-        is_fixed = bool(record.targets) and not writes
-        default = "decoder" if "decoder" in kinds and not is_fixed else kinds[0]
+        default = "decoder" if "decoder" in kinds else kinds[0]
         look = cls(site.kind, site.layer) if isinstance(site, Site) else cls(site or default)
         if look.kind not in kinds:
             raise InputError(f"'{record.source}' has no {quoted(look.kind)}. It has: {', '.join(kinds)}.")
-        if look.kind != "encoder" and is_fixed:
-            raise InputError(f"The text of the decoder of '{record.source}' cannot be held fixed; test its encoder.")
         if look.layer is not None:
             record.step(Site(look.kind, look.layer))  # raises if there is none
         return look
@@ -281,9 +235,10 @@ class _Probe:
         """A record and a row of it for each copy; of two halves where the model takes no batch of that size."""
         sentences, targets = self.before.sentences * len(copies), self.targets * len(copies)
         is_read = targets and self.look.kind == "decoder"
-        batch = (sentences, tuple(copies)) if is_read else (tuple(copies), targets)
+        batch, mask = (sentences, tuple(copies)) if is_read else (tuple(copies), targets), self.edits.mask
+        mask = PerText((mask,) * len(copies)) if mask is not None and mask.batch_size else mask
         try:
-            record = self.source.run(batch[0], self.edits, batch[1])
+            record = self.source.run(batch[0], replace(self.edits, mask=mask), batch[1])
         except InputError:
             if len(copies) == 1:
                 raise
@@ -297,39 +252,31 @@ class _Probe:
 
         Columns of tokens whose change never reached the model are NaN.
         """
-        queries, keys = (len(sentence.tokens) for sentence in self.look.texts(self.before))
-        moved, noise, masking = torch.full((queries, keys), torch.nan, dtype=torch.float64), 0.0, []
-        at_once = max(1, TOKENS_AT_ONCE // max(queries, keys) - COPIES)
-        for start in range(0, len(places), at_once):
-            left = {place: self._others(place) for place in places[start : start + at_once]}
-            for _ in range(TRIES):
-                tokens = {place: token for place, others in left.items() if (token := next(others, None))}
-                if not tokens:
-                    break
-                columns, far, reached, remasked = self._batch(tokens)
-                noise = max(noise, far)
-                for place, column in zip(tokens, columns.T, strict=True):
-                    if place in reached and not (place in masking and place in remasked):
-                        moved[:, place] = column
-                masking = [place for place in masking if place not in tokens] + remasked
-                left = {place: left[place] for place in tokens if place in remasked or place not in reached}
-            report(min(start + at_once, len(places)), len(places))
+        plain, sizes = self.look.texts(self.before)[1], [len(text.tokens) for text in self.look.texts(self.before)]
+        moved, noise, masking = torch.full(sizes, torch.nan, dtype=torch.float64), 0.0, []
+        at_once = max(1, TOKENS_AT_ONCE // max(sizes) - 3)
+        waiting = [(place, others) for place in places if (others := self._others(place))]
+        while waiting:
+            batch, waiting, copies = waiting[:at_once], waiting[at_once:], []
+            for place, others in batch:
+                token = replace(plain.tokens[place], id=others[0].id, text=others[0].text)
+                copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
+            half = len(copies) // 2
+            first, *ran = self.run([plain, *copies[:half], plain, *copies[half:], plain])
+            before, again = self.look.output(*first), (ran.pop(half), ran.pop())
+            noise = max(noise, *(float(distance(before, self.look.output(*run)).max()) for run in again))
+            for (place, others), run in zip(batch, ran, strict=True):
+                is_masking = _changes_mask(first, run)
+                if is_masking and len(others) > 1:
+                    waiting.append((place, others[1:]))
+                    continue
+                if is_masking:
+                    masking.append(place)
+                column = distance(before, self.look.output(*run)).cpu()
+                if column.any() or self._reaches(first, run, place):
+                    moved[:, place] = column
+            report(len(places) - len(waiting), len(places))
         return moved, noise, sorted(masking)
-
-    def _batch(self, tokens: dict[int, Token]) -> tuple[Tensor, float, list[int], list[int]]:
-        """How far each output moved with each changed token, (Q, changes), and between unchanged copies at most; the
-        places whose change reached the model, and those whose change changed the mask."""
-        plain, copies, half = self.look.texts(self.before)[1], [], len(tokens) // 2
-        for place, other in tokens.items():
-            token = replace(plain.tokens[place], id=other.id, text=other.text)
-            copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
-        first, *ran = self.run([plain, *copies[:half], plain, *copies[half:], plain])
-        again = [ran.pop(half), ran.pop()]
-        before, *others = (self.look.output(*each) for each in (first, *again, *ran))
-        columns, noise = moves(before, others[:2], others[2:])
-        pairs = [*zip(ran, tokens, columns.T, strict=True)]
-        reached = [place for run, place, column in pairs if column.any() or self._reaches(first, run, place)]
-        return columns, noise, reached, [place for run, place, _ in pairs if _changes_mask(first, run)]
 
     def _reaches(self, plain: tuple[Record, int], changed: tuple[Record, int], place: int) -> bool:
         """Whether anything at a place that the first attention is computed from differs from the unchanged run's."""
@@ -339,9 +286,9 @@ class _Probe:
             both.append([part[row, :, place] for part in (step.query, step.key, step.value)])
         return not all(map(torch.equal, *both))
 
-    def _others(self, place: int) -> Iterator[Token]:
-        """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then,
-        of a decoder's text, the words most probable there; else words of `PROBES`."""
+    def _others(self, place: int) -> list[Token]:
+        """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then
+        words of `PROBES`, or of a decoder's text those most probable there."""
         changed, prediction, more = self.look.texts(self.before)[1], self.before.prediction, ()
         if self.targets and self.look.kind == "decoder":
             best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
@@ -349,11 +296,10 @@ class _Probe:
         else:
             with suppress(InputError):  # a tokenizer of a person's own may know its own words alone
                 more = self.source.tokenize([PROBES])[0].tokens
-        ids = {changed.tokens[place].id, *self.source.padding_ids}
-        for token in chain(changed.tokens[place + 1 : changed.length], changed.tokens[:place], more):
-            if token.id not in ids and not token.special:
-                ids.add(token.id)
-                yield token
+        tokens = (*changed.tokens[place + 1 : changed.length], *changed.tokens[:place], *more)
+        usual = {token.id: token for token in tokens if not token.special and token.id not in self.source.padding_ids}
+        usual.pop(changed.tokens[place].id, None)
+        return [*usual.values()][:TRIES]
 
 
 def _changes_mask(plain: tuple[Record, int], changed: tuple[Record, int]) -> bool:
@@ -361,31 +307,6 @@ def _changes_mask(plain: tuple[Record, int], changed: tuple[Record, int]) -> boo
     (record, row), (other, place) = plain, changed
     pairs = ((step, other.step(step.site)) for step in record.steps if not record.read_only)
     return any(not torch.equal(open_cells(step, row), open_cells(other, place)) for step, other in pairs)
-
-
-@dataclass(frozen=True)
-class _OfSentence(Mask):
-    """Mask of one sentence, for a batch of copies of it."""
-
-    mask: Mask
-    sentence: int
-
-    def allows(self, query, key, sentence):
-        return self.mask.allows(query, key, torch.full_like(sentence, self.sentence))
-
-    def blockers(self, query, key, sentence):
-        return self.mask.blockers(query, key, torch.full_like(sentence, self.sentence))
-
-    def __str__(self) -> str:
-        return str(self.mask)
-
-
-def alone(mask: Mask | None, sentence: int) -> Mask | None:
-    """A mask of a batch for one of its sentences, however many copies of it are run."""
-    if mask is None or mask.batch_size is None:
-        return mask
-    mask.grid(1, sentence=sentence)  # raises if the batch has no such sentence
-    return _OfSentence(mask, sentence)
 
 
 def _promises(own: Record, look: ComparedOutputs, edits: Edits, promised: Mask | None) -> tuple[Tensor, str]:
@@ -433,9 +354,14 @@ def reached(cells: Mapping[Site, Tensor], look: ComparedOutputs) -> Tensor:
 
 def open_cells(step: Step, sentence: int = 0) -> Tensor:
     """Cells that are open in any head of a step, (Q, K)."""
+    return masks(step, sentence).any(0)
+
+
+def masks(step: Step, sentence: int = 0) -> Tensor:
+    """The mask of each head of a step, (H, Q, K), without a sink."""
     columns = slice(0, step.shape[3] - step.has_sink)
     heads = [step.may_attend(head, columns=columns, sentence=sentence) for head in range(step.num_heads)]
-    return torch.stack(heads).any(0).cpu()
+    return torch.stack(heads).cpu()
 
 
 def batch_test(
@@ -458,53 +384,64 @@ def batch_test(
         padded, other = source.tokenize(beside_longer(text))
     except InputError:
         padded, other = alone, replace(alone, tokens=(*alone.tokens[1:], alone.tokens[0]))
-    whole, count = len(padded.tokens), len(sentence.tokens)
-    pads = (
-        () if source.facts else padded.tokens[length:][:1] * count
-    )  # models of transformers write as much as they can
-    read = replace(sentence, tokens=sentence.tokens + pads), sentence
-    if pads:
-        read = read[0], replace(sentence, tokens=sentence.tokens * 2, length=2 * count)
+    more, read = len(padded.tokens) - length, (sentence, sentence)
+    if more and not source.facts:  # models of transformers write as much as they can
+        pads = padded.tokens[-1:] * len(sentence.tokens)
+        read = (
+            replace(sentence, tokens=sentence.tokens + pads),
+            replace(sentence, tokens=sentence.tokens * 2, length=2 * len(sentence.tokens)),
+        )
 
-    def outputs(order: Sequence[int]) -> tuple[Tensor, Record]:
+    def far(*order: int) -> tuple[float, Record]:
         batch, targets, row = [(padded, other)[i] for i in order], [read[i] for i in order], order.index(0)
         record = source.run(tuple(batch), edits, tuple(targets) if source.writes else ())
         check_finite(record, record.output[row], sentence.length, sentence.labels)
-        return _outputs(record, length, row, sentence.length), record
+        pair = (_outputs(*run, length, sentence.length) for run in ((before, 0), (record, row)))
+        return float(distance(*pair).max()), record
 
-    changed, after = outputs([0])
-    moved, _ = moves(_outputs(before, length, 0, sentence.length), [], [changed])
-    far = float(moved.max())
-    if length == whole:
+    moved, record = far(0)
+    if moved > MOVED:
+        yield _padding_moved(record, moved, name or source.site_name)
+        return  # in a batch it would be seen again
+    if more:
+        message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
+        yield RunResult("padding", True, "rounding", difference=moved, message=message)
+    else:
         why = f"Padding: not tested. '{source.name}' gives a text no padding, so that there is none to see."
         yield RunResult("padding", False, "not tried", message=why)
-    elif far <= MOVED:
-        message = f"Padding: no output moved when {counted(whole - length, 'token')} of padding followed."
-        yield RunResult("padding", True, "rounding", difference=far, bound=MOVED, message=message)
-    else:
-        named, heads = "", [*_heads_on(after)]
-        if heads:
-            part, site, head, row = max(heads, key=lambda entry: entry[0])
-            named = f"head {head} of {(name or source.site_name)(site)} at {row} gives it {percent(part)}"
-        named += f" (and {counted(len(heads) - 1, 'other head')})" if len(heads) > 1 else ""
-        message = f"Outputs move by up to {percent(far)} when padding follows the text"
-        message += f": {named}." if named else ", though attention gives it no weight."
-        fix = "Block the keys of padding in every layer, before the softmax." if named else ELSEWHERE
-        yield RunResult("padding", False, "mask" if named else "other", None, None, 0, far, MOVED, message, fix)
-        return  # in a batch it would be seen again
     if other == alone:
         why = "Other texts: not tested. The text has one token alone, so there is no other text to run beside it."
         yield RunResult("batch", False, "not tried", message=why)
         return
-    moved, _ = moves(_outputs(before, length, 0, sentence.length), [], [outputs([0, 1])[0], outputs([1, 0])[0]])
-    far, place = max(zip(moved.amax(0).tolist(), ("first", "last"), strict=True))
+    moved, place = max((far(0, 1)[0], "first"), (far(1, 0)[0], "last"))
     message, fix = "Other texts: no output moved when another text was in the batch.", ""
-    if far > MOVED:
-        message = f"Outputs move by up to {percent(far)} when another text is in the batch, and the text is {place}."
-        fix = "Look for heads and sentences that are joined in another order than they are split, or for "
-        fix += "nn.MultiheadAttention without batch_first=True."
-    cause = "rounding" if far <= MOVED else "other"
-    yield RunResult("batch", far <= MOVED, cause, None, None, 0, far, MOVED, message, fix)
+    if moved > MOVED:
+        message = f"Outputs move by up to {percent(moved)} when another text is in the batch, and the text is {place}."
+        fix = JOINED
+    cause = "other" if moved > MOVED else "rounding"
+    yield RunResult("batch", moved <= MOVED, cause, None, None, 0, moved, message, fix)
+
+
+def _padding_moved(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:
+    """Result where outputs moved with padding, with the head that gives it most weight."""
+    message, cause, fix = ", though attention gives it no weight.", "other", ELSEWHERE
+    heads = []
+    for step in record.steps:
+        (query, key), rows = record.texts(step.site), slice(0, record.texts(step.site)[0].length)
+        for head in range(step.num_heads):
+            weights = step.weights(head, rows, slice(key.length, len(key.tokens))).sum(-1).nan_to_num(1).double()
+            weights = weights.round(decimals=6)  # equal ones stay in their order
+            row = int(weights.argmax())
+            label = f"row {row} “{visible_text(query.tokens[row].text)}”"
+            heads += [(float(weights[row]), f"head {head} of {name(step.site)} at {label}")]
+    heads = [(part, head) for part, head in heads if part > LEAST_WEIGHT]
+    if heads:
+        part, head = max(heads, key=lambda entry: entry[0])
+        others = f" (and {counted(len(heads) - 1, 'other head')})" if len(heads) > 1 else ""
+        message, cause = f": {head} gives it {percent(part)}{others}.", "mask"
+        fix = "Block the keys of padding in every layer, before the softmax."
+    message = f"Outputs move by up to {percent(moved)} when padding follows the text{message}"
+    return RunResult("padding", False, cause, None, None, 0, moved, message, fix)
 
 
 def beside_longer(text: str) -> list[str]:
@@ -513,26 +450,13 @@ def beside_longer(text: str) -> list[str]:
     return [text, f"{first} {first}{bar}{second} {second}".rstrip()]
 
 
-def _outputs(record: Record, length: int, row: int, read: int) -> Tensor:
+def _outputs(record: Record, row: int, length: int, read: int) -> Tensor:
     """Outputs of the first tokens of a sentence; of a decoder, what it gets of the encoder's, and then its own."""
     if not record.targets:
         return record.output[row, :length]
     parts = [memory(record, row)[:length], record.output[row, :read]]
     width = max(part.shape[1] for part in parts)
     return torch.cat([torch.nn.functional.pad(part.float(), (0, width - part.shape[1])) for part in parts])
-
-
-def _heads_on(record: Record) -> Iterator[tuple[float, Site, int, str]]:
-    """Heads that give weight to the padding of a text: how much, site, head, and the row that gives most."""
-    for step in record.steps:
-        sentence, keys = record.texts(step.site)
-        for head in range(step.num_heads):
-            weights = step.weights(head, slice(0, sentence.length), slice(keys.length, len(keys.tokens)))
-            on_padding = weights.sum(-1).nan_to_num(1).double().round(decimals=6)  # equal ones stay in their order
-            if float(on_padding.max()) > LEAST_WEIGHT:
-                row = int(on_padding.argmax())
-                named = f"row {row} “{visible_text(sentence.tokens[row].text)}”"
-                yield float(on_padding.max()), step.site, head, named
 
 
 KEEPS_STATE = (

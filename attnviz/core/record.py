@@ -28,9 +28,10 @@ class Step:
     """One attention call. `query`, `key` and `value` are (B, H, n, d); `logsumexp` is (B, H, Q).
 
     With a sink, the last key stands for no token: see `Tap.attend`. `name` is that of the module which called it, if it
-    is known. Where `weights_only`, query and key are not known: the bias holds the logarithms of the weights. `taken`
-    are outputs, (B, H, Q, d_v), in the place of weights @ value, NaN where none are. `entered` is what entered the
-    whole layer, (B, n, d_model), where a run was asked for it; it is in no file.
+    is known, and `line` the file and line of a person's code that did, which is in no file. Where `weights_only`, query
+    and key are not known: the bias holds the logarithms of the weights. `taken` are outputs, (B, H, Q, d_v), in the
+    place of weights @ value, NaN where none are. `entered` is what entered the whole layer, (B, n, d_model), where a
+    run was asked for it; it is in no file.
 
     The methods take a head, a slice of query rows, a slice of key columns and a sentence of the batch, and compute that
     window alone.
@@ -47,6 +48,7 @@ class Step:
     has_sink: bool = False
     off_alone: tuple[frozenset[int], ...] = ()
     name: str = ""
+    line: str = ""
     weights_only: bool = False
     taken: Tensor | None = None
     entered: Tensor | None = None

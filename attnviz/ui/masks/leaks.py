@@ -8,7 +8,6 @@ import streamlit as st
 from attnviz import figures
 from attnviz.analysis import sentences
 from attnviz.check.model import ModelReport, check_model
-from attnviz.check.moves import alone
 from attnviz.core import progress
 from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
@@ -149,7 +148,8 @@ def _intent(lab: Lab) -> str | None:
 
 def _model(lab: Lab, place: Site | str, intent: Mask | str | None) -> ModelReport | None:
     """The check of the model; if it takes long, when it is asked for."""
-    edits = replace(lab.edits, mask=None if lab.source.read_only else alone(lab.edits.mask, lab.sentence))
+    mask = None if lab.source.read_only or lab.edits.mask is None else lab.edits.mask.of_sentence(lab.sentence)
+    edits = replace(lab.edits, mask=mask)
     request = (lab.source, lab.lines, edits, place, intent, lab.sentence)
     tokens = min(len(lab.key_sentences[lab.sentence].tokens), MOST)
     seconds = estimate(lab.source, tokens, sentences=tokens).seconds
