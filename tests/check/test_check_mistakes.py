@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from attnviz.check import check
 from attnviz.check.intent import Intent
-from attnviz.check.meant import OF_WHOLE, explain, mask_readings
+from attnviz.check.meant import explain, mask_readings
 from attnviz.core.masks import mask_from_text
 
 CONVENTIONS = ("may-attend", "true-is-masked")
+OF_WHOLE = ("inverted", "transposed")
 
 
 def band(n, before, after):
@@ -158,7 +159,7 @@ def test_the_fewest_mistakes_that_give_the_mask_are_named(case, data, stated):
     conventions = [data.draw(st.sampled_from(CONVENTIONS))] if stated else CONVENTIONS
     mask = ~mask if not stated and data.draw(st.booleans()) else mask
     masks = {name: mask if name == conventions[0] else ~mask for name in conventions}
-    best = explain([*mask_readings(masks, Intent.of(case.text), case.tokens, padding_may_be=False)])
+    best = explain([*mask_readings(masks, Intent.of(mask_from_text(case.text)), case.tokens)])
 
     right = [name for name in conventions if not ((masks[name] ^ case.made()) & case.counts).any()]
     exact = [
@@ -168,8 +169,8 @@ def test_the_fewest_mistakes_that_give_the_mask_are_named(case, data, stated):
         if not ((wrong := case.made(*named) ^ masks[name]) & case.counts).any()
     ]
     expected = (right[0], ("",) * len(case.states), "") if right else min(exact)[4:]
-    assert (best.reading.convention, best.mistakes, best.whole) == expected
-    named = {best.reading.parts.index(part) for part, *_ in best.faults() if part is not None}
+    assert (best.convention, best.mistakes, best.whole) == expected
+    named = {best.parts.index(part) for part, *_ in best.faults() if part is not None}
     harmless = tuple("" if place in named else mistake for place, mistake in enumerate(best.mistakes))
     assert not ((case.made(harmless) ^ case.made()) & case.counts).any()
     assert not best.differing.any()

@@ -153,15 +153,6 @@ def test_scores_that_would_silently_grow_are_told(given_shape, shape):
     assert "silently" not in broadcast(ones(4, 5, 7)).message
 
 
-def test_rows_that_may_be_sentences_are_a_warning_unless_they_are_a_triangle():
-    """(B, K) padding and (Q, K) look alike if B = Q."""
-    shape = (5, 2, 5, 5)
-
-    assert broadcast(padded((5, 3, 2, 5, 1), 5)[:, 0, 0], shape).severity == "warning"
-    assert broadcast(causal(5), shape).severity == "note"
-    assert broadcast(~causal(5), shape).severity == "note"
-
-
 def test_padding_is_read_as_padding_where_the_shape_says_so():
     """The rows that are found are then those of sentences."""
     report = check(padded((7, 0), 7)[:, 0, 0], shape=SHAPE, convention="may-attend")
