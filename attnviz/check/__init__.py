@@ -21,20 +21,18 @@ from attnviz.check.arrays import (
     CONVENTIONS,
     KINDS,
     Shape,
-    check_axes,
     closed,
-    is_batch_of_padding,
     is_binary,
     kind_of,
     lay,
+    opened,
     real_tensor,
-    scores_shape,
 )
 from attnviz.check.findings import AXES, CHECKS, MOST, NOT_SURE, SEVERITIES, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.masks import check_mask
 from attnviz.check.weights import check_scores, check_weights, tolerance
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, ShapeError, quoted
 from attnviz.core.masks import Mask, Padding
 from attnviz.core.stack import Stack
 
@@ -63,7 +61,7 @@ def check(
 
     Args:
         array: (B, H, Q, K), (H, Q, K), (Q, K) or (K,): booleans or numbers; or a BlockMask of FlexAttention. A mask of
-            padding may be (B, K), PyTorch's own form, where its convention is said.
+            padding may be (B, K), PyTorch's own form, where its convention and a two-way intent are said.
         intent: what the mask is meant to be: a name of `MEANT`, a mask, the text of one, or a stack. The fewest
             mistakes that give the mask are then named, and every cell that differs beside them.
         padding: boolean (B, K), True at tokens; else padding at the ends is read off the mask.
@@ -86,7 +84,14 @@ def check(
     if tensor.numel() > MOST_CELLS:
         message = f"The array has {tensor.numel():,} cells; at most {MOST_CELLS:,} are checked. Check a part of it."
         raise InputError(message)
-    check_axes(tensor)
+    dims, size = tuple(tensor.shape), None if shape is None else tuple(shape)
+    if not 1 <= len(dims) <= 4:
+        more = "Check one layer at a time: array[0]" if dims else "Give at least the keys of one query"
+        raise ShapeError(f"The array has {len(dims)} axes, {dims}; attention has (B, H, Q, K), or fewer. {more}.")
+    if not tensor.numel():
+        raise ShapeError(f"The array has shape {dims}, and so no cells to check.")
+    if size and (len(size) != 4 or not all(isinstance(length, int) and length > 0 for length in size)):
+        raise InputError(f"The shape of the scores is four whole numbers above 0, B,H,Q,K; given {quoted(size)}.")
     original = tensor
     if tensor.is_floating_point() and tensor.element_size() < 2:  # types that PyTorch computes little with
         tensor = tensor.float()
@@ -96,7 +101,7 @@ def check(
         if tokens.dim() != 2 or not is_binary(tokens):
             raise InputError(f"The padding must be (B, K) of booleans, True at tokens; it is {tuple(tokens.shape)}.")
         tokens = tokens.bool()
-    intended, size = None if intent is None else Intent.of(intent), scores_shape(shape)
+    intended = None if intent is None else Intent.of(intent)
     kind, reasons = kind_of(tensor, kind, convention)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # several wait for each other ten times as long as such short sums take
@@ -130,9 +135,12 @@ def _of_mask(
 ) -> Report:
     """Report on a mask, in which `repaired` is not tried yet, and True = may attend."""
     two_way = intent is not None and (intent.kind == "two-way" or isinstance(intent.mask, Padding))
-    as_padding = (intent is None or two_way) and is_batch_of_padding(tensor, convention, two_way=two_way)
-    as_padding |= tokens is not None and tensor.shape == tokens.shape and len(tensor) != tensor.shape[1]
-    as_padding &= size is None
+    as_padding = False
+    if size is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
+        as_padding = tokens is not None and tensor.shape == tokens.shape
+        if two_way and convention not in (None, "additive"):  # each row is padded at the same end
+            steps = opened(tensor, convention).int().diff(dim=1)
+            as_padding |= bool((steps <= 0).all() | (steps >= 0).all())
     values, axes, of_shape = lay(tensor[:, None, None] if as_padding else tensor, "mask", size)
     values = _for_texts(values, tokens)
     if intent is not None and size is not None and values.shape[2] == 1:  # a query has what all have

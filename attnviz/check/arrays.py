@@ -1,6 +1,5 @@
 """Arrays of attention: as tensors, their kind, the convention of a mask, and their axes beside scores (B, H, Q, K)."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ from torch import Tensor
 
 from attnviz.check.findings import AXES, Finding
 from attnviz.core import conventions
-from attnviz.core.errors import InputError, ShapeError, quoted
+from attnviz.core.errors import InputError, quoted
 
 KINDS = ("mask", "weights", "scores")
 CONVENTIONS = {
@@ -82,9 +81,8 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
             return "weights", ("It is read as weights: each row holds one 1 and else 0, in floating point.",)
         holds = "booleans" if array.dtype is torch.bool else "0 and 1 only"
         return "mask", (f"It is read as a mask: it holds {holds}.",)
-    if fill(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()) or of_ones(array):
-        number = 1 if of_ones(array) else 0
-        return "mask", (f"It is read as an additive mask: it holds {number} and negative numbers that block.",)
+    if fill(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()):
+        return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block.",)
     if bool(((numbers < 0) | (numbers == torch.inf)).any()):
         why = "numbers below 0 are among many others" if bool((numbers < 0).any()) else "it holds +inf"
         return "scores", (f"It is read as scores: {why}.",)
@@ -102,12 +100,6 @@ def fill(array: Tensor) -> float | None:
     least, most = float(below.min()), float(below.max())
     two_numbers = least == most and below.numel() < array.numel()
     return most if two_numbers or most <= VERY_NEGATIVE else None
-
-
-def of_ones(array: Tensor) -> bool:
-    """Whether it holds 1 and numbers that block, and no other: ``tril.masked_fill(tril == 0, -inf)``."""
-    blocks = array <= VERY_NEGATIVE
-    return bool(blocks.any() & (array == 1).any() & ((array == 1) | blocks).all())
 
 
 def conventions_of(array: Tensor, stated: str | None) -> list[str]:
@@ -147,30 +139,6 @@ def closed(mask: Tensor, convention: str) -> Tensor:
 # Axes
 
 
-def scores_shape(shape: Sequence[int] | None) -> Shape | None:
-    """(B, H, Q, K), or None.
-
-    Raises:
-        InputError: if these are not four whole numbers above 0.
-    """
-    if shape is None:
-        return None
-    sizes = tuple(shape)
-    if len(sizes) != 4 or not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise InputError(f"The shape of the scores is four whole numbers above 0, B,H,Q,K; given {quoted(sizes)}.")
-    return sizes
-
-
-def check_axes(array: Tensor) -> None:
-    """Refuse an array, by a `ShapeError`, that has no axis, no cells or more than four axes."""
-    dims = tuple(array.shape)
-    if not 1 <= len(dims) <= 4:
-        more = "Check one layer at a time: array[0]" if dims else "Give at least the keys of one query"
-        raise ShapeError(f"The array has {len(dims)} axes, {dims}; attention has (B, H, Q, K), or fewer. {more}.")
-    if not array.numel():
-        raise ShapeError(f"The array has shape {dims}, and so no cells to check.")
-
-
 def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
     """The array as (B, H, Q, K), the axes it was given with, and findings about its shape.
 
@@ -193,23 +161,6 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
         findings.append(Finding("broadcast", "error", message, "They are never repeated: give all of them."))
     sizes = dict(zip(axes, dims, strict=True))
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
-
-
-def is_batch_of_padding(array: Tensor, convention: str | None, *, two_way: bool) -> bool:
-    """Whether a mask of two axes is padding, (B, K), as `key_padding_mask` is, where its convention is said.
-
-    Each row is padded at the same end, and there are more or fewer rows than keys. Rows that see one key more each, or
-    as many, are a causal mask, unless a two-way mask is meant.
-    """
-    if array.dim() != 2 or len(array) in (1, array.shape[1]) or convention in (None, "additive"):
-        return False
-    is_open = opened(array, convention)
-    counts, steps = is_open.sum(1), is_open.int().diff(dim=1)
-    at_end, at_start = bool((steps <= 0).all()), bool((steps >= 0).all())
-    if not counts.all() or bool((counts == counts[:1]).all()) or not (at_end or at_start):
-        return False
-    more = counts.diff() if at_end else -counts.diff()
-    return two_way or not bool(((more == 0) | (more == 1)).all())
 
 
 def _broadcast(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:

@@ -24,12 +24,14 @@ IDS = ("input_ids", "ids", "tokens")
 """Names of the token ids, (B, n)."""
 IGNORED = -100
 """Label that no loss counts."""
-ENDS = ("cu_seqlens", "cu_seq_lens_q", "cu_seq_lens_k", "cu_seqlens_q", "cu_seqlens_k")
-"""Names of the places at which packed documents begin, and the last one ends."""
+ENDS = "cu_seq"
+"""Beginning of the names of places at which packed documents begin, and the last one ends."""
 OF_TOKENS = ("position_ids", "labels", "token_type_ids")
 """Names of arrays with a number for each token."""
 TARGET = ("decoder_input_ids", "decoder_attention_mask")
 """Names of the ids that a decoder reads, and of their mask, beside those of an encoder."""
+DIVIDE = "Pass restarting position_ids and no {mask}, or a mask of (B, 1, n, n)."
+"""Repair of a mask of (B, n) beside packed documents."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,7 @@ class BatchReport:
         return [f"batch: {read}", f"  assumed: {self.assumed}", *blocks, *question, *verdict]
 
     def to_json(self) -> dict[str, Any]:
-        shapes = {name: list(shape) for name, shape in self.shapes.items()}
-        return {**vars(self), "shapes": shapes, "findings": [finding.to_json() for finding in self.findings]}
+        return {**vars(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
 def check_batch(
@@ -85,9 +86,9 @@ def check_batch(
     Raises:
         InputError: if there are no token ids, or an array does not fit them.
     """
-    read = (*IDS, "attention_mask", *OF_TOKENS, *ENDS, *TARGET)
+    read = (*IDS, "attention_mask", *OF_TOKENS, *(name for name in batch if name.startswith(ENDS)), *TARGET)
     arrays = {name: real_tensor(batch[name]) for name in read if batch.get(name) is not None}
-    arrays = {name: array[None] if array.dim() == 1 and name not in ENDS else array for name, array in arrays.items()}
+    arrays = {name: array.view(1, -1) if array.dim() == 1 else array for name, array in arrays.items()}
     name = next((name for name in IDS if name in arrays), None)
     if name is None:
         there = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
@@ -105,7 +106,7 @@ def check_batch(
     if read_by_decoder is not None:
         target = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
         target = {key: array for key, array in target.items() if array is not None}
-        decoder = _Batch(read_by_decoder, target, pad, padded, *TARGET, is_target=True)
+        decoder = _Batch(read_by_decoder, target, pad, padded, TARGET[0])
         findings += decoder.findings(None)
         assumed += f", and a decoder that reads {decoder.assumed}"
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
@@ -125,18 +126,9 @@ def _is_target(ids: Tensor, labels: Tensor) -> bool:
 class _Batch:
     """Arrays of a batch, and what is known of its padding and its documents."""
 
-    def __init__(
-        self,
-        ids: Tensor,
-        arrays: dict[str, Tensor],
-        pad: int | None,
-        padded: bool,
-        name: str,
-        mask_name: str = "attention_mask",
-        *,
-        is_target: bool = False,
-    ):
-        self.ids, self.name, self.mask_name, self.is_target = ids, name, mask_name, is_target
+    def __init__(self, ids: Tensor, arrays: dict[str, Tensor], pad: int | None, padded: bool, name: str):
+        self.ids, self.name, self.is_target = ids, name, name == TARGET[0]
+        self.mask_name = mask_name = TARGET[1] if self.is_target else "attention_mask"
         if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
             raise InputError(f"The {name} are {tuple(ids.shape)} of {ids.dtype}; they must be whole numbers (B, n).")
         for other in OF_TOKENS:
@@ -147,7 +139,7 @@ class _Batch:
         if self.flat is not None and self.flat.shape != ids.shape:
             raise InputError(f"The {mask_name} is {tuple(mask.shape)}, the {name} {tuple(ids.shape)}.")
         self.labels, self.positions = arrays.get("labels"), arrays.get("position_ids")
-        self.ends = {end: arrays[end].flatten() for end in ENDS if end in arrays}
+        self.ends = {end: array.flatten() for end, array in arrays.items() if end.startswith(ENDS)}
         self.pad, self.question, self.failures = pad, "", []
         is_open = torch.ones_like(ids, dtype=torch.bool) if self.flat is None else self.flat != 0
         blocked, open_ids = ids[~is_open].unique().tolist(), ids[is_open].unique().tolist()
@@ -160,7 +152,7 @@ class _Batch:
         if twice := [end[0] for end in ends if len(end) > 1 and end[0] == end[1]]:
             self.question = f"Is the id {twice[0]} padding? Say --pad {twice[0]}, or --pad none."
         is_id = ids == self.pad if self.pad is not None else torch.zeros_like(is_open)
-        if is_target:  # which begins with that id in many models
+        if self.is_target:  # which begins with that id in many models
             is_id = torch.cat([is_id[:, :1] & False, is_id[:, 1:]], 1)
         left, right = is_id.int().cumprod(1).bool(), is_id.flip(1).int().cumprod(1).flip(1).bool()
         self.padding = left | right  # the runs of its id at either end
@@ -210,7 +202,7 @@ class _Batch:
         """Check a mask of (B, n): padding that is seen, tokens that are not, rows without a token."""
         if self.is_numbered:
             message = f"{self.mask_name} numbers documents: code that is not made for that sees across all of them."
-            self._fail("documents", "warning", message, self._divide)
+            self._fail("documents", "warning", message, DIVIDE.format(mask=self.mask_name))
         elif not self.are_flags:
             message = f"{self.mask_name} holds {float(mask.min()):g} and other numbers; (B, n) is of 1 and 0."
             self._fail("values", "error", message, self.mended or "1 = a token, 0 = padding")
@@ -223,10 +215,6 @@ class _Batch:
         empty = ~(mask != 0).any(1, keepdim=True)
         message, fix = "of the batch without a token.", "Leave such rows out of the batch."
         self._fail("empty-row", "error", message, fix, empty, "row")
-
-    @property
-    def _divide(self) -> str:
-        return f"Pass restarting position_ids and no {self.mask_name}, or a mask of (B, 1, n, n)."
 
     def _check_positions(self) -> None:
         """Check positions of texts that are padded at the left: they count from the first token on."""
@@ -251,7 +239,7 @@ class _Batch:
             row, second = later.nonzero()[0].tolist()
             message = f"position_ids restart, as of packed documents, but {self.mask_name} divides none: in row {row} "
             message += f"the token at {second} sees all {second} of the document before it."
-            self._fail("documents", "error", message, self._divide, later)
+            self._fail("documents", "error", message, DIVIDE.format(mask=self.mask_name), later)
         if self.is_numbered and self.positions is not None and restarts is None:
             message = f"{self.mask_name} numbers documents, and position_ids go on from one to the next."
             self._fail("documents", "warning", message, "Begin position_ids at 0 in each document.", starts)

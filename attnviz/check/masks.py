@@ -11,7 +11,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, of_ones, opened
+from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, opened
 from attnviz.check.findings import Finding, Laid, Report, block_future, future, read_rows, saw
 from attnviz.check.intent import ASSUMED, Intent
 from attnviz.check.meant import COUNTED, Combination, Part, explain, hides_future, mask_readings
@@ -88,10 +88,6 @@ def check_mask(
         findings.append(laid.finding("values", severity, message, fix, mask == 0 if severity == "error" else None))
         mask, names = (mask == 1, ["may-attend"]) if stated == "additive" else (mask, names)
     elif names == ["additive"]:
-        if of_ones(mask):
-            message = "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights equal."
-            findings.append(laid.finding("values", "note", message, "Fill what is open with 0.", mask == 1))
-            mask = mask.masked_fill(mask == 1, 0)
         value = fill(mask)
         if value is None and (mask != 0).any():
             return Report("mask", "additive", False, shape, (), tuple(_no_mask(laid)))
@@ -258,11 +254,7 @@ def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -
 
 
 def mistake_in_words(part: Part | None, mistake: str) -> tuple[str, str]:
-    """The rule of `CHECKS`, and the sentence: "Causal part off by one: it opens the next key."
-
-    Args:
-        part: None for the whole mask.
-    """
+    """The rule of `CHECKS`, and the sentence: "Causal part off by one: it opens the next key."; no part is all."""
     if part is None:
         return mistake, f"The whole mask is {mistake}."
     if part.is_padding:
@@ -275,12 +267,7 @@ def mistake_in_words(part: Part | None, mistake: str) -> tuple[str, str]:
 
 
 def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> str:
-    """Repair of one mistake, for a mask in the convention in which it was given.
-
-    Args:
-        part: None for the whole mask.
-        values: the mask as it was given.
-    """
+    """Repair of one mistake, in a part or (None) the whole mask, for `values` in the convention they were given in."""
     is_masked, additive = convention in ("true-is-masked", "additive"), convention == "additive"
     if mistake == "extra":
         return "Leave the causal part out."

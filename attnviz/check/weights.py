@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnviz.check.arrays import VERY_NEGATIVE, precision
-from attnviz.check.findings import Finding, Laid, Report, block_future, future, read_rows, saw
+from attnviz.check.findings import Finding, Laid, Report, future, read_rows, saw
 from attnviz.check.intent import Intent, check_fits
 from attnviz.core.amounts import counted
 
@@ -63,7 +63,7 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near
     fix = "If they are not padding, mend the mask: leave each query a key."
     findings += laid.some("empty-row", "warning", empty & read_rows(weights, tokens), message, fix, "row")
     is_open = weights > LEAK
-    hides, reasons, of_mask = _of_open(laid, "weights", is_open, intent, tokens)
+    hides, reasons, of_mask = _of_open(laid, is_open, intent, tokens)
     return Report("weights", None, hides, tuple(weights.shape), reasons, (*findings, *of_mask))
 
 
@@ -80,7 +80,7 @@ def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Re
     findings += laid.some("empty-row", "error", empty, "without a key left: every score blocks.", fix, "row")
     hides, reasons, of_mask = False, (), ()
     if blocked.any():
-        hides, reasons, of_mask = _of_open(laid, "scores", ~blocked, intent, tokens)
+        hides, reasons, of_mask = _of_open(laid, ~blocked, intent, tokens)
     elif intent is not None:
         cells = ~_intended(intent, ~blocked, None).expand_as(scores)
         hides, numbers = _hides_future(intent, ~blocked), scores[cells].unique()
@@ -126,19 +126,16 @@ def _of_sums(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
 
 
 def _of_open(
-    laid: Laid, kind: str, is_open: Tensor, intent: Intent | None, tokens: Tensor | None
+    laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None
 ) -> tuple[bool, tuple[str, ...], list[Finding]]:
-    """Whether open cells hide the future, why that is assumed, and what is open that should not be."""
+    """Whether open cells hide the future, a remark if they do not, and what is open that should not be."""
     after, findings, reasons = future(*is_open.shape[2:]), [], ()
     read = read_rows(is_open, tokens)[..., None]
     if intent is None:
-        hides = _looks_causal(is_open)
-        ahead = is_open & after & hides
-        reasons = (f"The {kind} look causal.",) if hides else ()
-        rows = counted(int(ahead.any(-1).count_nonzero()), "row")
-        message = f"Keys after the query are open in {rows}: {saw(ahead)}." if ahead.any() else ""
-        fix = f"{block_future(*is_open.shape[2:])} If they are meant to be open: --intent two-way."
-        findings += laid.some("future-leak", "warning", ahead, message, fix)
+        used, is_leaking = after & is_open.any(2, keepdim=True), bool((is_open & after).any())
+        hides = bool(used.any()) and not is_leaking
+        if is_leaking:
+            reasons = ("Keys after the query are open; if they must not be: --intent causal.",)
     else:
         hides, intended = _hides_future(intent, is_open), _intended(intent, is_open, tokens)
         extra = is_open & ~intended & read
@@ -152,17 +149,6 @@ def _of_open(
         padding = is_open & ~tokens[:, None, None] & read
         findings += laid.some("deviation", "error", padding, "of padding open to tokens.", fix, "cell")
     return hides, reasons, findings
-
-
-def _looks_causal(may_attend: Tensor) -> bool:
-    """Whether at most a tenth of the future is open in the middle head, and half of the past in all; without keys and
-    queries that are blocked throughout."""
-    queries, keys = may_attend.shape[2:]
-    used = may_attend.any(2, keepdim=True) & may_attend.any(3, keepdim=True)
-    ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
-    shares = (may_attend & ahead).sum((0, 2, 3)) / ahead.sum((0, 2, 3)).clamp(min=1)
-    is_past_open = 2 * int((may_attend & behind).count_nonzero()) >= int(behind.count_nonzero())
-    return bool(ahead.any()) and is_past_open and queries >= 2 + (queries != keys) and float(shares.median()) <= 0.1
 
 
 def _hides_future(intent: Intent, is_open: Tensor) -> bool:

@@ -12,7 +12,7 @@ from attnviz import api
 from attnviz.check import CHECKS, NOT_SURE, SEVERITIES, check
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Documents, Padding, Subsequent
-from attnviz.figures.evidence import as_checked, evidence
+from attnviz.figures.evidence import as_checked
 
 
 def at(array, place, value):
@@ -277,7 +277,9 @@ def test_what_a_mask_is_taken_for_is_said_once():
     assert lines.count("1 cell is open in the future") == 1
     assert "  at: query 2 key 4" in lines
     assert lines.count("  at: ") == lines.count("  fix: ") == 1
-    assert "\n".join(check(at(weights(causal()), (0, 0, 2, 5), 0.3)).lines()).count("saw position 5") == 1
+    assert (
+        "\n".join(check(at(weights(causal()), (0, 0, 2, 5), 0.3), intent="causal").lines()).count("saw position 5") == 1
+    )
 
 
 def test_digits_that_were_cut_off_may_add_up():
@@ -294,19 +296,6 @@ def test_what_holds_no_numbers_is_said_once():
     assert check(torch.full((1, 2, 4, 4), -math.inf), kind="scores").rules() == {"empty-row"}
 
 
-def test_an_additive_mask_of_ones_is_checked_too():
-    """As ``tril.masked_fill(tril == 0, -inf)`` leaves it: 1 is added alike, and what is blocked is found."""
-    for said in ({}, {"kind": "mask"}, {"convention": "additive"}):
-        ones = additive(causal()) + 1
-        report = check(ones, **said)
-
-        assert (report.kind, report.convention, report.causal, report.ok) == ("mask", "additive", True, True)
-        assert [(one.rule, one.severity) for one in report.findings] == [("values", "note")]
-        assert check(at(ones, (2, 5), 1.0), intent="causal", **said).rules("error") == {"future-leak"}
-        assert check(at(ones, 3, -math.inf), **said).rules("error") == {"empty-row"}
-    assert check(at(additive(causal()), (1, 0), 1.0), kind="mask").rules("error") == {"values"}
-
-
 def test_padding_where_the_own_keys_would_be_blocks_nobody_itself():
     """Three queries at the end of eleven keys, of which eight are real: each query has all of these."""
     assert check(padded((8,), 11).expand(1, 1, 3, 11), convention="may-attend").rules("warning", "error") == set()
@@ -319,15 +308,6 @@ def test_a_query_with_a_past_is_not_said_to_have_no_key():
 
     assert [one.rule for one in square.findings] == ["blocks-itself"]
     assert [one.rule for one in cached.findings] == ["blocks-itself", "broadcast"]
-
-
-def test_the_picture_of_a_mask_of_ones_shows_them_open():
-    """What is open, blocked, and marked as evidence, in the row that has no key left."""
-    array = at(additive(causal(4)) + 1, 2, -math.inf)
-    report = check(array, kind="mask")
-    drawn = evidence(array, report, report.findings[0]).states
-
-    assert drawn.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize(
