@@ -191,12 +191,9 @@ class _Batch:
         Args:
             noun: what is counted; the sentence then begins with the number.
         """
-        if cells is None or cells.any():
-            axes = ("batch",) if cells is not None and cells.shape[1] == 1 else ("batch", "key")
-            laid = Laid(self.ids[:, None, None], axes)
-            message = f"{counted(int(cells.sum()), noun)} {message}" if noun else message
-            chosen = None if cells is None else cells[:, None, None]
-            self.failures.append(laid.finding(rule, severity, message, fix, chosen))
+        axes = ("batch",) if cells is not None and cells.shape[1] == 1 else ("batch", "key")
+        cells = None if cells is None else cells[:, None, None]
+        self.failures += Laid(self.ids[:, None, None], axes).findings(rule, severity, message, fix, cells, noun)
 
     def _check_mask(self, mask: Tensor) -> None:
         """Check a mask of (B, n): padding that is seen, tokens that are not, rows without a token."""

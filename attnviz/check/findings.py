@@ -196,27 +196,29 @@ class Laid:
     values: Tensor
     axes: tuple[str, ...]
 
-    def finding(self, rule: str, severity: str, message: str, fix: str, chosen: Tensor | None = None) -> Finding:
-        """A finding whose cells are those of a boolean tensor: (B, H, Q, K), or (B, H, Q) of rows."""
-        axes = [] if chosen is None else [axis for axis in range(chosen.dim()) if AXES[axis] in self.axes]
+    def findings(
+        self, rule: str, severity: str, message: str, fix: str = "", cells: Tensor | None = None, noun: str = ""
+    ) -> list[Finding]:
+        """A finding whose cells are those of a boolean tensor, (B, H, Q, K) or (B, H, Q) of rows; none if no cell is.
+
+        Args:
+            noun: what is counted; the sentence then begins with the number of cells.
+        """
+        total = 0 if cells is None else int(cells.count_nonzero())
+        if cells is not None and not total:
+            return []
+        message = f"{counted(total, noun)} {message}" if noun else message
+        axes = [] if cells is None else [axis for axis in range(cells.dim()) if AXES[axis] in self.axes]
         if not axes:
-            return Finding(rule, severity, message, fix)
-        for axis in set(range(chosen.dim())) - {*axes}:
-            chosen = chosen.any(axis, keepdim=True)  # an array without that axis is repeated over it
-        flat, size, total = chosen.flatten(), MOST, int(chosen.count_nonzero())
+            return [Finding(rule, severity, message, fix)]
+        for axis in set(range(cells.dim())) - {*axes}:
+            cells = cells.any(axis, keepdim=True)  # an array without that axis is repeated over it
+        flat, size, total = cells.flatten(), MOST, int(cells.count_nonzero())
         while size < len(flat) and int(flat[:size].count_nonzero()) < min(MOST, total):  # the first cells of many
             size *= 4
-        places = torch.unravel_index(flat[:size].nonzero()[:MOST, 0], chosen.shape)
-        cells = tuple(zip(*[places[axis].tolist() for axis in axes], strict=True))
-        return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, total)
-
-    def some(
-        self, rule: str, severity: str, chosen: Tensor, message: str, fix: str = "", noun: str = ""
-    ) -> list[Finding]:
-        """`finding` if any cells are chosen, else none; with a `noun` the sentence begins with how many."""
-        number = int(chosen.count_nonzero())
-        message = f"{counted(number, noun)} {message}" if noun else message
-        return [self.finding(rule, severity, message, fix, chosen)] if number else []
+        places = torch.unravel_index(flat[:size].nonzero()[:MOST, 0], cells.shape)
+        indices = tuple(zip(*[places[axis].tolist() for axis in axes], strict=True))
+        return [Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), indices, total)]
 
 
 def future(queries: int, keys: int) -> Tensor:

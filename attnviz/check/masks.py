@@ -85,7 +85,7 @@ def check_mask(
         fix = "Hand over mask.bool(), True = may attend; to nn.MultiheadAttention mask == 0."
         fix = "Hand over mask.bool(), True = masked." if stated == "true-is-masked" else fix
         severity = {"additive": "error", None: "note"}.get(stated, "warning")
-        findings.append(laid.finding("values", severity, message, fix, mask == 0 if severity == "error" else None))
+        findings += laid.findings("values", severity, message, fix, mask == 0 if severity == "error" else None)
         mask, names = (mask == 1, ["may-attend"]) if stated == "additive" else (mask, names)
     elif names == ["additive"]:
         value = fill(mask)
@@ -96,13 +96,13 @@ def check_mask(
             left = f"{math.exp(value):.2g} of their weight stays" if value > -20 else left
             message = f"Blocked scores are lowered by {-value:.4g} only: {left}."
             severity, fix = "error" if value > -20 else "warning", "Fill with -inf, or torch.finfo(dtype).min."
-            findings.append(laid.finding("weak-fill", severity, message, fix, laid.values < 0))
+            findings += laid.findings("weak-fill", severity, message, fix, laid.values < 0)
     masks = {name: opened(mask, name) for name in names}
     by_query = _by_query(laid, masks[names[0]], keys) if tokens is None and (not intent or intent.kind) else None
     if by_query is not None:
         message = "It blocks queries where padding blocks keys: these rows have no key left, and all others see the "
         fix = "Block keys instead: hand over (B, 1, 1, K), such as (ids != pad)[:, None, None, :]."
-        findings.append(laid.finding("wrong-axis", "error", f"{message}padding.", fix, ~by_query))
+        findings += laid.findings("wrong-axis", "error", f"{message}padding.", fix, ~by_query)
         report = Report("mask", names[0], False, shape, (), (), repaired=by_query[:, :, None])
     elif intent is None:
         report = _without_intent(laid, masks, tokens, is_stated=stated is not None)
@@ -127,18 +127,18 @@ def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: T
     readings = [*mask_readings({name: mask[:, :1] if same else mask for name, mask in masks.items()}, intent, tokens)]
     shape = tuple(laid.values.shape)
     if not readings:
-        missing = laid.finding("deviation", "error", *intent.missing())
-        return Report("mask", next(iter(masks)), False, shape, (), (missing,))
+        missing = laid.findings("deviation", "error", *intent.missing())
+        return Report("mask", next(iter(masks)), False, shape, (), tuple(missing))
     best = explain(readings)
     faults, may_attend, wrong, findings = [*best.faults()], masks[best.convention], best.differing.expand(shape), []
     if len(masks) > 1:
         how = "best fits" if faults or wrong.any() else "fits"
-        findings.append(_read_as(laid, best.convention, f"{how} {intent.title}"))
+        findings += _read_as(laid, best.convention, f"{how} {intent.title}")
     together = " (Both repairs are needed.)" if len(faults) > 1 else ""
     for part, mistake, cells in faults:
         rule, message = mistake_in_words(part, mistake)
         fix = f"{repair(part, mistake, best.convention, laid.values)}{together}"
-        findings.append(laid.finding(rule, "error", message, fix, cells.expand(shape)))
+        findings += laid.findings(rule, "error", message, fix, cells.expand(shape))
     report = _explained(laid, best, (f", as {intent.title} has", "warning" if intent.kind else "note"), tokens)
     ahead = wrong & may_attend & future(*shape[2:]) & report.causal
     for rule, cells, what, fix in (
@@ -150,7 +150,7 @@ def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: T
             are = f"{counted(int(cells.count_nonzero()), 'cell')} {'is' if cells.count_nonzero() == 1 else 'are'}"
             also = ", beside the mistakes that are named" if faults else ""
             message = f"It is not {intent.title}: {are} {what}{also}{f', and {saw(cells)}' if cells is ahead else ''}."
-            findings.append(laid.finding(rule, "error", message, fix, cells))
+            findings += laid.findings(rule, "error", message, fix, cells)
     return replace(report, findings=(*findings, *report.findings), repaired=best.right.expand(shape))
 
 
@@ -178,9 +178,9 @@ def _without_intent(laid: Laid, masks: dict[str, Tensor], tokens: Tensor | None,
     if others:
         message = f"Nothing in it tells the convention: read as '{convention}' it is {assumed}, and as "
         message += f"'{others[0][0]}' {others[0][1][1]}, maybe with padding."
-        findings.append(laid.finding("ambiguous", "note", message, "Say the convention."))
+        findings += laid.findings("ambiguous", "note", message, "Say the convention.")
     elif len(masks) > 1:
-        findings.append(_read_as(laid, convention, "makes it a mask that is known"))
+        findings += _read_as(laid, convention, "makes it a mask that is known")
     report = _explained(laid, reading, (f", as {assumed} has", "warning"), tokens)
     return replace(report, findings=(*findings, *report.findings), assumed=assumed)
 
@@ -204,12 +204,12 @@ def _explained(laid: Laid, best: Combination, as_meant: tuple[str, str], tokens:
     return Report("mask", best.convention, hides, shape, reasons, tuple(findings))
 
 
-def _read_as(laid: Laid, convention: str, why: str) -> Finding:
+def _read_as(laid: Laid, convention: str, why: str) -> list[Finding]:
     """Note on the convention that was not said."""
     message = f"It is read as '{convention}' ({CONVENTIONS[convention]}), which {why}."
     other = "F.scaled_dot_product_attention" if convention == "true-is-masked" else "nn.MultiheadAttention"
     fix = f"If that is wrong, say the convention. To {other} hand over the opposite."
-    return laid.finding("convention", "note", message, fix)
+    return laid.findings("convention", "note", message, fix)
 
 
 def _of_padding(laid: Laid, may_attend: Tensor, tokens: Tensor | None) -> Iterator[Finding]:
@@ -225,20 +225,20 @@ def _of_padding(laid: Laid, may_attend: Tensor, tokens: Tensor | None) -> Iterat
         parts = [f"{counted(keys_seen, 'key')} of padding open to tokens"] if keys_seen else []
         parts += [f"{counted(int(hidden.count_nonzero()), 'token')} hidden from every query"] if hidden.any() else []
         fix = "Of the keys, block padding alone: join tokens[:, None, None, :], where tokens is (B, K), True at tokens."
-        yield laid.finding("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, exposed | hidden)
+        yield from laid.findings("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, exposed | hidden)
 
 
 def _no_mask(laid: Laid) -> Iterator[Finding]:
     """Numbers of an additive mask that neither block nor leave open."""
     values = laid.values
     fix = "0 * -inf is NaN: do not multiply by -inf, use torch.where or masked_fill."
-    yield from laid.some("nan", "error", values.isnan(), "The mask holds NaN.", fix)
-    yield from laid.some("inf", "error", values == torch.inf, "The mask holds +inf.", "Blocked is -inf, open is 0.")
+    yield from laid.findings("nan", "error", "The mask holds NaN.", fix, values.isnan())
+    yield from laid.findings("inf", "error", "The mask holds +inf.", "Blocked is -inf, open is 0.", values == torch.inf)
     odd = (values != 0) & (values > VERY_NEGATIVE) & values.isfinite()
     if odd.any():
         message = f"The mask holds {values[odd][0].item():.4g} and other numbers that neither block nor leave open."
         fix = "Numbers added to scores that change them are a bias; if they are scores or weights, say that kind."
-        yield laid.finding("values", "error", message, fix, odd)
+        yield from laid.findings("values", "error", message, fix, odd)
 
 
 def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
@@ -250,7 +250,7 @@ def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -
         what = f"softmax spreads {it} over masked keys"
         severity = "note" if severity == "warning" else severity
     message = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{why}: {what}."
-    return laid.some("empty-row", severity, rows, message, LEAVE_ONE)
+    return laid.findings("empty-row", severity, message, LEAVE_ONE, rows)
 
 
 def mistake_in_words(part: Part | None, mistake: str) -> tuple[str, str]:
@@ -277,14 +277,13 @@ def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> 
         opposite = "~mask" if values.dtype is torch.bool else "1 - mask"
         opposite = "torch.where(mask < 0, 0.0, -torch.inf)" if additive else opposite
         return f"Hand over {opposite}, or say the other convention."
-    if mistake == "missing" and additive:
-        code, where = code_of(part, is_masked=part.when_missing)
+    is_missing = mistake == "missing"
+    code, where = code_of(part, is_masked=part.when_missing if is_missing and additive else is_masked)
+    if is_missing and additive:
         return f"Join it: mask = mask.masked_fill({code}, {'-torch.inf' if part.when_missing else '0.0'}){where}."
-    code, where = code_of(part, is_masked=is_masked)
-    if mistake == "missing":
-        sign, mask = "&" if part.when_missing is not is_masked else "|", "mask"
-        mask = "mask.bool()" if values.is_floating_point() else mask
-        return f"Join it: mask = {mask} {sign} {code}{where}."
+    if is_missing:
+        mask = "mask.bool()" if values.is_floating_point() else "mask"
+        return f"Join it: mask = {mask} {'&' if part.when_missing is not is_masked else '|'} {code}{where}."
     change = f"Write this part{', True = masked before it is filled with -inf,' if additive else ''} as"
     if mistake == "repeat":
         change = f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as"

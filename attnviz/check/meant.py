@@ -66,19 +66,22 @@ class Part:
     @classmethod
     def of_rule(cls, shape: Sequence[int], rule: Mask, offset: int, when_missing: bool, *, is_whole: bool) -> "Part":
         """Part of a rule; `is_whole` if it is the whole mask, whose own faults are then those of the rule."""
-        states = {"": rule, "ahead": rule.shifted(1), "behind": rule.shifted(-1)}
+        if isinstance(rule, Full):
+            return cls(shape, {"": rule}, rule, offset, when_missing)
+        wrong = {"ahead": rule.shifted(1), "behind": rule.shifted(-1)}
         if type(rule) in COUNTED:
             name = COUNTED[type(rule)]
             number = getattr(rule, name)
-            states["longer"] = replace(rule, **{name: number + 1})
-            states |= {"shorter": replace(rule, **{name: number - 1})} if number else {}
-        states |= {} if is_whole or shape[2] != shape[3] else {"transposed": rule}
-        states |= {} if is_whole else {"inverted": ~rule}
-        states["missing"] = Full() if when_missing else ~Full()
-        if isinstance(rule, Full):
-            states = {"": rule}
-        states = {mistake: mask.shifted(offset) for mistake, mask in states.items()}
-        states |= {"transposed": rule} if "transposed" in states else {}
+            wrong["longer"] = replace(rule, **{name: number + 1})
+            if number:
+                wrong["shorter"] = replace(rule, **{name: number - 1})
+        if not is_whole and shape[2] == shape[3]:
+            wrong["transposed"] = rule
+        if not is_whole:
+            wrong["inverted"] = ~rule
+        wrong["missing"] = Full() if when_missing else ~Full()
+        states = {"": rule} | wrong
+        states = {name: mask if name == "transposed" else mask.shifted(offset) for name, mask in states.items()}
         return cls(shape, states, rule, offset, when_missing)
 
     @classmethod
@@ -88,9 +91,12 @@ class Part:
         states = {"": real, "ahead": pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]}
         states["behind"] = ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
         states["inverted"] = ~real
-        states |= {"wrong-axis": real.mT} if queries == keys else {}
-        states |= {"as-queries": tokens[None, None]} if batch == queries > 1 else {}
-        states |= {"as-heads": tokens[None, :, None]} if batch == heads > 1 else {}
+        if queries == keys:
+            states["wrong-axis"] = real.mT
+        if batch == queries > 1:
+            states["as-queries"] = tokens[None, None]
+        if batch == heads > 1:
+            states["as-heads"] = tokens[None, :, None]
         if batch > 1 and heads > 1:
             states["repeat"] = tokens[torch.arange(batch * heads).view(batch, heads) % batch][:, :, None]
         return cls(shape, states | {"missing": torch.ones_like(real)}, is_padding=True)

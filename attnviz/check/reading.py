@@ -244,8 +244,8 @@ def _lines(called: str, text: str) -> list[list[Any]]:
             rows.append([])
             for cell in _BETWEEN.split(line):
                 word = cell.strip('"').lower()
-                is_whole = _WHOLE.fullmatch(word)
-                rows[-1].append(BOOLEANS[word] if word in BOOLEANS else int(word) if is_whole else float(word))
+                number = int if _WHOLE.fullmatch(word) else float
+                rows[-1].append(BOOLEANS[word] if word in BOOLEANS else number(word))
     except ValueError:
         what = quoted(cell) if cell else "nothing"
         message = f"{called} holds {what} in row {len(rows)}, which is no number; write numbers, or true and false."

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from attnviz.check.arrays import VERY_NEGATIVE, precision
-from attnviz.check.findings import Finding, Laid, Report, future, read_rows, saw
+from attnviz.check.findings import Finding, Laid, Report, block_future, future, read_rows, saw
 from attnviz.check.intent import Intent, check_fits
+from attnviz.check.meant import hides_future
 from attnviz.core.amounts import counted
 
 LEAK = 1e-6
@@ -45,12 +46,12 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near
     rows = nan.all(-1)
     message = "of NaN throughout: no key was left, and -inf was filled in."
     fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
-    findings += laid.some("nan", "error", rows, message, fix, "row")
+    findings += laid.findings("nan", "error", message, fix, rows, "row")
     message = "of NaN in rows that hold numbers too: a softmax makes no such row."
     fix = "Look for what is done to the weights after the softmax."
-    findings += laid.some("nan", "error", nan & ~rows[..., None], message, fix, "cell")
+    findings += laid.findings("nan", "error", message, fix, nan & ~rows[..., None], "cell")
     fix = "Weights are at most 1. If these are masked scores, say that they are scores."
-    findings += laid.some("inf", "error", values.isinf(), "Some weights are infinite.", fix)
+    findings += laid.findings("inf", "error", "Some weights are infinite.", fix, values.isinf())
     weights = values.nan_to_num(0.0, 0.0, 0.0)
     laid = Laid(weights, laid.axes)
     empty = (weights == 0).all(-1) & valid
@@ -58,41 +59,42 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near
     outside = (weights < -near) | (weights > 1 + near)
     such = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
     fix = "A softmax gives none. If these are scores, from before the softmax, say so."
-    findings += laid.some("range", "error", outside, f"below 0 or above 1{such}.", fix, "weight")
+    findings += laid.findings("range", "error", f"below 0 or above 1{such}.", fix, outside, "weight")
     message = "of 0 throughout: the query had no key left, and its output is 0."
     fix = "If they are not padding, mend the mask: leave each query a key."
-    findings += laid.some("empty-row", "warning", empty & read_rows(weights, tokens), message, fix, "row")
+    findings += laid.findings("empty-row", "warning", message, fix, empty & read_rows(weights, tokens), "row")
     is_open = weights > LEAK
-    hides, reasons, of_mask = _of_open(laid, is_open, intent, tokens)
-    return Report("weights", None, hides, tuple(weights.shape), reasons, (*findings, *of_mask))
+    hides, of_mask = _of_open(laid, is_open, intent, tokens)
+    return Report("weights", None, hides, tuple(weights.shape), (), (*findings, *of_mask))
 
 
 def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Report:
     """Whether the scores hide the future, and what is wrong with them."""
     scores, findings = laid.values, []
     fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
-    findings += laid.some("nan", "error", scores.isnan(), "Some scores are NaN.", fix)
+    findings += laid.findings("nan", "error", "Some scores are NaN.", fix, scores.isnan())
     fix = "float16 ends at 65,504: scale the queries before the product, or compute scores in float32."
-    findings += laid.some("inf", "error", scores == torch.inf, "Some scores are +inf: the row becomes NaN.", fix)
+    findings += laid.findings("inf", "error", "Some scores are +inf: the row becomes NaN.", fix, scores == torch.inf)
     blocked = scores <= VERY_NEGATIVE
     fix = "Leave each query a key, or set these rows to zero after the softmax."
     empty = blocked.all(-1) & read_rows(scores, tokens)
-    findings += laid.some("empty-row", "error", empty, "without a key left: every score blocks.", fix, "row")
-    hides, reasons, of_mask = False, (), ()
+    findings += laid.findings("empty-row", "error", "without a key left: every score blocks.", fix, empty, "row")
+    hides, of_mask = False, []
     if blocked.any():
-        hides, reasons, of_mask = _of_open(laid, ~blocked, intent, tokens)
+        hides, of_mask = _of_open(laid, ~blocked, intent, tokens)
     elif intent is not None:
-        cells = ~_intended(intent, ~blocked, None).expand_as(scores)
-        hides, numbers = _hides_future(intent, ~blocked), scores[cells].unique()
+        intended, hides = _intended(intent, ~blocked, None)
+        cells = ~intended.expand_as(scores)
+        numbers = scores[cells].unique()
         message = "No score blocks a key: these are scores from before the mask, which show no leak."
         if len(numbers) == 1 and int(cells[0, 0].count_nonzero()) > 2:
             message = f"Every cell that {intent.title} blocks holds {float(numbers):.4g}, to which softmax "
             message += "gives weight."
             fix = "Fill with -inf before the softmax: scores.masked_fill(~mask, -torch.inf)."
-            of_mask = [laid.finding("weak-fill", "error", message, fix, cells)]
+            of_mask = laid.findings("weak-fill", "error", message, fix, cells)
         elif hides:
-            of_mask = [laid.finding("future-leak", "note", message, "Check the mask or the weights.")]
-    return Report("scores", None, hides, tuple(scores.shape), reasons, (*findings, *of_mask))
+            of_mask = laid.findings("future-leak", "note", message, "Check the mask or the weights.")
+    return Report("scores", None, hides, tuple(scores.shape), (), (*findings, *of_mask))
 
 
 def _of_sums(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
@@ -105,64 +107,73 @@ def _of_sums(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
         along = weights.sum(axis, dtype=torch.float64)
         if weights.shape[axis] > 1 and bool(((along - 1).abs() <= near)[along > 0].all()) and bool((along > 0).any()):
             message = f"The rows do not sum to 1, but {words}: the softmax ran over the wrong axis."
-            yield laid.finding("wrong-axis", "error", message, "Take softmax(dim=-1), over the keys.", off)
+            yield from laid.findings("wrong-axis", "error", message, "Take softmax(dim=-1), over the keys.", off)
             return
     rows, of_live = counted(int(off.count_nonzero()), "row"), sums[live]
     least, most = float(sums[off].min()), float(sums[off].max())
     if most < 1 and (weights == 0).any(-1)[off].all():
         message = f"Masked after the softmax: {rows} with blocked keys sum to less than 1."
         fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
-        yield laid.finding("masked-after-softmax", "error", message, fix, off)
+        yield from laid.findings("masked-after-softmax", "error", message, fix, off)
     elif float(of_live.max()) < 1 - near and float(of_live.max() - of_live.min()) > near:
         message = f"Each row sums to less than 1, to {least:.4g} to {most:.4g}: right where sinks take the rest, and "
         message += "else keys were cut off."
         fix = "If the model has no sinks, look for what is done after the softmax."
-        yield laid.finding("ambiguous", "note", message, fix)
+        yield from laid.findings("ambiguous", "note", message, fix)
     else:
         between = f"{least:.4g}" if most - least < 1e-4 * most else f"{least:.4g} to {most:.4g}"
         message = f"{rows} of {off.numel():,} not summing to 1, but to {between}."
         fix = "Nothing may change weights after the softmax: dropout (call model.eval()), keys cut off, heads summed."
-        yield laid.finding("row-sum", "error", message, fix, off)
+        yield from laid.findings("row-sum", "error", message, fix, off)
 
 
-def _of_open(
-    laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None
-) -> tuple[bool, tuple[str, ...], list[Finding]]:
-    """Whether open cells hide the future, a remark if they do not, and what is open that should not be."""
-    after, findings, reasons = future(*is_open.shape[2:]), [], ()
+def _of_open(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
+    """Whether open cells hide the future, and what is open that should not be."""
+    after, findings = future(*is_open.shape[2:]), []
     read = read_rows(is_open, tokens)[..., None]
     if intent is None:
-        used, is_leaking = after & is_open.any(2, keepdim=True), bool((is_open & after).any())
-        hides = bool(used.any()) and not is_leaking
-        if is_leaking:
-            reasons = ("Keys after the query are open; if they must not be: --intent causal.",)
+        hides = _looks_causal(is_open)
+        ahead = is_open & after & hides
+        number, total = int(ahead.count_nonzero()), int(after.count_nonzero()) * is_open.shape[0] * is_open.shape[1]
+        if number:
+            message = (
+                f"It looks causal, and {number:,} of {total:,} future cells {'is' if number == 1 else 'are'} open: "
+            )
+            fix = f"{block_future(*is_open.shape[2:])} If they are meant to be open: --intent two-way."
+            findings += laid.findings("future-leak", "warning", f"{message}{saw(ahead)}.", fix, ahead)
     else:
-        hides, intended = _hides_future(intent, is_open), _intended(intent, is_open, tokens)
+        intended, hides = _intended(intent, is_open, tokens)
         extra = is_open & ~intended & read
-        ahead = extra & after & (not (intended & after).any())
+        ahead = extra & after & hides
         fix = "Look for a mask that was not handed over, or is another one."
         for rule, cells in (("future-leak", ahead), ("deviation", extra & ~ahead)):
             message = f"open that {intent.title} blocks: {saw(cells)}." if cells.any() else ""
-            findings += laid.some(rule, "error", cells, message, fix, "cell")
+            findings += laid.findings(rule, "error", message, fix, cells, "cell")
     if tokens is not None:
         fix = "Join padding to the mask: mask & tokens[:, None, None, :], True at tokens."
         padding = is_open & ~tokens[:, None, None] & read
-        findings += laid.some("deviation", "error", padding, "of padding open to tokens.", fix, "cell")
-    return hides, reasons, findings
+        findings += laid.findings("deviation", "error", "of padding open to tokens.", fix, padding, "cell")
+    return hides, findings
 
 
-def _hides_future(intent: Intent, is_open: Tensor) -> bool:
-    """Whether the intended mask hides the future."""
-    after = future(*is_open.shape[2:])
-    return bool(after.any()) and not (_intended(intent, is_open, None) & after).any()
+def _looks_causal(may_attend: Tensor) -> bool:
+    """Whether at most a tenth of the future is open in the middle head, and half of the past in all; keys and queries
+    that are blocked throughout are left out."""
+    queries, keys = may_attend.shape[2:]
+    used = may_attend.any(2, keepdim=True) & may_attend.any(3, keepdim=True)
+    ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
+    shares = (may_attend & ahead).sum((0, 2, 3)) / ahead.sum((0, 2, 3)).clamp(min=1)
+    is_past_open = 2 * int((may_attend & behind).count_nonzero()) >= int(behind.count_nonzero())
+    return bool(ahead.any()) and is_past_open and queries >= 2 + (queries != keys) and float(shares.median()) <= 0.1
 
 
-def _intended(intent: Intent, is_open: Tensor, tokens: Tensor | None) -> Tensor:
-    """Cells that the intended mask opens, (B or 1, 1, Q, K); a kind whose number does not follow opens none."""
+def _intended(intent: Intent, is_open: Tensor, tokens: Tensor | None) -> tuple[Tensor, bool]:
+    """Cells that the intended mask opens, (B or 1, 1, Q, K), none if its number does not follow, and whether it hides
+    the future."""
     batch, _, queries, keys = is_open.shape
     offset = max(0, keys - queries)
     rules = intent.rules(is_open, tokens, offset)
     if rules is None:
-        return torch.zeros(1, 1, queries, keys, dtype=torch.bool)
+        return torch.zeros(1, 1, queries, keys, dtype=torch.bool), queries > 1
     check_fits(rules, batch)
-    return rules.shifted(offset).tensor(queries, keys)[:batch]
+    return rules.shifted(offset).tensor(queries, keys)[:batch], hides_future(rules, offset, is_open.shape)

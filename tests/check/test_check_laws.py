@@ -5,12 +5,11 @@ import math
 import pytest
 import torch
 from arrays import additive, causal, padded
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.check import check
 from attnviz.core import conventions
-from attnviz.core.masks import Documents, Window
 
 SIZES = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 9))
 SEEDS = st.integers(0, 10**6)
@@ -56,27 +55,6 @@ def test_an_encoder_is_no_leak(size, seed, dtype, keys, data):
     assert (report.kind, report.causal) == ("weights", False)
 
 
-@given(lengths=st.lists(st.integers(1, 8), min_size=2, max_size=5), queries=st.sampled_from([1, 8]), left=st.booleans())
-def test_inverted_padding_of_a_batch_is_named(lengths, queries, left):
-    """Where some sentence is padded and the longest is not; one padded on the left is no inversion."""
-    assume(min(lengths) < max(lengths))
-    mask = padded(lengths, max(lengths)).expand(-1, 1, queries, -1)
-    mask = mask.flip(-1) if left else mask
-    said = {"convention": "may-attend", "intent": "two-way", "padding": mask[:, 0, 0]}
-
-    assert check(mask).convention == "may-attend"
-    assert check(~mask).convention == "true-is-masked"
-    assert check(mask, **said).findings == ()
-    assert check(~mask, **said).rules("error") == {"inverted"}
-
-
-@given(n=st.integers(3, 9), fill=st.sampled_from([-math.inf, -1e9, -1e4, torch.finfo(torch.float32).min]))
-def test_an_additive_mask_has_one_convention(n, fill):
-    """So one that blocks the past is an error, whatever it blocks by."""
-    assert check(additive(causal(n), fill)).findings == ()
-    assert check(additive(~causal(n), fill), intent="causal").rules("error") == {"inverted"}
-
-
 @st.composite
 def masks_with_empty_rows(draw):
     """Any cells, or a known mask with padding, of its queries too: of these a row without a key is no surprise."""
@@ -107,15 +85,6 @@ def test_every_row_of_which_softmax_makes_nan_is_said(convention, mask):
     assert rows <= nan
     assert rows == nan or report.rules("warning", "error") - {"empty-row"}
     assert {one.severity for one in found} <= {"warning", "error"}
-
-
-@given(seed=SEEDS, n=st.integers(6, 14), scale=st.sampled_from([1.25, 1.5, 2.0]), heads=st.integers(1, 3))
-def test_rows_that_all_sum_to_the_same_lost_nothing_to_dropout(seed, n, scale, heads):
-    """As where two heads were summed: the zeros are those of a mask, whichever it is."""
-    for mask in (Window(2), Window(2, 2), Documents((3,) * 5)):
-        grid = mask.grid(n)
-        report = check(scale * softmax((1, heads, n, n), grid, seed, torch.float32), kind="weights")
-        assert report.rules("error") - {"range"} == {"row-sum"}
 
 
 @given(size=SIZES, seed=SEEDS, length=st.integers(2, 8))

@@ -254,19 +254,6 @@ def test_padding_at_the_right_that_no_token_sees_need_not_be_blocked(text):
     assert check(mask, intent=text, padding=real.flip(1), convention="may-attend").rules("error") == {"deviation"}
 
 
-def test_harmless_padding_is_not_named_beside_a_mistake():
-    """Once the window is there, no token sees padding at the right; padding at the left it does."""
-    stated = {"intent": "causal & window(2, 0)", "convention": "may-attend"}
-    for real, sentences in ((batch(8), []), (batch(8, left=True), ["Padding missing."])):
-        report = check(band(8, 8, 0).expand(2, 1, 8, 8), padding=real, **stated)
-
-        assert [one.message for one in report.findings if one.severity == "error"] == [
-            "Window part missing.",
-            *sentences,
-        ]
-        assert check(report.repaired, padding=real, **stated).rules("error", "warning") == set()
-
-
 def code_of(fix):
     """The code of a repair: between its colon and what its names stand for."""
     code = fix.partition(": ")[2].partition(", where ")[0].partition(", as ")[0].partition(". (Both")[0].rstrip(".")
@@ -320,32 +307,10 @@ def test_a_whole_mask_is_mended_by_code():
             assert check(eval(code, {"mask": each, "torch": torch}), **stated).rules("error", "warning") == set()
 
 
-def test_padding_of_heads_made_by_repeat_is_named():
-    """Head h of text b has the padding of text (b * H + h) % B; and (B, K) read as (H, K) if B = H."""
-    real = torch.arange(8) < torch.tensor([[8], [5], [3]])
-    right = real[:, None].expand(3, 2, 8)
-    repeated = real.repeat(2, 1).view(3, 2, 1, 8).expand(3, 2, 8, 8)
-    by_head = real[None, :, None].expand(3, 3, 8, 8)
-
-    for mask, words in ((repeated, "made by repeat"), (by_head, "is read as (H, K)")):
-        (finding,) = check(mask, intent="two-way", padding=real, convention="may-attend").findings
-        assert (finding.rule, finding.severity, words in finding.message) == ("broadcast", "error", True)
-    assert check(right[:, :, None].expand(3, 2, 8, 8), intent="two-way", padding=real).ok
-
-
 def test_a_mask_that_hides_the_future_is_named_where_two_way_is_meant():
     (finding,) = check(band(6, 6, 0), intent="two-way", convention="may-attend").findings
 
     assert finding.message == "Causal part that is not meant: it hides the future."
-
-
-def test_padding_that_nobody_stated_is_read_off_the_mask():
-    """At one end of each text, for a kind; and mistakes beside it are named."""
-    real = batch(9)[:, None, None]
-    assert check(band(9, 9, 0) & real, intent="causal", convention="may-attend").rules("error") == set()
-    (finding,) = [one for one in check(band(9, 9, 1) & real, intent="causal").findings if one.severity == "error"]
-
-    assert finding.message == "Causal part off by one: it opens the next key."
 
 
 def test_what_no_two_mistakes_give_is_said_with_the_cells_that_differ():
