@@ -9,23 +9,30 @@
 never a pickle. `CHECKS` lists every rule with its threshold.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import CONVENTIONS, KINDS, closed, is_binary, kind_of, precision, real_tensor
+from attnviz.check.arrays import (
+    CONVENTIONS,
+    KINDS,
+    Shape,
+    closed,
+    is_binary,
+    kind_of,
+    lay,
+    opened,
+    real_tensor,
+)
 from attnviz.check.findings import AXES, CHECKS, MOST, NOT_SURE, SEVERITIES, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.masks import check_mask
-from attnviz.check.shapes import Shape, check_axes, is_batch_of_padding, lay, scores_shape
-from attnviz.check.weights import check_scores, check_weights
-from attnviz.core.errors import InputError
+from attnviz.check.weights import check_scores, check_weights, tolerance
+from attnviz.core.errors import InputError, ShapeError, quoted
 from attnviz.core.masks import Mask, Padding
 from attnviz.core.stack import Stack
 
@@ -47,7 +54,6 @@ def check(
     convention: str | None = None,
     kind: str | None = None,
     shape: Sequence[int] | None = None,
-    rounding: float = 0.0,
 ) -> Report:
     """Read an array of attention and list what is wrong with it.
 
@@ -55,51 +61,71 @@ def check(
 
     Args:
         array: (B, H, Q, K), (H, Q, K), (Q, K) or (K,): booleans or numbers; or a BlockMask of FlexAttention. A mask of
-            padding may be (B, K), PyTorch's own form, where its convention is said.
+            padding may be (B, K), PyTorch's own form, where its convention and a two-way intent are said.
         intent: what the mask is meant to be: a name of `MEANT`, a mask, the text of one, or a stack. The fewest
             mistakes that give the mask are then named, and every cell that differs beside them.
         padding: boolean (B, K), True at tokens; else padding at the ends is read off the mask.
         convention: one of `CONVENTIONS`; the array is then a mask.
         kind: "mask", "weights" (after the softmax) or "scores" (before it).
         shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
-        rounding: half of the last digit if the numbers were written with few, such as 5e-5 for four digits.
 
     Raises:
         ShapeError: if the array has more than four axes, or no cells.
         InputError: if it holds no numbers, more than `MOST_CELLS`, or an option has another value than those above.
     """
-    if hasattr(array, "mask_mod"):  # a BlockMask of FlexAttention
-        array = _cells(array)
+    sizes = tuple(array.shape) if hasattr(array, "mask_mod") else ()
+    if prod(sizes) > MOST_CELLS:
+        raise InputError(f"The BlockMask has {prod(sizes):,} cells; at most {MOST_CELLS:,} are checked.")
+    if sizes:
+        from torch.nn.attention.flex_attention import create_mask
+
+        array = create_mask(array.mask_mod, *sizes, device=array.kv_num_blocks.device)
     tensor = real_tensor(array)
     if tensor.numel() > MOST_CELLS:
         message = f"The array has {tensor.numel():,} cells; at most {MOST_CELLS:,} are checked. Check a part of it."
         raise InputError(message)
-    check_axes(tensor)
-    eps = precision(tensor)
+    dims, size = tuple(tensor.shape), None if shape is None else tuple(shape)
+    if not 1 <= len(dims) <= 4:
+        more = "Check one layer at a time: array[0]" if dims else "Give at least the keys of one query"
+        raise ShapeError(f"The array has {len(dims)} axes, {dims}; attention has (B, H, Q, K), or fewer. {more}.")
+    if not tensor.numel():
+        raise ShapeError(f"The array has shape {dims}, and so no cells to check.")
+    if size and (len(size) != 4 or not all(isinstance(length, int) and length > 0 for length in size)):
+        raise InputError(f"The shape of the scores is four whole numbers above 0, B,H,Q,K; given {quoted(size)}.")
+    original = tensor
     if tensor.is_floating_point() and tensor.element_size() < 2:  # types that PyTorch computes little with
         tensor = tensor.float()
-    tokens = None if padding is None else _tokens(padding)
+    tokens = None if padding is None else real_tensor(padding, "padding")
+    if tokens is not None:
+        tokens = tokens[None] if tokens.dim() == 1 else tokens
+        if tokens.dim() != 2 or not is_binary(tokens):
+            raise InputError(f"The padding must be (B, K) of booleans, True at tokens; it is {tuple(tokens.shape)}.")
+        tokens = tokens.bool()
     intended = None if intent is None else Intent.of(intent)
-    size = scores_shape(shape)
     kind, reasons = kind_of(tensor, kind, convention)
-    with _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # several wait for each other ten times as long as such short sums take
+    try:
         if kind == "mask":
             report = _of_mask(tensor, convention, intended, tokens, size)
         else:
             values, axes, of_shape = lay(tensor, kind, size)
             values = values.double() if values.dtype is torch.float64 else values.float()
-            values = values if tokens is None else _for_sentences(values, tokens)
-            check_kind = {"weights": check_weights, "scores": check_scores}[kind]
-            report = check_kind(Laid(values, axes, eps, rounding), intended, tokens)
+            laid, arguments = Laid(_for_texts(values, tokens), axes), (intended, tokens)
+            report = (
+                check_scores(laid, *arguments)
+                if kind == "scores"
+                else check_weights(laid, *arguments, tolerance(original))
+            )
             report = replace(report, findings=(*of_shape, *report.findings))
-        repaired = report.repaired
-        if repaired is not None and report.worst in ("error", "warning"):
-            repaired = closed(repaired, report.convention)
+        repaired = None
+        if report.repaired is not None and report.worst in ("error", "warning"):
+            repaired = closed(report.repaired, report.convention)
             again = _of_mask(repaired, report.convention, intended, tokens, size)
-            is_mended = not again.question and not again.rules("error") | again.rules("warning") - {"empty-row"}
-            repaired = repaired if is_mended else None
-        else:
-            repaired = None
+            faults = again.rules("error") | again.rules("warning") - {"empty-row"}
+            repaired = None if again.question or faults else repaired
+    finally:
+        torch.set_num_threads(threads)
     findings = sorted(report.findings, key=lambda finding: -SEVERITIES.index(finding.severity))
     return replace(report, reasons=(*reasons, *report.reasons), findings=tuple(findings), repaired=repaired)
 
@@ -108,16 +134,15 @@ def _of_mask(
     tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: Shape | None
 ) -> Report:
     """Report on a mask, in which `repaired` is not tried yet, and True = may attend."""
-    rules = None if intent is None else intent.mask
-    two_way = intent is not None and (intent.kind == "two-way" or isinstance(rules, Padding))
-    as_padding = intent is None or two_way
-    as_padding = as_padding and size is None and is_batch_of_padding(tensor, convention, two_way=two_way)
-    if tokens is not None and tensor.shape == tokens.shape and len(tensor) != tensor.shape[1]:
-        as_padding = size is None
-    tensor = tensor[:, None, None] if as_padding else tensor
-    values, axes, of_shape = lay(tensor, "mask", size)
-    if tokens is not None:
-        values = _for_sentences(values, tokens)
+    two_way = intent is not None and (intent.kind == "two-way" or isinstance(intent.mask, Padding))
+    as_padding = False
+    if size is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
+        as_padding = tokens is not None and tensor.shape == tokens.shape
+        if two_way and convention not in (None, "additive"):  # each row is padded at the same end
+            steps = opened(tensor, convention).int().diff(dim=1)
+            as_padding |= bool((steps <= 0).all() | (steps >= 0).all())
+    values, axes, of_shape = lay(tensor[:, None, None] if as_padding else tensor, "mask", size)
+    values = _for_texts(values, tokens)
     if intent is not None and size is not None and values.shape[2] == 1:  # a query has what all have
         values = values.expand(-1, -1, size[2], -1)
     if values.dtype is not torch.bool and not values.is_floating_point() and not is_binary(values):
@@ -128,41 +153,13 @@ def _of_mask(
     return replace(report, reasons=reasons, findings=(*of_shape, *report.findings))
 
 
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run on one core: several wait for each other ten times as long as such short sums take."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _tokens(padding: Tensor | np.ndarray) -> Tensor:
-    """Boolean (B, K), True at tokens."""
-    tokens = real_tensor(padding, "padding")
-    tokens = tokens[None] if tokens.dim() == 1 else tokens
-    if tokens.dim() != 2 or not is_binary(tokens):
-        raise InputError(f"The padding must be (B, K) of booleans, True at tokens; it is {tuple(tokens.shape)}.")
-    return tokens.bool()
-
-
-def _for_sentences(values: Tensor, tokens: Tensor) -> Tensor:
-    """An array, (B, H, Q, K), with a sentence for each of those whose padding is known."""
+def _for_texts(values: Tensor, tokens: Tensor | None) -> Tensor:
+    """An array, (B, H, Q, K), with an entry for each text whose padding is known."""
+    if tokens is None:
+        return values
     batch, keys = tokens.shape
     if values.shape[3] == 1 and values.shape[2] == keys:
         values = values.expand(-1, -1, -1, keys)
     if values.shape[3] != keys or values.shape[0] not in (1, batch):
         raise InputError(f"The padding is (B, K) = {(batch, keys)}; the array is (B, H, Q, K) = {tuple(values.shape)}.")
     return values.expand(batch, -1, -1, -1)
-
-
-def _cells(mask: Any) -> Tensor:
-    """The cells of a BlockMask, (B, H, Q, K)."""
-    from torch.nn.attention.flex_attention import create_mask
-
-    shape = tuple(mask.shape)
-    if prod(shape) > MOST_CELLS:
-        raise InputError(f"The BlockMask has {prod(shape):,} cells; at most {MOST_CELLS:,} are checked.")
-    return create_mask(mask.mask_mod, *shape, device=mask.kv_num_blocks.device)

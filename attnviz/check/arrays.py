@@ -1,4 +1,4 @@
-"""Arrays of attention: as tensors, their kind (mask, weights or scores), and the convention of a mask."""
+"""Arrays of attention: as tensors, their kind, the convention of a mask, and their axes beside scores (B, H, Q, K)."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from attnviz.check.findings import AXES, Finding
 from attnviz.core import conventions
 from attnviz.core.errors import InputError, quoted
 
@@ -19,6 +20,8 @@ CONVENTIONS = {
 VERY_NEGATIVE = -1e4
 """A number that blocks when it is added to scores."""
 
+Shape = tuple[int, int, int, int]
+
 
 def real_tensor(array: Any, name: str = "array") -> Tensor:
     """An array as a dense tensor on the CPU, with its own precision where PyTorch has it.
@@ -29,21 +32,19 @@ def real_tensor(array: Any, name: str = "array") -> Tensor:
     Raises:
         InputError: if it holds anything but booleans and real numbers, such as complex numbers, texts or dates.
     """
-    dtype = getattr(array, "dtype", None)
     if not isinstance(array, Tensor):
         try:
-            plain = np.asarray(array)
+            array = np.asarray(array)
         except (TypeError, ValueError):
             raise InputError(f"The {name} must be numbers, without rows of different lengths.") from None
-        dtype = f"{type(array).__name__} of objects" if plain.dtype == object else plain.dtype
-        if plain.dtype.kind in "biuf":
-            wide = (plain.dtype.kind == "u" and plain.dtype.itemsize > 1) or plain.dtype.itemsize > 8
-            dtype_here = np.dtype(np.float64) if wide else plain.dtype.newbyteorder("=")  # what PyTorch lacks
-            array = torch.from_numpy(np.require(plain.astype(dtype_here, copy=False), None, ["C", "W"]))
-    packed = "float4" in str(dtype)  # two numbers in a byte, which PyTorch stores and does not read
+        if array.dtype.kind in "biuf":
+            wide = (array.dtype.kind == "u" and array.dtype.itemsize > 1) or array.dtype.itemsize > 8
+            dtype = np.dtype(np.float64) if wide else array.dtype.newbyteorder("=")  # what PyTorch lacks
+            array = torch.from_numpy(np.require(array.astype(dtype, copy=False), None, ["C", "W"]))
+    packed = "float4" in str(array.dtype)  # two numbers in a byte, which PyTorch stores and does not read
     if not isinstance(array, Tensor) or array.is_complex() or array.is_sparse or array.is_quantized or packed:
-        remedy = " Give the real part, or the absolute values." if "complex" in str(dtype) else ""
-        raise InputError(f"The {name} must hold booleans or real numbers, and be dense; given {dtype}.{remedy}")
+        remedy = " Give the real part, or the absolute values." if "complex" in str(array.dtype) else ""
+        raise InputError(f"The {name} must hold booleans or real numbers, and be dense; given {array.dtype}.{remedy}")
     return array.detach().cpu()
 
 
@@ -55,7 +56,7 @@ def precision(array: Tensor) -> float:
         return torch.finfo(array.dtype).eps
     numbers = array.nan_to_num(0.0, 0.0, 0.0)
     for narrow in (torch.bfloat16, torch.float16):
-        if array.dtype is narrow or torch.equal(numbers.to(narrow).to(array.dtype), numbers):
+        if torch.equal(numbers.to(narrow).to(array.dtype), numbers):
             return torch.finfo(narrow).eps
     return torch.finfo(torch.float32).eps
 
@@ -80,9 +81,8 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
             return "weights", ("It is read as weights: each row holds one 1 and else 0, in floating point.",)
         holds = "booleans" if array.dtype is torch.bool else "0 and 1 only"
         return "mask", (f"It is read as a mask: it holds {holds}.",)
-    if fill(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()) or of_ones(array):
-        number = 1 if of_ones(array) else 0
-        return "mask", (f"It is read as an additive mask: it holds {number} and negative numbers that block.",)
+    if fill(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()):
+        return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block.",)
     if bool(((numbers < 0) | (numbers == torch.inf)).any()):
         why = "numbers below 0 are among many others" if bool((numbers < 0).any()) else "it holds +inf"
         return "scores", (f"It is read as scores: {why}.",)
@@ -102,12 +102,6 @@ def fill(array: Tensor) -> float | None:
     return most if two_numbers or most <= VERY_NEGATIVE else None
 
 
-def of_ones(array: Tensor) -> bool:
-    """Whether it holds 1 and numbers that block, and no other: ``tril.masked_fill(tril == 0, -inf)``."""
-    blocks = array <= VERY_NEGATIVE
-    return bool(blocks.any() & (array == 1).any() & ((array == 1) | blocks).all())
-
-
 def conventions_of(array: Tensor, stated: str | None) -> list[str]:
     """Conventions that a mask may be in: `stated`, what its values leave no choice about, or one and its opposite.
 
@@ -119,8 +113,8 @@ def conventions_of(array: Tensor, stated: str | None) -> list[str]:
     binary, floats = is_binary(array), array.is_floating_point()
     if stated is None:
         plain = "may-attend" if array.dtype is torch.bool else "zero-is-masked"
-        return [plain, "true-is-masked"] if binary and bool(not floats or (array != 0).any()) else ["additive"]
-    if (stated == "additive") == binary and bool((array != 0).any()) and not (stated == "additive" and floats):
+        return [plain, "true-is-masked"] if binary and (not floats or array.any()) else ["additive"]
+    if (stated == "additive") == binary and array.any() and not (stated == "additive" and floats):
         holds = "booleans or 0 and 1" if binary else "other numbers than 0 and 1"
         raise InputError(f"The convention is said to be '{stated}', and the mask holds {holds}. Say another, or none.")
     return [stated]
@@ -129,14 +123,91 @@ def conventions_of(array: Tensor, stated: str | None) -> list[str]:
 def opened(mask: Tensor, convention: str) -> Tensor:
     """A mask of any convention as ours, True = may attend."""
     if convention == "additive":
-        blocks = fill(mask)
-        return conventions.from_additive(mask.masked_fill(mask < 0, -torch.inf) if blocks is not None else mask)
-    is_masked = convention == "true-is-masked"
-    return (conventions.from_true_is_masked if is_masked else conventions.from_zero_is_masked)(mask)
+        return mask >= 0
+    return ~mask.bool() if convention == "true-is-masked" else mask.bool()
 
 
 def closed(mask: Tensor, convention: str) -> Tensor:
     """A mask of ours, True = may attend, in any convention."""
-    adapters = {"additive": conventions.to_additive, "zero-is-masked": conventions.to_zero_is_masked}
-    adapters["true-is-masked"] = conventions.to_true_is_masked
-    return adapters[convention](mask) if convention in adapters else mask
+    if convention == "additive":
+        return conventions.to_additive(mask)
+    if convention == "zero-is-masked":
+        return mask.long()
+    return ~mask if convention == "true-is-masked" else mask
+
+
+# Axes
+
+
+def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
+    """The array as (B, H, Q, K), the axes it was given with, and findings about its shape.
+
+    Axes are aligned from the right, as broadcasting does, unless the shape of the scores says that others are meant.
+    """
+    dims, axes, findings = tuple(array.shape), AXES[-array.dim() :], []
+    if kind == "mask" and shape is not None:
+        axes, finding = _broadcast(array, shape)
+        findings.append(finding)
+    elif kind == "mask" and dims[0] > 1:
+        if len(dims) == 3:
+            message = f"The first axis of {dims} is read as heads, as broadcasting to (B, H, Q, K) does."
+            findings.append(Finding("broadcast", "note", message, "If it is the batch, hand over mask.unsqueeze(1)."))
+        elif len(dims) == 2 and dims[0] != dims[1]:
+            message = f"The two axes of {dims} are read as (Q, K), as broadcasting does."
+            remedy = "If they are (B, K), padding, hand over mask[:, None, None, :]."
+            findings.append(Finding("broadcast", "note", message, remedy))
+    elif shape is not None and (dims != shape[-len(dims) :] or any(size > 1 for size in shape[: -len(dims)])):
+        message = f"The {kind} have shape {dims}, and should have (B, H, Q, K) = {shape}."
+        findings.append(Finding("broadcast", "error", message, "They are never repeated: give all of them."))
+    sizes = dict(zip(axes, dims, strict=True))
+    return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
+
+
+def _broadcast(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:
+    """The axes that a mask means, and what broadcasting makes of them."""
+    dims, (batch, heads, queries, keys), axes = tuple(mask.shape), shape, AXES[-mask.dim() :]
+    pairs = list(zip("BHQK"[-len(dims) :], dims, shape[-len(dims) :], strict=True))
+    wrong = [f"{axis} is {have} instead of {want}" for axis, have, want in pairs if have not in (1, want)]
+    what = f"A mask of {dims} on scores of (B, H, Q, K) = {shape}"
+    raises, severity = f"{what} raises an error", "error"
+    if wrong and all(1 in sizes or len(set(sizes)) == 1 for _, *sizes in pairs):
+        grown = tuple(torch.broadcast_shapes(dims, shape))
+        raises += f" in F.scaled_dot_product_attention, and silently makes {grown} of scores + mask"
+    match dims:
+        case (first, _, last) if last in (1, keys) and first not in (1, heads) and first == batch * heads:
+            axes, fix = AXES[1:], f"Hand over mask.view({batch}, {heads}, {dims[1]}, {last})."
+            by_head, by_text = mask.view(heads, batch, -1), mask.view(batch, heads, -1)
+            repeated = torch.equal(by_head, by_head[:1].expand_as(by_head))
+            if repeated and not torch.equal(by_text, by_text[:, :1].expand_as(by_text)):
+                message = f"{what} gives heads the masks of other sentences: it was made by repeat."
+                fix = f"Make it with repeat_interleave({heads}, 0)."
+            elif heads == 1:
+                message = f"{raises}; it is nn.MultiheadAttention's (B * H, Q, K)."
+            else:
+                severity, fix = "note", f"For that one: h{fix[1:]}"
+                message = f"{what} fits nn.MultiheadAttention, (B * H, Q, K); F.scaled_dot_product_attention raises "
+                message += "an error."
+        case (first, middle, last) if (
+            first == batch > 1
+            and middle in (1, queries)
+            and last in (1, keys)
+            and (wrong or not torch.equal(mask, mask[:1].expand_as(mask)))
+        ):
+            axes, fix = ("batch", "query", "key"), "Hand over mask.unsqueeze(1), (B, 1, Q or 1, K)."
+            message = f"{what} silently gives the mask of sentence i to head i of all, since B = H = {batch}."
+            if wrong:
+                message = f"{raises}: broadcasting aligns its first axis, the sentences, with the heads."
+        case (first, last) if first == batch > 1 and last == keys and wrong:
+            axes, fix = ("batch", "key"), "Hand over mask[:, None, None, :], (B, 1, 1, K)."
+            message = f"{raises}: its rows are aligned with the queries, and they are sentences."
+        case _ if wrong:
+            turned = queries != keys and dims[-2:] == (keys, queries)
+            message = f"{raises}: {', '.join(wrong)}."
+            fix = "Hand over mask.mT: rows are queries." if turned else "Each axis must have its full size or 1."
+        case _:
+            absent = list(zip("BHQK", shape, strict=True))[: 4 - len(dims)]
+            over = [f"{axis} = {want}" for axis, want in absent if want > 1]
+            over += [f"{axis} = {want}" for axis, have, want in pairs if have < want]
+            message = f"{what} is repeated over {', '.join(over)}." if over else f"{what} fits cell by cell."
+            severity, fix = "note", ""
+    return axes, Finding("broadcast", severity, message, fix)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad as pad_ends
 
 from attnviz.check.arrays import opened, real_tensor
 from attnviz.check.findings import SEVERITIES, Finding, Laid, status_of
@@ -23,12 +24,14 @@ IDS = ("input_ids", "ids", "tokens")
 """Names of the token ids, (B, n)."""
 IGNORED = -100
 """Label that no loss counts."""
-ENDS = ("cu_seqlens", "cu_seq_lens_q", "cu_seq_lens_k", "cu_seqlens_q", "cu_seqlens_k")
-"""Names of the places at which packed documents begin, and the last one ends."""
+ENDS = "cu_seq"
+"""Beginning of the names of places at which packed documents begin, and the last one ends."""
 OF_TOKENS = ("position_ids", "labels", "token_type_ids")
 """Names of arrays with a number for each token."""
 TARGET = ("decoder_input_ids", "decoder_attention_mask")
 """Names of the ids that a decoder reads, and of their mask, beside those of an encoder."""
+DIVIDE = "Pass restarting position_ids and no {mask}, or a mask of (B, 1, n, n)."
+"""Repair of a mask of (B, n) beside packed documents."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,7 @@ class BatchReport:
         return [f"batch: {read}", f"  assumed: {self.assumed}", *blocks, *question, *verdict]
 
     def to_json(self) -> dict[str, Any]:
-        shapes = {name: list(shape) for name, shape in self.shapes.items()}
-        return {**vars(self), "shapes": shapes, "findings": [finding.to_json() for finding in self.findings]}
+        return {**vars(self), "findings": [finding.to_json() for finding in self.findings]}
 
 
 def check_batch(
@@ -84,9 +86,9 @@ def check_batch(
     Raises:
         InputError: if there are no token ids, or an array does not fit them.
     """
-    read = (*IDS, "attention_mask", *OF_TOKENS, *ENDS, *TARGET)
+    read = (*IDS, "attention_mask", *OF_TOKENS, *(name for name in batch if name.startswith(ENDS)), *TARGET)
     arrays = {name: real_tensor(batch[name]) for name in read if batch.get(name) is not None}
-    arrays = {name: array[None] if array.dim() == 1 and name not in ENDS else array for name, array in arrays.items()}
+    arrays = {name: array.view(1, -1) if array.dim() == 1 else array for name, array in arrays.items()}
     name = next((name for name in IDS if name in arrays), None)
     if name is None:
         there = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
@@ -96,21 +98,20 @@ def check_batch(
     if has_target:
         source.pop("labels", None)
     whole = _Batch(ids, source, pad, padded, name)
-    findings, question, assumed = [*whole.findings(intent)], whole.question, whole.assumed
-    if has_target:
-        pad = whole.pad if whole.pad is not None else pad
+    findings, assumed = whole.findings(intent), whole.assumed
+    pad = whole.pad if whole.pad is not None else pad
+    read_by_decoder = arrays.get(TARGET[0])
+    if has_target and read_by_decoder is None and labels is not None:
+        read_by_decoder = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
+    if read_by_decoder is not None:
         target = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
         target = {key: array for key, array in target.items() if array is not None}
-        read_by_decoder = arrays.get(TARGET[0])
-        if read_by_decoder is None and labels is not None:
-            read_by_decoder = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
-        if read_by_decoder is not None:
-            decoder = _Batch(read_by_decoder, target, pad, padded, *TARGET, is_target=True)
-            findings += decoder.findings(None)
-            assumed += f", and a decoder that reads {decoder.assumed}"
+        decoder = _Batch(read_by_decoder, target, pad, padded, TARGET[0])
+        findings += decoder.findings(None)
+        assumed += f", and a decoder that reads {decoder.assumed}"
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-    return BatchReport(shapes, assumed, question, tuple(findings))
+    return BatchReport(shapes, assumed, whole.question, tuple(findings))
 
 
 def _is_target(ids: Tensor, labels: Tensor) -> bool:
@@ -125,161 +126,134 @@ def _is_target(ids: Tensor, labels: Tensor) -> bool:
 class _Batch:
     """Arrays of a batch, and what is known of its padding and its documents."""
 
-    def __init__(
-        self,
-        ids: Tensor,
-        arrays: dict[str, Tensor],
-        pad: int | None,
-        padded: bool,
-        name: str,
-        mask_name: str = "attention_mask",
-        *,
-        is_target: bool = False,
-    ):
-        self.ids, self.arrays, self.name, self.mask_name, self.is_target = ids, arrays, name, mask_name, is_target
+    def __init__(self, ids: Tensor, arrays: dict[str, Tensor], pad: int | None, padded: bool, name: str):
+        self.ids, self.name, self.is_target = ids, name, name == TARGET[0]
+        self.mask_name = mask_name = TARGET[1] if self.is_target else "attention_mask"
         if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
             raise InputError(f"The {name} are {tuple(ids.shape)} of {ids.dtype}; they must be whole numbers (B, n).")
         for other in OF_TOKENS:
             if other in arrays and arrays[other].shape[-1] != ids.shape[1]:
                 raise InputError(f"The {other} are {tuple(arrays[other].shape)}, the {name} {tuple(ids.shape)}.")
         mask = arrays.get("attention_mask")
-        self.flat = mask if mask is not None and mask.dim() == 2 else None  # (B, n)
+        self.flat, self.square = (mask, None) if mask is None or mask.dim() == 2 else (None, mask)  # (B, n), or scores
         if self.flat is not None and self.flat.shape != ids.shape:
             raise InputError(f"The {mask_name} is {tuple(mask.shape)}, the {name} {tuple(ids.shape)}.")
-        self.square = mask if mask is not None and mask.dim() > 2 else None
-        self.pad, self.question = pad, ""
-        if pad is None and padded and self.flat is not None and len(blocked := ids[self.flat == 0].unique()) == 1:
-            self.pad = int(blocked[0])
+        self.labels, self.positions = arrays.get("labels"), arrays.get("position_ids")
+        self.ends = {end: array.flatten() for end, array in arrays.items() if end.startswith(ENDS)}
+        self.pad, self.question, self.failures = pad, "", []
+        is_open = torch.ones_like(ids, dtype=torch.bool) if self.flat is None else self.flat != 0
+        blocked, open_ids = ids[~is_open].unique().tolist(), ids[is_open].unique().tolist()
+        if pad is None and padded and len(blocked) == 1:
+            self.pad = blocked[0]
+        self.is_inverted = self.pad is not None and bool(blocked) and self.pad in {*open_ids} - {*blocked}
+        if self.pad is None and len(open_ids) == 1 and len(blocked) > 1 and open_ids[0] not in blocked:
+            self.pad, self.is_inverted = open_ids[0], True
         ends = [end for row in ids.tolist() for end in (row[::-1], row)] if self.pad is None and padded else []
         if twice := [end[0] for end in ends if len(end) > 1 and end[0] == end[1]]:
             self.question = f"Is the id {twice[0]} padding? Say --pad {twice[0]}, or --pad none."
-        is_id = ids == self.pad if self.pad is not None else torch.zeros_like(ids, dtype=torch.bool)
-        if is_target:  # which begins with that id in many models
+        is_id = ids == self.pad if self.pad is not None else torch.zeros_like(is_open)
+        if self.is_target:  # which begins with that id in many models
             is_id = torch.cat([is_id[:, :1] & False, is_id[:, 1:]], 1)
         left, right = is_id.int().cumprod(1).bool(), is_id.flip(1).int().cumprod(1).flip(1).bool()
         self.padding = left | right  # the runs of its id at either end
         beside_text = (left & ~left.roll(-1, 1)) | (right & ~right.roll(1, 1))
-        is_open = torch.ones_like(is_id) if self.flat is None else self.flat != 0
-        self.may_end_text = beside_text & is_open  # where the id of padding also ends a text
-        self.is_pad = self.padding & ~self.may_end_text
+        self.may_end_text = beside_text & is_open & (not self.is_inverted)  # where the id of padding also ends a text
+        self.is_pad = self.flat.bool() if self.is_inverted else self.padding & ~self.may_end_text
         numbers = [] if self.flat is None else self.flat.unique().tolist()
         is_whole = all(float(number).is_integer() and number >= 0 for number in numbers)
-        self.is_numbered = is_whole and {1, 2} <= set(numbers)
-        self.are_flags = set(numbers) <= {0, 1}
-        self.laid = Laid(ids[:, None, None].float(), ("batch", "key"))
+        self.is_numbered, self.are_flags = is_whole and {1, 2} <= {*numbers}, {*numbers} <= {0, 1}
+        self.mended = f"{mask_name} = ({name} != {self.pad}).long()" if self.pad is not None else ""
 
-    def findings(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
-        if self.flat is not None and self._is_inverted():
+    def findings(self, intent: str | Mask | Stack | None) -> list[Finding]:
+        """Findings about the mask, positions, documents and labels, in this order."""
+        if self.is_inverted:
             message = f"{self.mask_name} is inverted: it is 0 at the tokens and 1 at padding."
-            yield self._finding("inverted", "error", message, self.mended, self.flat.bool())
-            self.is_pad, self.may_end_text = self.flat.bool(), torch.zeros_like(self.is_pad)
-        else:
-            yield from self._of_mask()
-            if self.flat is not None:
-                self.is_pad = self.is_pad | (self.flat == 0)
-        yield from self._of_positions()
-        yield from self._of_documents()
-        if "labels" in self.arrays:
-            yield from self._of_labels(self.arrays["labels"].expand_as(self.ids))
+            self._fail("inverted", "error", message, self.mended, self.flat.bool())
+        elif self.flat is not None:
+            self._check_mask(self.flat)
+            self.is_pad = self.is_pad | (self.flat == 0)
+        elif self.square is None and not self.is_target:
+            message = f"of padding and no {self.mask_name}: padding is seen."
+            self._fail("padding", "error", message, self.mended, self.is_pad, "token")
+        self._check_positions()
+        self._check_documents()
+        if self.labels is not None:
+            self._check_labels(self.labels.expand_as(self.ids))
         if self.square is not None:
-            yield from self._of_square(intent)
+            self.failures += self._of_square(intent)
+        return self.failures
 
-    def _is_inverted(self) -> bool:
-        """Whether the mask is open at padding alone, by the id of padding or by the one id at all open places."""
-        open_ids, blocked = self.ids[self.flat != 0].unique().tolist(), self.ids[self.flat == 0].unique().tolist()
-        if self.pad is not None:
-            return bool(blocked) and self.pad in open_ids and self.pad not in blocked
-        if len(open_ids) != 1 or len(blocked) < 2 or open_ids[0] in blocked:
-            return False
-        self.pad, self.question = open_ids[0], ""
-        return True
+    def _fail(
+        self, rule: str, severity: str, message: str, fix: str, cells: Tensor | None = None, noun: str = ""
+    ) -> None:
+        """Note a finding, whose cells are those of a boolean tensor (B, n), or (B, 1) for rows, if there are any.
 
-    def _of_mask(self) -> Iterator[Finding]:
-        """Findings about a mask of (B, n): padding that is seen, tokens that are not, rows without a token."""
-        if self.flat is None:
-            if self.is_pad.any() and self.square is None and not self.is_target:
-                message = f"{counted(int(self.is_pad.sum()), 'token')} of padding and no {self.mask_name}: "
-                yield self._finding("padding", "error", f"{message}padding is seen.", self.mended, self.is_pad)
-            return
+        Args:
+            noun: what is counted; the sentence then begins with the number.
+        """
+        axes = ("batch",) if cells is not None and cells.shape[1] == 1 else ("batch", "key")
+        cells = None if cells is None else cells[:, None, None]
+        self.failures += Laid(self.ids[:, None, None], axes).findings(rule, severity, message, fix, cells, noun)
+
+    def _check_mask(self, mask: Tensor) -> None:
+        """Check a mask of (B, n): padding that is seen, tokens that are not, rows without a token."""
         if self.is_numbered:
             message = f"{self.mask_name} numbers documents: code that is not made for that sees across all of them."
-            fix = f"Pass restarting position_ids and no {self.mask_name}, or a mask of (B, 1, n, n)."
-            yield self._finding("documents", "warning", message, fix)
+            self._fail("documents", "warning", message, DIVIDE.format(mask=self.mask_name))
         elif not self.are_flags:
-            message = f"{self.mask_name} holds {float(self.flat.min()):g} and other numbers; (B, n) is of 1 and 0."
-            yield self._finding("values", "error", message, self.mended or "1 = a token, 0 = padding")
+            message = f"{self.mask_name} holds {float(mask.min()):g} and other numbers; (B, n) is of 1 and 0."
+            self._fail("values", "error", message, self.mended or "1 = a token, 0 = padding")
             return
-        open_padding = self.is_pad & (self.flat != 0)
-        hidden = ~self.padding & (self.flat == 0) & (self.pad is not None)
-        empty = ~(self.flat != 0).any(1, keepdim=True)
-        tokens = [counted(int(cells.count_nonzero()), "token") for cells in (open_padding, hidden)]
-        rows = counted(int(empty.count_nonzero()), "row")
-        for rule, cells, message, fix in (
-            (
-                "padding",
-                open_padding,
-                f"{self.mask_name} is 1 at {tokens[0]} of padding: padding is seen.",
-                self.mended,
-            ),
-            ("padding", hidden, f"{self.mask_name} is 0 at {tokens[1]} of a text: no token sees them.", self.mended),
-            ("empty-row", empty, f"{rows} of the batch without a token.", "Leave such rows out of the batch."),
-        ):
-            if cells.any():
-                yield self._finding(rule, "error", message, fix, cells)
-        ends = self.may_end_text & (self.flat == 0).any(1, keepdim=True)
-        if ends.any():
-            message = f"The first id {self.pad} beside the text is open in {counted(int(ends.any(1).sum()), 'row')}."
-            yield self._finding("padding", "note", message, "That is right where this id also ends a text.", ends)
+        message = f"of padding that {self.mask_name} opens: padding is seen."
+        self._fail("padding", "error", message, self.mended, self.is_pad & (mask != 0), "token")
+        message = f"of a text at which {self.mask_name} is 0: no token sees them."
+        hidden = ~self.padding & (mask == 0) & (self.pad is not None)
+        self._fail("padding", "error", message, self.mended, hidden, "token")
+        empty = ~(mask != 0).any(1, keepdim=True)
+        message, fix = "of the batch without a token.", "Leave such rows out of the batch."
+        self._fail("empty-row", "error", message, fix, empty, "row")
 
-    @property
-    def mended(self) -> str:
-        return f"{self.mask_name} = ({self.name} != {self.pad}).long()" if self.pad is not None else ""
-
-    def _of_positions(self) -> Iterator[Finding]:
-        """Positions of texts that are padded at the left: they count from the first token on."""
-        real, positions = ~self.is_pad, self.arrays.get("position_ids")
-        left = self.is_pad[:, 0] & real.any(1)
-        if not left.any():
-            return
+    def _check_positions(self) -> None:
+        """Check positions of texts that are padded at the left: they count from the first token on."""
+        real = ~self.is_pad
+        left = (self.is_pad[:, 0] & real.any(1))[:, None]
         fix = f"position_ids = ({self.mask_name}.cumsum(-1) - 1).clamp(min=0)"
-        if positions is None:
-            message = f"{counted(int(left.sum()), 'text')} padded at the left, and no position_ids: most models then "
-            yield self._finding("positions", "warning", f"{message}count padding as positions.", fix, left[:, None])
+        if self.positions is None:
+            message = "padded at the left, and no position_ids: most models then count padding as positions."
+            self._fail("positions", "warning", message, fix, left, "text")
             return
-        start = positions.expand_as(self.ids).gather(1, real.int().argmax(1, keepdim=True))
-        if (wrong := left[:, None] & (start != 0)).any():
-            row = int(wrong.nonzero()[0, 0])
-            message = f"Text {row} is padded at the left, and its first token has position {int(start[row])}, not 0."
-            yield self._finding("positions", "error", message, fix, wrong)
+        start = self.positions.expand_as(self.ids).gather(1, real.int().argmax(1, keepdim=True))
+        wrong = left & (start != 0)
+        row = int(wrong.int().argmax())
+        message = f"Text {row} is padded at the left, and its first token has position {int(start[row])}, not 0."
+        self._fail("positions", "error", message, fix, wrong)
 
-    def _of_documents(self) -> Iterator[Finding]:
-        """Packed documents: a mask that holds none of them, and numbers, lengths and positions that disagree."""
+    def _check_documents(self) -> None:
+        """Check packed documents: a mask that holds none of them; numbers, lengths and positions that disagree."""
         starts, restarts = self.starts, self._restarts()
-        fix = f"Pass restarting position_ids and no {self.mask_name}, or a mask of (B, 1, n, n)."
-        if starts is not None and self.flat is not None and self.are_flags:
-            row = int(starts[:, 1:].any(1).nonzero()[0])
-            second = int(starts[row, 1:].int().argmax()) + 1
+        later = None if starts is None else pad_ends(starts[:, 1:], (1, 0))
+        if later is not None and self.flat is not None and self.are_flags:
+            row, second = later.nonzero()[0].tolist()
             message = f"position_ids restart, as of packed documents, but {self.mask_name} divides none: in row {row} "
             message += f"the token at {second} sees all {second} of the document before it."
-            yield self._finding("documents", "error", message, fix, starts & (torch.arange(starts.shape[1]) > 0))
-        if self.is_numbered and "position_ids" in self.arrays and restarts is None:
+            self._fail("documents", "error", message, DIVIDE.format(mask=self.mask_name), later)
+        if self.is_numbered and self.positions is not None and restarts is None:
             message = f"{self.mask_name} numbers documents, and position_ids go on from one to the next."
-            yield self._finding("documents", "warning", message, "Begin position_ids at 0 in each document.", starts)
-        for name in (name for name in ENDS if name in self.arrays):
-            ends, total = self.arrays[name].flatten(), self.ids.numel()
+            self._fail("documents", "warning", message, "Begin position_ids at 0 in each document.", starts)
+        for name, ends in self.ends.items():
+            total = self.ids.numel()
             if len(ends) < 2 or int(ends[0]) or int(ends[-1]) != total or bool((ends.diff() <= 0).any()):
                 message = f"{name} is {ends.tolist()[:8]}; it must rise from 0 to the number of tokens, {total:,}."
-                yield self._finding("documents", "error", message, "cu_seqlens = F.pad(lengths.cumsum(0), (1, 0))")
+                self._fail("documents", "error", message, "cu_seqlens = F.pad(lengths.cumsum(0), (1, 0))")
             elif restarts is not None and restarts.flatten().nonzero().flatten().tolist() != ends[:-1].tolist():
                 message = f"{name} and position_ids divide the tokens at different places."
-                yield self._finding("documents", "error", message, "Make both of the same lengths.")
+                self._fail("documents", "error", message, "Make both of the same lengths.")
 
     def _restarts(self) -> Tensor | None:
         """Begins of documents, boolean (B, n), by positions that restart behind the first token; None if none do."""
-        positions = self.arrays.get("position_ids")
-        if positions is None or positions.dim() != 2:
+        if self.positions is None or self.positions.dim() != 2:
             return None
-        starts = (positions.expand_as(self.ids) == 0) & ~self.is_pad
+        starts = (self.positions.expand_as(self.ids) == 0) & ~self.is_pad
         is_first = (~self.is_pad).int().cumsum(1) == 1
         return starts if (starts & ~is_first).any() else None
 
@@ -288,57 +262,52 @@ class _Batch:
         """Begins of documents by the numbers of the mask, else by positions that restart; None if there are none."""
         if not self.is_numbered:
             return self._restarts()
-        begins = torch.nn.functional.pad(self.flat.diff(dim=1) != 0, (1, 0), value=True)
-        return begins & (self.flat != 0)
+        return pad_ends(self.flat.diff(dim=1) != 0, (1, 0), value=True) & (self.flat != 0)
 
-    def _of_labels(self, labels: Tensor) -> Iterator[Finding]:
-        """Labels of padding and of the end of a text, labels that are shifted wrongly, and across documents."""
+    def _check_labels(self, labels: Tensor) -> None:
+        """Check labels of padding and of the end of a text, labels that are shifted wrongly, and across documents."""
         used = labels != IGNORED
-        of_padding = labels == self.pad if self.is_target and self.pad is not None else self.is_pad & used
+        of_padding = self.is_pad & used
         if self.is_target and self.pad is not None:  # the first of them may end the text
-            of_padding = of_padding & of_padding.flip(1).int().cumprod(1).flip(1).bool() & of_padding.roll(1, 1)
-            of_padding[:, 0] = False
-        if of_padding.any():
-            message = f"{counted(int(of_padding.sum()), 'label')} of padding: the loss counts them, as they are not "
-            fix = f"labels = labels.masked_fill({'labels == pad' if self.is_target else 'attention_mask == 0'}, -100)"
-            yield self._finding("labels", "error", f"{message}-100.", fix, of_padding)
+            at_end = (labels == self.pad).flip(1).int().cumprod(1).flip(1).bool()
+            of_padding = pad_ends((at_end & (labels == self.pad).roll(1, 1))[:, 1:], (1, 0))
+        fix = f"labels = labels.masked_fill({'labels == pad' if self.is_target else 'attention_mask == 0'}, -100)"
+        message = "of padding: the loss counts them, as they are not -100."
+        self._fail("labels", "error", message, fix, of_padding, "label")
         unlearned = self.may_end_text & ~self.may_end_text[:, :1] & ~used & used.roll(1, 1)
         if self.flat is not None and not self.is_target and unlearned[:, 1:].any():
             rows = counted(int(unlearned.any(1).sum()), "row")
             message = f"The end of the text, id {self.pad}, has the label -100 in {rows}: it is the id of padding, "
             message += "too, so that the model never learns to end."
             fix = f"labels = {self.name}.masked_fill({self.mask_name} == 0, -100), or pad with another id."
-            yield self._finding("labels", "error", message, fix, unlearned)
+            self._fail("labels", "error", message, fix, unlearned)
         shift = (labels[:, :-1] == self.ids[:, 1:]) | ~used[:, :-1]
         same = (labels == self.ids) | ~used
         if self.is_target and used.any() and same.all() and not shift.all():
             message = f"{self.name} hold the label of their own position: the decoder reads what it has to predict."
             fix = f"{self.name} begin with the start token, and then have the labels without the last one."
-            yield self._finding("labels", "error", message, fix)
+            self._fail("labels", "error", message, fix)
         elif not self.is_target and used[:, :-1].any() and shift.all() and not same[:, :-1].all():
             message = "labels hold the next token already; models of transformers shift them themselves."
-            fix = "labels = input_ids.clone(), if the model shifts; else leave them."
-            yield self._finding("labels", "warning", message, fix)
-        if (starts := self.starts) is not None:
-            across = starts & used & (torch.arange(starts.shape[1]) > 0)
-            if across.any():
-                count = counted(int(across.sum()), "document")
-                message = f"{count} whose first token is predicted from the one before."
-                yield self._finding("labels", "warning", message, "labels[position_ids == 0] = -100", across)
+            self._fail(
+                "labels", "warning", message, "labels = input_ids.clone(), if the model shifts; else leave them."
+            )
+        if self.starts is not None:
+            across = pad_ends((self.starts & used)[:, 1:], (1, 0))
+            message = "whose first token is predicted from the one before."
+            self._fail("labels", "warning", message, "labels[position_ids == 0] = -100", across, "document")
 
     def _of_square(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
         """Findings about a mask of (B, H, Q, K), with padding known, and documents by positions that restart."""
         from attnviz.check import check
 
-        padding = {"padding": ~self.is_pad} if self.is_pad.any() else {}
-        report = check(self.square, kind="mask", intent=intent, **padding)
+        report = check(self.square, kind="mask", intent=intent, padding=~self.is_pad if self.is_pad.any() else None)
         restarts, (queries, keys) = self._restarts(), report.shape[2:]
         if restarts is not None and queries == keys and not report.rules("error"):
-            owner = restarts.int().cumsum(1)
-            across = (owner[:, None, :, None] != owner[:, None, None]) & ~self.is_pad[:, None, :, None]
-            additive = report.convention == "additive"
-            may_attend = self.square >= 0 if additive else opened(self.square, report.convention)
-            crossing = may_attend.broadcast_to(report.shape) & across & ~self.is_pad[:, None, None]
+            owner, is_text = restarts.int().cumsum(1), ~self.is_pad
+            across = owner[:, None, :, None] != owner[:, None, None]
+            crossing = opened(self.square, report.convention).broadcast_to(report.shape) & across
+            crossing = crossing & is_text[:, None, :, None] & is_text[:, None, None]
             if crossing.any():
                 _, _, query, key = crossing.nonzero()[0].tolist()
                 message = f"position_ids restart, as of packed documents, and {self.mask_name} opens one to the next: "
@@ -359,9 +328,3 @@ class _Batch:
         sides = [side for side, place in (("left", 0), ("right", -1)) if self.is_pad[:, place].any()]
         named = f" (id {self.pad})" if self.pad is not None else ""
         return f"{rows} with padding at the {' and the '.join(sides)}{named}"
-
-    def _finding(self, rule: str, severity: str, message: str, fix: str, cells: Tensor | None = None) -> Finding:
-        """A finding whose cells are those of a boolean tensor (B, n), or (B, 1) for rows."""
-        if cells is None or cells.shape[1] > 1:
-            return self.laid.finding(rule, severity, message, fix, None if cells is None else cells[:, None, None])
-        return Laid(self.laid.values, ("batch",)).finding(rule, severity, message, fix, cells[:, None])

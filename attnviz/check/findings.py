@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from attnviz.core.amounts import counted
-from attnviz.core.errors import quoted
 
 SEVERITIES = ("note", "warning", "error")
 """An error gives wrong attention; a warning is unusual and may be meant; a note says how the array was read."""
@@ -33,21 +32,16 @@ CHECKS = {
     "ambiguous": "the mask alone cannot tell its convention, or the weights whether sinks take a share of them",
     "empty-row": "no key left: error in masks and scores; warning in weights, in a kind of mask that has such rows and "
     "for queries of padding (a note if padding was said, if the mask was said, or if the fill is a finite number)",
-    "uniform-over-masked": "weights: a row spreads evenly over all keys, also over those that every other row blocks",
     "future-leak": "a key after the query is open, or has a weight above 1e-6; error if the intent hides the future",
     "blocks-itself": "a causal part also hides each query's own key",
     "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight; or "
     "scores hold one number wherever the intended mask blocks, and it does not block",
     "range": "a weight is below 0 or above 1, by more than the tolerance of row sums",
-    "row-sum": "a row of weights does not sum to 1, within max(1e-3, 2 eps of its precision) + half a digit per key",
-    "wrong-axis": "rows of weights do not sum to 1, but columns, heads, sentences or all cells together do; or a mask "
-    "blocks queries where padding blocks keys",
-    "dropout-on": "rows kept whole sum to 1 / (1 - p), and a share p of the open cells, within 5 sigma, is 0",
-    "masked-after-softmax": "only rows with a blocked key fall short of 1, none exceeds it, every 0 is a blocked cell",
-    "identical-heads": "two heads are equal in more numbers than chance allows, and not each row is uniform",
-    "uniform-head": "in every row of a head all open keys have the same weight or score, within 0.1%",
-    "dead-head": "every weight of a head is 0",
-    "symmetric-scores": "scores s(i, j) = s(j, i), from weights up to a shift of each row, by chance in 1 of 10^6",
+    "row-sum": "a row of weights does not sum to 1, within max(1e-3, 2 eps of its precision), or half a digit per key "
+    "where all have the same few digits",
+    "wrong-axis": "rows of weights do not sum to 1, but columns, heads or sentences do; or a mask blocks queries where "
+    "padding blocks keys",
+    "masked-after-softmax": "only rows with a weight of 0 fall short of 1, and none exceeds it",
 }
 """Every rule of arrays, and when it speaks."""
 
@@ -71,15 +65,14 @@ class Finding:
     """One thing that was found.
 
     Attributes:
-        rule: a name of `CHECKS`.
+        rule: name in `CHECKS`.
         severity: one of `SEVERITIES`.
         message: one sentence.
-        fix: what to do; of a note what to do if it is not so, and empty where nothing is asked for.
-        axes: what the numbers of each cell count: some of `AXES`, in their order. Without "key" a cell is a row,
-            without "query" a head.
+        fix: what to do; of a note what to do if it is not so.
+        axes: what the numbers of each cell count: some of `AXES`. Without "key" a cell is a row.
         cells: indices into the array as it was given, at most the first 1,000.
-        total: how many cells there are.
-        calls: of a model, the attention calls that have it, by name.
+        total: number of cells.
+        calls: names of the attention calls of a model that have it.
     """
 
     rule: str
@@ -125,15 +118,14 @@ class Report:
 
     Attributes:
         kind: "mask", "weights" or "scores".
-        convention: of a mask, one of `attnviz.check.CONVENTIONS`; None for weights and scores.
+        convention: that of a mask, one of `attnviz.check.CONVENTIONS`; else None.
         causal: whether the future is hidden: by the intent, by the mask that it was taken for, or by the array.
         shape: (B, H, Q, K) as it was read; an axis that is not there counts 1.
-        reasons: why it was read so, a sentence each.
+        reasons: sentences that say why it was read so.
         findings: the worst first.
         question: what has to be answered for the rest to be judged; "" if nothing.
-        assumed: what a mask was taken for where no intent was stated: "a causal decoder with padding".
-        repaired: the mask with every fix applied, (B, H, Q, K), in its convention; None where nothing is wrong, or the
-            result would not pass this check.
+        assumed: mask that it was taken for where no intent was stated: "a causal decoder with padding".
+        repaired: mask with every fix applied, in its convention; None if nothing is wrong, or it would not pass.
     """
 
     kind: str
@@ -172,16 +164,11 @@ class Report:
         """Exit status of the command: 1 for an error (or, if strict, a warning), 3 if a question is open, else 0."""
         return status_of(self.findings, self.question, strict=strict)
 
-    def lines(self, name: str = "") -> list[str]:
-        """As text: what the array was read as, a block for each finding, and a count.
-
-        Args:
-            name: of the array.
-        """
-        called = f"{quoted(name)}: " if name else ""
+    def lines(self) -> list[str]:
+        """As text: what the array was read as, a block for each finding, and a count."""
         convention = f", {self.convention}" if self.convention else ""
         causal = ", causal" if self.causal else ""
-        read = f"{called}{self.kind}{convention}{causal}, (B, H, Q, K) = {self.shape}"
+        read = f"{self.kind}{convention}{causal}, (B, H, Q, K) = {self.shape}"
         blocks = [line for finding in self.findings for line in ["", *finding.lines()]]
         asked = ["", f"question: {self.question}"] if self.question else []
         other = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
@@ -204,39 +191,34 @@ class Laid:
     Attributes:
         values: (B, H, Q, K); an axis that was not given has size 1.
         axes: the axes that were given, some of `AXES`.
-        eps: of the precision that the numbers have, which may be lower than that of their dtype.
-        rounding: half of the last digit, if the numbers were read from text.
     """
 
     values: Tensor
     axes: tuple[str, ...]
-    eps: float = 0.0
-    rounding: float = 0.0
 
-    def finding(self, rule: str, severity: str, message: str, fix: str, chosen: Tensor | None = None) -> Finding:
-        """A finding whose cells are those of a boolean tensor: (B, H, Q, K), (B, H, Q) of rows or (1, H) of heads."""
-        if chosen is None:
-            return Finding(rule, severity, message, fix)
-        axes = [axis for axis, name in enumerate(AXES[: chosen.dim()]) if name in self.axes and chosen.dim() > 2]
-        axes = [1] if chosen.dim() == 2 and "head" in self.axes else axes
-        for axis in set(range(chosen.dim())) - {*axes}:
-            chosen = chosen.any(axis, keepdim=True)  # an array without that axis is repeated over it
+    def findings(
+        self, rule: str, severity: str, message: str, fix: str = "", cells: Tensor | None = None, noun: str = ""
+    ) -> list[Finding]:
+        """A finding whose cells are those of a boolean tensor, (B, H, Q, K) or (B, H, Q) of rows; none if no cell is.
+
+        Args:
+            noun: what is counted; the sentence then begins with the number of cells.
+        """
+        total = 0 if cells is None else int(cells.count_nonzero())
+        if cells is not None and not total:
+            return []
+        message = f"{counted(total, noun)} {message}" if noun else message
+        axes = [] if cells is None else [axis for axis in range(cells.dim()) if AXES[axis] in self.axes]
         if not axes:
-            return Finding(rule, severity, message, fix)
-        flat, size, total = chosen.flatten(), MOST, int(chosen.count_nonzero())
+            return [Finding(rule, severity, message, fix)]
+        for axis in set(range(cells.dim())) - {*axes}:
+            cells = cells.any(axis, keepdim=True)  # an array without that axis is repeated over it
+        flat, size, total = cells.flatten(), MOST, int(cells.count_nonzero())
         while size < len(flat) and int(flat[:size].count_nonzero()) < min(MOST, total):  # the first cells of many
             size *= 4
-        places = torch.unravel_index(flat[:size].nonzero()[:MOST, 0], chosen.shape)
-        cells = tuple(zip(*[places[axis].tolist() for axis in axes], strict=True))
-        return Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), cells, total)
-
-    def some(
-        self, rule: str, severity: str, chosen: Tensor, message: str, fix: str = "", noun: str = ""
-    ) -> list[Finding]:
-        """`finding` if any cells are chosen, else none; with a `noun` the sentence begins with how many."""
-        number = int(chosen.count_nonzero())
-        message = f"{counted(number, noun)} {message}" if noun else message
-        return [self.finding(rule, severity, message, fix, chosen)] if number else []
+        places = torch.unravel_index(flat[:size].nonzero()[:MOST, 0], cells.shape)
+        indices = tuple(zip(*[places[axis].tolist() for axis in axes], strict=True))
+        return [Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), indices, total)]
 
 
 def future(queries: int, keys: int) -> Tensor:
@@ -257,18 +239,6 @@ def saw(cells: Tensor) -> str:
     offset = max(0, cells.shape[3] - cells.shape[2])
     subject = f"query {query}, at position {query + offset}," if offset else f"position {query}"
     return f"{subject} saw position {key}"
-
-
-def in_numbers(may_attend: Tensor) -> str:
-    """How much of the future is open and how much of the rest: "1 of 10 future cells is open; all 15 others are"."""
-    after = future(*may_attend.shape[2:])
-    ahead, behind = (int((may_attend & side).count_nonzero()) for side in (after, ~after))
-    cells = int(after.count_nonzero()) * may_attend.shape[0] * may_attend.shape[1]
-    others = may_attend.numel() - cells
-    rest = f"all {others:,}" if behind == others else f"{behind:,} of {others:,}"
-    if not ahead:
-        return f"all {cells:,} future cells are blocked, {rest} others are open"
-    return f"{ahead:,} of {cells:,} future cells {'is' if ahead < 2 else 'are'} open; {rest} others are"
 
 
 def block_future(queries: int, keys: int) -> str:

@@ -32,8 +32,14 @@ ASSUMED = {
 }
 """Masks that are known without an intent, in the order in which they are tried."""
 
-READ_OFF = {"causal-window": "last query", "window": "first and last query", "prefix-lm": "first query"}
-"""Row that the number of a kind is read off; that of documents is read off the diagonal."""
+READ_OFF = {
+    "causal-window": ("last query", "causal & window(4)"),
+    "window": ("first and last query", "window(4, 4)"),
+    "prefix-lm": ("first query", "causal | prefix(3)"),
+    "causal-documents": ("diagonal", "causal & documents(3, 4)"),
+    "documents": ("diagonal", "documents(3, 4)"),
+}
+"""Cells that the number of a kind is read off, and a mask of that kind with its number."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class Intent:
             first, last = places[0], places[-1]
             rows = rows[longest : longest + 1]
         before = last - _first_open(rows[:, last - offset])
-        after = _last_open(rows[:, first]) - first - offset
+        after = keys - 1 - _first_open(rows[:, first].flip(1)) - first - offset
         match self.kind:
             case "causal-window" if 0 <= before < last - first:
                 return Subsequent() & Window(before)
@@ -118,12 +124,9 @@ class Intent:
 
     def missing(self) -> tuple[str, str]:
         """Sentence and fix where the number of the kind does not follow from the mask."""
-        example = {"window": "window(4, 4)", "prefix-lm": "causal | prefix(3)"}.get(self.kind, "causal & window(4)")
-        if self.kind not in READ_OFF:
-            message = f"It is not {self.title}: no key on the diagonal divides it into documents."
-            return message, 'Join them to it, or say them, as in intent="causal & documents(3, 4)".'
-        message = f"It is not {self.title}: the {READ_OFF[self.kind]} shows no number of it."
-        return message, f'Join it to the mask, or say it with its number, as in intent="{example}".'
+        place, example = READ_OFF[self.kind]
+        fix = f'Join it to the mask, or say it with its number, as in intent="{example}".'
+        return f"It is not {self.title}: its {place} shows no number of it.", fix
 
 
 def kind_or_mask(text: str) -> str | Mask:
@@ -153,10 +156,6 @@ def _first_open(rows: Tensor) -> int:
     """First key that is open in one of the rows, (B, K); beyond the last if none is."""
     is_open = rows.any(0)
     return int(is_open.int().argmax()) if is_open.any() else rows.shape[1]
-
-
-def _last_open(rows: Tensor) -> int:
-    return rows.shape[1] - 1 - _first_open(rows.flip(1))
 
 
 def _documents(rows: Tensor, tokens: Tensor | None, offset: int) -> Mask | None:

@@ -6,14 +6,15 @@ Each fault is named with its repair, which is written for the convention of the 
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, of_ones, opened
+from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, opened
 from attnviz.check.findings import Finding, Laid, Report, block_future, future, read_rows, saw
 from attnviz.check.intent import ASSUMED, Intent
-from attnviz.check.meant import COUNTED, MaskReading, Part, explain, mask_readings
+from attnviz.check.meant import COUNTED, Combination, Part, explain, hides_future, mask_readings
 from attnviz.core.amounts import counted
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Subsequent, Window
@@ -25,12 +26,11 @@ ASK = (
     "What is the mask meant to be? It is none of those that are known without being told (causal, with a window or a "
     "prefix, documents, padding alone). Say --intent causal, two-way or a mask such as 'causal & window(4)'"
 )
-NAN = "softmax makes NaN of {it}, unless the code fills in zeros, as F.scaled_dot_product_attention does"
 LEAVE_ONE = (
     "Leave a key open (the first, or its own). Padding that nothing reads may stay so, if its output is set to zero "
     "and kept out of the loss."
 )
-"""Result of a fully masked row, and what to do."""
+"""Repair of a fully masked row."""
 
 DIAGONAL = (
     "Its first query stands at the first key, as is_causal of PyTorch has it; with a cache, the last query has to "
@@ -77,127 +77,139 @@ def check_mask(
         tokens: (B, K), True = token, if it is known which keys are padding.
         keys: of the scores, if that is known.
     """
-    mask = laid.values
-    names = conventions_of(mask, stated)
-    findings: list[Finding] = []
+    mask, names = laid.values, conventions_of(laid.values, stated)
+    shape, findings = tuple(mask.shape), []
     if mask.is_floating_point() and is_binary(mask) and mask.any() and stated != "zero-is-masked":
         message = "It holds floats of 0 and 1, which F.scaled_dot_product_attention and nn.MultiheadAttention add to "
         message += "the scores: it blocks nothing."
         fix = "Hand over mask.bool(), True = may attend; to nn.MultiheadAttention mask == 0."
         fix = "Hand over mask.bool(), True = masked." if stated == "true-is-masked" else fix
         severity = {"additive": "error", None: "note"}.get(stated, "warning")
-        findings.append(laid.finding("values", severity, message, fix, mask == 0 if severity == "error" else None))
+        findings += laid.findings("values", severity, message, fix, mask == 0 if severity == "error" else None)
         mask, names = (mask == 1, ["may-attend"]) if stated == "additive" else (mask, names)
     elif names == ["additive"]:
-        if of_ones(mask):
-            message = "What is open holds 1 instead of 0: every open score grows by 1, which leaves the weights equal."
-            findings.append(laid.finding("values", "note", message, "Fill what is open with 0.", mask == 1))
-            mask = mask.masked_fill(mask == 1, 0)
-        if (mask != 0).any() and fill(mask) is None:
-            return Report("mask", "additive", False, tuple(mask.shape), (), tuple(_no_mask(laid)))
-        findings += _weak_fill(laid, fill(mask))
+        value = fill(mask)
+        if value is None and (mask != 0).any():
+            return Report("mask", "additive", False, shape, (), tuple(_no_mask(laid)))
+        if value is not None and value > WEAK:
+            left = f"a key whose score is {-value:.4g} above the others still gets weight"
+            left = f"{math.exp(value):.2g} of their weight stays" if value > -20 else left
+            message = f"Blocked scores are lowered by {-value:.4g} only: {left}."
+            severity, fix = "error" if value > -20 else "warning", "Fill with -inf, or torch.finfo(dtype).min."
+            findings += laid.findings("weak-fill", severity, message, fix, laid.values < 0)
     masks = {name: opened(mask, name) for name in names}
-    if tokens is None and (intent is None or intent.kind) and (rows := _by_query(laid, masks, keys)) is not None:
+    by_query = _by_query(laid, masks[names[0]], keys) if tokens is None and (not intent or intent.kind) else None
+    if by_query is not None:
         message = "It blocks queries where padding blocks keys: these rows have no key left, and all others see the "
         fix = "Block keys instead: hand over (B, 1, 1, K), such as (ids != pad)[:, None, None, :]."
-        findings.append(laid.finding("wrong-axis", "error", f"{message}padding.", fix, ~rows))
-        report = Report("mask", names[0], False, tuple(mask.shape), (), (), repaired=rows[:, :, None])
+        findings += laid.findings("wrong-axis", "error", f"{message}padding.", fix, ~by_query)
+        report = Report("mask", names[0], False, shape, (), (), repaired=by_query[:, :, None])
     elif intent is None:
         report = _without_intent(laid, masks, tokens, is_stated=stated is not None)
     else:
         report = _with_intent(laid, masks, intent, tokens)
-    convention = stated or report.convention
-    return replace(report, convention=convention, findings=(*findings, *report.findings))
+    return replace(report, convention=stated or report.convention, findings=(*findings, *report.findings))
+
+
+def _by_query(laid: Laid, mask: Tensor, keys: int | None) -> Tensor | None:
+    """Rows, (B, H, Q), that are open or blocked throughout as padding makes them that stands on the axis of queries."""
+    is_one = mask.shape[3] == 1 and "key" in laid.axes and "query" in laid.axes and keys != 1
+    is_open = mask[..., 0]
+    if mask.shape[2] < 2 or not (is_one or mask.shape[2] == mask.shape[3]) or (mask != is_open[..., None]).any():
+        return None
+    at_one_end = bool((is_open.int().diff(dim=2).abs().sum(2) < 2).all())
+    return is_open if at_one_end and is_open.any() and not is_open.all() else None
 
 
 def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: Tensor | None) -> Report:
     """Report on a mask against its intent: the mistakes that give it, and the cells that differ beside them."""
     same = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
-    masks = {name: mask[:, :1] if same else mask for name, mask in masks.items()}
-    readings = [*mask_readings(masks, intent, tokens, padding_may_be=bool(intent.kind))]
-    shape, first = tuple(laid.values.shape), next(iter(masks))
+    readings = [*mask_readings({name: mask[:, :1] if same else mask for name, mask in masks.items()}, intent, tokens)]
+    shape = tuple(laid.values.shape)
     if not readings:
-        missing = laid.finding("deviation", "error", *intent.missing())
-        return Report("mask", first, False, shape, (), (missing,))
+        missing = laid.findings("deviation", "error", *intent.missing())
+        return Report("mask", next(iter(masks)), False, shape, (), tuple(missing))
     best = explain(readings)
-    reading, faults, findings = best.reading, list(best.faults()), []
-    wrong = best.differing.expand(shape)
+    faults, may_attend, wrong, findings = [*best.faults()], masks[best.convention], best.differing.expand(shape), []
     if len(masks) > 1:
         how = "best fits" if faults or wrong.any() else "fits"
-        findings.append(_read_as(laid, reading.convention, f"{how} {intent.title}"))
+        findings += _read_as(laid, best.convention, f"{how} {intent.title}")
     together = " (Both repairs are needed.)" if len(faults) > 1 else ""
     for part, mistake, cells in faults:
         rule, message = mistake_in_words(part, mistake)
-        fix = f"{repair(part, mistake, reading.convention, laid.values)}{together}"
-        findings.append(laid.finding(rule, "error", message, fix, cells.expand(shape)))
-    hides, also = reading.hides_future(), ", beside the mistakes that are named" if faults else ""
-    ahead = wrong & reading.may_attend & future(*shape[2:]) & hides
+        fix = f"{repair(part, mistake, best.convention, laid.values)}{together}"
+        findings += laid.findings(rule, "error", message, fix, cells.expand(shape))
+    report = _explained(laid, best, (f", as {intent.title} has", "warning" if intent.kind else "note"), tokens)
+    ahead = wrong & may_attend & future(*shape[2:]) & report.causal
     for rule, cells, what, fix in (
         ("future-leak", ahead, "open in the future", block_future(*shape[2:])),
-        ("deviation", wrong & reading.may_attend & ~ahead, "open instead", "Block the cells that are named."),
-        ("deviation", wrong & ~reading.may_attend, "blocked instead", "Open the cells that are named."),
+        ("deviation", wrong & may_attend & ~ahead, "open instead", "Block the cells that are named."),
+        ("deviation", wrong & ~may_attend, "blocked instead", "Open the cells that are named."),
     ):
         if cells.any():
             are = f"{counted(int(cells.count_nonzero()), 'cell')} {'is' if cells.count_nonzero() == 1 else 'are'}"
+            also = ", beside the mistakes that are named" if faults else ""
             message = f"It is not {intent.title}: {are} {what}{also}{f', and {saw(cells)}' if cells is ahead else ''}."
-            findings.append(laid.finding(rule, "error", message, fix, cells))
-    if not faults:  # from which empty rows follow
-        as_meant = "warning" if intent.kind else "note", f", as {intent.title} has"
-        findings += _empty_rows(laid, reading, best.right, as_meant, tokens is not None)
-    reasons = (DIAGONAL[reading.offset > 0],) if hides and shape[2] < shape[3] else ()
-    repaired = best.right.expand(shape)
-    return Report("mask", reading.convention, hides, shape, reasons, tuple(findings), repaired=repaired)
+            findings += laid.findings(rule, "error", message, fix, cells)
+    return replace(report, findings=(*findings, *report.findings), repaired=best.right.expand(shape))
 
 
 def _without_intent(laid: Laid, masks: dict[str, Tensor], tokens: Tensor | None, *, is_stated: bool) -> Report:
     """Report on a mask that is exactly a known one; else the question what it is meant to be, and what holds anyhow."""
-    shape, known = tuple(laid.values.shape), {}
-    for name, mask in masks.items():
-        for kind in ASSUMED:
-            readings = mask_readings({name: mask}, Intent.of(kind), tokens, padding_may_be=True)
-            if right := next((reading for reading in readings if reading.is_right), None):
-                known[name] = kind, right
-                break
-    convention, (kind, reading) = next(iter(known.items()), (next(iter(masks)), ("", None)))
-    if reading is None:
-        may_attend = masks[convention]
-        findings = [*_of_padding(laid, may_attend, tokens)]
+    shape, known, first = tuple(laid.values.shape), {}, next(iter(masks))
+    for (name, mask), (kind, title) in product(masks.items(), ASSUMED.items()):
+        readings = mask_readings({name: mask}, Intent.of(kind), tokens) if name not in known else ()
+        for reading in readings:
+            if name not in known and not reading.whole and reading.is_right:
+                rules = [rule for rule in getattr(reading.rules, "masks", ()) if type(rule) in COUNTED]
+                number = "".join(str(getattr(rule, COUNTED[type(rule)])) for rule in rules)
+                known[name] = reading, title.format(number=number)
+    if not known:
+        empty = ~masks[first].any(-1) & read_rows(masks[first], tokens)
         severity = "error" if is_stated or len(masks) == 1 else "warning"
-        findings += _empty(laid, severity, ~may_attend.any(-1) & read_rows(may_attend, tokens), "", convention)
+        findings = [*_of_padding(laid, masks[first], tokens), *_empty(laid, severity, empty, "", first)]
         question = f"{ASK}{'' if len(masks) == 1 else ', and its --convention'}."
         ahead = future(*shape[2:])
-        hides = bool(ahead.any()) and not bool((may_attend & ahead).any())
-        return Report("mask", convention, hides, shape, (), tuple(findings), question)
-    findings = []
-    title = ASSUMED[kind].format(number=_number(reading))
+        hides = bool(ahead.any()) and not bool((masks[first] & ahead).any())
+        return Report("mask", first, hides, shape, (), tuple(findings), question)
+    (convention, (reading, title)), *others = known.items()
     has_padding = reading.tokens is not None and not bool(reading.tokens.all())
-    assumed = f"{title} with padding" if has_padding else title
-    if len(known) > 1:
-        other, (another, _) = [*known.items()][1]
-        message = f"Nothing in it tells the convention: read as '{convention}' it is {assumed}, and as '{other}' "
-        message += f"{ASSUMED[another].format(number=_number(known[other][1]))}, maybe with padding."
-        findings.append(laid.finding("ambiguous", "note", message, "Say the convention."))
+    assumed, findings = f"{title} with padding" if has_padding else title, []
+    if others:
+        message = f"Nothing in it tells the convention: read as '{convention}' it is {assumed}, and as "
+        message += f"'{others[0][0]}' {others[0][1][1]}, maybe with padding."
+        findings += laid.findings("ambiguous", "note", message, "Say the convention.")
     elif len(masks) > 1:
-        findings.append(_read_as(laid, convention, "makes it a mask that is known"))
-    right = reading.compose([""] * len(reading.parts)).expand(shape)
-    findings += _empty_rows(laid, reading, right, ("warning", f", as {assumed} has"), tokens is not None)
-    hides = reading.hides_future()
-    reasons = (DIAGONAL[reading.offset > 0],) if hides and shape[2] < shape[3] else ()
-    return Report("mask", convention, hides, shape, reasons, tuple(findings), assumed=assumed)
+        findings += _read_as(laid, convention, "makes it a mask that is known")
+    report = _explained(laid, reading, (f", as {assumed} has", "warning"), tokens)
+    return replace(report, findings=(*findings, *report.findings), assumed=assumed)
 
 
-def _number(reading: MaskReading) -> str:
-    """Number of the window or the prefix of a known mask."""
-    rules = getattr(reading.rules, "masks", ())
-    return "".join(str(getattr(rule, COUNTED[type(rule)])) for rule in rules if type(rule) in COUNTED)
+def _explained(laid: Laid, best: Combination, as_meant: tuple[str, str], tokens: Tensor | None) -> Report:
+    """Report on an explained mask. If no fault is named, its rows without a key are: those that are so by mistake, as
+    the intended mask has them (words and severity in `as_meant`), or as queries of padding."""
+    shape, findings = tuple(laid.values.shape), []
+    hides = hides_future(best.rules, best.offset, shape)
+    if not (any(best.mistakes) or best.whole):
+        empty, intended = ~best.may_attend.any(-1).expand(shape[:3]), ~best.right.any(-1)
+        of_padding = ~read_rows(best.may_attend, best.tokens)
+        usual = "warning" if tokens is None and as_meant[1] == "warning" else "note"
+        for why, severity, rows in (
+            ("", "error", empty & ~intended & ~of_padding),
+            (*as_meant, empty & intended & ~of_padding),
+            (", as queries of padding often have", usual, empty & of_padding),
+        ):
+            findings += _empty(laid, severity, rows, why, best.convention)
+    reasons = (DIAGONAL[best.offset > 0],) if hides and shape[2] < shape[3] else ()
+    return Report("mask", best.convention, hides, shape, reasons, tuple(findings))
 
 
-def _read_as(laid: Laid, convention: str, why: str) -> Finding:
+def _read_as(laid: Laid, convention: str, why: str) -> list[Finding]:
     """Note on the convention that was not said."""
     message = f"It is read as '{convention}' ({CONVENTIONS[convention]}), which {why}."
     other = "F.scaled_dot_product_attention" if convention == "true-is-masked" else "nn.MultiheadAttention"
     fix = f"If that is wrong, say the convention. To {other} hand over the opposite."
-    return laid.finding("convention", "note", message, fix)
+    return laid.findings("convention", "note", message, fix)
 
 
 def _of_padding(laid: Laid, may_attend: Tensor, tokens: Tensor | None) -> Iterator[Finding]:
@@ -213,119 +225,65 @@ def _of_padding(laid: Laid, may_attend: Tensor, tokens: Tensor | None) -> Iterat
         parts = [f"{counted(keys_seen, 'key')} of padding open to tokens"] if keys_seen else []
         parts += [f"{counted(int(hidden.count_nonzero()), 'token')} hidden from every query"] if hidden.any() else []
         fix = "Of the keys, block padding alone: join tokens[:, None, None, :], where tokens is (B, K), True at tokens."
-        yield laid.finding("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, exposed | hidden)
-
-
-def _by_query(laid: Laid, masks: dict[str, Tensor], keys: int | None) -> Tensor | None:
-    """Rows, (B, H, Q), that are open or blocked throughout as padding makes them that stands on the axis of queries."""
-    rows, size = next(iter(masks.values())), laid.values.shape
-    is_one = size[3] == 1 and "key" in laid.axes and "query" in laid.axes and keys != 1
-    if size[2] < 2 or not (is_one or size[2] == size[3]) or not torch.equal(rows, rows[..., :1].expand_as(rows)):
-        return None
-    is_open = rows[..., 0]
-    if is_open.all() or not is_open.any() or not ((is_open.int().diff(dim=2) != 0).sum(2) < 2).all():
-        return None
-    return is_open
-
-
-def _weak_fill(laid: Laid, value: float | None) -> list[Finding]:
-    """Whether an additive mask blocks enough."""
-    if value is None or value <= WEAK:
-        return []
-    severity, left = "warning", f"a key whose score is {-value:.4g} above the others still gets weight"
-    if value > -20:
-        severity, left = "error", f"{math.exp(value):.2g} of their weight stays"
-    message = f"Blocked scores are lowered by {-value:.4g} only: {left}."
-    return [laid.finding("weak-fill", severity, message, "Fill with -inf, or torch.finfo(dtype).min.", laid.values < 0)]
+        yield from laid.findings("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, exposed | hidden)
 
 
 def _no_mask(laid: Laid) -> Iterator[Finding]:
     """Numbers of an additive mask that neither block nor leave open."""
     values = laid.values
     fix = "0 * -inf is NaN: do not multiply by -inf, use torch.where or masked_fill."
-    yield from laid.some("nan", "error", values.isnan(), "The mask holds NaN.", fix)
-    yield from laid.some("inf", "error", values == torch.inf, "The mask holds +inf.", "Blocked is -inf, open is 0.")
+    yield from laid.findings("nan", "error", "The mask holds NaN.", fix, values.isnan())
+    yield from laid.findings("inf", "error", "The mask holds +inf.", "Blocked is -inf, open is 0.", values == torch.inf)
     odd = (values != 0) & (values > VERY_NEGATIVE) & values.isfinite()
     if odd.any():
         message = f"The mask holds {values[odd][0].item():.4g} and other numbers that neither block nor leave open."
         fix = "Numbers added to scores that change them are a bias; if they are scores or weights, say that kind."
-        yield laid.finding("values", "error", message, fix, odd)
-
-
-def _empty_rows(
-    laid: Laid,
-    reading: MaskReading,
-    right: Tensor,
-    as_meant: tuple[str, str],
-    padding_is_stated: bool,
-) -> Iterator[Finding]:
-    """Rows without a key: by mistake, as the intended mask has them, or of queries that are padding."""
-    empty, intended = ~reading.may_attend.any(-1).expand(laid.values.shape[:3]), ~right.any(-1)
-    of_padding = torch.zeros_like(intended)
-    if reading.tokens is not None and reading.may_attend.shape[2] == reading.may_attend.shape[3]:
-        of_padding = ~reading.tokens[:, None]
-    usual = "note" if padding_is_stated or as_meant[0] == "note" else "warning"
-    for (severity, why), rows in (
-        (("error", ""), empty & ~intended & ~of_padding),
-        (as_meant, empty & intended & ~of_padding),
-        ((usual, ", as queries of padding often have"), empty & of_padding),
-    ):
-        yield from _empty(laid, severity, rows, why, reading.convention)
+        yield from laid.findings("values", "error", message, fix, odd)
 
 
 def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
     """A finding about rows without a key; a warning is a note if a finite fill leaves numbers in them."""
     count, value = int(rows.count_nonzero()), fill(laid.values) if convention == "additive" else None
     it, has = ("it", "has") if count == 1 else ("them", "have")
-    what = NAN.format(it=it)
+    what = f"softmax makes NaN of {it}, unless the code fills in zeros, as F.scaled_dot_product_attention does"
     if value is not None and value > -torch.inf:
         what = f"softmax spreads {it} over masked keys"
         severity = "note" if severity == "warning" else severity
     message = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{why}: {what}."
-    return laid.some("empty-row", severity, rows, message, LEAVE_ONE)
+    return laid.findings("empty-row", severity, message, LEAVE_ONE, rows)
 
 
 def mistake_in_words(part: Part | None, mistake: str) -> tuple[str, str]:
-    """The rule of `CHECKS`, and the sentence: "Causal part off by one: it opens the next key."
-
-    Args:
-        part: None for the whole mask.
-    """
+    """The rule of `CHECKS`, and the sentence: "Causal part off by one: it opens the next key."; no part is all."""
     if part is None:
         return mistake, f"The whole mask is {mistake}."
-    if part.tokens is not None:
+    if part.is_padding:
         rule, sentence = OF_PADDING[mistake]
         return rule, f"Padding {sentence}."
-    is_causal = mistake == "extra" or isinstance(part.mask, Subsequent)
+    is_causal = mistake == "extra" or isinstance(part.rule, Subsequent)
     rule, sentence = (OF_CAUSAL if is_causal else OF_RULE)[mistake]
-    keyword = "causal" if is_causal else getattr(part.mask, "keyword", "") or "other"
+    keyword = "causal" if is_causal else getattr(part.rule, "keyword", "") or "other"
     return rule, f"{keyword.capitalize()} part {sentence}."
 
 
 def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> str:
-    """Repair of one mistake, for a mask in the convention in which it was given.
-
-    Args:
-        part: None for the whole mask.
-        values: the mask as it was given.
-    """
+    """Repair of one mistake, in a part or (None) the whole mask, for `values` in the convention they were given in."""
+    is_masked, additive = convention in ("true-is-masked", "additive"), convention == "additive"
     if mistake == "extra":
         return "Leave the causal part out."
     if part is None and mistake == "transposed":
         return "Hand over mask.mT: rows are queries, columns are keys."
     if part is None:
         opposite = "~mask" if values.dtype is torch.bool else "1 - mask"
-        opposite = "torch.where(mask < 0, 0.0, -torch.inf)" if convention == "additive" else opposite
+        opposite = "torch.where(mask < 0, 0.0, -torch.inf)" if additive else opposite
         return f"Hand over {opposite}, or say the other convention."
-    is_masked, additive = convention in ("true-is-masked", "additive"), convention == "additive"
-    if mistake == "missing" and additive:
-        code, where = code_of(part, is_masked=part.when_missing)
+    is_missing = mistake == "missing"
+    code, where = code_of(part, is_masked=part.when_missing if is_missing and additive else is_masked)
+    if is_missing and additive:
         return f"Join it: mask = mask.masked_fill({code}, {'-torch.inf' if part.when_missing else '0.0'}){where}."
-    code, where = code_of(part, is_masked=is_masked)
-    if mistake == "missing":
-        sign, mask = "&" if part.when_missing is not is_masked else "|", "mask"
-        mask = "mask.bool()" if values.is_floating_point() else mask
-        return f"Join it: mask = {mask} {sign} {code}{where}."
+    if is_missing:
+        mask = "mask.bool()" if values.is_floating_point() else "mask"
+        return f"Join it: mask = {mask} {'&' if part.when_missing is not is_masked else '|'} {code}{where}."
     change = f"Write this part{', True = masked before it is filled with -inf,' if additive else ''} as"
     if mistake == "repeat":
         change = f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as"
@@ -335,13 +293,13 @@ def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> 
 def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
     """A right part as code, True = may attend or True = masked, and what its names stand for."""
     *_, queries, keys = part.shape
-    if part.tokens is not None:
+    if part.is_padding:
         name, compared = ("padding", "==") if is_masked else ("tokens", "!=")
         return f"{name}[:, None, None, :]", f", where {name} is (B, K) and True at {name}, such as ids {compared} pad"
     size, first = "n, n" if queries == keys else f"{queries}, {keys}", part.offset
     ones = f"torch.ones({size}, dtype=torch.bool)"
     where = f", as query 0 stands at position {first} (K - Q)" if first else ""
-    match part.mask:
+    match part.rule:
         case Subsequent(offset):
             first += offset
             return f"{ones}.{f'triu(diagonal={first + 1})' if is_masked else f'tril(diagonal={first})'}", where
@@ -350,7 +308,7 @@ def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
             return f"~{code}" if is_masked else code, where
     try:
         moved = f".shifted({first})" if first else ""
-        code = f'attnviz.mask("{part.mask.text}"){moved}.grid({size})'
+        code = f'attnviz.mask("{part.rule.text}"){moved}.grid({size})'
     except MaskError:
         return "the rule that is meant", ""
     return f"~{code}" if is_masked else code, ""

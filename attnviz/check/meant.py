@@ -8,13 +8,13 @@ so a mistake that alone leaves them right, such as padding that no token sees, i
 Several combinations may have as few faults. The first in this order is named: True = may attend before True = masked;
 the last query at the last key before the first query at the first key; no padding before padding that is read off the
 mask; faults in parts before those of the whole mask; parts as the intent writes them, then padding, then a causal part
-that is not meant; mistakes as `OF_RULE`, `OF_PADDING` and `OF_WHOLE` list them. If none gives all rows that are read,
+that is not meant; mistakes as `Part` lists them; inverted before transposed. If none gives all rows that are read,
 the nearest is named, with the cells that differ.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from itertools import combinations, product
 from operator import and_, or_
 
@@ -25,11 +25,6 @@ from torch.nn.functional import pad
 from attnviz.check.findings import future
 from attnviz.check.intent import Intent, check_fits
 from attnviz.core.masks import And, Full, Mask, Not, Or, Padding, Prefix, Subsequent, Window
-
-OF_RULE = ("ahead", "behind", "longer", "shorter", "transposed", "inverted", "missing")
-OF_PADDING = ("ahead", "behind", "inverted", "wrong-axis", "as-queries", "as-heads", "repeat", "missing")
-OF_WHOLE = ("inverted", "transposed")
-"""Mistakes in the order in which they are tried; `masks` has their words."""
 
 COUNTED = {Window: "before", Prefix: "length"}
 """Number of a rule that is easily wrong by one."""
@@ -48,120 +43,103 @@ ALL = slice(None)
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part of the intended mask.
+    """A part of the intended mask, as it should be ("") and with each mistake, in the order in which they are tried.
 
     Attributes:
         shape: (B, H, Q, K) of the whole mask.
-        mistakes: those that are tried, in order.
-        mask: the rule; `Full` for padding and for a causal part that is not meant.
+        states: masks, or cells that broadcast to (B, H, Q, K), by mistake.
+        rule: the rule as it is written; None for padding, and for a causal part that is not meant.
         offset: position of the first query.
         when_missing: whether all is open without it, as beside "&", or blocked, as beside "|".
-        tokens: boolean (B, K), of padding; None for a rule.
+        is_padding: whether it is the padding.
         computed: cells by mistake and step of rows.
     """
 
     shape: Sequence[int]
-    mistakes: Sequence[str]
-    mask: Mask = Full()
+    states: dict[str, Mask | Tensor]
+    rule: Mask | None = None
     offset: int = 0
     when_missing: bool = True
-    tokens: Tensor | None = None
-    computed: dict[tuple[str, int | None], Tensor | None] = field(default_factory=dict)
+    is_padding: bool = False
+    computed: dict[tuple[str, int | None], Tensor] = field(default_factory=dict)
 
-    def cells(self, mistake: str, rows: slice = ALL) -> Tensor | None:
-        """The part with a mistake ("" for none), broadcasts to (B, H, rows, K); None if it cannot be made so."""
+    @classmethod
+    def of_rule(cls, shape: Sequence[int], rule: Mask, offset: int, when_missing: bool, *, is_whole: bool) -> "Part":
+        """Part of a rule; `is_whole` if it is the whole mask, whose own faults are then those of the rule."""
+        if isinstance(rule, Full):
+            return cls(shape, {"": rule}, rule, offset, when_missing)
+        wrong = {"ahead": rule.shifted(1), "behind": rule.shifted(-1)}
+        if type(rule) in COUNTED:
+            name = COUNTED[type(rule)]
+            number = getattr(rule, name)
+            wrong["longer"] = replace(rule, **{name: number + 1})
+            if number:
+                wrong["shorter"] = replace(rule, **{name: number - 1})
+        if not is_whole and shape[2] == shape[3]:
+            wrong["transposed"] = rule
+        if not is_whole:
+            wrong["inverted"] = ~rule
+        wrong["missing"] = Full() if when_missing else ~Full()
+        states = {"": rule} | wrong
+        states = {name: mask if name == "transposed" else mask.shifted(offset) for name, mask in states.items()}
+        return cls(shape, states, rule, offset, when_missing)
+
+    @classmethod
+    def of_padding(cls, shape: Sequence[int], tokens: Tensor) -> "Part":
+        """Part of padding; `tokens` is boolean (B, K)."""
+        (batch, heads, queries, keys), real = shape, tokens[:, None, None]
+        states = {"": real, "ahead": pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]}
+        states["behind"] = ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
+        states["inverted"] = ~real
+        if queries == keys:
+            states["wrong-axis"] = real.mT
+        if batch == queries > 1:
+            states["as-queries"] = tokens[None, None]
+        if batch == heads > 1:
+            states["as-heads"] = tokens[None, :, None]
+        if batch > 1 and heads > 1:
+            states["repeat"] = tokens[torch.arange(batch * heads).view(batch, heads) % batch][:, :, None]
+        return cls(shape, states | {"missing": torch.ones_like(real)}, is_padding=True)
+
+    def cells(self, mistake: str, rows: slice = ALL) -> Tensor:
+        """The part with a mistake, broadcasts to (B, H, rows, K)."""
         if (mistake, rows.step) not in self.computed:
-            make = self._rule if self.tokens is None else self._padding
-            self.computed[mistake, rows.step] = make(mistake, rows)
+            (batch, _, queries, keys), state = self.shape, self.states[mistake]
+            if isinstance(state, Tensor):
+                cells = state[:, :, rows] if state.shape[2] > 1 else state
+            elif mistake == "transposed":
+                cells = state.tensor(queries, keys, columns=rows)[:batch].mT
+            else:
+                cells = state.tensor(queries, keys, rows=rows)[:batch]
+            self.computed[mistake, rows.step] = cells
         return self.computed[mistake, rows.step]
-
-    def _rule(self, mistake: str, rows: slice) -> Tensor | None:
-        (batch, _, queries, keys), mask, offset = self.shape, self.mask, self.offset
-        match mistake:
-            case "missing":
-                return torch.tensor(self.when_missing).view(1, 1, 1, 1)
-            case "extra":
-                mask = Subsequent()
-            case "ahead" | "behind":
-                offset += 1 if mistake == "ahead" else -1
-            case "longer" | "shorter":
-                name = COUNTED.get(type(mask), "")
-                number = getattr(mask, name, 0) + (1 if mistake == "longer" else -1)
-                if not name or number < 0:
-                    return None
-                mask = replace(mask, **{name: number})
-            case "transposed":
-                return mask.tensor(queries, keys, columns=rows)[:batch].mT if queries == keys else None
-        cells = mask.shifted(offset).tensor(queries, keys, rows=rows)[:batch]
-        return ~cells if mistake == "inverted" else cells
-
-    def _padding(self, mistake: str, rows: slice) -> Tensor | None:
-        (batch, heads, queries, keys), tokens = self.shape, self.tokens
-        real = tokens[:, None, None]
-        match mistake:
-            case "missing":
-                return torch.ones_like(real)
-            case "inverted":
-                return ~real
-            case "ahead":
-                return pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]
-            case "behind":
-                return ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
-            case "wrong-axis":
-                return real.mT[:, :, rows] if queries == keys else None
-            case "as-queries":
-                return tokens[None, None, rows] if batch == queries > 1 else None
-            case "as-heads":
-                return tokens[None, :, None] if batch == heads > 1 else None
-            case "repeat":
-                order = torch.arange(batch * heads).view(batch, heads) % batch
-                return tokens[order][:, :, None] if batch > 1 and heads > 1 else None
-        return real
 
 
 @dataclass(frozen=True, eq=False)
-class MaskReading:
-    """A mask in one convention, and what it is meant to be.
+class Combination:
+    """Mistakes that may give a mask, in one of its conventions.
 
     Attributes:
         convention: one of `CONVENTIONS`.
-        may_attend: (B, H, Q, K), True = may attend.
+        may_attend: (B, H, Q, K), True = may attend, without the fault of the whole.
+        counts: cells of it that must be right, (B or 1, 1, Q, K).
         rules: the intended mask without padding.
         offset: position of the first query.
         tokens: (B, K), True at tokens; None without padding.
-        counts: cells that must be right, (B or 1, 1, Q, K).
-        wholes: faults of the whole mask that are tried.
+        parts: rules as the intent writes them, padding, and a causal part that is not meant.
+        mistakes: of each part, "" for none.
+        whole: fault of the whole mask, "" for none.
     """
 
     convention: str
     may_attend: Tensor
+    counts: Tensor
     rules: Mask
     offset: int
     tokens: Tensor | None
-    counts: Tensor
-    wholes: Sequence[str]
-
-    @cached_property
-    def parts(self) -> list[Part]:
-        """Rules as the intent writes them, padding, and a causal part that is not meant."""
-        shape, leaves, parts = self.may_attend.shape, list(_leaves(self.rules)), []
-        for rule, when_missing in leaves:
-            mistakes = () if isinstance(rule, Full) else OF_RULE
-            if len(leaves) == 1 and self.tokens is None:  # it is the whole mask
-                mistakes = [mistake for mistake in mistakes if mistake not in OF_WHOLE]
-            parts.append(Part(shape, mistakes, rule, self.offset, when_missing))
-        if self.tokens is not None:
-            parts.append(Part(shape, OF_PADDING, tokens=self.tokens))
-        if not self.hides_future(self.sample):
-            parts.append(Part(shape, ["extra"], offset=self.offset))
-        can_be = [[name for name in part.mistakes if part.cells(name, self.sample) is not None] for part in parts]
-        return [replace(part, mistakes=mistakes) for part, mistakes in zip(parts, can_be, strict=True)]
-
-    def hides_future(self, rows: slice = ALL) -> bool:
-        """Whether the rules block the future, without padding; False if there is none."""
-        cells = self.rules.shifted(self.offset).tensor(*self.may_attend.shape[2:], rows=rows)
-        ahead = future(*self.may_attend.shape[2:])[rows]
-        return bool(ahead.any()) and not bool((cells & ahead).any())
+    parts: Sequence[Part]
+    mistakes: tuple[str, ...]
+    whole: str = ""
 
     @property
     def sample(self) -> slice:
@@ -170,155 +148,154 @@ class MaskReading:
 
     @property
     def is_right(self) -> bool:
-        """Whether it has the intended cells in every row that is read."""
-        right = Combination(self, ("",) * len(self.parts))
-        return not (right.wrong(self.sample)[1].any() or right.wrong()[1].any())
-
-    def compose(self, mistakes: Sequence[str], rows: slice = ALL) -> Tensor:
-        """The mask whose parts have these mistakes, broadcasts to (B, H, rows, K)."""
-        cells = iter([part.cells(mistake, rows) for part, mistake in zip(self.parts, mistakes, strict=True)])
-        return reduce(and_, cells, _joined(self.rules, cells))
-
-    def combinations(self, faults: int) -> Iterator["Combination"]:
-        """Combinations of a number of faults, in their order."""
-        for whole in ("", *self.wholes):
-            for places in combinations(range(len(self.parts)), faults - bool(whole)):
-                for names in product(*[self.parts[place].mistakes for place in places]):
-                    mistakes = dict(zip(places, names, strict=True))
-                    yield Combination(self, tuple(mistakes.get(place, "") for place in range(len(self.parts))), whole)
-
-
-@dataclass(frozen=True, eq=False)
-class Combination:
-    """Mistakes that may give a mask.
-
-    Attributes:
-        reading: the mask and its parts.
-        mistakes: of each part, "" for none.
-        whole: fault of the whole mask, "" for none.
-    """
-
-    reading: MaskReading
-    mistakes: tuple[str, ...]
-    whole: str = ""
-
-    @property
-    def num_faults(self) -> int:
-        return sum(map(bool, (*self.mistakes, self.whole)))
-
-    def wrong(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
-        """Cells that it does not give, and which of them count; rows of the mask without the fault of the whole."""
-        mask, counts = self._upright(self.reading.may_attend), self._upright(self.reading.counts)
-        wrong = mask[:, :, rows] ^ self.reading.compose(self.mistakes, rows)
-        wrong = ~wrong if self.whole == "inverted" else wrong
-        return wrong, wrong & counts[:, :, rows]
-
-    @property
-    def differing(self) -> Tensor:
-        """Cells that count and that it does not give, (B, H, Q, K)."""
-        return self._upright(self.wrong()[1])
+        """Whether the mask has the intended cells in every row that is read."""
+        return not (self.mistakes_in(self.sample)[1].any() or self.mistakes_in()[1].any())
 
     @property
     def right(self) -> Tensor:
         """The intended mask, (B, H, Q, K)."""
         return self._only([])
 
+    @property
+    def differing(self) -> Tensor:
+        """Cells that count and that it does not give, (B, H, Q, K)."""
+        return self.upright(self.mistakes_in()[1])
+
+    def with_faults(self, number: int) -> Iterator["Combination"]:
+        """Combinations of a number of faults besides that of the whole, in their order."""
+        for places in combinations(range(len(self.parts)), number):
+            for names in product(*[[*self.parts[place].states][1:] for place in places]):
+                mistakes = dict(zip(places, names, strict=True))
+                yield replace(self, mistakes=tuple(mistakes.get(place, "") for place in range(len(self.parts))))
+
+    def compose(self, mistakes: Sequence[str], rows: slice = ALL) -> Tensor:
+        """The mask whose parts have these mistakes, broadcasts to (B, H, rows, K)."""
+        cells = iter([part.cells(mistake, rows) for part, mistake in zip(self.parts, mistakes, strict=True)])
+        joined = fold(self.rules, lambda *_: next(cells))
+        return reduce(and_, cells, joined)
+
+    def mistakes_in(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
+        """Cells that it does not give, and which of them count."""
+        wrong = self.may_attend[:, :, rows] ^ self.compose(self.mistakes, rows)
+        return wrong, wrong & self.counts[:, :, rows]
+
+    def weighed(self, cells: Tensor) -> int:
+        """Number of cells that differ, times `MORE` for each fault."""
+        return int(cells.count_nonzero()) * MORE ** sum(map(bool, (*self.mistakes, self.whole)))
+
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
         """Part of each fault that matters (None: the whole mask), the mistake, and the cells that a repair changes."""
-        mask = self.reading.compose(self.mistakes).expand_as(self.reading.may_attend)
+        mask = self.compose(self.mistakes).expand_as(self.may_attend)
         places = [place for place, mistake in enumerate(self.mistakes) if mistake]
-        wrong = {place: (self._only([place]) ^ self.right) & self.reading.counts for place in places}
-        matter = [place for place in places if wrong[place].any()]
+        matter = [place for place in places if ((self._only([place]) ^ self.right) & self.upright(self.counts)).any()]
         for place in matter if matter or self.whole else places:
             cells = mask ^ self._only([other for other in places if other != place])
-            yield self.reading.parts[place], self.mistakes[place], self._upright(cells)
+            yield self.parts[place], self.mistakes[place], self.upright(cells)
         if self.whole:
             yield None, self.whole, mask ^ (mask.mT if self.whole == "transposed" else ~mask)
 
     def _only(self, places: Sequence[int]) -> Tensor:
         """The mask with the mistakes of these parts alone."""
         mistakes = [mistake if place in places else "" for place, mistake in enumerate(self.mistakes)]
-        return self.reading.compose(mistakes).expand_as(self.reading.may_attend)
+        return self.compose(mistakes).expand_as(self.may_attend)
 
-    def _upright(self, cells: Tensor) -> Tensor:
+    def upright(self, cells: Tensor) -> Tensor:
+        """Cells where they stand in the mask as it was given."""
         return cells.mT if self.whole == "transposed" else cells
 
 
-def explain(readings: Sequence[MaskReading]) -> Combination:
+def explain(readings: Sequence[Combination]) -> Combination:
     """The combination of the fewest faults that gives the mask in one of its readings, or the nearest one."""
-    right = [Combination(reading, ("",) * len(reading.parts)) for reading in readings]
-    for combination in right:
-        if combination.reading.is_right:
-            return combination
+    upright = [reading for reading in readings if not reading.whole]
+    for reading in upright:
+        if reading.is_right:
+            return reading
     distances = {}
-    for faults, reading in product((1, 2), readings):
-        for combination in reading.combinations(faults):
-            wrong, of_read_rows = combination.wrong(reading.sample)
-            distances[combination] = int(of_read_rows.count_nonzero()) * MORE**faults
-            if not wrong.any() and not combination.wrong()[0].any():
+    for number, reading in product((1, 2), readings):
+        for combination in reading.with_faults(number - bool(reading.whole)):
+            wrong, of_read_rows = combination.mistakes_in(reading.sample)
+            distances[combination] = combination.weighed(of_read_rows)
+            if not wrong.any() and not combination.mistakes_in()[0].any():
                 return combination
     for combination, distance in distances.items():
         if not distance and not combination.differing.any():
             return combination
     near = sorted(distances, key=distances.__getitem__)[:MOST_NEAR]
-    return min([*right, *near], key=lambda each: int(each.differing.count_nonzero()) * MORE**each.num_faults)
+    return min([*upright, *near], key=lambda each: each.weighed(each.differing))
 
 
-def mask_readings(
-    masks: dict[str, Tensor], intent: Intent, tokens: Tensor | None, *, padding_may_be: bool
-) -> Iterator[MaskReading]:
-    """Readings of a mask, in their order; none if the number of a kind does not follow from it.
+def mask_readings(masks: dict[str, Tensor], intent: Intent, tokens: Tensor | None) -> Iterator[Combination]:
+    """Readings of a mask, each without a mistake in its parts, in their order.
+
+    There is none if the number of a kind does not follow from the mask.
 
     Args:
         masks: by convention, (B, H, Q, K), True = may attend.
-        intent: what it is meant to be; padding may be among its rules.
+        intent: what it is meant to be. Padding may be among its rules; of a kind it is read off the mask, too.
         tokens: (B, K), True at tokens, if padding was stated.
-        padding_may_be: whether padding that nobody stated is read off the mask.
     """
+    intended = intent.mask or Full()
+    joined = intended.masks if isinstance(intended, And) else [intended]
+    of_padding = [rule for rule in joined if isinstance(rule, Padding)]
     for convention, mask in masks.items():
         batch, _, queries, keys = mask.shape
-        whole = intent.mask or Full()
-        check_fits(whole, batch)
-        joined = whole.masks if isinstance(whole, And) else [whole]
-        of_padding = [rule for rule in joined if isinstance(rule, Padding)]
-        padding = [rule.tensor(1, keys)[:batch, 0, 0] for rule in of_padding] + ([] if tokens is None else [tokens])
-        paddings = [reduce(and_, padding) if padding else None]
-        if padding_may_be and not padding and (unstated := _padding_in(mask)) is not None:
+        check_fits(intended, batch)
+        stated = [rule.tensor(1, keys)[:batch, 0, 0] for rule in of_padding] + ([] if tokens is None else [tokens])
+        paddings = [reduce(and_, stated) if stated else None]
+        if intent.kind and not stated and (unstated := _padding_in(mask)) is not None:
             paddings.append(unstated)
-        wholes = [name for name in OF_WHOLE if (len(masks) == 1 if name == "inverted" else queries == keys)]
         for offset, real in product(dict.fromkeys((max(0, keys - queries), 0)), paddings):
             rules = intent.rules(mask, real, offset)
             if rules is None:
                 continue
-            joined = rules.masks if isinstance(rules, And) else [rules]
-            rest = reduce(and_, [rule for rule in joined if rule not in of_padding] or [Full()])
-            counts = torch.ones(1, queries, dtype=torch.bool)
+            rest = [rule for rule in (rules.masks if isinstance(rules, And) else [rules]) if rule not in of_padding]
+            rules, counts = reduce(and_, rest or [Full()]), torch.ones(1, queries, dtype=torch.bool)
             if real is not None and queries == keys:
-                counts = real if padding else real | mask.any((1, 3))
-            cells = counts[:, None, :, None].expand(-1, -1, -1, keys)
-            yield MaskReading(convention, mask, rest, offset, real, cells, wholes)
+                counts = real if stated else real | mask.any((1, 3))
+            counts, parts = counts[:, None, :, None].expand(-1, -1, -1, keys), _parts(rules, mask.shape, offset, real)
+            right = Combination(convention, mask, counts, rules, offset, real, parts, ("",) * len(parts))
+            yield right
+            if len(masks) == 1:
+                yield replace(right, may_attend=~mask, whole="inverted")
+            if queries == keys:
+                yield replace(right, may_attend=mask.mT, counts=counts.mT, whole="transposed")
 
 
-def _leaves(mask: Mask, when_missing: bool = True) -> Iterator[tuple[Mask, bool]]:
-    """Rules that are joined, in their order, and whether all is open without each."""
+def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = ALL) -> bool:
+    """Whether rules block the future; False if there is none."""
+    ahead = future(*shape[2:])[rows]
+    return bool(ahead.any()) and not bool((rules.shifted(offset).tensor(*shape[2:], rows=rows) & ahead).any())
+
+
+def _parts(rules: Mask, shape: Sequence[int], offset: int, tokens: Tensor | None) -> list[Part]:
+    leaves: list[tuple[Mask, bool]] = []
+
+    def add(rule: Mask, when_missing: bool) -> Tensor:
+        leaves.append((rule, when_missing))
+        return torch.ones(1, dtype=torch.bool)
+
+    fold(rules, add)
+    is_whole = len(leaves) == 1 and tokens is None
+    parts = [Part.of_rule(shape, rule, offset, missing, is_whole=is_whole) for rule, missing in leaves]
+    parts += [] if tokens is None else [Part.of_padding(shape, tokens)]
+    if not hides_future(rules, offset, shape, slice(None, None, max(1, shape[2] // SAMPLE))):
+        parts.append(Part(shape, {"": Full(), "extra": Subsequent().shifted(offset)}))
+    return parts
+
+
+def fold(mask: Mask, leaf: Callable[[Mask, bool], Tensor], when_missing: bool = True) -> Tensor:
+    """Cells of the rules of a mask joined as the mask joins them.
+
+    Args:
+        leaf: gives the cells of a rule, and is told whether all is open without it.
+    """
     match mask:
         case And(masks) | Or(masks):
-            for inner in masks:
-                yield from _leaves(inner, isinstance(mask, And))
+            is_and = isinstance(mask, And)
+            return reduce(and_ if is_and else or_, [fold(inner, leaf, is_and) for inner in masks])
         case Not(inner):
-            yield from _leaves(inner, not when_missing)
-        case _:
-            yield mask, when_missing
-
-
-def _joined(mask: Mask, cells: Iterator[Tensor]) -> Tensor:
-    """Cells of the rules of a mask joined as the mask joins them."""
-    match mask:
-        case And(masks) | Or(masks):
-            return reduce(and_ if isinstance(mask, And) else or_, [_joined(inner, cells) for inner in masks])
-        case Not(inner):
-            return ~_joined(inner, cells)
-    return next(cells)
+            return ~fold(inner, leaf, not when_missing)
+    return leaf(mask, when_missing)
 
 
 def _padding_in(mask: Tensor) -> Tensor | None:

@@ -44,13 +44,11 @@ class ArrayFile:
     Attributes:
         name: of the file.
         arrays: by their names; "" where there is only one and it has none.
-        rounding: half of the last digit that the numbers were written with; 0 where they are exact.
         texts: what stands beside the numbers, such as tokens, by its name.
     """
 
     name: str
     arrays: dict[str, np.ndarray | Tensor]
-    rounding: float = 0.0
     texts: dict[str, np.ndarray] = field(default_factory=dict)
 
     def chosen(self, name: str | None = None) -> dict[str, np.ndarray | Tensor]:
@@ -199,10 +197,9 @@ def read_text(text: str, name: str = "") -> ArrayFile:
         texts = {key: value for key, value in lists.items() if all(isinstance(word, str) for word in value)}
         arrays = {key: _array(called, value) for key, value in lists.items() if key not in texts}
         if arrays:
-            named = {key: np.array(value) for key, value in texts.items()}
-            return ArrayFile(name, arrays, _rounding(text), named)
+            return ArrayFile(name, arrays, {key: np.array(value) for key, value in texts.items()})
     rows = _nested(called, text) if "[" in text or "{" in text else _lines(called, text)
-    return ArrayFile(name, {"": _array(called, rows)}, _rounding(text))
+    return ArrayFile(name, {"": _array(called, rows)})
 
 
 _PRINTED = re.compile(r"^(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn|requires_grad)=.*)?\)$", re.DOTALL)
@@ -222,9 +219,8 @@ def _nested(called: str, text: str) -> Any:
     text = re.sub(r"[A-Za-z]+", lambda word: _WORDS.get(word[0].lower(), word[0]), text)
     text = re.sub(r"(?<=[\w.\]])\s+(?=[-\w.\[])", ",", text.strip())
     text = re.sub(r"(?<=\d)\.(?!\d)", ".0", re.sub(r"(?<![\d])\.(?=\d)", "0.", text))
-    text = re.sub(r",\s*\]", "]", text)
     try:
-        return json.loads(text)
+        return json.loads(re.sub(r",\s*\]", "]", text))
     except (ValueError, RecursionError):
         raise InputError(f"{called} cannot be read as nested lists of numbers, such as [[0.5, 0.5], [0, 1]].") from None
 
@@ -232,81 +228,42 @@ def _nested(called: str, text: str) -> Any:
 LONGEST_WHOLE = 15
 """Digits of a whole number; longer ones are read as floats."""
 
+BOOLEANS = {"true": True, "false": False}
+_WHOLE = re.compile(rf"[+-]?\d{{1,{LONGEST_WHOLE}}}")
+_BETWEEN = re.compile(r"\s*[,;\t]\s*|\s+")
+
 
 def _lines(called: str, text: str) -> list[list[Any]]:
     """One row a line; commas, semicolons, tabs or blanks between; a point before decimals."""
     lines = [line.strip().strip(",;") for line in text.splitlines() if line.strip()]
     if any(re.search(r"\d,\d", line) and re.search("[;\t]", line) for line in lines):
         raise InputError(f"{called} has commas inside numbers, or two signs between them; write a point for a comma.")
-    return [_row(called, line, number) for number, line in enumerate(lines, 1)]
-
-
-BOOLEANS = {"true": True, "false": False}
-_EMPTY_CELL = re.compile(r"[,;]\s*[,;]")
-_BLANKS = str.maketrans(",;", "  ")
-
-
-def _row(called: str, line: str, number: int) -> list[Any]:
-    """The cells of a line: those of one kind at once, others one by one."""
-    cells = line.lower().translate(_BLANKS).split()
-    if cells and line == line.strip() and not _EMPTY_CELL.search(line):
-        whole = max(map(len, cells)) <= LONGEST_WHOLE
-        for kind in ([int] if whole else []) + [float, BOOLEANS.__getitem__]:
-            with suppress(ValueError, KeyError):
-                return [*map(kind, cells)]
-    return [_number(called, cell, number) for cell in re.split(r"\s*[,;\t]\s*|\s+", line)]
-
-
-def _number(called: str, cell: str, row: int) -> bool | float | int:
-    word = cell.strip('"').lower()
-    if word in BOOLEANS:
-        return BOOLEANS[word]
+    rows, cell = [], ""
     try:
-        return int(word) if re.fullmatch(rf"[+-]?\d{{1,{LONGEST_WHOLE}}}", word) else float(word)
+        for line in lines:
+            rows.append([])
+            for cell in _BETWEEN.split(line):
+                word = cell.strip('"').lower()
+                number = int if _WHOLE.fullmatch(word) else float
+                rows[-1].append(BOOLEANS[word] if word in BOOLEANS else number(word))
     except ValueError:
         what = quoted(cell) if cell else "nothing"
-        message = f"{called} holds {what} in row {row}, which is no number; write numbers, or true and false."
+        message = f"{called} holds {what} in row {len(rows)}, which is no number; write numbers, or true and false."
         raise InputError(message) from None
+    return rows
 
 
 def _array(called: str, rows: Any) -> np.ndarray:
     """Nested lists as an array of booleans, whole numbers or floats."""
-    shape, level = [], rows
-    while isinstance(level, list):
-        shape.append(len(level))
-        level = level[0] if level else None
-    flat = rows if isinstance(rows, list) else [rows]
-    for depth, size in enumerate(shape[1:], 1):
-        lengths = {len(row) if isinstance(row, list) else None for row in flat}
-        if lengths != {size}:
-            examples = " and ".join(sorted(str(length) for length in lengths if length is not None)[:2])
-            raise InputError(
-                f"{called} has rows of different lengths ({examples} on axis {depth}); make them equally long."
-            )
-        flat = [cell for row in flat for cell in row]
-    kinds = {type(cell) for cell in flat}
-    if not flat or not kinds <= {bool, int, float} or len(flat) > MOST_CELLS:
-        bad = [cell for cell in flat if type(cell) not in (bool, int, float)]
-        what = f"holds {quoted(bad[0])}, which is no number" if bad else f"holds {len(flat):,} numbers"
-        raise InputError(f"{called} {what}; 1 to {MOST_CELLS:,} numbers are read.")
-    if bool in kinds and len(kinds) > 1:
-        raise InputError(f"{called} holds both booleans and numbers; write true and false, or 1 and 0.")
-    dtype = np.int64 if kinds == {int} else np.float64
-    if kinds == {bool}:
-        dtype = bool
     try:
-        return np.array(flat, dtype=dtype).reshape(shape)
-    except OverflowError:
-        raise InputError(f"{called} holds a whole number too large to be one of a mask, weights or scores.") from None
-
-
-def _rounding(text: str) -> float:
-    """Half of the last digit that numbers have: of the longest, or of the largest of those with an exponent.
-
-    One digit behind the point is what people type, not what a program rounds to.
-    """
-    fractions = re.findall(r"\.(\d+)(?:[eE]([-+]?\d{1,3}))?", text)
-    places = [len(digits) for digits, exponent in fractions if not exponent]
-    scientific = [len(digits) - int(exponent) for digits, exponent in fractions if exponent]
-    last = max(places, default=0) or min(scientific, default=0)
-    return 0.5 * 10.0**-last if 2 <= last < 12 else 0.0
+        array = np.array(rows)
+    except ValueError:
+        message = f"{called} has rows of different lengths, or holds a list which is no number; make them equally long."
+        raise InputError(message) from None
+    if array.dtype.kind not in "bif" or not 0 < array.size <= MOST_CELLS:
+        what = f"{array.size:,} numbers"
+        if array.dtype.kind not in "bif":
+            bad = [cell for cell in array.flat if not isinstance(cell, int)] or [max(array.flat, key=abs)]
+            what = f"{quoted(bad[0])}, which is no number or too large for one"
+        raise InputError(f"{called} holds {what}; 1 to {MOST_CELLS:,} numbers are read.")
+    return array

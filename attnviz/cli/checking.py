@@ -63,7 +63,7 @@ def show(report: Any, options: Namespace, say: Callable[[str], None]) -> None:
 def _arrays(content: reading.ArrayFile, options: Namespace, say: Callable[[str], None]) -> int:
     chosen = content.chosen(options.array)
     arrays = {name: array for entry in chosen.items() for name, array in _layers(*entry)}
-    reports = {name: _report(name, array, content.rounding, options) for name, array in arrays.items()}
+    reports = {name: _report(name, array, options) for name, array in arrays.items()}
     if options.json:
         say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
     else:
@@ -111,12 +111,11 @@ def _read(file: str) -> reading.ArrayFile:
         raise InputError(f"{quoted(file)} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def _report(name: str, array: object, rounding: float, options: Namespace) -> Report:
+def _report(name: str, array: object, options: Namespace) -> Report:
     """A convention is of masks: beside a mask, arrays whose names say that they are something else go without."""
     named = reading.kind_by_name(name)
     convention = options.convention or reading.convention_by_name(name)
     if options.kind is None and named in ("weights", "scores"):
         convention = None
     intent = options.intent or {True: "causal", False: "two-way", None: None}[options.causal]
-    arguments = {"convention": convention, "shape": options.shape, "rounding": rounding}
-    return check(array, kind=options.kind or named, intent=intent, **arguments)
+    return check(array, kind=options.kind or named, intent=intent, convention=convention, shape=options.shape)

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from attnviz.check import check
 from attnviz.check.intent import Intent
-from attnviz.check.meant import OF_WHOLE, explain, mask_readings
+from attnviz.check.meant import explain, mask_readings
 from attnviz.core.masks import mask_from_text
 
 CONVENTIONS = ("may-attend", "true-is-masked")
+OF_WHOLE = ("inverted", "transposed")
 
 
 def band(n, before, after):
@@ -158,7 +159,7 @@ def test_the_fewest_mistakes_that_give_the_mask_are_named(case, data, stated):
     conventions = [data.draw(st.sampled_from(CONVENTIONS))] if stated else CONVENTIONS
     mask = ~mask if not stated and data.draw(st.booleans()) else mask
     masks = {name: mask if name == conventions[0] else ~mask for name in conventions}
-    best = explain([*mask_readings(masks, Intent.of(case.text), case.tokens, padding_may_be=False)])
+    best = explain([*mask_readings(masks, Intent.of(mask_from_text(case.text)), case.tokens)])
 
     right = [name for name in conventions if not ((masks[name] ^ case.made()) & case.counts).any()]
     exact = [
@@ -168,8 +169,8 @@ def test_the_fewest_mistakes_that_give_the_mask_are_named(case, data, stated):
         if not ((wrong := case.made(*named) ^ masks[name]) & case.counts).any()
     ]
     expected = (right[0], ("",) * len(case.states), "") if right else min(exact)[4:]
-    assert (best.reading.convention, best.mistakes, best.whole) == expected
-    named = {best.reading.parts.index(part) for part, *_ in best.faults() if part is not None}
+    assert (best.convention, best.mistakes, best.whole) == expected
+    named = {best.parts.index(part) for part, *_ in best.faults() if part is not None}
     harmless = tuple("" if place in named else mistake for place, mistake in enumerate(best.mistakes))
     assert not ((case.made(harmless) ^ case.made()) & case.counts).any()
     assert not best.differing.any()
@@ -253,19 +254,6 @@ def test_padding_at_the_right_that_no_token_sees_need_not_be_blocked(text):
     assert check(mask, intent=text, padding=real.flip(1), convention="may-attend").rules("error") == {"deviation"}
 
 
-def test_harmless_padding_is_not_named_beside_a_mistake():
-    """Once the window is there, no token sees padding at the right; padding at the left it does."""
-    stated = {"intent": "causal & window(2, 0)", "convention": "may-attend"}
-    for real, sentences in ((batch(8), []), (batch(8, left=True), ["Padding missing."])):
-        report = check(band(8, 8, 0).expand(2, 1, 8, 8), padding=real, **stated)
-
-        assert [one.message for one in report.findings if one.severity == "error"] == [
-            "Window part missing.",
-            *sentences,
-        ]
-        assert check(report.repaired, padding=real, **stated).rules("error", "warning") == set()
-
-
 def code_of(fix):
     """The code of a repair: between its colon and what its names stand for."""
     code = fix.partition(": ")[2].partition(", where ")[0].partition(", as ")[0].partition(". (Both")[0].rstrip(".")
@@ -319,32 +307,10 @@ def test_a_whole_mask_is_mended_by_code():
             assert check(eval(code, {"mask": each, "torch": torch}), **stated).rules("error", "warning") == set()
 
 
-def test_padding_of_heads_made_by_repeat_is_named():
-    """Head h of text b has the padding of text (b * H + h) % B; and (B, K) read as (H, K) if B = H."""
-    real = torch.arange(8) < torch.tensor([[8], [5], [3]])
-    right = real[:, None].expand(3, 2, 8)
-    repeated = real.repeat(2, 1).view(3, 2, 1, 8).expand(3, 2, 8, 8)
-    by_head = real[None, :, None].expand(3, 3, 8, 8)
-
-    for mask, words in ((repeated, "made by repeat"), (by_head, "is read as (H, K)")):
-        (finding,) = check(mask, intent="two-way", padding=real, convention="may-attend").findings
-        assert (finding.rule, finding.severity, words in finding.message) == ("broadcast", "error", True)
-    assert check(right[:, :, None].expand(3, 2, 8, 8), intent="two-way", padding=real).ok
-
-
 def test_a_mask_that_hides_the_future_is_named_where_two_way_is_meant():
     (finding,) = check(band(6, 6, 0), intent="two-way", convention="may-attend").findings
 
     assert finding.message == "Causal part that is not meant: it hides the future."
-
-
-def test_padding_that_nobody_stated_is_read_off_the_mask():
-    """At one end of each text, for a kind; and mistakes beside it are named."""
-    real = batch(9)[:, None, None]
-    assert check(band(9, 9, 0) & real, intent="causal", convention="may-attend").rules("error") == set()
-    (finding,) = [one for one in check(band(9, 9, 1) & real, intent="causal").findings if one.severity == "error"]
-
-    assert finding.message == "Causal part off by one: it opens the next key."
 
 
 def test_what_no_two_mistakes_give_is_said_with_the_cells_that_differ():

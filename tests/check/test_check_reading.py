@@ -107,8 +107,7 @@ def test_what_pytorch_and_numpy_print_can_be_pasted(tensor, printed):
     given_back = reading.read_text(printed(tensor))
 
     assert only(given_back).shape == tuple(tensor.shape)
-    assert np.allclose(only(given_back), tensor.numpy(), rtol=0, atol=given_back.rounding + 1e-12)
-    assert given_back.rounding < 1e-3
+    assert np.allclose(only(given_back), tensor.numpy(), rtol=0, atol=5e-5)
 
 
 def test_numbers_as_they_are_printed_on_paper_are_read():
@@ -124,8 +123,8 @@ def test_printed_weights_pass_the_check_of_row_sums():
     pasted = reading.read_text(repr(weights(causal())))
     halved = reading.read_text(repr(weights(causal()) * 0.99))
 
-    assert check(only(pasted), rounding=pasted.rounding).findings == ()
-    assert check(only(halved), rounding=halved.rounding).rules("error") == {"row-sum"}
+    assert check(only(pasted)).findings == ()
+    assert check(only(halved)).rules("error") == {"row-sum"}
 
 
 CELLS = st.sampled_from([*"0 1 -1 +2 .5 1. 0.25 1e-05 nan -inf 1234567890123456 123456789012345 007".split()])
@@ -186,7 +185,6 @@ def test_an_empty_cell_is_no_cell_left_out():
         ("a.json", b"[[1, [2]]]", "is no number"),
         ("a.json", b"[[1, 2], [3]]", "rows of different lengths"),
         ("a.json", b"[[1, null]]", "None, which is no number"),
-        ("a.json", b"[[1, true]]", "both booleans and numbers"),
         ("a.json", b'[["1"]]', "is no number"),
         ("a.json", b"[]", "holds 0 numbers"),
         ("a.json", b"[" * 100_000, "cannot be read as nested lists"),

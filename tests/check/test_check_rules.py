@@ -3,7 +3,6 @@
 import math
 from dataclasses import FrozenInstanceError
 
-import exhibits
 import numpy as np
 import pytest
 import torch
@@ -13,25 +12,7 @@ from attnviz import api
 from attnviz.check import CHECKS, NOT_SURE, SEVERITIES, check
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Documents, Padding, Subsequent
-from attnviz.figures.evidence import as_checked, evidence
-
-
-def dropped(p, mask=None, seed=1):
-    """As the Annotated Transformer gives its weights back while it trains."""
-    torch.manual_seed(seed)
-    width = torch.nn.Dropout(p)
-    query = scores((B, H, N, N))
-    return exhibits.attention(query, scores((B, H, N, N), 1), query, mask, width)[1]
-
-
-def cloned():
-    """The weights of the tutorial's heads before any training: W_Q = W_K."""
-    torch.manual_seed(0)
-    model = exhibits.MultiHeadedAttention(H, 4 * H).eval()
-    x = torch.randn(B, N, 4 * H)
-    with torch.no_grad():
-        model(x, x, x)
-    return model.attn
+from attnviz.figures.evidence import as_checked
 
 
 def at(array, place, value):
@@ -54,19 +35,13 @@ WRONG = {
     "deviation": (at(torch.ones(N, N).bool().tril(2).triu(-2), (1, 5), True), {"intent": "window(2, 2)"}, "error"),
     "ambiguous": (padded((2,), 5), {}, "note"),
     "empty-row": (causal() & (torch.arange(N) != 3)[:, None], {"convention": "may-attend"}, "error"),
-    "uniform-over-masked": (weights(causal() & (torch.arange(N) > 1), fill=-1e9), {}, "error"),
     "future-leak": (at(weights(causal()), (0, 0, 2, 5), 0.3), {"intent": "causal"}, "error"),
     "blocks-itself": (torch.ones(N, N).tril(-1).bool(), CAUSAL, "error"),
     "weak-fill": (additive(causal(), -100.0), {}, "warning"),
     "range": (scores(), {"kind": "weights"}, "error"),
     "row-sum": (weights() * 1.3, {}, "error"),
     "wrong-axis": (scores().softmax(-2), {}, "error"),
-    "dropout-on": (dropped(0.1), {}, "error"),
     "masked-after-softmax": (weights() * causal(), {}, "error"),
-    "identical-heads": (weights()[:, :1].expand(B, H, N, N), {}, "warning"),
-    "uniform-head": (weights() * 0 + 1 / N, {}, "warning"),
-    "dead-head": (at(weights(), (slice(None), 1), 0.0), {}, "warning"),
-    "symmetric-scores": (cloned(), {}, "warning"),
 }
 RIGHT = {
     "weights": (weights(), {}),
@@ -77,7 +52,7 @@ RIGHT = {
     "float16": (weights().half(), {}),
     "float16 kept as float32": (weights(causal()).half().float(), {}),
     "bfloat16": (weights(padded((N, 3), N)).bfloat16(), {}),
-    "four digits": (torch.round(weights(), decimals=4), {"rounding": 5e-5}),
+    "two digits": (torch.round(weights(), decimals=2), {}),
     "scores": (scores(), {}),
     "scores from before the mask": (scores(), {"intent": "causal"}),
     "masked scores": (scores().masked_fill(~causal(), -math.inf), {}),
@@ -108,13 +83,6 @@ def test_a_rule_speaks_where_something_is_wrong(rule):
     assert found[0].fix
     assert found[0].cells or severity == "note" or rule == "broadcast"
     assert found[0].total >= len(found[0].cells)
-
-
-def test_the_last_row_of_a_causal_head_may_be_even():
-    """Also where another row sees a later token."""
-    rows = [[1, 0, 0, 0, 0], [0.4, 0.5, 0, 0.1, 0], [0.4, 0.3, 0.3, 0, 0], [0.1, 0.2, 0.3, 0.4, 0], [0.2] * 5]
-
-    assert "uniform-over-masked" not in check(torch.tensor(rows)).rules("error")
 
 
 @pytest.mark.parametrize("name", RIGHT)
@@ -309,55 +277,23 @@ def test_what_a_mask_is_taken_for_is_said_once():
     assert lines.count("1 cell is open in the future") == 1
     assert "  at: query 2 key 4" in lines
     assert lines.count("  at: ") == lines.count("  fix: ") == 1
-    assert "\n".join(check(at(weights(causal()), (0, 0, 2, 5), 0.3)).lines()).count("future cells") == 1
+    assert (
+        "\n".join(check(at(weights(causal()), (0, 0, 2, 5), 0.3), intent="causal").lines()).count("saw position 5") == 1
+    )
 
 
 def test_digits_that_were_cut_off_may_add_up():
-    """Half a digit for each of the keys."""
-    rounded = torch.full((2, 200), 0.0054)
-
-    assert "row-sum" in check(rounded).rules()
-    assert "row-sum" not in check(rounded, rounding=5e-4).rules()
+    """Half a digit for each of the keys, where all numbers have as few."""
+    assert "row-sum" not in check(torch.full((2, 150), 0.007)).rules()
+    assert "row-sum" in check(torch.full((2, 150), 0.007003)).rules()
 
 
-def test_uniform_heads_are_uniform_and_nothing_else():
-    """Not identical besides, nor spread over masked keys; and of two tokens nothing can be told."""
-    even = causal(3) / causal(3).sum(-1, keepdim=True)
-
-    assert check(even.expand(1, 2, 3, 3), kind="weights").rules() == {"uniform-head"}
-    assert check(causal(2) / causal(2).sum(-1, keepdim=True)).rules() == set()
-    assert check((causal(2) / causal(2).sum(-1, keepdim=True)).expand(1, 2, 2, 2)).rules() == set()
-    assert check(torch.full((1, 2, 2, 2), 0.5)).rules() == set()
-
-
-def test_heads_of_few_digits_may_be_equal_by_chance():
-    """Two tokens in bfloat16 leave one number of 8 bits; in float32 it has 24, and that tells."""
-    same = torch.tensor([[1.0, 0.0], [0.3, 0.7]], dtype=torch.float64).expand(1, 2, 2, 2)
-
-    assert "identical-heads" not in check(same.to(torch.bfloat16), kind="weights").rules()
-    assert "identical-heads" in check(same.float(), kind="weights").rules()
-
-
-def test_what_holds_no_numbers_has_no_heads_alike():
-    """Heads of NaN alone, or of scores that all block, are neither identical nor fixed on a key."""
+def test_what_holds_no_numbers_is_said_once():
     blank = torch.full((1, 2, 4, 4), math.nan)
 
     assert check(blank).rules() == {"nan"}
     assert check(blank, kind="scores").rules() == {"nan"}
     assert check(torch.full((1, 2, 4, 4), -math.inf), kind="scores").rules() == {"empty-row"}
-
-
-def test_an_additive_mask_of_ones_is_checked_too():
-    """As ``tril.masked_fill(tril == 0, -inf)`` leaves it: 1 is added alike, and what is blocked is found."""
-    for said in ({}, {"kind": "mask"}, {"convention": "additive"}):
-        ones = additive(causal()) + 1
-        report = check(ones, **said)
-
-        assert (report.kind, report.convention, report.causal, report.ok) == ("mask", "additive", True, True)
-        assert [(one.rule, one.severity) for one in report.findings] == [("values", "note")]
-        assert check(at(ones, (2, 5), 1.0), intent="causal", **said).rules("error") == {"future-leak"}
-        assert check(at(ones, 3, -math.inf), **said).rules("error") == {"empty-row"}
-    assert check(at(additive(causal()), (1, 0), 1.0), kind="mask").rules("error") == {"values"}
 
 
 def test_padding_where_the_own_keys_would_be_blocks_nobody_itself():
@@ -372,15 +308,6 @@ def test_a_query_with_a_past_is_not_said_to_have_no_key():
 
     assert [one.rule for one in square.findings] == ["blocks-itself"]
     assert [one.rule for one in cached.findings] == ["blocks-itself", "broadcast"]
-
-
-def test_the_picture_of_a_mask_of_ones_shows_them_open():
-    """What is open, blocked, and marked as evidence, in the row that has no key left."""
-    array = at(additive(causal(4)) + 1, 2, -math.inf)
-    report = check(array, kind="mask")
-    drawn = evidence(array, report, report.findings[0]).states
-
-    assert drawn.tolist() == [[0, 1, 1, 1], [0, 0, 1, 1], [2, 2, 2, 2], [0, 0, 0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -401,20 +328,6 @@ def test_the_picture_of_what_is_right_shows_what_is_blocked(array, said):
     assert drawn.kinds[1].sign == "hatch"
 
 
-def test_blocked_scores_do_not_hide_a_low_precision():
-    """-inf is -inf in bfloat16 too, so that the tolerance is that of bfloat16."""
-    even = scores((1, 1, 40, 40)) + scores((1, 1, 40, 40)).mT
-    noisy = (even * (1 + 2e-3 * scores((1, 1, 40, 40), 1).clamp(-1, 1))).bfloat16().float()
-    blocked = at(noisy, (0, 0, slice(None), 39), -math.inf)
-
-    assert check(noisy).rules() == check(blocked).rules() == {"symmetric-scores"}
-
-
-def test_three_tokens_in_low_precision_tell_no_symmetry():
-    """Of 500 random heads some are symmetric up to bfloat16's eight bits."""
-    assert check(weights(shape=(1, 500, 3, 3)).bfloat16()).rules() == set()
-
-
 def test_numbers_say_what_they_are():
     """The guess, where two kinds are near."""
     kinds = {
@@ -429,9 +342,7 @@ def test_numbers_say_what_they_are():
 
 
 def test_weights_above_1_are_none():
-    """Unless dropout scaled them."""
     assert "range" in check(scores().abs(), kind="weights").rules("error")
-    assert "range" not in check(dropped(0.5)).rules()
 
 
 def test_floats_of_0_and_1_block_nothing_where_they_are_added():

@@ -82,29 +82,31 @@ def test_masks_of_heads_and_sentences_in_one_axis_are_right_in_their_order():
     assert check(right, shape=SHAPE, convention="may-attend").rules("error") == set()
 
 
-def test_padding_of_sentences_needs_no_shape_where_its_convention_is_said():
-    """(B, K), PyTorch's own form; a causal mask, right or wrong, is no padding, nor is what nobody said."""
-    padding = padded((4, 6, 2), 6)[:, 0, 0]
+def test_padding_of_texts_needs_no_shape_where_its_convention_and_a_two_way_mask_are_said():
+    """(B, K), PyTorch's own form; else its axes are read as broadcasting does, and that is said."""
+    padding, stated = padded((4, 6, 2), 6)[:, 0, 0], {"intent": "two-way"}
 
     for mask, convention in ((padding, "may-attend"), (~padding, "true-is-masked"), (padding.long(), "zero-is-masked")):
-        report = check(mask, convention=convention)
+        report = check(mask, convention=convention, **stated)
         assert (report.shape, report.rules()) == ((3, 1, 1, 6), set())
-    assert check(padding).shape == (1, 1, 3, 6)
-    for mask in (causal(6), causal(6).roll(-1, 0), causal(6).T, causal(6)[:4], causal(6).triu(-2)):
-        assert check(mask, convention="may-attend").shape[2] == len(mask)
+        report = check(mask, convention=convention)
+        assert (report.shape, report.rules("error", "warning"), report.status()) == ((1, 1, 3, 6), set(), 3)
+        assert "mask[:, None, None, :]" in report.findings[-1].fix
+    assert check(causal(6), convention="may-attend", **stated).shape == (1, 1, 6, 6)
 
 
 @pytest.mark.parametrize("lengths", [(3, 6), (2, 4, 7), (7, 5), (1, 6, 6), (1, 1, 3, 5)])
 def test_padding_of_other_than_as_many_sentences_as_tokens_is_padding(lengths):
-    """Also where the lengths grow; rows that see one key more each stay a causal mask, unless padding is meant."""
-    right = padded(lengths, 8)[:, 0, 0]
+    """At either end, also where the lengths grow."""
+    right, stated = padded(lengths, 8)[:, 0, 0], {"intent": "two-way"}
 
     for mask in (right, right.flip(1)):
-        for report in (check(mask, convention="may-attend"), check(~mask, convention="true-is-masked")):
+        for report in (
+            check(mask, convention="may-attend", **stated),
+            check(~mask, convention="true-is-masked", **stated),
+            check(mask, convention="may-attend", padding=mask),
+        ):
             assert (report.shape, report.rules("error", "warning")) == ((len(lengths), 1, 1, 8), set())
-    rising = padded((4, 5), 6)[:, 0, 0]
-    assert check(rising, convention="may-attend").shape == (1, 1, 2, 6)
-    assert check(rising, convention="may-attend", intent="two-way").shape == (2, 1, 1, 6)
 
 
 def test_padding_that_blocks_queries_is_named():
@@ -151,15 +153,6 @@ def test_scores_that_would_silently_grow_are_told(given_shape, shape):
     assert found.severity == "error"
     assert f"silently makes {tuple(grown)} of scores + mask" in found.message
     assert "silently" not in broadcast(ones(4, 5, 7)).message
-
-
-def test_rows_that_may_be_sentences_are_a_warning_unless_they_are_a_triangle():
-    """(B, K) padding and (Q, K) look alike if B = Q."""
-    shape = (5, 2, 5, 5)
-
-    assert broadcast(padded((5, 3, 2, 5, 1), 5)[:, 0, 0], shape).severity == "warning"
-    assert broadcast(causal(5), shape).severity == "note"
-    assert broadcast(~causal(5), shape).severity == "note"
 
 
 def test_padding_is_read_as_padding_where_the_shape_says_so():

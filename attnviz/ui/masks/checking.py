@@ -14,7 +14,7 @@ from attnviz import figures
 from attnviz.charts.size import RECTANGLES
 from attnviz.check import CHECKS, CONVENTIONS, KINDS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
 from attnviz.core.amounts import counted
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, quoted
 from attnviz.figures.evidence import as_checked, evidence
 from attnviz.figures.states import States
 from attnviz.ui.masks import leaks, words
@@ -76,16 +76,16 @@ def _array(lab: Lab, what: str) -> None:
             note(str(error))
 
 
-def _input(lab: Lab, what: str) -> tuple[str, Array, float] | None:
-    """The array with its name, and half of the last digit of its numbers; None while nothing is given."""
+def _input(lab: Lab, what: str) -> tuple[str, Array] | None:
+    """The name of the array and the array; None while nothing is given."""
     queries, keys = lab.lengths
     if what in (WEIGHTS, MASK) and queries * keys > MOST_CELLS:
         quiet(words.TOO_MANY_CELLS.format(queries=queries, keys=keys, most=MOST_CELLS))
         return None
     if what == WEIGHTS:
-        return "weights", lab.record.step(lab.site).weights(lab.number, sentence=lab.sentence), 0.0
+        return "weights", lab.record.step(lab.site).weights(lab.number, sentence=lab.sentence)
     if what == MASK:
-        return "mask", lab.mask.grid(*lab.lengths, sentence=lab.masked), 0.0
+        return "mask", lab.mask.grid(*lab.lengths, sentence=lab.masked)
     if what == FILE:
         file = st.file_uploader(words.UPLOAD, [end[1:] for end in reading.ENDINGS], key="file")
         if file is None:
@@ -97,7 +97,7 @@ def _input(lab: Lab, what: str) -> tuple[str, Array, float] | None:
     return _chosen(reading.read_text(clean(typed)))
 
 
-def _chosen(contents: reading.ArrayFile) -> tuple[str, Array, float]:
+def _chosen(contents: reading.ArrayFile) -> tuple[str, Array]:
     """One array; of several the one that is chosen."""
     names = list(contents.arrays)
     name = names[0]
@@ -106,13 +106,13 @@ def _chosen(contents: reading.ArrayFile) -> tuple[str, Array, float]:
         titles = {i: clean(name)[:80] for i, name in enumerate(names)}
         options = {"shown": state.one_of(ARRAY, titles, index), "format_func": titles.get}
         name = names[control(st.selectbox, words.WHICH_ARRAY, ARRAY, range(len(names)), **options)]
-    return name, contents.arrays[name], contents.rounding
+    return name, contents.arrays[name]
 
 
-def _check(lab: Lab, what: str, name: str, array: Array, rounding: float) -> None:
+def _check(lab: Lab, what: str, name: str, array: Array) -> None:
     """The verdict; under it the picture, and beside that the rest: how it was read, and what can be said instead."""
     arguments = _arguments(lab, name, what)
-    report = check(array, rounding=rounding, **arguments)
+    report = check(array, **arguments)
     grids = [evidence(array, report, finding) if _has_cells(finding) else None for finding in report.findings]
     first_grid = next((i for i, grid in enumerate(grids) if grid is not None), None)
     rest = [i for i, finding in enumerate(report.findings) if finding.severity != "note" or finding.rule not in READ]
@@ -243,7 +243,7 @@ def _report(what: str, name: str, array: Array, report: Report, arguments: dict[
     with pictures.folded(words.REPORT, "report") as is_open:
         if not is_open:
             return
-        text = clean("\n".join(report.lines(name)) + "\n")
+        text = clean(f"{quoted(name)}: {report}\n")
         data = json.dumps(report.to_json(), indent=1)
         with st.container(horizontal=True, gap="small"):
             save = partial(st.download_button, on_click="ignore", icon=":material/download:")
