@@ -4,7 +4,6 @@ Building a specification takes Altair a tenth of a second, so it is built once f
 screen it stays while its tables are replaced in place.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -28,16 +27,20 @@ Table = dict[str, list]
 class Form:
     """A Vega-Lite chart without its data."""
 
-    chart: alt.LayerChart
     spec: dict[str, Any]
 
     @classmethod
     def of(cls, chart: alt.LayerChart) -> "Form":
-        return cls(chart, chart.to_dict(validate=False))
+        return cls(chart.to_dict(validate=False))
 
     @cached_property
     def draws_images(self) -> bool:
-        return '"type": "image"' in json.dumps(self.spec)
+        return _has_image(self.spec)
+
+
+def _has_image(view: dict[str, Any]) -> bool:
+    parts = (part for name in ("layer", "hconcat", "vconcat") for part in view.get(name, ()))
+    return view.get("mark", {}).get("type") == "image" or any(map(_has_image, parts))
 
 
 def formed(most: int) -> Callable[[Callable[..., Form]], Callable[..., Form]]:
@@ -74,31 +77,3 @@ INDEPENDENT = alt.Resolve(
         color="independent", fill="independent", stroke="independent", shape="independent", strokeWidth="independent"
     )
 )
-
-
-def together(
-    views: Sequence[alt.LayerChart | Sequence[alt.LayerChart]],
-    params: Sequence[alt.TopLevelSelectionParameter],
-    title: alt.TitleParams | None,
-) -> alt.HConcatChart | alt.VConcatChart:
-    """Views in a row under one title, or rows of views, each view with scales of its own.
-
-    They are handed over written out: Altair would copy every part of a chart five times, to look for parameters.
-    """
-    parts: list = [
-        _spec_of(view)
-        if isinstance(view, alt.LayerChart)
-        else alt.HConcatSpecGenericSpec(hconcat=[*map(_spec_of, view)], resolve=INDEPENDENT)
-        for view in views
-    ]
-    if all(isinstance(view, alt.LayerChart) for view in views):
-        chart = alt.HConcatChart(hconcat=parts, resolve=INDEPENDENT, spacing=24)
-    else:
-        chart = alt.VConcatChart(vconcat=parts, resolve=INDEPENDENT, spacing=16)
-    chart.params, chart.autosize = [*params] or alt.Undefined, "pad"
-    chart.title = title or alt.Undefined
-    return chart
-
-
-def _spec_of(view: alt.LayerChart) -> alt.LayerSpec:
-    return alt.LayerSpec(**view.to_dict(validate=False, context={"top_level": False}))
