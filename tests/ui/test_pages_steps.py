@@ -240,7 +240,7 @@ def test_the_line_is_about_the_cell_that_is_outlined(link):
 
     assert drawn(app)[0]["0-chosen"][["row", "column"]].values.tolist() == [[query, key]]
     softmax = drawn(app, "stages")[0]["stages"].query("title.str.endswith('Softmax', na=False)")
-    assert softmax["number_text"].tolist() == [digits(weights[key])]
+    assert softmax["number"].tolist() == [digits(weights[key])]
     assert f"({query}) gives {in_cell(weights[key])} of its attention to" in unescape(html(app))
     assert f" → {digits(weights[key])}<" in html(app).replace("\N{NO-BREAK SPACE}", " ")
     assert f"({key}):\nq · k = " in html(app).replace("\N{NO-BREAK SPACE}", " ")
