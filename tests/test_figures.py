@@ -80,23 +80,6 @@ def test_a_description_has_the_main_numbers():
     assert f"“{WORDS[query]}” ({query}) looks most at “{WORDS[key]}” ({key}): {float(weights.max()):.2f}" in text
 
 
-def test_descriptions_of_masks_and_changes():
-    record = record_of(WORDS)
-
-    assert "6 of 9 cells may attend" in figures.mask(Subsequent(), WORDS).description
-    assert figures.change(record, record).description.endswith("None moved.")
-    assert "Off: 1." in figures.heads(record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 1)}))), SITE).description
-
-
-def test_a_figure_is_made_when_it_is_asked_for_and_then_kept():
-    figure = figures.head(record_of(WORDS), SITE, 0)
-
-    assert "chart" not in vars(figure)
-    assert figure.chart is figure.chart
-    with pytest.raises(AttributeError, match="frames"):
-        figure.frames  # noqa: B018
-
-
 def test_large_maps_have_a_readout_on_the_screen_and_small_ones_do_not():
     small, large = (figures.head(record_of(["w"] * n), SITE, 0) for n in (4, 60))
 

@@ -6,6 +6,7 @@ expressions here are constants.
 
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 
@@ -46,18 +47,24 @@ def notes_on(size: Size, shows: str = "each square shows the largest of") -> lis
 
 
 def axis(
+    table: str, count: int, every: int, title: str | Sequence[str], colors: Theme, *, upright: bool = False, **settings
+) -> alt.Axis:
+    """The same axis as Altair has it, with settings of Altair's."""
+    spec = axis_spec(table, count, every, title, colors, upright=upright)
+    return alt.Axis(**spec | {"values": alt.expr(spec["values"]["expr"])} | settings)
+
+
+def axis_spec(
     table: str,
     count: int,
     every: int,
-    title: str | Sequence[str],
+    title: str | Sequence[str] | None,
     colors: Theme,
     *,
     upright: bool = False,
-    extent: int = 0,
     chosen: str = "",
     dotted: bool = False,
-    **settings: object,
-) -> alt.Axis:
+) -> dict[str, Any]:
     """An axis of rows, or of columns on top: labels are read from a table, by their places; every n-th is drawn.
 
     Args:
@@ -72,18 +79,17 @@ def axis(
         label = f"{beside} < 1 ? {row}.label || '' : {beside} < {every} ? '' : {label}"
     marked = (("warns", colors.warning), ("accented", colors.accent), ("quiet", colors.quiet))
     marks = [{"test": f"{row}.{name}", "value": color} for name, color in marked]
-    color = {"condition": marks, "value": colors.text}
-    top = {"orient": "top", "labelAngle": 0, "minExtent": extent} if table.endswith("columns") else {}
+    top = {"orient": "top", "labelAngle": 0} if table.endswith("columns") else {}
     turned = {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"} if upright else {}
-    return alt.Axis(
-        title=title,
-        labelExpr=label,
-        labelColor=color,
-        labelOverlap=False,
-        values=alt.expr(f"sequence(0.5, {count}, {step})"),
-        **top | turned,
-        **settings,
-    )
+    return {
+        "title": title,
+        "labelExpr": label,
+        "labelColor": {"condition": marks, "value": colors.text},
+        "labelOverlap": False,
+        "values": {"expr": f"sequence(0.5, {count}, {step})"},
+        **top,
+        **turned,
+    }
 
 
 def word_spans(groups: Groups) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""One grid for every picture of cells: weights of a head, a mask, a leak test, states. Vega-Lite lays it out.
+"""One grid for every picture of cells: weights, a mask, a leak test, tables of numbers. Vega-Lite lays it out.
 
 Rows and columns are axes from 0 to their count: a cell is one unit wide. The specification is constant for one form
 (size, numbers, theme); title, labels, colors and cells are tables, so a browser replaces them in place.
@@ -9,20 +9,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import altair as alt
 import numpy as np
 
 from attnviz.analysis.views import Groups
 from attnviz.charts import bands, pixels, state
-from attnviz.charts.axes import KEY, QUERY, axis, label_width, names, notes_on, short, word_spans
-from attnviz.charts.interaction import QUIET_MARK, clicked, dragged, pointed, share, tooltip
-from attnviz.charts.legends import Ramp, ramp_legend, state_legend
-from attnviz.charts.picture import INDEPENDENT, Form, Table, formed
+from attnviz.charts.axes import KEY, QUERY, axis_spec, label_width, names, notes_on, short, word_spans
+from attnviz.charts.legends import Ramp, ramp_spec, signs_spec
+from attnviz.charts.marks import APART, Spec, as_is, at, click, drag, hover, marks, places, rows_of_views, tips, whole
+from attnviz.charts.marks import field as text_of
+from attnviz.charts.marks import unseen as unseen_point
+from attnviz.charts.picture import Form, Table
 from attnviz.charts.size import Size, size_of, within
 from attnviz.charts.state import CellState
 from attnviz.charts.style import Style
-from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
-from attnviz.charts.theme import LINE, MONO, Theme, config
+from attnviz.charts.texts import LegendEntry, entry, heading, text_width, title_spec
+from attnviz.charts.theme import LINE, MONO, Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import isolated, visible_text
 
@@ -36,6 +37,9 @@ TOOLTIP = (
     ("says", "cell"),
 )
 """Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
+
+TOKENS = ("query", "key")
+"""Axes whose positions are tokens."""
 
 CELL = ("cell", "query", "key", "rev")
 """Name and fields of the selection of a cell."""
@@ -56,6 +60,12 @@ ARROW, CHANGED = "M-0.3,-0.45L0.4,0L-0.3,0.45Z", 1
 """Sign in a legend of a word that another one was predicted for, and the hue of such words."""
 
 JOINED = "a line beside tokens joins the pieces of a word"
+
+HUGE = 1e8
+"""Numbers beyond this (-1e9, added as a mask) stand at the end of a scale instead of stretching it."""
+
+DOTTED = 5
+"""Pixels of a cell from which on a dot stands for a label that is left out."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,7 @@ class Grid:
         titles: of the row axis and of the column axis.
         shade: place on the ramp, 0 to 1, of cells whose ground that is.
         ramp: the legend of the ramp.
+        palette: colors of the ramp; None for those of its legend.
         gray: whether the ramp is without colors: of a head that is off.
         numbers: named columns of numbers, each with its format, or with the text of each cell: weight, score.
         offsets: of tiles, where in its tile the largest weight stands: counted row by row.
@@ -104,6 +115,10 @@ class Grid:
         called: names of rows and of columns as hovering calls them, where that is not token and position.
         verb: what a row does to a column, in words.
         prefix: what the names of its tables begin with, where it is a view beside others.
+        axes: what rows and columns stand for, "query", "key", "d_k", ..., or "1" for nothing. Grids of one chart that
+            share an axis show the same position on it.
+        is_table: whether it is a table of numbers among others: framed, without titles of its axes, and as an image
+            clicked row by row.
         is_labeled: whether its rows are labeled; else they are those of the view beside it.
         extent: pixels of the labels over its columns at least: as many as those of the views beside it.
         signs: kinds in its legend of signs, where these are not those that occur in it; () for no such legend.
@@ -120,6 +135,7 @@ class Grid:
     titles: tuple[str, str] = (QUERY, KEY)
     shade: np.ndarray | None = None
     ramp: Ramp | None = None
+    palette: tuple[str, ...] | None = None
     gray: bool = False
     numbers: Mapping[str, tuple[np.ndarray, str | Sequence[str]]] = field(default_factory=dict)
     offsets: np.ndarray | None = None
@@ -139,14 +155,27 @@ class Grid:
     called: tuple[list[str], list[str]] | None = None
     verb: str = "looks at"
     prefix: str = ""
+    axes: tuple[str, str] = TOKENS
+    is_table: bool = False
     is_labeled: bool = True
     extent: int = 0
     signs: Sequence[CellState] | None = None
 
-    @property
+    @cached_property
     def form(self) -> Form:
         """The chart without its tables."""
-        return _form(self.layout)
+        chart = _layers(self) | {"title": title_spec()}
+        return whole(
+            chart | ({"params": params([self], self.selects)} if self.is_rectangles else {}), self.style.colors
+        )
+
+    @property
+    def view(self) -> Spec:
+        """One grid of several, with its title and without parameters, which these share."""
+        title = title_spec(f"{self.prefix}meta", view_of=self.style.colors)
+        if self.is_table:
+            title |= {"fontWeight": "normal", "fontSize": 12, "offset": 6}
+        return _layers(self) | {"title": title, "name": self.prefix}
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -156,11 +185,15 @@ class Grid:
             "rows": self._labels(0) | self._notes(),
             "columns": self._labels(1),
             "words": self._words(),
-            "chosen": self._chosen(),
+            "chosen": self.chosen(),
             "legend": self._legend(),
         }
-        if any(self._bands["side"]):
-            tables["bands"] = self._bands
+        if self.is_table:  # a browser refuses to replace a table that nothing draws
+            del tables["words"]
+        if self.signs == ():
+            del tables["legend"]
+        if any(self.bands["side"]):
+            tables["bands"] = self.bands
         if self.is_rectangles:
             tables["cells"] = self._cells()
         return {f"{self.prefix}{name}": table for name, table in tables.items()}
@@ -170,35 +203,7 @@ class Grid:
         return self.size.form == "rectangles"
 
     @cached_property
-    def layout(self) -> "GridLayout":
-        """Settings on which its specification depends."""
-        widest = max(map(text_width, self._texts[1][:: self.size.every]), default=0.0)
-        has_notes = self.style.aside and any(self.predicted)
-        notes = [self.note_title, *self._notes()["note"]] if has_notes else []
-        return GridLayout(
-            size=self.size,
-            titles=self.titles,
-            upright=widest > self.size.cell - 4,
-            numbers=tuple(self.numbers),
-            tips=tuple(tip for tip in self.tips if tip[0] in {"says", *(f"{name}_text" for name in self.numbers)}),
-            selects=self.selects,
-            is_written=any(self.written),
-            ramp=None if self.ramp is None else replace(self.ramp, top=0.0),
-            beside=self.beside.width if self.beside else 0,
-            notes=round(max(map(text_width, notes), default=0.0)),
-            brush=self.brush,
-            on_screen=self.style.on_screen,
-            aside=self.style.aside,
-            colors=self.style.colors,
-            prefix=self.prefix,
-            is_labeled=self.is_labeled,
-            extent=self.extent,
-            has_signs=self.signs != (),
-            bands=bands.extents(self._bands),
-        )
-
-    @cached_property
-    def _texts(self) -> tuple[list[str], list[str]]:
+    def texts(self) -> tuple[list[str], list[str]]:
         """Labels beside rows and over columns."""
         if self.labels is not None:
             return self.labels
@@ -210,7 +215,7 @@ class Grid:
         return self.rows, self.columns
 
     @cached_property
-    def _bands(self) -> Table:
+    def bands(self) -> Table:
         return bands.table(self._sides, self.size, self.style.colors)
 
     @cached_property
@@ -234,8 +239,7 @@ class Grid:
         """Last position that each row and column stands for."""
         tile = self.size.tile
         return tuple(
-            part.stops[np.arange(tile, len(part) + tile, tile).clip(max=len(part)) - 1] - 1
-            for part in (self.rows, self.columns)
+            part.stops[np.arange(tile, len(part) + tile, tile).clip(max=len(part)) - 1] - 1 for part in self._sides
         )
 
     @cached_property
@@ -243,16 +247,29 @@ class Grid:
         """Which of the kinds occur."""
         return np.flatnonzero(np.bincount(self.states.ravel())).tolist()
 
-    @property
-    def uri(self) -> str:
-        """The cells as an image: twice their size in a file; on a page a pixel for each, if none is drawn on."""
-        scale = 1 if self.style.on_screen else 2
+    def uri(self, scale: int | None = None) -> str:
+        """The cells as an image.
+
+        Args:
+            scale: pixels of the image for one of the picture. None for twice the size in a file; on a page for a pixel
+                for each cell, if none is drawn on.
+        """
         strokes = {i: stroke for i in self.occurring if (stroke := self.kinds[i].stroke())}
-        marks = {stroke: [i for i, other in strokes.items() if other == stroke] for stroke in strokes.values()}
-        marked = [(sign, np.isin(self.states, kinds), color) for (sign, color), kinds in marks.items()]
-        zoom = max(1, round(scale * self.size.cell)) if marked or scale > 1 else 1
-        sides = {"height": self.size.rows * zoom, "width": self.size.columns * zoom}
-        return pixels.data_uri(pixels.paint(self._ground, marked, scale=scale, **sides), self._palette)
+        same = {stroke: [i for i, other in strokes.items() if other == stroke] for stroke in strokes.values()}
+        marked = [(sign, np.isin(self.states, kinds), color) for (sign, color), kinds in same.items()]
+        factor = scale or (1 if self.style.on_screen else 2)
+        zoomed = bool(marked or factor > 1 or scale)
+        wide, high = (max(1, round(factor * side)) if zoomed else 1 for side in (self.size.cell, self.size.down))
+        if self.is_table and zoomed:
+            sides = {
+                "height": max(round(factor * self.size.height), self.size.rows),
+                "width": max(round(factor * self.size.width), self.size.columns),
+            }
+        else:
+            sides = {"height": self.size.rows * high, "width": self.size.columns * wide}
+        return pixels.data_uri(
+            pixels.paint(self._ground, marked, scale=factor, **sides), pixels.palette(self._colors, gray=self.gray)
+        )
 
     @cached_property
     def _ground(self) -> np.ndarray:
@@ -264,12 +281,12 @@ class Grid:
         on_ramp = np.array([kind.ground == "ramp" for kind in self.kinds])[self.states]
         return np.where(on_ramp, pixels.shades(self.shade), ground)
 
-    @property
-    def _palette(self) -> np.ndarray:
-        colors = self.style.colors
-        if self.ramp is not None and self.ramp.signed:
-            colors = replace(colors, ramp=colors.diverging)
-        return pixels.palette(colors, gray=self.gray)
+    @cached_property
+    def _colors(self) -> Theme:
+        """Colors with the ramp that its numbers have."""
+        colors, is_signed = self.style.colors, self.ramp is not None and self.ramp.signed
+        ramp = self.palette or (colors.diverging if is_signed else colors.ramp)
+        return colors if ramp is colors.ramp else replace(colors, ramp=ramp)
 
     def _meta(self) -> Table:
         tied = any(len(spans) for spans in self._spans) and self.size.tile * self.size.every == 1
@@ -279,11 +296,9 @@ class Grid:
         if self.prefix:
             title = {"title": [self.title], "subtitle": ["\n".join(self.lines)]}
         beside = {"beside_title": [self.beside.title]} if self.beside else {}
-        counts = {
-            "rows": [self.size.rows],
-            "columns": [self.size.columns],
-        }  # the keyboard walks over the cells of an image
-        image = {} if self.is_rectangles else {"uri": [self.uri]} | counts
+        # the keyboard walks over the cells of an image
+        counts = {"rows": [self.size.rows], "columns": [self.size.columns]}
+        image = {} if self.is_rectangles else {"uri": [self.uri()]} | counts
         return title | {"top": [self.ramp.top if self.ramp else 1.0], "note_title": [noted]} | image | beside
 
     def _labels(self, side: int) -> Table:
@@ -291,13 +306,18 @@ class Grid:
         part, tile = self._sides[side], self.size.tile
         tokens = part.tokens[::tile]
         table: Table = {
+            ("row", "column")[side]: [*range(len(tokens))],
+            ("row2", "column2")[side]: [i + 1 for i in range(len(tokens))],
             "middle": [i + 0.5 for i in range(len(tokens))],
-            "label": self._texts[side][::tile],
+            "label": self.texts[side][::tile],
             "quiet": [token.special for token in tokens],
             "name": list(self.names[side]),
             "position": self.positions[side].tolist(),
             "last": self.lasts[side].tolist(),
         }
+        if self.is_table:
+            places = {axis: [-1] * len(tokens) for axis in TOKENS} | {self.axes[side]: table["position"]}
+            return table | places | {"rev": [self.style.rev] * len(tokens)}
         if "weight" not in self.numbers or tile > 1 or not self.style.on_screen:
             return table
         weights, form = self.numbers["weight"]
@@ -317,7 +337,7 @@ class Grid:
     def _notes(self) -> Table:
         """At the end of each row the word that it predicts, and what stands before that; whether it has no key left."""
         tile, every, colors = self.size.tile, self.size.every, self.style.colors
-        chosen = self._selected[0]
+        chosen = self.selected[0]
         notes, inks, empties = [], [], []
         for i in range(self.size.rows):
             cells = range(i * tile, min((i + 1) * tile, len(self.rows)))
@@ -337,7 +357,7 @@ class Grid:
 
     @cached_property
     def _spans(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        return word_spans(self.rows), word_spans(self.columns)
+        return ([], []) if self.is_table else (word_spans(self.rows), word_spans(self.columns))
 
     def _words(self) -> Table:
         """Rows and columns that the pieces of a word take."""
@@ -350,24 +370,34 @@ class Grid:
             "end": [end - inset for _, _, end in both],
         }
 
-    @property
-    def _selected(self) -> tuple[int | None, int | None]:
+    @cached_property
+    def selected(self) -> tuple[int | None, int | None]:
         """Row and column of the selected cell; None for what is not seen, or not selected."""
         cell = self.style.selected
         if cell is None or isinstance(cell, int):
             return (None if cell is None else self.rows.index_of(cell)), None
-        return self.rows.index_of(cell[0]), self.columns.index_of(cell[1])
+        chosen = dict(zip(TOKENS, cell, strict=True))
+        places = zip(self._sides, self.axes, strict=True)
+        row, column = (part.index_of(chosen[axis]) if chosen.get(axis, -1) >= 0 else None for part, axis in places)
+        return row, column
 
-    def _chosen(self) -> Table:
-        """The square of the selected cell, at least as large as can be seen, or the selected row."""
-        (row, column), tile, place = self._selected, self.size.tile, ()
-        if row is not None and isinstance(self.style.selected, int):
-            place = row // tile, row // tile + 1, 0, self.size.columns, True
-        elif row is not None and column is not None:
-            row, column, grow = row // tile, column // tile, max(0.0, (7 / self.size.cell - 1) / 2)
-            place = row - grow, row + 1 + grow, column - grow, column + 1 + grow, False
-        names = "row", "row2", "column", "column2", "whole"
-        return {name: [*place[i : i + 1]] for i, name in enumerate(names)}
+    def chosen(self) -> Table:
+        """The selected cell, at least as large as can be seen; or the row or column, where it is none of a cell."""
+        tile, grow = self.size.tile, max(0.0, (7 / self.size.cell - 1) / 2)
+        row, column = self.selected
+        by_row = isinstance(self.style.selected, int) or self.axes[1] not in TOKENS
+        by_column = self.axes[0] not in TOKENS
+        is_cell = row is not None and column is not None
+        down, across = [0, self.size.rows], [0, self.size.columns]
+        grow = grow if is_cell else 0
+        if row is not None:
+            down = [row // tile - grow, row // tile + 1 + grow]
+        if column is not None:
+            across = [column // tile - grow, column // tile + 1 + grow]
+        if not (is_cell or (row is not None and by_row) or (column is not None and by_column)):
+            return {name: [] for name in CHOSEN}
+        values = *down, *across, row is not None, column is not None
+        return {name: [value] for name, value in zip(CHOSEN, values, strict=True)}
 
     def _legend(self) -> Table:
         signs = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
@@ -382,28 +412,31 @@ class Grid:
         """A row for each cell, row by row: where it is, what it says, what is drawn on it."""
         row, column = (index.ravel() for index in np.indices(self.states.shape))
         states, colors = self.states.ravel(), self.style.colors
-        path, stroke, width = zip(
-            *(kind.glyph(min(self.size.cell, self.size.down), colors) for kind in self.kinds), strict=True
-        )
+        glyphs = (kind.glyph(min(self.size.cell, self.size.down), colors) for kind in self.kinds)
+        path, stroke, width = zip(*glyphs, strict=True)
+        ground = _pick(pixels.written_palette(self._colors, gray=self.gray), self._ground.ravel())
+        positions = {
+            axis: part[place].tolist()
+            for axis, part, place in zip(self.axes, self.positions, (row, column), strict=True)
+        }
         table = {
             "row": row.tolist(),
             "row2": (row + 1).tolist(),
             "column": column.tolist(),
             "column2": (column + 1).tolist(),
-            "query": self.positions[0][row].tolist(),
-            "key": self.positions[1][column].tolist(),
+            **({axis: [-1] * len(row) for axis in TOKENS} | positions),
             "rev": [self.style.rev] * len(row),
             "query_name": _pick(self.names[0], row),
             "key_name": _pick(self.names[1], column),
-            "ground": _pick(pixels.hexadecimal(self._palette), self._ground.ravel()),
+            "ground": ground,
             "says": list(self.cell_texts or _pick([kind.text for kind in self.kinds], states)),
             "path": _pick(path, states),
             "stroke": _pick(stroke, states),
             "stroke_width": _pick(width, states),
         } | self.more
         if any(self.written):
-            inks = {color: pixels.readable(color, colors) for color in {*table["ground"]}}
-            table["written"], table["written_ink"] = [*self.written], [inks[color] for color in table["ground"]]
+            inks = {color: pixels.readable(color, colors) for color in {*ground}}
+            table["written"], table["written_ink"] = [*self.written], [inks[color] for color in ground]
         for name, (values, form) in self.numbers.items():
             flat = values.ravel().tolist()
             table[name] = [value if math.isfinite(value) else None for value in flat]
@@ -411,270 +444,241 @@ class Grid:
         return table
 
 
-@dataclass(frozen=True)
-class GridLayout:
-    """Settings on which the specification of a grid depends."""
-
-    size: Size
-    titles: tuple[str, str]
-    upright: bool
-    numbers: tuple[str, ...]
-    tips: tuple[tuple[str, str], ...]
-    selects: tuple[str, ...]
-    is_written: bool
-    ramp: Ramp | None
-    beside: int
-    notes: int
-    brush: bool
-    on_screen: bool
-    aside: bool
-    colors: Theme
-    prefix: str = ""
-    is_labeled: bool = True
-    extent: int = 0
-    has_signs: bool = True
-    bands: tuple[int, int] = (0, 0)
-
-    def tooltip(self, *names: str) -> list[alt.Tooltip]:
-        """Row and column, and what there is of some fields, or of all."""
-        fields = [("query_name", self.titles[0]), ("key_name", self.titles[1])]
-        fields += [(name, title) for name, title in self.tips if not names or name in names]
-        return [alt.Tooltip(f"{name}:N", title=title) for name, title in fields]
-
-    def table(self, name: str) -> alt.Chart:
-        """A chart of one of the tables."""
-        return alt.Chart(alt.NamedData(f"{self.prefix}{name}"))
+CHOSEN = ("row", "row2", "column", "column2", "marks_row", "marks_column")
+"""Fields of the frame around what is selected, and whether marks stand at the labels."""
 
 
-def view(layout: GridLayout) -> alt.LayerChart:
-    """One grid of several, with its title and without parameters: these are shared, see `share`."""
-    title = titled(layout.colors, f"{layout.prefix}meta", is_view=True)
-    return _layers(layout, title=title, name=layout.prefix)
+def params(grids: Sequence[Grid], selects: Sequence[str] = CELL) -> list[Spec]:
+    """Selections by a click, under the pointer and by a drag, of the cells of some grids."""
+    first, views = grids[0], [f"{grid.prefix}cells" for grid in grids]
+    linked = dict.fromkeys(axis for grid in grids for axis in grid.axes if axis != "1")
+    brush = [drag("drag", views, first.style.colors)] if first.brush else []
+    return [click(selects[0], views, *selects[1:]), hover(views, *linked), *brush]
 
 
-@formed(128)
-def _form(layout: GridLayout) -> Form:
-    colors = layout.colors
-    chart = _layers(layout, autosize="pad", title=titled(colors))
-    if layout.size.form == "rectangles":
-        selected = (
-            clicked(*layout.selects),
-            pointed(),
-            *([dragged("drag", colors)] if layout.brush else []),
-        )
-        chart.params = share(["cells"], *selected)
-    return Form.of(chart.configure(**config(colors)))
+def together(rows: Sequence[Sequence[Grid | Spec]], style: Style, *, has_params: bool = True) -> Form:
+    """Grids, and views of another kind, in rows under one title."""
+    views = [[part.view if isinstance(part, Grid) else part for part in row] for row in rows]
+    views[0][0] |= {"layer": [*views[0][0]["layer"], unseen_point("meta")]}
+    grids = [part for row in rows for part in row if isinstance(part, Grid)]
+    title = None if style.on_screen else title_spec()
+    return whole(rows_of_views(views, title, params(grids) if grids and has_params else ()), style.colors)
 
 
-def _layers(layout: GridLayout, **options: object) -> alt.LayerChart:
-    """The chart without configuration and parameters."""
-    size, places = layout.size, _Places(layout)
-    layers = [*_legends(layout), *([*_rectangles(layout, places)] if size.form == "rectangles" else [_image(layout)])]
-    layers += [
-        *_beside(layout, places),
-        *(_bands(layout, places) if any(layout.bands) else []),
-        *_outline(layout, places),
-    ]
-    if layout.on_screen and "weight" in layout.numbers:
-        layers += _clickable(layout, places)
-    return alt.layer(*layers, width=size.width, height=size.height, resolve=INDEPENDENT, **options)
+def _layers(grid: Grid) -> Spec:
+    """The chart without title, configuration and parameters."""
+    size, lay = grid.size, _Layers(grid)
+    layers = lay.legends() + (lay.rectangles() if grid.is_rectangles else lay.image()) + lay.ends_of_rows()
+    layers += (lay.bands() if any(grid.bands["side"]) else []) + lay.outline()
+    if grid.style.on_screen and "weight" in grid.numbers and not grid.is_table:
+        layers += lay.clickable()
+    return {"layer": layers, "width": size.width, "height": size.height, "resolve": APART}
 
 
-MIDDLE = {"middle": "datum.row + 0.5", "center": "datum.column + 0.5"}
+class _Layers:
+    """Layers of a grid, whose rows and columns are axes from 0 to their count."""
 
-DOTTED = 5
-"""Pixels of a cell from which on a dot stands for a label that is left out."""
-
-
-def _chosen_place(layout: GridLayout, side: str) -> str:
-    """An expression for the row or the column of the selected cell; far below 0 where none is selected."""
-    chosen, end = f"data('{layout.prefix}chosen')[0]", f"{side}2"
-    there = f"{chosen} && {chosen}.{end} - {chosen}.{side} < 9"
-    return f"{there} ? floor(({chosen}.{side} + {chosen}.{end}) / 2) : -99"
-
-
-class _Places:
-    """Encodings of rows and columns, on axes from 0 to their count."""
-
-    def __init__(self, layout: GridLayout):
-        size, colors = layout.size, layout.colors
-        rows, columns = ({"domain": [0, count], "nice": False, "zero": False} for count in (size.rows, size.columns))
-        self.row_axis, dotted = None, size.cell >= DOTTED
-        if layout.is_labeled:
-            self.row_axis = axis(
-                f"{layout.prefix}rows",
-                size.rows,
-                size.every,
-                layout.titles[0],
-                colors,
-                offset=layout.bands[0],
-                chosen=_chosen_place(layout, "row"),
-                dotted=dotted,
+    def __init__(self, grid: Grid):
+        size, colors = grid.size, grid.style.colors
+        self.grid, self.colors, self.prefix = grid, colors, grid.prefix
+        self.left, self.above = bands.extents(grid.bands)
+        widest = max(map(text_width, grid.texts[1][:: size.every]), default=0.0)
+        self.upright = widest > size.cell - 4 and grid.axes[1] in TOKENS
+        has_notes = grid.style.aside and any(grid.predicted)
+        notes = [grid.note_title, *grid.data[f"{grid.prefix}rows"]["note"]] if has_notes else []
+        self.notes = round(max(map(text_width, notes), default=0.0))
+        self.beside = grid.beside.width if grid.beside else 0
+        titles = (None, None) if grid.is_table else grid.titles
+        dotted = size.cell >= DOTTED and not grid.is_table
+        rows, columns = grid.texts
+        down = over = None
+        if grid.is_labeled and any(rows):
+            chosen = self._chosen_place("row")
+            down = axis_spec(
+                f"{self.prefix}rows", size.rows, size.every, titles[0], colors, chosen=chosen, dotted=dotted
             )
-        turned = {"upright": layout.upright, "extent": layout.extent, "offset": layout.bands[1]}
-        named = f"{layout.prefix}columns", size.columns, size.every, layout.titles[1]
-        self.column_axis = axis(*named, colors, chosen=_chosen_place(layout, "column"), dotted=dotted, **turned)
-        self.rows, self.columns = alt.Scale(**rows, reverse=True), alt.Scale(**columns)
-        self.width, self.height, self.cell = size.width, size.height, size.cell
+            down |= {"offset": self.left}
+        if any(columns):
+            chosen, every = self._chosen_place("column"), size.every_column or size.every
+            over = axis_spec(
+                f"{self.prefix}columns", size.columns, every, titles[1], colors, chosen=chosen, dotted=dotted,
+                upright=self.upright,
+            )  # fmt: skip
+            over |= {"offset": self.above, "minExtent": grid.extent}
+        if grid.is_table:
+            for axis, spec in zip(grid.axes, (down, over), strict=True):
+                if spec and axis not in TOKENS:
+                    spec["labelColor"] = colors.quiet
+        self.rows, self.columns = places(size.rows, down, reverse=True), places(size.columns, over)
+        self.wide, self.high = {"x": at(0), "x2": at(size.width)}, {"y": at(0), "y2": at(size.height)}
 
-    def y(self, name: str) -> alt.Y:
-        return alt.Y(f"{name}:Q", scale=self.rows, axis=self.row_axis)
+    def _chosen_place(self, side: str) -> str:
+        """An expression for the row or the column of the selected cell; far below 0 where none is selected."""
+        chosen, end = f"data('{self.prefix}chosen')[0]", f"{side}2"
+        there = f"{chosen} && {chosen}.{end} - {chosen}.{side} < 9"
+        return f"{there} ? floor(({chosen}.{side} + {chosen}.{end}) / 2) : -99"
 
-    def x(self, name: str) -> alt.X:
-        return alt.X(f"{name}:Q", scale=self.columns, axis=self.column_axis)
+    def marks(self, table: str, kind: str, encoding: Spec, **options: object) -> Spec:
+        return marks(f"{self.prefix}{table}", kind, encoding, **options)
 
-    def box(self) -> dict:
-        """From row to row2, and from column to column2."""
-        return {"y": self.y("row"), "y2": alt.Y2("row2"), "x": self.x("column"), "x2": alt.X2("column2")}
+    def y(self, name: str) -> Spec:
+        return {"y": {"field": name} | self.rows}
 
-    def down(self, begin: str, end: str) -> dict:
-        return {"y": self.y(begin), "y2": alt.Y2(end)}
+    def x(self, name: str) -> Spec:
+        return {"x": {"field": name} | self.columns}
 
-    def across(self, begin: str, end: str) -> dict:
-        return {"x": self.x(begin), "x2": alt.X2(end)}
+    def down(self, begin: str, end: str) -> Spec:
+        return self.y(begin) | {"y2": {"field": end}}
 
+    def across(self, begin: str, end: str) -> Spec:
+        return self.x(begin) | {"x2": {"field": end}}
 
-def _rectangles(layout: GridLayout, places: _Places) -> list[alt.Chart]:
-    """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
-    colors, size = layout.colors, layout.size
-    centered = {"y": places.y("middle"), "x": places.x("center")}
-    tooltip, cells = layout.tooltip(), layout.table("cells")
-    ground = cells.mark_rect(stroke=colors.background, strokeWidth=1, cursor="pointer", aria=False)
-    ground = ground.encode(**places.box(), fill=alt.Fill("ground:N", scale=None), tooltip=tooltip)
-    ground = ground.properties(name=f"{layout.prefix}cells")
-    strokes = (
-        cells.transform_filter("isValid(datum.path)")
-        .mark_point(size=min(size.cell, size.down) ** 2, filled=False, opacity=1, cursor="pointer", aria=False)
-        .transform_calculate(**MIDDLE)
-        .encode(
-            **centered,
-            shape=alt.Shape("path:N", scale=None),
-            stroke=alt.Stroke("stroke:N", scale=None),
-            strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
-            tooltip=tooltip,
+    def tooltip(self, *only: str) -> list[Spec]:
+        """Row and column, and what there is of some fields, or of all."""
+        grid = self.grid
+        there = {"says", *(f"{name}_text" for name in grid.numbers)}
+        fields = [tip for tip in grid.tips if tip[0] in there and (not only or tip[0] in only)]
+        ends = zip(("query_name", "key_name"), grid.titles, strict=True)
+        return tips(*(end for end, axis in zip(ends, grid.axes, strict=True) if axis != "1"), *fields)
+
+    def legends(self) -> list[Spec]:
+        """The color scale, and the strokes of what is no weight."""
+        grid = self.grid
+        below = grid.style.on_screen and not grid.is_rectangles and not grid.is_table
+        where = {"orient": "bottom", "offset": READOUT if below else 14}
+        if grid.style.aside and not grid.is_table:
+            where = {"orient": "right", "offset": 14 + self.beside + (self.notes and self.notes + NOTE)}
+        layers = [] if grid.ramp is None else [ramp_spec(grid.ramp, where, f"{self.prefix}meta")]
+        return [*layers, *([] if grid.signs == () else [signs_spec(where, f"{self.prefix}legend")])]
+
+    def rectangles(self) -> list[Spec]:
+        """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
+        grid, size = self.grid, self.grid.size
+        tooltip, pointer = {"tooltip": self.tooltip()}, {"cursor": "pointer"}
+        least = min(size.cell, size.down)
+        box = self.down("row", "row2") | self.across("column", "column2")
+        stroke = {"stroke": self.colors.background, "strokeWidth": 1} if least >= DOTTED * 2 else {}
+        ground = self.marks("cells", "rect", box | {"fill": as_is("ground")} | tooltip, **pointer, **stroke)
+        middle = [{"calculate": "datum.row + 0.5", "as": "middle"}, {"calculate": "datum.column + 0.5", "as": "center"}]
+        centered = self.y("middle") | self.x("center")
+        looks = {"shape": as_is("path"), "stroke": as_is("stroke"), "strokeWidth": as_is("stroke_width")}
+        looks["strokeWidth"]["type"] = "quantitative"
+        glyph = {"size": least**2, "filled": False, "opacity": 1}
+        strokes = self.marks(
+            "cells", "point", centered | looks | tooltip, where="isValid(datum.path)", **pointer, **glyph
         )
-    )
-    texts = cells.transform_calculate(**MIDDLE).mark_text(font=MONO, limit=size.cell - 4, **QUIET_MARK)
-    texts = texts.encode(**centered, text=alt.Text("written:N"), fill=alt.Fill("written_ink:N", scale=None))
-    lit = cells.transform_filter(pointed()).transform_filter("isValid((pointed || {}).query)")
-    lines = lit.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, **QUIET_MARK)
-    return [
-        ground,
-        strokes,
-        *([texts] if layout.is_written else []),
-        lines.encode(**places.down("row", "row2"), x=alt.XValue(0), x2=alt.X2Value(size.width)),
-        lines.encode(**places.across("column", "column2"), y=alt.YValue(0), y2=alt.Y2Value(size.height)),
-    ]
+        layers = [ground | {"name": f"{self.prefix}cells"}, strokes]
+        if any(grid.written):
+            text = {"text": text_of("written"), "fill": as_is("written_ink")}
+            layers.append(
+                self.marks("cells", "text", centered | text, font=MONO, limit=size.cell - 4, baseline="middle")
+            )
+        for layer in layers[1:]:
+            layer["transform"] = layer.get("transform", []) + middle
+        return layers + self._pointed()
 
+    def _pointed(self) -> list[Spec]:
+        """Lines along the row and the column that are pointed at, here or in a table that shares an axis."""
+        frame = {"fill": None, "stroke": self.colors.accent, "strokeWidth": 1.5}
+        sides = ("rows", "row", self.down, self.wide), ("columns", "column", self.across, self.high)
+        layers = []
+        for axis, (table, end, along, over) in zip(self.grid.axes, sides, strict=True):
+            if axis == "1":
+                continue
+            there = f"((pointed || {{}})['{axis}'] || [])[0] === datum.position"
+            layers.append(self.marks(table, "rect", along(end, f"{end}2") | over, where=there, **frame))
+        return layers
 
-def _image(layout: GridLayout) -> alt.Chart:
-    size = layout.size
-    mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top"}
-    image = layout.table("meta").mark_image(smooth=False, aspect=False, **mark, **QUIET_MARK)
-    return image.encode(x=alt.XValue(0), y=alt.YValue(0), url=alt.Url("uri:N"))
+    def image(self) -> list[Spec]:
+        """The cells as one image; of a table each row can be clicked."""
+        size = self.grid.size
+        mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top"}
+        encoding = {"x": at(0), "y": at(0), "url": text_of("uri")}
+        layers = [self.marks("meta", "image", encoding, smooth=False, aspect=False, **mark)]
+        if not self.grid.is_table:
+            return layers
+        tooltip = {"tooltip": tips(("name", self.grid.titles[0]))}
+        row = self.marks(
+            "rows", "rect", self.down("row", "row2") | self.wide | tooltip, fill="transparent", cursor="pointer"
+        )
+        return [*layers, row | {"name": f"{self.prefix}cells"}, *self._pointed()]
 
+    def ends_of_rows(self) -> list[Spec]:
+        """Notes at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
+        colors, right = self.colors, self.grid.size.width + NOTE
+        unseen = {"opacity": 0, "size": 0}
+        columns = self.marks("columns", "point", self.x("middle"), **unseen)
+        if self.grid.is_table:
+            frame = self.marks("meta", "rect", self.wide | self.high, fill=None, stroke=colors.line)
+            return [columns, self.marks("rows", "point", self.y("middle"), **unseen), frame]
+        text = {"align": "left", "baseline": "middle"}
+        over = text | {"color": colors.quiet}
+        word = {"color": colors.quiet, "strokeWidth": 1.25}
+        framed = self.down("row", "row2") | self.wide
+        framed = self.marks(
+            "rows", "rect", framed, where="datum.empty", fill=None, stroke=colors.warning, strokeWidth=1.5
+        )
+        note = {"x": at(right + self.beside)}
+        noted = self.y("middle") | note | {"text": text_of("note"), "fill": as_is("ink")}
+        beside_rows = self.down("begin", "end") | {"x": at(-2.5 - self.left)}
+        over_columns = self.across("begin", "end") | {"y": at(-2.5 - self.above)}
+        layers = [
+            framed,
+            self.marks("meta", "text", note | {"y": at(-12), "text": text_of("note_title")}, **over),
+            self.marks("rows", "text", noted, where="datum.note !== ''", font=MONO, **text),
+            self.marks("words", "rule", beside_rows, where="datum.axis === 'rows'", **word),
+            self.marks("words", "rule", over_columns, where="datum.axis === 'columns'", **word),
+            columns,
+        ]
+        if self.beside:
+            beside = self.y("middle") | {"text": text_of("beside"), "fill": as_is("beside_ink"), "x": at(right)}
+            title = {"text": text_of("beside_title"), "x": at(right), "y": at(-12)}
+            layers += [self.marks("rows", "text", beside, **text), self.marks("meta", "text", title, **over)]
+        return layers
 
-def _beside(layout: GridLayout, places: _Places) -> list[alt.Chart]:
-    """Notes at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
-    colors, right = layout.colors, places.width + NOTE
-    rows, words = layout.table("rows"), layout.table("words")
-    text = {"align": "left", "baseline": "middle", **QUIET_MARK}
-    over = text | {"color": colors.quiet}
-    note = right + layout.beside
-    word = {"color": colors.quiet, "strokeWidth": 1.25, **QUIET_MARK}
-    framed = rows.transform_filter("datum.empty").transform_calculate(
-        row="datum.middle - 0.5", row2="datum.middle + 0.5"
-    )
-    layers = [
-        framed.mark_rect(fill=None, stroke=colors.warning, strokeWidth=1.5, **QUIET_MARK).encode(
-            **places.down("row", "row2"), x=alt.XValue(0), x2=alt.X2Value(places.width)
-        ),
-        layout.table("meta")
-        .mark_text(**over)
-        .encode(x=alt.XValue(note), y=alt.YValue(-12), text=alt.Text("note_title:N")),
-        rows.transform_filter("datum.note !== ''")
-        .mark_text(font=MONO, **text)
-        .encode(x=alt.XValue(note), y=places.y("middle"), text=alt.Text("note:N"), fill=alt.Fill("ink:N", scale=None)),
-        words.transform_filter("datum.axis === 'rows'")
-        .mark_rule(**word)
-        .encode(**places.down("begin", "end"), x=alt.XValue(-2.5 - layout.bands[0])),
-        words.transform_filter("datum.axis === 'columns'")
-        .mark_rule(**word)
-        .encode(**places.across("begin", "end"), y=alt.YValue(-2.5 - layout.bands[1])),
-        layout.table("columns").mark_point(opacity=0, size=0, **QUIET_MARK).encode(x=places.x("middle")),
-    ]
-    if layout.beside:
-        beside = rows.mark_text(**text).encode(x=alt.XValue(right), y=places.y("middle"), text=alt.Text("beside:N"))
-        layers.append(beside.encode(fill=alt.Fill("beside_ink:N", scale=None)))
-        title = layout.table("meta").mark_text(**over).encode(text=alt.Text("beside_title:N"))
-        layers.append(title.encode(x=alt.XValue(right), y=alt.YValue(-12)))
-    return layers
+    def bands(self) -> list[Spec]:
+        """A bar along each turn with its name, and a line through the cells where a turn begins."""
+        name = {"align": "center", "baseline": "middle", "color": self.colors.quiet}
+        border = {"color": self.colors.text, "strokeWidth": 1, "strokeDash": [4, 3]}
+        near, far, middle = bands.NEAR, bands.FAR, bands.MIDDLE
+        bar, label = {"fill": as_is("ink"), "tooltip": tips(("role", "role"))}, {"text": text_of("label")}
+        rows, columns = ({"where": f"datum.side === '{side}'"} for side in bands.SIDES)
+        beside = self.down("begin", "end") | {"x": at(near), "x2": at(far)} | bar
+        over = self.across("begin", "end") | {"y": at(near), "y2": at(far)} | bar
+        borders = ({"where": f"{side['where']} && datum.border > 0"} for side in (rows, columns))
+        return [
+            self.marks("bands", "rect", beside, **rows),
+            self.marks("bands", "rect", over, **columns),
+            self.marks("bands", "text", self.y("middle") | {"x": at(middle)} | label, **rows, angle=270, **name),
+            self.marks("bands", "text", self.x("middle") | {"y": at(middle)} | label, **columns, **name),
+            self.marks("bands", "rule", self.y("border") | self.wide, **next(borders), **border),
+            self.marks("bands", "rule", self.x("border") | self.high, **next(borders), **border),
+        ]
 
+    def outline(self) -> list[Spec]:
+        """A frame around the selected cell, and a mark at its labels."""
+        accent = self.colors.accent
+        beside = self.down("row", "row2") | {"x": at(-4 - self.left), "x2": at(-1.5 - self.left)}
+        over = self.across("column", "column2") | {"y": at(-4 - self.above), "y2": at(-1.5 - self.above)}
+        box = self.down("row", "row2") | self.across("column", "column2")
+        width = 1.5 if self.grid.is_table else 2.5
+        return [
+            self.marks("chosen", "rect", beside, where="datum.marks_row", fill=accent),
+            self.marks("chosen", "rect", over, where="datum.marks_column", fill=accent),
+            self.marks("chosen", "rect", box, fill=None, stroke=accent, strokeWidth=width),
+        ]
 
-def _bands(layout: GridLayout, places: _Places) -> list[alt.Chart]:
-    """A bar along each turn with its name, and a line through the cells where a turn begins."""
-    colors, table = layout.colors, layout.table("bands")
-    name = {"align": "center", "baseline": "middle", "color": colors.quiet, **QUIET_MARK}
-    border = {"color": colors.text, "strokeWidth": 1, "strokeDash": [4, 3], **QUIET_MARK}
-    rows, columns = (table.transform_filter(f"datum.side === '{side}'") for side in bands.SIDES)
-    near, far, middle = bands.NEAR, bands.FAR, bands.MIDDLE
-    bar = {"fill": alt.Fill("ink:N", scale=None), "tooltip": tooltip({"role": "role"})}
-    label = {"text": alt.Text("label:N")}
-    return [
-        rows.mark_rect(aria=False).encode(
-            **places.down("begin", "end"), x=alt.XValue(near), x2=alt.X2Value(far), **bar
-        ),
-        columns.mark_rect(aria=False).encode(
-            **places.across("begin", "end"), y=alt.YValue(near), y2=alt.Y2Value(far), **bar
-        ),
-        rows.mark_text(angle=270, **name).encode(y=places.y("middle"), x=alt.XValue(middle), **label),
-        columns.mark_text(**name).encode(x=places.x("middle"), y=alt.YValue(middle), **label),
-        rows.transform_filter("datum.border > 0")
-        .mark_rule(**border)
-        .encode(y=places.y("border"), x=alt.XValue(0), x2=alt.X2Value(places.width)),
-        columns.transform_filter("datum.border > 0")
-        .mark_rule(**border)
-        .encode(x=places.x("border"), y=alt.YValue(0), y2=alt.Y2Value(places.height)),
-    ]
-
-
-def _outline(layout: GridLayout, places: _Places) -> list[alt.Chart]:
-    """A frame around the selected cell, and a mark at its labels."""
-    chosen, colors, (left, over) = layout.table("chosen"), layout.colors, layout.bands
-    mark = chosen.mark_rect(fill=colors.accent, **QUIET_MARK)
-    return [
-        mark.encode(**places.down("row", "row2"), x=alt.XValue(-4 - left), x2=alt.X2Value(-1.5 - left)),
-        mark.transform_filter("!datum.whole").encode(
-            **places.across("column", "column2"), y=alt.YValue(-4 - over), y2=alt.Y2Value(-1.5 - over)
-        ),
-        chosen.mark_rect(fill=None, stroke=colors.accent, strokeWidth=2.5, **QUIET_MARK).encode(**places.box()),
-    ]
-
-
-def _clickable(layout: GridLayout, places: _Places) -> list[alt.Chart]:
-    """Labels again, unseen: a click on one selects the strongest cell of its token."""
-    left, above = layout.bands
-    text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer", "aria": False}
-    over = text | ({"angle": 270, "align": "left"} if layout.upright else {"align": "center", "baseline": "bottom"})
-    rows, columns = (
-        layout.table(name).transform_filter(f"isValid(datum.query) && (datum.middle - 0.5) % {layout.size.every} === 0")
-        for name in ("rows", "columns")
-    )
-    shared = {"text": alt.Text("label:N"), "tooltip": layout.tooltip("weight_text")}
-    return [
-        rows.mark_text(align="right", **text).encode(y=places.y("middle"), x=alt.XValue(-6 - left), **shared),
-        columns.mark_text(**over).encode(x=places.x("middle"), y=alt.YValue(-6 - above), **shared),
-    ]
-
-
-def _legends(layout: GridLayout) -> list[alt.Chart]:
-    """The color scale, and the strokes of what is no weight."""
-    below = layout.on_screen and layout.size.form != "rectangles"
-    where = {"orient": "bottom", "offset": READOUT if below else 14}
-    if layout.aside:
-        where = {"orient": "right", "offset": 14 + layout.beside + (layout.notes and layout.notes + NOTE)}
-    layers = [] if layout.ramp is None else [ramp_legend(layout.ramp, where, f"{layout.prefix}meta")]
-    return [*layers, state_legend(where, f"{layout.prefix}legend")] if layout.has_signs else layers
+    def clickable(self) -> list[Spec]:
+        """Labels again, unseen: a click on one selects the strongest cell of its token."""
+        text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer"}
+        turned = {"angle": 270, "align": "left"} if self.upright else {"align": "center", "baseline": "bottom"}
+        there = f"isValid(datum.query) && (datum.middle - 0.5) % {self.grid.size.every} === 0"
+        says = {"text": text_of("label"), "tooltip": self.tooltip("weight_text")}
+        rows, columns = self.y("middle") | {"x": at(-6 - self.left)}, self.x("middle") | {"y": at(-6 - self.above)}
+        return [
+            self.marks("rows", "text", rows | says, where=there, **text | {"align": "right"}),
+            self.marks("columns", "text", columns | says, where=there, **text | turned),
+        ]
 
 
 def size_within(
@@ -691,6 +695,12 @@ def size_within(
     left = max(map(label_width, rows.labels), default=0.0) + 40 + (bands.NAMED if any(rows.roles) else 0)
     right = max((text_width(visible_text(text)) for text in beside), default=0.0) + (NOTE + 16 if any(beside) else 0)
     return within(size, style.width - left - right - 6)
+
+
+def limit_of(*tables: np.ndarray) -> float:
+    """The largest size of the numbers of some tables, those that are infinite or huge left out."""
+    sizes = (np.abs(table[np.isfinite(table)]) for table in tables)
+    return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
 
 
 def pooled(states: np.ndarray, tile: int) -> np.ndarray:

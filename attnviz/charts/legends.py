@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import altair as alt
 
-from attnviz.charts.interaction import QUIET_MARK
+from attnviz.charts.marks import Spec, field, unseen
 
 
 @dataclass(frozen=True)
@@ -31,40 +31,63 @@ class Ramp:
 
 
 def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
-    """An unseen point that carries the legend of a color scale, whose end is `top` of a table."""
-    top = f"((data('{table}')[0] || {{}}).top || 1)"
-    ends = [f"-{top}", "0", top] if ramp.signed else ["0", f"{top} / 2", top]
-    scale = alt.Scale(domain=[1e-4, 1] if ramp.log else [alt.expr(ends[0]), alt.expr(top)], range=list(ramp.colors))
-    scale.interpolate, scale.type = "rgb", "log" if ramp.log else "linear"
-    values = [1e-4, 1e-3, 1e-2, 0.1, 1] if ramp.log else alt.expr(f"[{', '.join(ends)}]")
-    length = 280 if any(ramp.ends) else 160
-    legend = alt.Legend(
-        title=ramp.title, type="gradient", direction="horizontal", gradientLength=length, gradientThickness=10,
-        values=values, format="~g" if ramp.log else ".3~g", **where,
-    )  # fmt: skip
-    if any(ramp.ends):
-        legend.labelExpr = (
-            f"datum.label + (datum.value < 0 ? '{ramp.ends[0]}' : datum.value > 0 ? '{ramp.ends[1]}' : '')"
-        )
-    if ramp.largest:
-        legend.labelExpr = f"datum.value < 0 ? '−{ramp.largest}' : datum.value > 0 ? '{ramp.largest}' : '0'"
-    point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, **QUIET_MARK)
-    return point.encode(x=alt.XValue(0), y=alt.YValue(0), color=alt.Color("top:Q", scale=scale, legend=legend))
+    """An unseen point that carries the legend of a color scale, as a layer of Altair's."""
+    return _layer(table, ramp_spec(ramp, where, table))
 
 
 def state_legend(where: dict, table: str = "legend") -> alt.Chart:
+    """Unseen points that carry a legend of signs, as a layer of Altair's."""
+    return _layer(table, signs_spec(where, table))
+
+
+def _layer(table: str, spec: Spec) -> alt.Chart:
+    point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, aria=False, tooltip=None)
+    values = {"x": alt.XValue(0), "y": alt.YValue(0)}
+    channels = {name: part for name, part in spec["encoding"].items() if name not in values}
+    return point.encode(**values, **{name: getattr(alt, name.title())(**part) for name, part in channels.items()})
+
+
+def ramp_spec(ramp: Ramp, where: Spec, table: str = "meta") -> Spec:
+    """An unseen point that carries the legend of a color scale, whose end is `top` of a table."""
+    top = f"((data('{table}')[0] || {{}}).top || 1)"
+    ends = [f"-{top}", "0", top] if ramp.signed else ["0", f"{top} / 2", top]
+    domain = [1e-4, 1] if ramp.log else [{"expr": ends[0]}, {"expr": top}]
+    scale = {"type": "log" if ramp.log else "linear", "domain": domain, "range": [*ramp.colors], "interpolate": "rgb"}
+    legend = {
+        "title": ramp.title,
+        "type": "gradient",
+        "direction": "horizontal",
+        "gradientLength": 280 if any(ramp.ends) else 160,
+        "gradientThickness": 10,
+        "values": [1e-4, 1e-3, 1e-2, 0.1, 1] if ramp.log else {"expr": f"[{', '.join(ends)}]"},
+        "format": "~g" if ramp.log else ".3~g",
+        **where,
+    }
+    if any(ramp.ends):
+        ends = [f"datum.label + '{end}'" for end in ramp.ends]
+        legend["labelExpr"] = f"datum.value < 0 ? {ends[0]} : datum.value > 0 ? {ends[1]} : datum.label"
+    if ramp.largest:
+        legend["labelExpr"] = f"datum.value < 0 ? '−{ramp.largest}' : datum.value > 0 ? '{ramp.largest}' : '0'"
+    point = unseen(table)
+    point["encoding"]["color"] = {"field": "top", "type": "quantitative", "scale": scale, "legend": legend}
+    return point
+
+
+def signs_spec(where: Spec, table: str = "legend") -> Spec:
     """Unseen points that carry a legend of signs: their texts, paths and colors are rows of a table."""
-    legend = alt.Legend(
-        title=None, direction="vertical", columns=1, symbolSize=225, symbolStrokeWidth=1, symbolOpacity=1,
-        labelExpr="substring(datum.label, 3)", labelOffset=6, **where,
-    )  # fmt: skip
-    channels = {"shape": (alt.Shape, "path"), "fill": (alt.Fill, "ground"), "stroke": (alt.Stroke, "stroke")}
-    point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, **QUIET_MARK)
-    return point.encode(
-        x=alt.XValue(0),
-        y=alt.YValue(0),
-        **{
-            name: channel("says:N", sort="ascending", scale=alt.Scale(range={"field": of}), legend=legend)
-            for name, (channel, of) in channels.items()
-        },
-    )
+    legend = {
+        "title": None,
+        "direction": "vertical",
+        "columns": 1,
+        "symbolSize": 225,
+        "symbolStrokeWidth": 1,
+        "symbolOpacity": 1,
+        "labelExpr": "substring(datum.label, 3)",
+        "labelOffset": 6,
+        **where,
+    }
+    point = unseen(table)
+    for channel, name in {"shape": "path", "fill": "ground", "stroke": "stroke"}.items():
+        scale = {"range": {"field": name}}
+        point["encoding"][channel] = field("says") | {"sort": "ascending", "scale": scale, "legend": legend}
+    return point

@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-import altair as alt
 import numpy as np
 
 from attnviz.analysis import Cells
 from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import pixels, state
 from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain_of
-from attnviz.charts.interaction import QUIET_MARK, clicked
-from attnviz.charts.legends import Ramp, ramp_legend, state_legend
-from attnviz.charts.picture import Form, Table, columns, formed
+from attnviz.charts.legends import Ramp, ramp_spec, signs_spec
+from attnviz.charts.marks import APART, as_is, at, click, field, marks, places, tips, unseen, whole
+from attnviz.charts.picture import Form, Table, columns
 from attnviz.charts.state import CellState, blocked_by, your_rules
 from attnviz.charts.style import Style
-from attnviz.charts.texts import entry, heading, titled
-from attnviz.charts.theme import LINE, Theme, config
+from attnviz.charts.texts import entry, heading, title_spec
+from attnviz.charts.theme import LINE, Theme
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
 
@@ -84,7 +83,7 @@ class Mosaic:
     views: Mapping[Site, AttentionView]
     style: Style
 
-    @property
+    @cached_property
     def form(self) -> Form:
         """The chart without its tables."""
         ramp = None if self._ramp is None else replace(self._ramp, top=0.0)
@@ -216,20 +215,18 @@ _COLUMNS += ("off", "focused", "marked")
 _WINDOW = ("x", "x2", "y", "y2")
 
 
-@formed(64)
 def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, colors: Theme) -> Form:
     """The chart of a layout; the title and its lines stand where `orient` says, or nowhere."""
     side, height, above, width, depth = layout
-    left, top = [-MARGIN, width + MARGIN], [depth + MARGIN, -max(MARGIN, above)]
-    x, y = (alt.Scale(domain=ends, nice=False, zero=False) for ends in (left, top))
-    places = {"x": alt.X("x:Q", axis=None, scale=x), "y": alt.Y("y:Q", axis=None, scale=y)}
-    heads, labels, window = (alt.Chart(alt.NamedData(name)).encode(**places) for name in ("heads", "labels", "window"))
-    boxes = heads.encode(x2="x", y2="y")
-    box = {"x2Offset": side, "yOffset": height, "fill": None, **QUIET_MARK}
+    ends = [-MARGIN, width + MARGIN], [depth + MARGIN, -max(MARGIN, above)]
+    x, y = (places(0, domain=pair) for pair in ends)
+    place, to = {"x": x | {"field": "x"}, "y": y | {"field": "y"}}, {"x2": {"field": "x"}, "y2": {"field": "y"}}
+    box = {"x2Offset": side, "yOffset": height, "fill": None}
     frame = box | {"xOffset": -1.5, "x2Offset": side + 1.5, "yOffset": height + 1.5, "y2Offset": -1.5}
     image = {"width": side, "height": height, "align": "left", "baseline": "top", "smooth": False, "aspect": False}
-    fields = {"name": "head", "largest": "largest weight", "state": "state"}
-    tooltip = [alt.Tooltip(f"{name}:N", title=title) for name, title in fields.items()]
+    tooltip = tips(("name", "head"), ("largest", "largest weight"), ("state", "state"))
+    corner = {"shape": CORNER, "size": 400, "filled": True, "opacity": 1, "strokeWidth": 1, "xOffset": side}
+    inks = {"fill": at(colors.accent), "stroke": at(colors.background)}
     over = {"align": "left", "baseline": "top", "dy": 3 - above, "lineBreak": "\n", "lineHeight": LINE}
     beside = {
         "left": {"align": "right", "baseline": "middle", "dx": -8, "dy": height / 2, "color": colors.quiet},
@@ -237,31 +234,23 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
         "corner": {"align": "right", "baseline": "bottom", "dx": -8, "dy": -5},
     }
     where = {"orient": "right" if aside else "bottom", "offset": 14}
-    unseen = alt.Chart(alt.NamedData("meta")).mark_point(
-        opacity=0, size=0, **QUIET_MARK
-    )  # a title's table must be used
-    unseen = unseen.encode(x=alt.value(0), y=alt.value(0))
+    images = marks("heads", "image", place | {"url": field("uri"), "tooltip": tooltip}, cursor="pointer", **image)
+    seen = place | {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
     layers = [
-        *([unseen] if ramp is None else [ramp_legend(ramp, where), state_legend(where)]),
-        heads.mark_image(cursor="pointer", aria=False, **image)
-        .encode(url=alt.Url("uri:N"), tooltip=tooltip)
-        .add_params(clicked("head", "kind", "layer", "head", "rev")),
-        boxes.mark_rect(stroke=colors.line, strokeWidth=1, **box),
-        boxes.transform_filter("datum.off").mark_rule(stroke=colors.quiet, strokeWidth=1.5, **box),
-        boxes.transform_filter("datum.focused").mark_rect(stroke=colors.accent, strokeWidth=2.5, **frame),
-        heads.transform_filter("datum.marked")
-        .mark_point(shape=CORNER, size=400, filled=True, opacity=1, strokeWidth=1, xOffset=side, **QUIET_MARK)
-        .encode(fill=alt.value(colors.accent), stroke=alt.value(colors.background)),
-        window.mark_rect(stroke=colors.accent, strokeWidth=1.5, fill=None, **QUIET_MARK).encode(x2="x2", y2="y2"),
-        heads.mark_text(**over, **QUIET_MARK).encode(text="label:N", fill=alt.Fill("ink:N", scale=None)),
+        *([unseen("meta")] if ramp is None else [ramp_spec(ramp, where), signs_spec(where)]),
+        images | {"name": "heads"},
+        marks("heads", "rect", place | to, stroke=colors.line, strokeWidth=1, **box),
+        marks("heads", "rule", place | to, where="datum.off", stroke=colors.quiet, strokeWidth=1.5, **box),
+        marks("heads", "rect", place | to, where="datum.focused", stroke=colors.accent, strokeWidth=2.5, **frame),
+        marks("heads", "point", place | inks, where="datum.marked", **corner),
+        marks("window", "rect", seen, stroke=colors.accent, strokeWidth=1.5, fill=None),
+        marks("heads", "text", place | {"text": field("label"), "fill": as_is("ink")}, **over),
         *(
-            labels.transform_filter(f"datum.where === '{side}'").mark_text(**mark, **QUIET_MARK).encode(text="text:N")
-            for side, mark in beside.items()
+            marks("labels", "text", place | {"text": field("text")}, where=f"datum.where === '{end}'", **mark)
+            for end, mark in beside.items()
         ),
     ]
-    title = titled(colors) if orient else alt.Undefined
-    if orient:
-        title["orient"] = orient
-    chart = alt.layer(*layers, title=title, width=left[1] - left[0], height=top[0] - top[1], autosize="pad")
-    chart = chart.resolve_scale(fill="independent", stroke="independent", shape="independent", color="independent")
-    return Form.of(chart.configure(**config(colors)))
+    chart = {"layer": layers, "width": width + 2 * MARGIN, "height": depth + MARGIN + max(MARGIN, above)}
+    title = {"title": title_spec() | {"orient": orient}} if orient else {}
+    chart |= {"resolve": APART, "params": [click("head", ["heads"], "kind", "layer", "head", "rev")]} | title
+    return whole(chart, colors)

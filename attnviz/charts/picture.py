@@ -4,7 +4,6 @@ Building a specification takes Altair a tenth of a second, so it is built once f
 screen it stays while its tables are replaced in place.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -28,16 +27,20 @@ Table = dict[str, list]
 class Form:
     """A Vega-Lite chart without its data."""
 
-    chart: alt.LayerChart
     spec: dict[str, Any]
 
     @classmethod
     def of(cls, chart: alt.LayerChart) -> "Form":
-        return cls(chart, chart.to_dict(validate=False))
+        return cls(chart.to_dict(validate=False))
 
     @cached_property
     def draws_images(self) -> bool:
-        return '"type": "image"' in json.dumps(self.spec)
+        return _has_image(self.spec)
+
+
+def _has_image(view: dict[str, Any]) -> bool:
+    parts = (part for name in ("layer", "hconcat", "vconcat") for part in view.get(name, ()))
+    return view.get("mark", {}).get("type") == "image" or any(map(_has_image, parts))
 
 
 def formed(most: int) -> Callable[[Callable[..., Form]], Callable[..., Form]]:

@@ -121,9 +121,15 @@ def hexadecimal(palette: np.ndarray) -> list[str]:
     return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in palette.tolist()]
 
 
+@lru_cache(maxsize=16)
+def written_palette(colors: Theme, *, gray: bool = False) -> list[str]:
+    """The palette as its colors are written in a specification."""
+    return hexadecimal(palette(colors, gray=gray))
+
+
 def color_at(place: float, colors: Theme) -> str:
     """The color of a place on the ramp, 0 to 1; what is outside of it has the color of its end."""
-    return hexadecimal(palette(colors)[[int(shades(np.array(place)))]])[0]
+    return written_palette(colors)[int(shades(np.array(place)))]
 
 
 def mixed(color: str, ground: str, share: float) -> str:

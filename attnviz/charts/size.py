@@ -55,6 +55,7 @@ class Size:
         tile: cells per side of a square; 1 unless the form is "tiles".
         every: each how many-th token is labeled.
         high: pixels of a cell from top to bottom, where it is no square; else 0.
+        every_column: each how many-th column is labeled, where that is not as for rows; else 0.
     """
 
     form: Literal["rectangles", "pixels", "tiles"]
@@ -64,6 +65,7 @@ class Size:
     tile: int = 1
     every: int = 1
     high: float = 0
+    every_column: int = 0
 
     @property
     def down(self) -> float:

@@ -10,19 +10,7 @@ from attnviz.core.edits import Site
 from attnviz.core.masks import Reason
 from attnviz.core.record import Record
 
-GLYPHS = {
-    "dot": hatch.DOT,
-    "ring": hatch.RING,
-    "cross": hatch.CROSS,
-    "dash": hatch.DASH,
-    "0": "M0,-0.4A0.24,0.4,0,1,1,-0.01,-0.4Z",
-    "1": "M-0.14,-0.28L0.04,-0.4L0.04,0.4",
-    "True": "M-0.3,-0.38L0.3,-0.38M0,-0.38L0,0.4",
-    "False": "M0.26,-0.38L-0.24,-0.38L-0.24,0.4M-0.24,-0.02L0.18,-0.02",
-    "-inf": "M-0.66,0L-0.34,0"
-    "M-0.16,0A0.16,0.16,0,1,1,0.16,0A0.16,0.16,0,1,1,-0.16,0M0.16,0A0.16,0.16,0,1,1,0.48,0A0.16,0.16,0,1,1,0.16,0",
-    "lowest": "M-0.3,-0.28L0,0.02L0.3,-0.28M-0.3,0.4L0.3,0.4",
-}
+GLYPHS = {"dot": hatch.DOT, "ring": hatch.RING, "cross": hatch.CROSS, "dash": hatch.DASH}
 """Signs on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
 
 MOST_RULES = 12
@@ -41,8 +29,8 @@ class CellState:
 
     Attributes:
         text: in words, for the legend and under the pointer.
-        ground: a color of the theme by its name: "open", "blocked", "hatch", "leak" or "warning"; or "ramp", where the
-            color is that of the cell's number.
+        ground: a color of the theme by its name: "open", "blocked" or "leak"; or "ramp", where the color is that of the
+            cell's number.
         sign: one of `GLYPHS`, "hatch", or "" for none.
         rules: of a hatched cell, each rule that blocks it: strokes, of `hatch.PATTERNS`, and a line of the legend.
         legend: its line in the legend; None for what it says, or for a line of each rule, "" for none.
@@ -60,13 +48,9 @@ class CellState:
             return None, None, None
         if self.sign == "hatch":
             return hatch.shape(self.pattern, side), colors.hatch, 1.0
-        widths = {
-            ("dot", "open"): hatch.DOT_STROKE * side,
-            ("ring", "open"): 1.5,
-            ("cross", "leak"): max(1.5, side / 10),
-        }
-        widths |= {(sign, ground): 2.0 for sign in ("cross", "dash") for ground in ("blocked", "ramp")}
-        width = widths.get((self.sign, self.ground), max(1.5, side / 14))
+        width = 2.0 if self.ground in ("blocked", "ramp") else max(1.5, side / 10)
+        if self.sign in ("dot", "ring"):
+            width = hatch.DOT_STROKE * side if self.sign == "dot" else 1.5
         return GLYPHS[self.sign], getattr(colors, self.ink), width
 
     @property
@@ -77,9 +61,9 @@ class CellState:
     @property
     def ink(self) -> str:
         """The color of its sign, by its name."""
-        on = dict.fromkeys(("leak", "warning", "hatch"), "background") | {"open": "dot"}
-        usual = {"cross": "warning", "dash": "hatch", "hatch": "hatch"}.get(self.sign, "quiet")
-        return on.get(self.ground, usual)
+        if self.ground in ("leak", "open"):
+            return "background" if self.ground == "leak" else "dot"
+        return {"cross": "warning", "": "quiet"}.get(self.sign, "hatch")
 
     @property
     def path(self) -> str:
@@ -92,8 +76,7 @@ class CellState:
         """Stand-in for its sign in an image, and its color: a sign that is too fine for that is hatched."""
         if self.sign in ("cross", "dot"):
             return self.sign, self.ink
-        hatched = self.sign in ("hatch", "ring") or (self.ground == "blocked" and self.sign not in ("", "dash"))
-        return (self.pattern, "hatch") if hatched else None
+        return (self.pattern, "hatch") if self.sign in ("hatch", "ring") else None
 
 
 def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[CellState]:

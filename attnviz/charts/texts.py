@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import altair as alt
 
@@ -60,44 +61,44 @@ def broken(lines: Sequence[str], characters: float) -> list[str]:
     return [part for line in lines if line for part in textwrap.wrap(line, wide, break_on_hyphens=False)]
 
 
-def titled(colors: Theme, table: str = "meta", *, is_view: bool = False) -> alt.TitleParams:
-    """Title and subtitle, read from a table; of a view its name over it, and a number that stands out.
-
-    Without a limit Streamlit would cut them at the width that the picture had first.
-    """
-    read = "split((data('{}')[0] || {{}}).{} || '', '\\n')"
-    where = {"frame": "group", "subtitleColor": colors.accent} if is_view else {"frame": "bounds"}
-    title = alt.TitleParams(alt.expr(read.format(table, "title")), anchor="start", offset=12, limit=0, **where)
-    title._kwds["subtitle"] = {"expr": read.format(table, "subtitle")}  # Altair's schema knows no expression here
+def titled(colors: Theme) -> alt.TitleParams:
+    """Title and subtitle of a chart of Altair's, read from the table "meta"."""
+    spec = title_spec()
+    title = alt.TitleParams(alt.expr(spec.pop("text")["expr"]))
+    title._kwds.update(spec)  # Altair's schema knows no expression as a subtitle
     return title
 
 
-def written_out(chart: alt.TopLevelMixin, data: dict[str, Table]) -> alt.TopLevelMixin:
-    """A copy of a chart with the texts of its titles in place of the expressions that read them; none without texts."""
-    chart, lines = chart.copy(deep=False), _lines(data["meta"])
-    if not any(map(any, lines)):
-        chart.title = alt.Undefined
-    elif chart.title is not alt.Undefined:
-        chart.title = chart.title.copy(deep=False)
-        chart.title["text"], chart.title["subtitle"] = lines
-    for name in ("hconcat", "vconcat"):
-        if isinstance(views := chart._kwds.get(name), list):
-            chart[name] = [_with_title(view, data) for view in views]
-    return chart
+def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, Any]:
+    """Title and subtitle, read from a table; of a view its name over it, and a number that stands out.
+
+    Without a limit Streamlit would cut them at the width that the picture had first.
+
+    Args:
+        view_of: colors of a view; None for a whole picture.
+    """
+    parts = {part: f"split((data('{table}')[0] || {{}}).{name} || '', '\\n')" for part, name in TEXTS.items()}
+    where = {"frame": "group", "subtitleColor": view_of.accent} if view_of else {"frame": "bounds"}
+    return (
+        {part: {"expr": read} for part, read in parts.items()} | {"anchor": "start", "offset": 12, "limit": 0} | where
+    )
 
 
-def _with_title(view: alt.SchemaBase, data: dict[str, Table]) -> alt.SchemaBase:
-    """A view, or a row of views, with the texts of its titles."""
-    if "hconcat" in view._kwds:
-        return type(view)(**view._kwds | {"hconcat": [_with_title(part, data) for part in view.hconcat]})
-    if view.title is alt.Undefined:
+TEXTS = {"text": "title", "subtitle": "subtitle"}
+"""Parts of a title, and the columns that they are read from."""
+
+
+def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta") -> dict[str, Any]:
+    """A chart with the texts of its titles in place of the expressions that read them; none without texts."""
+    for part in ("hconcat", "vconcat"):
+        if part in view:
+            view = view | {part: [written_out(inner, data, f"{inner.get('name', '')}meta") for inner in view[part]]}
+    if not view.get("title"):
         return view
-    text, subtitle = _lines(data[f"{view.name}meta"])
-    return alt.LayerSpec(**view._kwds | {"title": view.title | {"text": text, "subtitle": subtitle}})
-
-
-def _lines(meta: Table) -> tuple[list[str], list[str]]:
-    return meta["title"][0].split("\n"), meta["subtitle"][0].split("\n")
+    texts = {part: data[table][name][0].split("\n") for part, name in TEXTS.items()}
+    if not any(map(any, texts.values())):
+        return {name: part for name, part in view.items() if name != "title"}
+    return view | {"title": view["title"] | texts}
 
 
 def entry(entries: Sequence[LegendEntry]) -> Table:

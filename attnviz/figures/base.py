@@ -31,6 +31,10 @@ READS, PREDICTS = "that looks", "just read, where the model predicts the next on
 """Words for the token of a row, and for it where a model predicts the next word."""
 
 
+class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
+    """A whole Vega-Lite specification as a chart of Altair's, such as notebooks show."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Figure(Style, ABC):
     """One picture and everything that goes with it; its fields say what it shows, and how.
@@ -73,14 +77,19 @@ class Figure(Style, ABC):
         return {"title": self._heading, "lines": notes, "style": self.style}
 
     @property
-    @abstractmethod
-    def data(self) -> dict[str, Table]:
-        """Tables of the chart, by name."""
+    def _drawing(self) -> Any:
+        """Grid, bars or thumbnails: what has the tables and the form of a figure that draws nothing else."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
+    def data(self) -> dict[str, Table]:
+        """Tables of the chart, by name."""
+        return self._drawing.data
+
+    @property
     def form(self) -> Form:
         """The chart without its tables: the same for every figure of one form."""
+        return self._drawing.form
 
     @cached_property
     def description(self) -> str:
@@ -101,9 +110,8 @@ class Figure(Style, ABC):
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
         """Vega-Lite with its data, for files and notebooks."""
-        chart = written_out(self.form.chart, self.data)  # Altair refuses an expression as a subtitle
-        chart.datasets = {name: records(table) for name, table in self.data.items()}
-        return chart
+        spec = written_out(self.form.spec, self.data)  # Altair refuses an expression as a subtitle
+        return Chart(**spec, datasets={name: records(table) for name, table in self.data.items()})
 
     @cached_property
     def screen(self) -> tuple[dict[str, Any], Table | None]:
@@ -205,12 +213,8 @@ class GridFigure(Figure):
         """The cells with their labels."""
 
     @property
-    def form(self) -> Form:
-        return self.grid.form
-
-    @property
-    def data(self) -> dict[str, Table]:
-        return self.grid.data
+    def _drawing(self) -> Grid:
+        return self.grid
 
     def _screen(self) -> tuple[dict[str, Any], Table | None]:
         return super()._screen() if self.grid.is_rectangles else readout.screen(self.grid)
@@ -225,12 +229,8 @@ class BarFigure(Figure):
         """The names with what stands beside them."""
 
     @property
-    def form(self) -> Form:
-        return self.bars.form
-
-    @property
-    def data(self) -> dict[str, Table]:
-        return self.bars.data
+    def _drawing(self) -> Bars:
+        return self.bars
 
 
 class MosaicFigure(Figure):
@@ -244,9 +244,5 @@ class MosaicFigure(Figure):
         """The thumbnails at their places."""
 
     @property
-    def form(self) -> Form:
-        return self.mosaic.form
-
-    @property
-    def data(self) -> dict[str, Table]:
-        return self.mosaic.data
+    def _drawing(self) -> Mosaic:
+        return self.mosaic

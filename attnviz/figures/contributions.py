@@ -15,9 +15,8 @@ from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import as_tokens, groups
 from attnviz.charts import heads
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.grid import READABLE, Grid
+from attnviz.charts.grid import READABLE, Grid, limit_of
 from attnviz.charts.legends import Ramp
-from attnviz.charts.matrices import limit_of
 from attnviz.charts.picture import Form, Table
 from attnviz.charts.size import Size
 from attnviz.charts.state import CellState

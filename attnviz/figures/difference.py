@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
@@ -15,16 +14,16 @@ from attnviz.analysis.align import BLANK, AlignedPair, Pair, Side
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.sentences import all_heads
 from attnviz.analysis.views import groups
-from attnviz.charts import axes, grid, readout
+from attnviz.charts import axes, readout
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
-from attnviz.charts.grid import Grid, GridLayout
-from attnviz.charts.interaction import QUIET_MARK, clicked, pointed, share
+from attnviz.charts.grid import Grid, together
 from attnviz.charts.legends import Ramp
-from attnviz.charts.picture import Form, Table, formed, together
+from attnviz.charts.marks import Spec, at, field, marks, places
+from attnviz.charts.picture import Form, Table
 from attnviz.charts.size import Size, size_beside
 from attnviz.charts.state import CellState
-from attnviz.charts.texts import heading, text_width, titled
-from attnviz.charts.theme import TITLE_CHARACTER, config
+from attnviz.charts.texts import heading, text_width
+from attnviz.charts.theme import TITLE_CHARACTER, Theme
 from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
@@ -113,7 +112,9 @@ class Difference(Figure):
 
     @property
     def form(self) -> Form:
-        return _form(tuple(panel.layout for panel in self.grids), is_titled=not self.on_screen)
+        a, b, difference = self.grids
+        is_whole = difference.is_rectangles
+        return together([[difference, _bars_view(self.size, self.colors), a, b]], self.style, has_params=is_whole)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -235,26 +236,19 @@ class Difference(Figure):
         }
 
 
-@formed(64)
-def _form(layouts: tuple[GridLayout, GridLayout, GridLayout], *, is_titled: bool) -> Form:
-    """The difference, bars that share the axis of its rows, A and B."""
-    size, colors = layouts[0].size, layouts[0].colors
-    bars, meta = (alt.Chart(alt.NamedData(name)) for name in ("bars", "meta"))
-    rows = {"scale": alt.Scale(domain=[0, size.rows], nice=False, zero=False, reverse=True), "axis": None}
-    axis = alt.Axis(orient="top", title="difference per row", labels=False, titleAnchor="start")
-    length = alt.X("value:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=axis)
-    bar = bars.mark_rect(fill=colors.ramp[5], **QUIET_MARK)
-    text = bars.mark_text(align="left", baseline="middle", dx=6, **QUIET_MARK)
+def _bars_view(size: Size, colors: Theme) -> Spec:
+    """Bars of how far each row differs, which share the rows of the map before them."""
+    down = places(size.rows, reverse=True)
+    axis = {"orient": "top", "title": "difference per row", "labels": False, "titleAnchor": "start"}
+    length = places(1, axis) | {"field": "value"}
+    bar = {"y": down | {"field": "begin"}, "y2": {"field": "end"}, "x": length, "x2": {"datum": 0}}
+    text = {"y": down | {"field": "middle"}, "x": length, "text": field("text")}
     layers = [
-        bar.encode(y=alt.Y("begin:Q", **rows), y2=alt.Y2("end"), x=length, x2=alt.X2Datum(0)),
-        text.encode(y=alt.Y("middle:Q", **rows), x=length, text=alt.Text("text:N")),
-        meta.mark_rule(stroke=colors.line, **QUIET_MARK).encode(x=alt.XValue(0)),
+        marks("bars", "rect", bar, fill=colors.ramp[5]),
+        marks("bars", "text", text, align="left", baseline="middle", dx=6),
+        marks("meta", "rule", {"x": at(0)}, stroke=colors.line),
     ]
-    a, b, difference = map(grid.view, layouts)
-    names = [f"{layout.prefix}cells" for layout in layouts if layout.size.form == "rectangles"]
-    params = share(names, clicked("cell", "query", "key", "rev"), pointed()) if names else ()
-    views = [difference, alt.layer(*layers, width=BAR, height=size.height), a, b]
-    return Form.of(together(views, params, titled(colors) if is_titled else None).configure(**config(colors)))
+    return {"layer": layers, "width": BAR, "height": size.height}
 
 
 def _kinds(numbers: np.ndarray, states: np.ndarray) -> np.ndarray:

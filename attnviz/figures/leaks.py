@@ -1,6 +1,5 @@
 """A leak test as a grid: whose output moved when which token was changed, and whether its mask forbids that."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,8 +21,6 @@ TITLES = ("Query (its output)", "Key (is changed)")
 
 TINY = 1e-6
 """A share below which percents have too many zeros to be read."""
-
-LARGE = ("million", "billion", "trillion", "quadrillion")
 
 LOOKS = {
     LEAK: ("leak", "cross"),
@@ -122,11 +119,10 @@ def measured(test: LeakTest) -> list[str]:
 
 
 def _share(share: float) -> str:
-    """A small share in percent, with one digit that counts; of a tiny one, "1 part in 140 trillion"."""
+    """A small share in percent, with one digit that counts."""
     if share >= TINY:
         return f"{np.format_float_positional(100 * share, precision=1, fractional=False, trim='-')}%"
-    power = min(int(math.log10(1 / share) // 3), len(LARGE) + 1)
-    return f"1 part in {float(f'{1 / share / 1000**power:.2g}'):,g} {LARGE[power - 2]}"
+    return f"{100 * share:.0e}%"
 
 
 def _example(test: LeakTest, selected: tuple[int, int] | None) -> str:

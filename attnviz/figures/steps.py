@@ -1,23 +1,27 @@
 """Figures of one attention call step by step: all stages small, one stage large, one query in full; and why √d_k."""
 
 import math
-from dataclasses import KW_ONLY, asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import cached_property
+from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 from torch import Tensor
 
 from attnviz.analysis.steps import DotProducts, Matrix, Row, Stage
+from attnviz.analysis.views import Groups, as_tokens
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.interaction import QUIET_MARK, clicked, share
-from attnviz.charts.matrices import TOKENS, Matrices, NumberCells, limit_of, outline
-from attnviz.charts.picture import Form, Table, columns, formed
-from attnviz.charts.size import THINNEST, every_of, number_cell
-from attnviz.charts.texts import heading, titled
-from attnviz.charts.theme import MONO, TITLE_SIZE, Theme, config
-from attnviz.core.amounts import counted, digits, percent
+from attnviz.charts.grid import READABLE, TOKENS, Grid, limit_of, together
+from attnviz.charts.legends import Ramp
+from attnviz.charts.marks import Spec, as_is, at, click, field, marks, places, unseen, whole
+from attnviz.charts.picture import Form, Table, columns
+from attnviz.charts.size import THINNEST, Size, every_of, number_cell
+from attnviz.charts.state import CellState
+from attnviz.charts.style import Style
+from attnviz.charts.texts import heading, text_width, title_spec
+from attnviz.charts.theme import MONO, TITLE_SIZE, Theme
+from attnviz.core.amounts import counted, digits, in_cell, percent
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
@@ -36,6 +40,19 @@ COLUMNS = tuple("position rev is_current x x2 y y2 ink uri title shape number mi
 
 BESIDE, ALONE = 540, 896
 """Pixels of a large table at most, beside other things and alone."""
+
+MOST_CELLS = 4096
+"""Cells of all tables together that are rectangles; larger tables are images whose rows can be clicked."""
+
+KINDS = (
+    CellState("number", "ramp", legend=""),
+    CellState("blocked", "blocked", "hatch"),
+    CellState("NaN: not a number", "blocked", "cross"),
+)
+"""States of a cell of a table of numbers."""
+
+WEIGHTS, SIDES = ("weight", "weights", "may_attend"), ("row", "column")
+"""Tables whose scale begins with 0, and names of sides that do not stand for tokens."""
 
 MAIN = ("embedded_query", "q_all", "y")
 """Tables that stand for their stages; of other stages the first table does."""
@@ -88,20 +105,37 @@ def main(stage: Stage) -> Matrix | None:
     return next((matrix for matrix in stage.matrices if matrix.key in MAIN), next(iter(stage.matrices), None))
 
 
-def number_cells(matrix: Matrix, most: int | None, cell: tuple[float, float], **labels: object) -> NumberCells:
-    """A table as colored cells on a scale of its own, with its first `most` columns."""
-    values = matrix.values[:, :most].double().numpy()
-    is_weight, limit = matrix.key in ("weight", "weights", "may_attend"), limit_of(values)
-    return NumberCells(
+def number_grid(matrix: Matrix, most: int, cell: tuple[float, float], style: Style, **options: Any) -> Grid:
+    """A table as colored cells on a scale of its own, with its first `most` columns.
+
+    Minus infinity and blocked weights are hatched, NaN is crossed, and infinity has the color of the end of the scale.
+    """
+    values, places = matrix.values[:, :most].double().numpy(), (matrix.rows, matrix.columns[:most])
+    is_weight, limit = matrix.key in WEIGHTS, limit_of(values)
+    limit = (max(1.0, limit) if is_weight else limit) or 1.0
+    hatched = values == -np.inf
+    if matrix.blocked is not None:
+        hatched |= matrix.blocked[:, :most].numpy()
+    share = np.nan_to_num(np.where(hatched, 0.0, values) / limit, posinf=1.0)
+    starts, unnamed = [np.array(part, int) for part in places], tuple([""] * len(part) for part in places)
+    rows, columns = (Groups(as_tokens([""] * len(part)), part, part + 1) for part in starts)
+    plain = {
+        "title": matrix.name,
+        "labels": unnamed,
+        "called": unnamed,
+        "size": Size("rectangles", cell[0], *values.shape, high=cell[1]),
+    }
+    return Grid(
+        **plain | options,
+        rows=rows,
+        columns=columns,
+        states=np.select([hatched, np.isnan(values)], [1, 2]),
+        kinds=KINDS,
+        style=style,
+        shade=np.clip(share if is_weight else (share + 1) / 2, 0, 1),
+        palette=style.colors.ramp if is_weight else style.colors.diverging,
         axes=matrix.axes,
-        rows=matrix.rows,
-        columns=matrix.columns[:most],
-        values=values,
-        cell=cell,
-        limit=max(1.0, limit) if is_weight else limit,
-        signed=not is_weight,
-        blocked=None if matrix.blocked is None else matrix.blocked[:, :most].numpy(),
-        **{"title": matrix.name} | labels,
+        is_table=True,
     )
 
 
@@ -134,7 +168,8 @@ class StepsOverview(HeadSteps):
     @property
     def form(self) -> Form:
         height = sum(HIGH if stage.matrices else MISSING for stage in self.stages) + GAP * (len(self.stages) - 1)
-        return _overview_form(height, self.colors, is_titled=not self.on_screen)
+        chart = _rail(height, self.colors) | {"params": [click("stage", ["stages"], "position", "rev")]}
+        return whole(chart | ({} if self.on_screen else {"title": title_spec()}), self.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -159,57 +194,49 @@ class StepsOverview(HeadSteps):
 
     def _thumbnail(self, matrix: Matrix, y: float, outlines: list[dict[str, float]]) -> dict[str, object]:
         """Columns of a thumbnail; the selected cell, row or column of it is added to the outlines."""
-        rows, count, wide = max(1, len(matrix.rows)), len(matrix.columns), WIDE
-        if set(matrix.axes) == {*TOKENS}:
+        rows, count, wide = max(1, len(matrix.rows)), len(matrix.columns), float(WIDE)
+        if {*matrix.axes} == {*TOKENS}:
             wide = max(12.0, min(WIDE, HIGH * count / rows))
         else:
             count = min(FIRST, count)
-        cells = number_cells(matrix, count, (wide / max(1, count), HIGH / rows))
-        found = {"x2": wide, "uri": cells.uri(self.colors, (wide, HIGH), 1 if self.on_screen else 2)}
-        row, column = cells.index_of(self.selected) if isinstance(self.selected, tuple) else (-1, -1)
-        if min(row, column) >= 0:
-            found["number"] = digits(cells.values[row, column])
-        if max(row, column) >= 0:
-            down, across = outline(row, column, len(matrix.rows), count)
-            high = [y + edge * cells.cell[1] for edge in down]
-            x, x2 = (edge * cells.cell[0] for edge in across)
-            outlines.append({"x": x, "x2": x2, "y": high[0], "y2": high[1]})
-        return found
+        cell = (wide / max(1, count), HIGH / rows)
+        grid = number_grid(matrix, count, cell, self.style)
+        thumbnail = {"x2": wide, "uri": grid.uri(1 if self.on_screen else 2)}
+        if None not in grid.selected:
+            thumbnail["number"] = digits(matrix.values[grid.selected])
+        for row, row2, column, column2, *_ in zip(*grid.chosen().values(), strict=True):
+            down, across = (y + row * cell[1], y + row2 * cell[1]), (column * cell[0], column2 * cell[0])
+            outlines.append(dict(zip(("x", "x2", "y", "y2"), (*across, *down), strict=True)))
+        return thumbnail
 
 
-@formed(32)
-def _overview_form(height: float, colors: Theme, *, is_titled: bool) -> Form:
-    scale = {"nice": False, "zero": False}
-    down = {"scale": alt.Scale(domain=[0, max(1, height)], reverse=True, **scale), "axis": None}
-    y, y2 = alt.Y("y:Q", **down), alt.Y2("y2")
-    x = alt.X("x:Q", scale=alt.Scale(domain=[0, WIDTH], **scale), axis=None)
-    box = {"y": y, "y2": y2, "x": x, "x2": alt.X2("x2")}
-    stages, outlines = alt.Chart(alt.NamedData("stages")), alt.Chart(alt.NamedData("outlines"))
-    thumbnails, bar = stages.transform_filter("isValid(datum.uri)"), stages.transform_filter("datum.is_current")
-    area = stages.mark_rect(fill="transparent", cursor="pointer", aria=False, tooltip=None)
+def _rail(height: float, colors: Theme) -> Spec:
+    """Thumbnails with the names and shapes of the stages right of them."""
+    y = {"y": places(max(1, height), reverse=True) | {"field": "y"}, "y2": {"field": "y2"}}
+    box = y | {"x": places(WIDTH) | {"field": "x"}, "x2": {"field": "x2"}}
+    ink = {"fill": as_is("ink")}
 
-    def text(field: str, at: float, dy: float, **mark: object) -> alt.Chart:
-        texts = stages.transform_filter(f"isValid(datum.{field})")
-        texts = texts.mark_text(baseline="middle", dy=dy, **{"align": "left"} | mark, **QUIET_MARK)
-        ink = {} if "color" in mark else {"fill": alt.Fill("ink:N", scale=None)}
-        return texts.encode(y=y, x=alt.XValue(at), text=alt.Text(f"{field}:N"), **ink)
+    def text(name: str, x: float, dy: float, encoding: Spec, **mark: object) -> Spec:
+        encoding = {"y": y["y"], "x": at(x), "text": field(name)} | encoding
+        mark = {"baseline": "middle", "align": "left", "dy": dy} | mark
+        return marks("stages", "text", encoding, where=f"isValid(datum.{name})", **mark)
 
+    has_image = {"where": "isValid(datum.uri)"}
+    area = marks("stages", "rect", y | {"x": at(-10), "x2": at(WIDTH)}, fill="transparent", cursor="pointer")
+    bar = y | {"x": at(-10), "x2": at(-6)}
     layers = [
-        thumbnails.mark_image(aspect=False, smooth=False, **QUIET_MARK).encode(**box, url=alt.Url("uri:N")),
-        thumbnails.mark_rect(fill=None, stroke=colors.line, **QUIET_MARK).encode(**box),
-        outlines.mark_rect(fill=None, stroke=colors.accent, strokeWidth=1.5, **QUIET_MARK).encode(**box),
-        bar.mark_rect(fill=colors.accent, **QUIET_MARK).encode(y=y, y2=y2, x=alt.XValue(-10), x2=alt.X2Value(-6)),
-        text("title", WIDE + 14, 8, fontWeight=600, fontSize=TITLE_SIZE - 1),
-        text("shape", WIDE + 14, 27, color=colors.quiet),
-        text("number", WIDTH, 9, align="right", font=MONO, color=colors.accent),
-        text("missing", 0, MISSING / 2, color=colors.quiet),
-        alt.Chart(alt.NamedData("meta")).mark_point(opacity=0, size=0, **QUIET_MARK),
-        area.encode(y=y, y2=y2, x=alt.XValue(-10), x2=alt.X2Value(WIDTH)).properties(name="stages"),
+        marks("stages", "image", box | {"url": field("uri")}, **has_image, aspect=False, smooth=False),
+        marks("stages", "rect", box, **has_image, fill=None, stroke=colors.line),
+        marks("outlines", "rect", box, fill=None, stroke=colors.accent, strokeWidth=1.5),
+        marks("stages", "rect", bar, where="datum.is_current", fill=colors.accent),
+        text("title", WIDE + 14, 8, ink, fontWeight=600, fontSize=TITLE_SIZE - 1),
+        text("shape", WIDE + 14, 27, {}, color=colors.quiet),
+        text("number", WIDTH, 9, {}, align="right", font=MONO, color=colors.accent),
+        text("missing", 0, MISSING / 2, {}, color=colors.quiet),
+        unseen("meta"),
+        area | {"name": "stages"},
     ]
-    chart = alt.layer(*layers, width=WIDTH, height=height, autosize="pad")
-    chart.title = titled(colors) if is_titled else alt.Undefined
-    chart.params = share(["stages"], clicked("stage", "position", "rev"))
-    return Form.of(chart.configure(**config(colors)))
+    return {"layer": layers, "width": WIDTH, "height": height}
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,45 +263,110 @@ class StageTables(HeadSteps):
 
     @property
     def form(self) -> Form:
-        return self._tables.form
+        rows: list[list[Grid | Spec]] = []
+        for matrix, grid in zip(self.matrices, self.grids, strict=True):
+            if rows and _is_column(matrix):
+                rows[-1].append(grid)
+            else:
+                rows.append([grid])
+        nothing = {"layer": [unseen("meta")], "width": 1, "height": 1}  # a step without numbers has a title alone
+        return together(rows or [[nothing]], self.style)
 
     @property
     def data(self) -> dict[str, Table]:
-        return self._tables.data
+        lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
+        width = max((grid.size.width for grid in self.grids), default=0) + 60
+        panels = {name: table for grid in self.grids for name, table in grid.data.items()}
+        return panels | {"meta": heading(self.stage.title, lines, width, self.style)}
 
     @cached_property
-    def _tables(self) -> Matrices:
-        lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
-        tables = [self._cells(matrix, matrix is not self.matrices[0]) for matrix in self.matrices]
-        return Matrices(title=self.stage.title, lines=lines, matrices=tables, style=self.style)
+    def grids(self) -> tuple[Grid, ...]:
+        """The tables as grids; the last that begins a row carries the legends of all."""
+        firsts = [i for i, matrix in enumerate(self.matrices) if not (i and _is_column(matrix))]
+        every = [self._grid(i, matrix) for i, matrix in enumerate(self.matrices)]
+        if every:
+            kinds = [KINDS[i] for i in sorted({i for grid in every for i in grid.occurring})]
+            every[firsts[-1]] = replace(every[firsts[-1]], ramp=self._ramp, signs=kinds)
+        return tuple(every)
 
-    def _cells(self, matrix: Matrix, has_table_before: bool) -> NumberCells:
-        places, axes = (matrix.rows, matrix.columns[:MOST_COLUMNS]), matrix.axes
-        wide, high = number_cell(axes, *map(len, places), ALONE if self.stage.key == "neurons" else BESIDE)
+    @property
+    def _ramp(self) -> Ramp:
+        """One legend; tables of different scales have the same colors, each up to its largest number."""
+        signed, is_shared = any(matrix.key not in WEIGHTS for matrix in self.matrices), len(self.matrices) == 1
+        caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
+        top = limit_of(self.matrices[0].values.double().numpy()) or 1.0
+        return Ramp(
+            caption if is_shared else f"each table: {caption}",
+            top if signed else max(1.0, top),
+            self.colors.diverging if signed else self.colors.ramp,
+            signed=signed,
+            largest="" if is_shared else "max",
+        )
+
+    def _grid(self, i: int, matrix: Matrix) -> Grid:
+        positions, axes = (matrix.rows, matrix.columns[:MOST_COLUMNS]), matrix.axes
+        wide, high = number_cell(axes, *map(len, positions), ALONE if self.stage.key == "neurons" else BESIDE)
         is_read = axes[1] in TOKENS and wide >= THINNEST
-        labels, names = zip(*map(self._texts, axes, places, ("row", "number")), strict=True)
-        cut = [side for side, size in zip(places, matrix.shape, strict=True) if len(side) < size]
-        shown = "".join(f", {side.start} to {side.stop - 1} shown" for side in cut)
-        return number_cells(
+        labels, names = zip(*map(self._texts, axes, positions, ("row", "number")), strict=True)
+        cut = [side for side, size in zip(positions, matrix.shape, strict=True) if len(side) < size]
+        part = "".join(f", {side.start} to {side.stop - 1} shown" for side in cut)
+        numbers = matrix.values[:, :MOST_COLUMNS].double()
+        values = numbers.flatten().tolist()
+        is_image = len(values) > MOST_CELLS // len(self.matrices)
+        grid = number_grid(
             matrix,
             MOST_COLUMNS,
             (wide, high),
-            title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, matrix.shape)}{shown}",
+            self.style,
+            title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, matrix.shape)}{part}",
             labels=labels,
-            names=names,
-            every=(every_of(high, THINNEST), 1 if is_read else every_of(wide, 22)),
-            is_beside=axes[1] == "1" and has_table_before,
+            called=names,
+            size=Size(
+                "pixels" if is_image else "rectangles",
+                wide,
+                *map(len, positions),
+                every=every_of(high, THINNEST),
+                high=high,
+                every_column=1 if is_read else every_of(wide, 22),
+            ),
+            prefix=f"{i}-",
+            titles=tuple(axis if axis in TOKENS else other for axis, other in zip(axes, SIDES, strict=True)),
+            numbers={} if is_image else {"number": (numbers.numpy(), [*map(digits, values)])},
+            tips=(("number_text", "value"),),
+            written=self._written(matrix, values, wide) if wide >= READABLE[0] and high >= READABLE[1] else (),
+            is_labeled=not (i and _is_column(matrix)),
+            signs=(),
         )
+        if None in grid.selected:
+            return replace(grid, lines=[""])
+        verb = " looks at " if axes == TOKENS else ", "
+        row, column = grid.selected
+        return replace(grid, lines=[f"{names[0][row]}{verb}{names[1][column]}: {digits(matrix.values[row, column])}"])
+
+    @staticmethod
+    def _written(matrix: Matrix, values: list[float], wide: float) -> list[str]:
+        """Numbers inside the cells, short ones where they are narrow; none where the mask blocks."""
+        is_short = max((text_width(in_cell(value)) for value in values), default=0) > wide - 4
+        texts = [in_cell(value, is_short) for value in values]
+        if matrix.blocked is None:
+            return texts
+        blocked = matrix.blocked[:, :MOST_COLUMNS].flatten().tolist()
+        return ["" if is_blocked else text for text, is_blocked in zip(texts, blocked, strict=True)]
 
     def _texts(self, axis: str, places: range, noun: str) -> tuple[list[str], list[str]]:
         """Labels of positions, and their names under the pointer."""
         if axis == "1":
-            return [], [""] * len(places)
+            return [""] * len(places), [""] * len(places)
         if axis not in TOKENS:
             return [str(i) for i in places], [f"{noun} {i}" for i in places]
         texts = [self.tokens[axis][i].text for i in places]
         names = [f"{visible_text(text)} ({i})" for i, text in zip(places, texts, strict=True)]
         return [visible_text(text, 12) for text in texts], names
+
+
+def _is_column(matrix: Matrix) -> bool:
+    """Whether it is a number for each row, which stands right of the table before it."""
+    return matrix.axes[1] == "1"
 
 
 def _sizes(axes: tuple[str, ...], sizes: tuple[int, ...]) -> str:

@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from pictures import written
 from torch.nn.attention.flex_attention import create_block_mask, create_mask
 
 from attnviz import figures
 from attnviz.core.errors import InputError
-from attnviz.export import render
 
 EMPTY, FULL, PARTIAL = range(3)
 MODS = {
@@ -42,18 +40,6 @@ def test_blocks_are_those_of_pytorch(case, lengths, size):
                 )
                 assert state == expected
     assert figure.states.rows[-1] == f"{(len(states) - 1) * high}–{lengths[0] - 1}"
-
-
-def test_the_figure_is_whole():
-    """Title, words, table and files; a mask of one head is that of any head."""
-    mask = create_block_mask(MODS["causal"], None, None, 64, 64, device="cpu", BLOCK_SIZE=16)
-    for dark in (False, True):
-        figure = figures.blocks(mask, head=7, batch=1, dark=dark)
-        assert figure.title == "Blocks of FlexAttention: 10 of 16 blocks computed"
-        assert "Blocks: 6 empty (skipped); 6 full (computed without the mask); 4 partial" in figure.description
-        assert figure.table.iloc[4].tolist() == [1, "16–31", 0, "0–15", "full (computed without the mask)"]
-        assert written(figure.chart)
-        assert render(figure, "png")[:4] == b"\x89PNG"
 
 
 def test_a_mask_without_full_blocks_has_partial_ones_alone():

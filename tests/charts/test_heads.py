@@ -11,11 +11,9 @@ from PIL import Image
 
 from attnviz import figures
 from attnviz.charts.mosaic import OWN
-from attnviz.charts.picture import LOADED
 from attnviz.charts.texts import text_width
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Subsequent
-from attnviz.figures.heads import BUTTON, WIDTH, columns_of
+from attnviz.figures.heads import BUTTON
 
 WORDS = ["The", "cat", "sat"]
 
@@ -33,16 +31,6 @@ def test_there_is_a_thumbnail_per_head_with_its_largest_weight():
     assert rows[2]["largest"] == f"{float(record.step(SITE).weights(2).max()):.4f}"
 
 
-@pytest.mark.parametrize(("count", "columns"), [(1, 1), (4, 2), (5, 3), (9, 3), (12, 4), (64, 4)])
-def test_a_mosaic_is_as_wide_as_a_phone(count, columns):
-    rows = data(heads(record_of(WORDS, heads=count), SITE), "heads")
-    side = image(rows[0]).shape[1]
-
-    assert columns_of(count) == columns
-    assert max(row["x"] for row in rows) + side <= WIDTH
-    assert len({row["x"] for row in rows}) == min(columns, count)
-
-
 def test_a_head_that_is_off_is_gray_struck_through_and_says_so():
     rows = heads(record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 1)}))), SITE)
     on, off = data(rows, "heads")
@@ -52,18 +40,6 @@ def test_a_head_that_is_off_is_gray_struck_through_and_says_so():
     assert [row["label"] for row in (on, off)] == ["head 0", "head 1 · off"]
     assert [row["off"] for row in (on, off)] == [False, True]
     assert off["state"] == "off: its output is zero"
-
-
-@pytest.mark.parametrize(("off", "colored"), [({0}, True), ({0, 1}, False)])
-def test_the_legend_is_gray_once_every_head_is_off(off, colored):
-    drawn = heads(record_of(WORDS, edits=Edits(heads_off=frozenset((SITE, head) for head in off))), SITE)
-
-    colors = color_legend(drawn)["scale"]["range"]
-    assert any(len({color[1:3], color[3:5], color[5:]}) > 1 for color in colors) == colored
-
-
-def test_the_focused_head_is_framed():
-    assert [row["focused"] for row in data(heads(record_of(WORDS), SITE, focused=1), "heads")] == [False, True]
 
 
 def test_the_part_that_is_seen_elsewhere_is_framed_in_the_focused_head():
@@ -86,11 +62,6 @@ def test_many_long_heads_are_pooled_and_drawn():
     darkest = image(data(chart, "heads")[3]).sum(2).min()
     assert darkest == image(data(heads(record_of(["w"]), SITE), "heads")[0]).sum(2).min()
     assert draw(chart.to_dict(), heads(record, SITE, dark=True).to_dict())[0].std() > 5
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_one_or_two_heads_are_thumbnails_still(count):
-    assert image(data(heads(record_of(WORDS, heads=count), SITE), "heads")[0]).shape[1] == 150
 
 
 def test_each_thumbnail_of_a_long_text_ends_at_its_own_largest_weight():
@@ -131,19 +102,3 @@ def test_buttons_stand_at_the_corners_and_cover_no_number(count, paired):
     assert spec["title"]["orient"] == "bottom"
     assert spec["datasets"]["meta"]["subtitle"] != [""]
     assert max(map(text_width, rows["label"])) + BUTTON <= side
-
-
-def test_thumbnails_have_no_legend_where_one_beside_them_explains_their_colors():
-    """Heads whose colors end elsewhere keep one of their own."""
-    sharp, faint = record_of(WORDS, edits=Edits(mask=Subsequent())), record_of(list("ab" * 30), heads=3)
-    drawn = [figures.heads(record, SITE, paired=True, explained=True) for record in (sharp, faint)]
-
-    assert ["legend" in figure.screen[0]["layer"][0]["encoding"].get("color", ()) for figure in drawn] == [False, True]
-
-
-def test_the_screen_alone_takes_images_for_loaded():
-    """A file may be drawn on a canvas, which needs more of an image than its address."""
-    figure = figures.heads(record_of(WORDS), SITE)
-
-    assert figure.screen[0]["config"]["image"] == {"image": {"signal": LOADED}}
-    assert "complete: true" not in figure.chart.to_json()

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pictures import (
     SITE,
     data,
@@ -24,7 +22,7 @@ from pictures import (
 
 from attnviz import api, figures
 from attnviz.analysis.views import see
-from attnviz.charts import hatch, texts, theme
+from attnviz.charts import hatch, theme
 from attnviz.charts.pixels import color_at
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
@@ -82,32 +80,11 @@ def test_words_that_rows_predict_since_a_change_are_marked():
         assert CHANGED not in legend(plain)
 
 
-def test_axes_say_who_looks_and_who_is_looked_at(cat):
-    layers = heatmap(cat, SITE, 0).to_dict()["layer"]
-    axes = {
-        name: layer["encoding"][name]["axis"]
-        for layer in layers
-        for name in "xy"
-        if "axis" in layer["encoding"].get(name, {})
-    }
-
-    assert axes["y"]["title"] == "Query (from)"
-    assert axes["x"]["title"] == "Key (to)"
-    assert axes["x"]["orient"] == "top"
-    assert axes["y"]["labelOverlap"] is False
-
-
 def test_repeated_tokens_are_not_merged():
     chart = heatmap(record_of(["the", "cat", "the"]), SITE, 0)
 
     assert len(data(chart, "cells")) == 9
     assert [row["label"] for row in data(chart, "rows")] == ["the", "cat", "the"]
-
-
-def test_cells_are_exact_squares(cat):
-    chart = heatmap(cat, SITE, 0).to_dict()
-
-    assert chart["width"] == chart["height"] == 4 * 60
 
 
 def test_the_title_says_what_is_drawn_and_what_was_changed():
@@ -118,11 +95,6 @@ def test_the_title_says_what_is_drawn_and_what_was_changed():
     assert title(chart) == "Head 1 of encoder layer 0 (off) · test"
     assert "random weights: shows the mechanics, not meaning" in under
     assert "changed: mask: causal, head 1 of encoder layer 0 off, temperature 0.5" in under
-
-
-def test_a_combination_of_heads_names_itself(cat):
-    assert title(heatmap(cat, SITE, "mean")) == "Mean of 2 heads of encoder layer 0 · test"
-    assert "score" not in data(heatmap(cat, SITE, "mean"), "cells")[0]
 
 
 def test_who_blocks_a_cell_is_seen_and_each_rule_has_its_words():
@@ -188,20 +160,6 @@ def test_row_sums_flag_what_is_not_one():
     assert [row["beside_ink"] == theme.LIGHT.warning for row in data(chart, "rows")] == [False, True]
 
 
-def test_special_tokens_stand_back(cat):
-    chart = heatmap(cat, SITE, 0)
-
-    assert [row["quiet"] for row in data(chart, "columns")] == [False, False, False, True]
-    assert theme.LIGHT.quiet in json.dumps(without_data(chart))
-
-
-def test_the_selected_cell_is_outlined(cat):
-    (chosen,) = data(heatmap(cat, SITE, 0, selected=(2, 1)), "chosen")
-
-    assert (chosen["row"], chosen["row2"], chosen["column"], chosen["column2"]) == (2, 3, 1, 2)
-    assert data(heatmap(cat, SITE, 0, selected=(9, 9)), "chosen") == []
-
-
 def test_domains_say_what_the_color_means():
     record = record_of(["a", "b", "c"])
     top = max(float(record.step(SITE).weights(h).max()) for h in range(2))
@@ -225,13 +183,6 @@ def test_colors_of_a_long_text_end_at_the_largest_weight_and_say_so():
     assert f"colors end at {top:.2g}, the largest here" in lines(adapts)
     assert not any("colors end" in line for line in lines(fixed))
     assert [data(chart, "meta")[0]["top"] for chart in (adapts, fixed)] == pytest.approx([top, 1.0])
-
-
-def test_colors_of_a_faint_head_end_at_its_largest_weight():
-    """Four tokens at high temperature have weights of a quarter; three have a third, and the scale stays."""
-    tops = [data(heatmap(record_of(list("abcd")[:n], edits=EVEN), SITE, 0), "meta")[0]["top"] for n in (4, 3)]
-
-    assert tops == pytest.approx([0.25, 1.0], abs=1e-4)
 
 
 def test_a_special_token_does_not_stretch_the_scale():
@@ -265,13 +216,6 @@ def test_a_window_shows_positions_of_the_whole():
 
     assert [(cell["query"], cell["key"]) for cell in data(chart, "cells")] == [(2, 1), (3, 1)]
     assert [row["row"] for row in data(chart, "chosen")] == [1]
-
-
-def test_queries_and_keys_may_differ_in_number():
-    chart = heatmap(record_of(list("abc"), keys=5), SITE, 0)
-
-    assert chart.to_dict()["width"] == 5 * 60
-    assert data(chart, "cells")[4]["key_name"] == "4 (4)"
 
 
 def test_large_maps_are_one_image_and_say_what_they_leave_out():
@@ -323,26 +267,6 @@ def test_text_can_be_read_in_both_modes():
         for color in (colors.text, colors.quiet, colors.accent, colors.warning):
             light, dark = sorted((luminance(color), luminance(colors.background)), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 4.5
-
-
-@given(
-    st.lists(st.text(st.characters(categories=("L", "Nd")), min_size=1, max_size=30), max_size=12), st.integers(12, 60)
-)
-def test_a_title_breaks_between_words_alone(words, longest):
-    """No word is lost, and only one that fills more than a line is broken."""
-    broken = texts.broken([" ".join(words)], longest)
-
-    assert max(map(len, broken), default=0) <= longest
-    assert "".join(broken).replace(" ", "") == "".join(words)
-    assert all(word in " ".join(broken) for word in words if len(word) <= longest)
-
-
-def test_a_screen_names_the_model_and_not_whose_it_is():
-    """The toolbar holds its whole name, and so does a file: two maps side by side begin at one height."""
-    figure = figures.head(replace(record_of(list("ab")), source="sentence-transformers/all-MiniLM-L6-v2"), SITE, 0)
-
-    assert title(figure.chart) == "Head 0 of encoder layer 0 · sentence-transformers/all-MiniLM-L6-v2"
-    assert figure.screen[0]["datasets"]["meta"]["title"] == ["Head 0 of encoder layer 0 · all-MiniLM-L6-v2"]
 
 
 def test_rows_of_padding_are_quiet_and_named_as_that(cat):

@@ -5,16 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from pictures import HOSTILE, data, draw, leaks, legend, lines, title
+from pictures import data, draw, leaks, legend, lines, title
 
 from attnviz import figures
-from attnviz.analysis import sentences, tables
 from attnviz.charts.theme import LIGHT
-from attnviz.core.edits import Edits
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Subsequent
 from attnviz.core.tokens import Token
-from attnviz.figures.leaks import _share
 
 SAID = ["The", "cat", "sat", "down"]
 
@@ -61,30 +58,6 @@ def test_every_state_looks_and_reads_different():
     assert says[3] == "position 3 “down” was not changed, so nothing is known of position 0 “The”"
 
 
-def test_the_title_counts_and_the_lines_say_how_it_was_measured():
-    few = said(leaks(made(noise=2e-7, tolerance=2e-6, notes=("one token is left out",), edits=Edits(own_mask=False))))
-    none = said(leaks(made(saw=((1, 0),))))
-
-    assert few[0].startswith("Leak test: 1 leak · decoder layer 0")
-    assert none[0].startswith("Leak test: no leak")
-    text = " ".join(few)
-    for part in (
-        "expected: causal",
-        "an output has moved if it changes by more than 0.0002% of its length",
-        "with no word changed it differs by 1 part in 5 million",
-    ):
-        assert part in text
-    assert "one token is left out" in text
-    assert "random weights" in text
-    assert "changed: built-in mask off" in text
-    assert "with no word changed it stays the same" in " ".join(none)
-
-
-def test_the_legend_holds_the_states_that_occur():
-    assert {"saw what it must not", "allowed", "not tested"} <= set(said(leaks(made())))
-    assert "saw what it must not" not in said(leaks(made(saw=())))
-
-
 def test_the_first_leak_is_said_below_or_the_chosen_cell():
     assert "position 1 “cat” saw position 2 “sat”:" in " ".join(said(leaks(made())))
     assert "position 2 “sat” did not see position 0" in " ".join(said(leaks(made(), selected=(2, 0))))
@@ -94,16 +67,7 @@ def test_the_specification_stays_while_tests_change():
     one = figures.leaks(made())
     other = figures.leaks(made(list("abcd"), saw=((0, 2),)), selected=(0, 2), rev=4)
 
-    assert one.form is other.form
-
-
-def test_tests_of_every_size_are_drawn():
-    """Also of more tokens than rectangles can show, of other keys than queries, and of hostile words."""
-    charts = [leaks(made(["w"] * n, saw=((0, n - 1),), special=()), dark=n % 2 == 0) for n in (1, 2, 20, 600)]
-    charts += [leaks(made(keys=["a", "b"], saw=((0, 1),))), leaks(made(list(HOSTILE)))]
-
-    for image in draw(*(chart.to_dict() for chart in charts)):
-        assert image.std() > 5
+    assert one.form.spec == other.form.spec
 
 
 @pytest.mark.parametrize("n", [4, 60])
@@ -121,47 +85,6 @@ def test_red_is_where_the_leaks_are(n):
     assert x.min() > image.shape[1] / 2
     cell = image[top + 1 : top + side - 2, x.min() + 1 : x.max()]
     assert 0.1 < (cell.min(-1) > 250).mean() < 0.6, "a cross in the color of the background"
-
-
-def test_a_figure_has_its_words_numbers_and_name():
-    figure = figures.leaks(made(text="The cat sat down", edits=Edits(Subsequent())))
-
-    assert figure.name == "story-leaks-decoder-layer-0-The-cat-sat-down-causal"
-    assert figure.title.startswith("Leak test: 1 leak · decoder layer 0 · story · expected: causal")
-    assert figure.description.startswith("1 leak: position 1 “cat” saw position 2 “sat”: its output moved by 25.0%.")
-    assert "Of what may be seen, 7 cells did not move." in figure.description
-    table = figure.table.set_index(["query", "key"])
-    assert table.loc[(1, 2)].tolist() == ["cat", "sat", 0.25, False, "saw what it must not"]
-    assert table.loc[(2, 3)].state == "not tested"
-    assert figure.arrays["leaks"].nonzero() == (np.array([1]), np.array([2]))
-
-
-def test_a_large_figure_is_read_by_pointing():
-    figure = figures.leaks(made(["w"] * 40, saw=((0, 39),), special=()))
-
-    spec, table = figure.screen
-    assert "/vega/" in spec["$schema"]
-    assert any("saw what it must not" in str(name) for name in table["name"])
-
-
-def test_more_leaks_than_are_named_are_counted():
-    test = made(saw=((0, 1), (0, 2), (1, 2), (2, 3), (0, 3)), special=())
-
-    assert sentences.leaks(test).startswith("5 leaks: position 0")
-    assert "; and 2 more." in sentences.leaks(test)
-    assert int((tables.leaks_table(test).state == "saw what it must not").sum()) == 5
-    broken = made(saw=())
-    broken.moved[0, 1] = math.inf
-    assert sentences.leak(broken, 0, 1).endswith("its output became a number or ceased to be one")
-
-
-@pytest.mark.parametrize(
-    ("share", "text"),
-    [(0.01, "1%"), (2e-6, "0.0002%"), (7e-15, "1 part in 140 trillion"), (1e-9, "1 part in 1 billion")],
-)
-def test_a_share_is_said_as_a_person_says_it(share, text):
-    """In percent while that can be read."""
-    assert _share(share) == text
 
 
 def test_what_was_not_changed_was_not_tried():

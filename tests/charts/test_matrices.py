@@ -1,6 +1,5 @@
 """Tables of numbers as maps that know of each other: stages, the rail, a row in full, the spread."""
 
-import itertools
 import json
 import math
 import re
@@ -8,20 +7,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
 from pictures import HOSTILE, SITE, data, draw, record_of, written
 
 from attnviz import figures
-from attnviz.analysis import steps
-from attnviz.analysis.steps import KEYS
-from attnviz.charts.matrices import NumberCells, limit_of
+from attnviz.analysis import align, steps
+from attnviz.analysis.steps import KEYS, Matrix
+from attnviz.charts.grid import limit_of
+from attnviz.charts.style import Style
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
+from attnviz.figures.steps import number_grid
 from attnviz.ui.steps.numbers import arithmetic
 
 WORDS = ["The", "cat", "sat", "down"]
@@ -36,14 +38,15 @@ def large(record, key, dark=False, **shown):
     return figures.stage(record, SITE, 1, stages[key], stages[key].matrices, dark=dark, **shown)
 
 
-def matrix_of(values, **settings):
-    values = np.asarray(values, dtype=float)
-    places = {"rows": range(values.shape[0]), "columns": range(values.shape[1]), "labels": ((), ()), "names": ((), ())}
-    return NumberCells(title="", axes=("query", "key"), values=values, cell=(40, 40), **places | settings)
+def matrix_of(values):
+    values = torch.tensor(values, dtype=torch.float64)
+    rows, columns = (range(length) for length in values.shape)
+    matrix = Matrix("scores", "", ("query", "key"), (*values.shape,), rows, columns, values)
+    return number_grid(matrix, len(columns), (40, 40), Style())
 
 
 def image(matrix):
-    return matrix.uri(LIGHT, (40, 40))
+    return matrix.uri(1)
 
 
 def cells(figure, name, table=0):
@@ -57,12 +60,6 @@ def test_digits_are_the_number_to_four_places_or_three_digits(value):
 
     assert back == pytest.approx(value, abs=5.1e-5 if 1e-4 <= abs(value) < 1e5 else 0, rel=5.1e-3)
     assert not in_cell(value).startswith("−0.00")
-
-
-def test_numbers_that_are_none_are_named():
-    assert [digits(v) for v in (float("nan"), float("inf"), float("-inf"), 0.0, -0.0)] == [
-        *("NaN", "∞", "−∞", "0.0000", "0.0000")
-    ]
 
 
 @given(st.floats(-1, 1))
@@ -91,9 +88,9 @@ def test_a_weight_that_the_mask_blocks_is_hatched_like_its_score():
         data(figures.chain(record, SITE, 1, (one,)).chart, "stages")[0]["uri"] for one in (softmax, _open(softmax))
     ]
 
-    assert [text == "" for text in cells(figure, "text")] == [path is not None for path in cells(figure, "path")]
-    assert cells(figure, "text").count("") == 6
-    assert [("blocked" in str(one.data["legend"]["says"])) for one in (figure, plain)] == [True, False]
+    assert [text == "" for text in cells(figure, "written")] == [path is not None for path in cells(figure, "path")]
+    assert cells(figure, "written").count("") == 6
+    assert [("blocked" in str(made.data["0-legend"]["says"])) for made in (figure, plain)] == [True, False]
     assert images[0] != images[1]
 
 
@@ -112,8 +109,8 @@ def test_a_stage_has_its_tokens_and_its_numbers_in_its_cells(cat):
     numbers = stages_of(cat)[KEYS.index("products")].matrices[0].values.flatten().tolist()
 
     assert [row["label"] for row in data(figure.chart, "0-rows")] == ["The", "cat", "sat", "<pad>"]
-    assert cells(figure, "text") == [in_cell(value) for value in numbers]
-    assert cells(figure, "number") == [digits(value) for value in numbers]
+    assert cells(figure, "written") == [in_cell(value) for value in numbers]
+    assert cells(figure, "number_text") == [digits(value) for value in numbers]
     assert (
         figure.table["value"].tolist()
         == stages_of(cat)[KEYS.index("products")].matrices[0].values.double().flatten().tolist()
@@ -123,57 +120,24 @@ def test_a_stage_has_its_tokens_and_its_numbers_in_its_cells(cat):
 def test_tables_that_share_an_axis_know_of_each_other(cat):
     """q and k have the same dimensions: their cells have the same number in the field that is pointed at."""
     figure = figures.stage(cat, SITE, 1, stage := figures.neurons(steps.row(cat, SITE, 1, 2), 4), stage.matrices)
-    pointed = next(one for one in written(figure.chart)["params"] if one["name"] == "pointed")
+    pointed = next(param for param in written(figure.chart)["params"] if param["name"] == "pointed")
 
-    assert pointed["select"]["fields"] == ["axis_0", "axis_1"]
+    assert pointed["select"]["fields"] == ["d_k", "key"]
     assert pointed["views"] == [f"{i}-cells" for i in range(5)]
-    assert cells(figure, "axis_0", 0) == [*range(5)]
-    assert cells(figure, "axis_0", 1) == 4 * [*range(5)]
-    assert cells(figure, "axis_1", 1) == cells(figure, "axis_1", 2) == [i for i in range(4) for _ in range(5)]
-    assert cells(figure, "axis_1", 4) == cells(figure, "key", 4) == [*range(4)]
+    assert cells(figure, "d_k", 0) == [*range(5)]
+    assert cells(figure, "d_k", 1) == 4 * [*range(5)]
+    assert cells(figure, "key", 1) == cells(figure, "key", 2) == [i for i in range(4) for _ in range(5)]
+    assert cells(figure, "key", 4) == [*range(4)]
 
 
 def test_a_large_table_is_an_image_whose_rows_can_be_clicked(monkeypatch):
-    monkeypatch.setattr("attnviz.charts.matrices.MOST_CELLS", 40)
+    monkeypatch.setattr("attnviz.figures.steps.MOST_CELLS", 40)
     figure = large(record_of(WORDS), "split")
 
-    assert cells(figure, "query", 0) == [0, 1, 2, 3]
-    assert cells(figure, "key", 1) == [0, 1, 2, 3]
-    assert set(cells(figure, "column2")) == {5}
+    assert [row["query"] for row in data(figure.chart, "0-rows")] == [0, 1, 2, 3]
+    assert [row["key"] for row in data(figure.chart, "1-rows")] == [0, 1, 2, 3]
     assert data(figure.chart, "0-meta")[0]["uri"].startswith("data:image/png")
     assert draw(figure.chart.to_dict())[0].std() > 5
-
-
-def test_the_selected_cell_is_outlined_in_every_table():
-    record = record_of(WORDS)
-    chart = figures.chain(record, SITE, 1, stages_of(record), selected=(2, 1)).chart
-
-    assert len(data(chart, "outlines")) == len([stage for stage in stages_of(record) if stage.matrices])
-
-
-def test_steps_that_a_model_does_not_have_are_lines_in_the_rail():
-    record = record_of(WORDS, edits=Edits(mask=Subsequent()))
-    rows = data(figures.chain(record, SITE, 1, stages_of(record)).chart, "stages")
-
-    assert [row["missing"] for row in rows if row["missing"]][4:8] == [
-        *(
-            "6  Adjust Q and K: not used",
-            "9  Softcap: not used",
-            "10  Bias: not used",
-            "11  Temperature: not used",
-        )
-    ]
-    assert [row["position"] for row in rows] == [*range(len(rows))]
-    assert all(above["y2"] < below["y"] for above, below in itertools.pairwise(rows))
-
-
-def test_tables_of_different_scales_stand_over_one_legend():
-    record = record_of(WORDS)
-    different, alone = (json.dumps(large(record, key).form.spec, ensure_ascii=False) for key in ("split", "products"))
-
-    assert "each table: from negative over 0 to positive" in different
-    assert "'−max'" in different
-    assert "each table" not in alone
 
 
 def test_the_number_of_the_selected_cell_says_whose_it_is():
@@ -189,10 +153,10 @@ def test_the_screen_of_a_stage_stays_while_its_numbers_change():
     """Only data change; other colors are another specification."""
     one, other = record_of(WORDS), record_of(list("abcd"), edits=Edits(temperature=0.5))
 
-    assert large(one, "softmax").form is large(other, "softmax", selected=(1, 2)).form
-    assert large(one, "softmax").form is not large(one, "softmax", dark=True).form
+    assert large(one, "softmax").form.spec == large(other, "softmax", selected=(1, 2)).form.spec
+    assert large(one, "softmax").form.spec != large(one, "softmax", dark=True).form.spec
     chains = [figures.chain(record, SITE, 1, stages_of(record)).form for record in (one, record_of(list("abcdef")))]
-    assert chains[0] is chains[1]
+    assert chains[0].spec == chains[1].spec
 
 
 def test_a_row_in_full_shows_every_step_that_the_call_has():
@@ -204,7 +168,7 @@ def test_a_row_in_full_shows_every_step_that_the_call_has():
     names = [matrix.name for matrix in stage.matrices]
 
     assert names == ["q · k", "÷ √5", "softcap", "/ 0.5", "mask", "− max", "exp", "weight"]
-    assert cells(figure, "number", names.index("weight")) == [digits(value) for value in row.weights.tolist()]
+    assert cells(figure, "number_text", names.index("weight")) == [digits(value) for value in row.weights.tolist()]
     assert figure.table.query("table == 'weight'")["value"].tolist() == row.weights.tolist()
     assert "sum of weights 1.0000" in figure.description
 
@@ -263,13 +227,24 @@ def test_the_line_of_a_blocked_cell_says_which_rule_blocks_it():
     assert said["softmax"][-1].endswith("no key is left in this row, so its weight is 0.0000")
 
 
-def test_the_spread_has_two_bars_for_each_width():
-    spreads = steps.dot_product_variance((4, 64))
-    figure = figures.spread(spreads, chosen=64)
+def test_a_browser_draws_every_table_that_it_is_given():
+    """It refuses to replace one that nothing draws."""
+    record = record_of(WORDS, edits=Edits(Subsequent()))
+    row = figures.row(steps.row(record, SITE, 1, 2), record.step(SITE))
+    both = align.beside(align.Side(record, SITE, 0), align.Side(record, SITE, 1))
+    drawn = [
+        figures.chain(record, SITE, 1, stages_of(record)),
+        *(large(record, key) for key in ("split", "softmax")),
+        figures.stage(record, SITE, 1, row, row.matrices),
+        figures.difference(both),
+        figures.head(record, SITE, 0),
+        figures.heads(record, SITE),
+    ]
 
-    assert figure.table["variance"].tolist() == [one.variance for one in spreads]
-    assert figure.table["unscaled_largest"].tolist() == [one.unscaled.largest for one in spreads]
-    assert "dₖ = 64" in figure.description
+    for spec, _ in (figure.screen for figure in drawn):
+        parts = json.dumps({name: part for name, part in spec.items() if name != "datasets"})
+
+        assert [name for name in spec["datasets"] if f'"name": "{name}"' not in parts] == []
 
 
 @pytest.mark.parametrize("dark", some([False, True], 1))

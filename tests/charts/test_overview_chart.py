@@ -1,13 +1,10 @@
 """Every head of a model, and heads by their numbers."""
 
-from itertools import pairwise
-
 import pytest
 from pictures import data, overview
 
-from attnviz import api, figures
+from attnviz import api
 from attnviz.core.edits import Edits, Site
-from attnviz.figures.overview import FULL, LARGEST, SMALLEST, WIDTH, is_flat
 
 
 @pytest.fixture(scope="module")
@@ -28,28 +25,6 @@ def test_every_head_of_every_site_has_its_place(record):
         assert len({row["y"] for row in rows if (row["kind"], row["layer"]) == (site.kind, site.layer)}) == 1
 
 
-@pytest.mark.parametrize(("heads", "layers"), [(1, 1), (8, 3), (32, 2)])
-def test_thumbnails_are_never_too_small_to_see(heads, layers):
-    """And they fill no more than the width, unless there are very many."""
-    record = api.analyze("the cat", "scratch", d_model=64, num_heads=heads, num_layers=layers)
-    rows = data(overview(record), "heads")
-
-    xs = sorted({row["x"] for row in rows})
-    step = min((b - a for a, b in pairwise(xs)), default=LARGEST)
-    assert step >= SMALLEST
-    assert xs[-1] <= WIDTH or step <= SMALLEST + 10
-
-
-def test_kinds_that_fit_a_screen_stand_beside_each_other_across_it(record):
-    """In a file, which is narrower, they do not; nor do more layers than leave room under them."""
-    large, file = (figures.overview(record, on_screen=on_screen).data["heads"] for on_screen in (True, False))
-
-    assert [len({*one["y"]}) for one in (large, file)] == [2, 4]
-    assert WIDTH < max(large["x"]) < FULL
-    assert is_flat(record)
-    assert not is_flat(api.analyze("the cat", "scratch", d_model=64, num_heads=8, num_layers=6))
-
-
 def test_an_order_and_what_is_said_of_each_head_are_kept(record):
     """Heads that are not in it are not drawn."""
     order = [(Site("cross", 1), 3), (Site("encoder", 0), 2), (Site("decoder", 1), 0)]
@@ -59,30 +34,6 @@ def test_an_order_and_what_is_said_of_each_head_are_kept(record):
     assert [(Site(row["kind"], row["layer"]), row["head"]) for row in rows] == order
     assert "number: entropy (nats)" in data(chart, "meta")[0]["subtitle"]
     assert [row["label"] for row in rows] == ["cross 1.3\n0.9", "encoder 0.2\n0.8", "decoder 1.0\n–"]
-
-
-def test_a_head_that_is_off_is_struck_through_and_says_so(record):
-    """One of all; the legend explains blocked cells."""
-    chart = overview(record)
-
-    off = [(row["name"], row["off"]) for row in data(chart, "heads") if row["state"].startswith("off")]
-    assert off == [("head 3 of cross layer 1", True)]
-    assert [row["says"][3:] for row in data(chart, "legend")] == ["blocked"]
-
-
-def test_each_row_is_named_by_its_layer_and_each_column_by_its_head(record):
-    """Where they stand."""
-    chart = overview(record)
-    places = {(label["where"], label["x"], label["y"]): label["text"] for label in data(chart, "labels")}
-    rows = data(chart, "heads")
-
-    lefts = {kind: min(row["x"] for row in rows if row["kind"] == kind) for kind in ("encoder", "decoder", "cross")}
-    tops = {kind: min(row["y"] for row in rows if row["kind"] == kind) for kind in lefts}
-    for row in rows:
-        kind = row["kind"]
-        assert places["left", lefts[kind], row["y"]] == f"layer {row['layer']}"
-        assert places["above", row["x"], tops[kind]] == f"head {row['head']}"
-        assert places["corner", lefts[kind], tops[kind]] == kind
 
 
 def test_the_largest_weight_under_the_pointer_is_the_records(record):

@@ -58,26 +58,11 @@ def test_every_pattern_has_strokes_of_its_own():
     assert len(np.unique(image)) == 2
 
 
-def test_strokes_of_a_larger_image_are_seen_in_every_second_pixel_of_it():
-    """A file holds an image twice as large, and a viewer may draw each second pixel alone: no stroke is lost there."""
-    for pattern in hatch.PATTERNS:
-        twice = hatch.strokes(pattern, 64, 64, scale=2)
-        assert all(0.05 < twice[v::2, u::2].mean() < 0.3 for v in (0, 1) for u in (0, 1))
-
-
 def test_a_blocked_cell_is_no_color_of_the_ramp():
     image = painted([[0.0, 0.0]], [[True, False]], [[0, 1]])
 
     assert (image[:, :8] < pixels.SHADES).all()
     assert (image[:, 8:] >= pixels.SHADES).all()
-
-
-def test_nan_is_a_cross_at_any_size():
-    for zoom in (1, 2, 8):
-        image = painted([[np.nan, 0.5]], [[False, True]], None, [[True, False]], zoom=zoom)
-        colors = {tuple(color) for color in pixels.palette(LIGHT)[image[:, :zoom]].reshape(-1, 3).tolist()}
-        assert (0xA2, 0x1C, 0xAF) in colors  # the theme's warning
-        assert len(colors) == (1 if zoom < 3 else 2)
 
 
 @given(arrays(np.int64, (5, 7), elements=st.integers(0, 4)), st.lists(st.sampled_from(hatch.PATTERNS), min_size=4))
@@ -91,16 +76,3 @@ def test_each_reason_is_painted_with_its_pattern(blocked, patterns):
         square = slice(11 * i, 11 * i + 11), slice(11 * j, 11 * j + 11)
         expected = hatch.strokes(patterns[reason - 1], 55, 77)[square] if reason else np.zeros((11, 11), bool)
         assert (strokes[square] == expected).all()
-
-
-def test_named_colors_are_painted_as_the_theme_has_them():
-    """Each is its own place behind the ramp; the palette has room for all."""
-    for colors in (LIGHT, DARK):
-        ground = np.array([[pixels.place(name) for name in pixels.NAMED]], np.uint8)
-        image = read(
-            pixels.png(pixels.paint(ground, (), height=3, width=3 * len(pixels.NAMED)), pixels.palette(colors))
-        )
-
-        found = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in image[1, 1::3].tolist()]
-        assert found == [getattr(colors, name) for name in pixels.NAMED]
-        assert len(pixels.palette(colors)) <= 256

@@ -2,16 +2,14 @@
 
 import numpy as np
 import pytest
-import torch
-from pictures import bars, data, names, record_of, texts
+from pictures import bars, data, record_of, texts
 
 from attnviz import figures
 from attnviz.analysis import sentences
 from attnviz.analysis.rollout import flow, mixed, rollout
-from attnviz.charts.size import PIXELS
 from attnviz.charts.theme import LIGHT
 from attnviz.core.amounts import percent
-from attnviz.figures.rollout import MOST_BARS, Traced
+from attnviz.figures.rollout import Traced
 
 SHARES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
 
@@ -36,12 +34,6 @@ def test_the_map_holds_the_shares():
     assert "colors end" not in data(whole, "meta")[0]["subtitle"]
     assert [row["label"] for row in data(half, "rows")] == [row["label"] for row in data(half, "columns")] == [*"abc"]
     assert cells(half, "ground")[0] == LIGHT.ramp[-1]
-
-
-def test_a_selected_row_is_outlined_whole():
-    (row,) = data(figures.rollout(traced(), selected=1).chart, "chosen")
-
-    assert (row["row"], row["row2"], row["column"], row["column2"]) == (1, 2, 0, 3)
 
 
 def test_a_token_that_cannot_have_arrived_is_hatched():
@@ -77,21 +69,6 @@ def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
     table = figures.rollout(one).table
     assert table.query("query == 1 and key == 2")["share"].item() == one.shares[1, 2]
     assert table.query("query == 1")["share"].sum() == pytest.approx(1)
-
-
-def test_of_a_long_text_the_largest_are_shown_and_said():
-    """Forty bars; a map of squares, each the largest of its cells."""
-    n = PIXELS + 4
-    shares = torch.rand(n, n, generator=torch.Generator().manual_seed(3)).double().numpy()
-    one = traced([f"w{i}" for i in range(n)], shares)
-    shown = names(figures.rollout_row(one, 5).chart)
-    grid = figures.rollout(one, selected=7).grid
-
-    assert len(shown) == MOST_BARS
-    assert shown[0] == one.called(min(np.argsort(-shares[5])[:MOST_BARS]))
-    assert grid.numbers["share"][0][3, 2] == shares[6:8, 4:6].max()
-    assert grid.data["chosen"]["row"] == [3]
-    assert "2 × 2" in grid.data["meta"]["subtitle"][0]
 
 
 def test_what_reaches_a_position_is_said_in_words():

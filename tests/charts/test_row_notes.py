@@ -3,14 +3,11 @@
 import math
 from dataclasses import replace
 
-import pytest
 import torch
 from pictures import (
     CROSS,
     SITE,
     data,
-    draw,
-    heads,
     heatmap,
     legend,
     lines,
@@ -21,10 +18,8 @@ from pictures import (
     translation_of,
 )
 
-from attnviz import figures
 from attnviz.charts.theme import LIGHT
-from attnviz.core.edits import Edits
-from attnviz.core.masks import Padding, Painted, Subsequent
+from attnviz.core.masks import Padding, Subsequent
 from attnviz.figures.head import NEXT
 from attnviz.figures.mask import READS
 
@@ -102,28 +97,6 @@ def test_predictions_of_a_batch_are_those_of_its_sentence():
     assert [notes(heatmap(batch, SITE, 0, sentence=i)) for i in range(2)] == [["▸ x"], ["▸ y"]]
 
 
-@pytest.mark.parametrize("many", [4, 20, 70, 600])
-def test_predictions_sums_and_notes_stand_beside_each_other(many):
-    """In rectangles, pixels and tiles: sums in a column of their own; the legend names rows without a key."""
-    edits = Edits(mask=Painted(tuple((1, key) for key in range(many))))
-    record = story_of(["w"] * many, *({"a" * (1 + i % 30): 1.0} for i in range(many)), edits=edits)
-    chart = heatmap(record, SITE, 0, row_sums=True)
-    rows = data(chart, "rows")
-
-    assert len(rows) == min(many, 300)
-    assert sum("fully masked row" in text for text in legend(chart)) == 1
-    assert sum(row["empty"] for row in rows) == (many < 600)  # of a tile another row has keys
-    assert {row["beside"] for row in rows} <= {"1.000", "0.000 not 1", ""}
-
-
-def test_large_maps_on_the_screen_say_what_rows_predict():
-    """Every second row; the specification stays."""
-    one, other = (figures.head(story_of(["w"] * 64, *({p: 1.0},) * 64), SITE, 0).screen for p in ("x", "constructor"))
-
-    assert [note for note in other[1]["note"] if note] == ["▸ constructor"] * 32
-    assert one[0] == other[0]
-
-
 def test_each_row_of_a_mask_says_how_many_keys_it_has_left():
     """Those that have none say so in a word; without counts they are named."""
     counted, plain = (mask_grid(LEFT, list("abcdefg"), counted=counted) for counted in (True, False))
@@ -134,15 +107,3 @@ def test_each_row_of_a_mask_says_how_many_keys_it_has_left():
     assert "fully masked row" in legend(plain)
     assert "fully masked row" not in legend(counted)
     assert [row["empty"] for row in data(plain, "rows")] == [True, True, *[False] * 5]
-
-
-def test_thumbnails_and_domains_take_maps_that_are_not_square():
-    """As high as many words were written, as wide as many were read."""
-    record = translation_of(["the"] * 3, *CHAT_NOIR * 2, heads=3)
-
-    for domain in ("fixed", "shared", "log"):
-        rows = data(heads(record, CROSS, domain=domain), "heads")
-        assert [row["largest"] for row in rows] == [f"{record.step(CROSS).weights(h).max():.4f}" for h in range(3)]
-        assert draw(heatmap(record, CROSS, "max", domain=domain).to_dict())[0].std() > 5
-    layout = figures.heads(record, CROSS).mosaic.layout
-    assert layout.height / layout.side == pytest.approx(2, rel=0.02)

@@ -16,10 +16,10 @@ from examples import examples, some
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from pictures import HOSTILE, SITE, draw, record_of
+from pictures import HOSTILE, SITE, record_of
 
 from attnviz import figures
-from attnviz.charts import readout, state
+from attnviz.charts import readout
 from attnviz.charts.readout import FORMATS, CellNumbers, number_of
 from attnviz.charts.state import CellState
 from attnviz.core.edits import Edits
@@ -42,13 +42,6 @@ def mask_of(mask, *tokens, **options):
 def saying(drawn, sayings, states):
     """The same map, of which other things are said."""
     return replace(drawn, kinds=[CellState(text) for text in sayings], states=states)
-
-
-def with_data(spec, table):
-    rows = json.loads(table.assign(read=None).to_json(orient="records"))
-    spec = json.loads(json.dumps(spec))
-    spec["marks"][0]["data"] = [one for one in spec["marks"][0]["data"] if one["name"] != "read"]  # a file, elsewhere
-    return json.loads(json.dumps(spec).replace("data('read')", "[]")) | {"data": [{"name": "source", "values": rows}]}
 
 
 def read(drawn):
@@ -129,34 +122,6 @@ def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
     for row, names, left in zip(sayings.tolist(), reasons, empty, strict=True):
         assert [saying.removeprefix("fully masked row: zeros, ") for saying in row] == list(map(said, names))
         assert all(saying.startswith("fully masked row") == left for saying in row)
-
-
-def test_a_code_is_as_long_as_the_sayings_need():
-    """A byte up to 256 sayings, two from 257 on: the last of each is read, and the next one too."""
-    drawn = mask_of(Subsequent(), ["w"] * 33)
-    for count in (1, 2, 255, 256, 257, 1000):
-        sayings = tuple(f"saying {i}" for i in range(count))
-        states = np.arange(33 * 33).reshape(33, 33) % count
-
-        found, _ = read(saying(drawn, sayings, states))
-
-        assert found.tolist() == [[sayings[i] for i in row] for row in states.tolist()]
-        _, table = screen(saying(drawn, sayings, states))
-        assert map_of(table)["read"].arrays["saying"].itemsize == (1 if count <= 256 else 2)
-
-
-def test_a_legend_of_many_rules_stays_short():
-    """Each rule has a line, not each of their thousands of combinations; of many rules the first ones."""
-    mask = And(tuple(Random(1, 2, seed) for seed in range(15)))
-    drawings = [
-        mask_of(mask, ["w"] * 48),
-        head(record_of(["w"] * 48, edits=Edits(mask=mask))),
-    ]
-
-    for drawn in drawings:
-        lines = [text[3:] for text in drawn.data["legend"]["says"]]
-        assert sum("blocked by" in line for line in lines) == state.MOST_RULES
-        assert any(line.startswith("3 more: each cell names its rules") for line in lines)
 
 
 def test_a_saying_may_hold_any_character():
@@ -298,20 +263,6 @@ def test_a_click_is_named_as_streamlit_asks():
     assert spec["data"] == {"name": "source"}
     assert "cell" in [signal["name"] for signal in spec["signals"]]
     assert map_of(table)["rev"] == 4
-
-
-@pytest.mark.parametrize("dark", some([False, True], 1))
-def test_maps_and_masks_are_drawn(dark):
-    tokens = list(HOSTILE) * 5
-    record = record_of(tokens, edits=Edits(mask=Subsequent()))
-    drawings = [
-        head(record, dark=dark, selected=(8, 3)),
-        mask_of(Subsequent(), tokens, predicted=tokens, dark=dark),
-    ]
-
-    images = draw(*(with_data(*screen(drawing)) for drawing in drawings))
-
-    assert all(image.std() > 5 for image in images)
 
 
 @given(st.data())

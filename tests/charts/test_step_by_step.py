@@ -7,22 +7,15 @@ import pytest
 from examples import some
 from pictures import (
     HOSTILE,
-    SITE,
     bars,
     data,
     draw,
     num_colors,
-    record_of,
     said,
     step_by_step,
     story_of,
-    title,
     translation_of,
 )
-
-from attnviz import figures
-from attnviz.core.edits import Edits
-from attnviz.core.errors import InputError
 
 CAR = ["the", "car", "<eos>"]
 LA_VOITURE = ({"la": 0.9, "le": 0.1}, {"voiture": 0.7, "chat": 0.3}, {"<eos>": 1.0})
@@ -91,13 +84,6 @@ def test_where_another_text_was_written_each_run_says_what_it_read():
     ]
 
 
-def test_another_text_of_as_many_words_is_another_text():
-    """Its second row has read another word, though both write <eos> there."""
-    one, other = (translation_of(CAR, {"la": p, "le": 1 - p}, {"<eos>": 1.0}) for p in (0.9, 0.1))
-
-    assert texts(step_by_step(one, before=other)) == [["0", "<sos>", "▸ le → la"], ["1", "la", "▸ <eos>"]]
-
-
 @pytest.mark.parametrize("compared", [True, False])
 def test_rows_fit_a_phone_however_long_the_words_are(compared):
     """358 pixels between the paddings, with long words before and after."""
@@ -108,18 +94,6 @@ def test_rows_fit_a_phone_however_long_the_words_are(compared):
     (image,) = draw(chart.to_dict() | {"title": None})
 
     assert image.shape[1] - 2 * 12 <= 358
-
-
-def test_hollow_bars_are_explained_where_they_are_drawn():
-    """A run as before the change has filled bars alone, as one without a change."""
-    one, other = (story_of(["the"], {"cat": p, "dog": 1 - p}) for p in (0.9, 0.8))
-
-    moved, same, alone = (step_by_step(one, before=before) for before in (other, one, None))
-
-    assert "hollow bar: before the change" in said(moved)
-    assert "hollow bar" not in said(same)
-    assert bars(same, 2) == bars(alone, 2) == [pytest.approx(0.9)]
-    assert [bars(one, 2, "before") for one in (moved, same, alone)] == [[pytest.approx(0.8)], [], []]
 
 
 def test_words_that_differ_at_their_end_are_cut_at_their_beginning():
@@ -158,24 +132,6 @@ def test_what_is_no_number_has_no_bar():
     assert "every word is as before the change" in said(charts[2])
     for image in draw(*(chart.to_dict() for chart in charts)):
         assert image.std() > 5
-
-
-def test_the_specification_stays_whatever_is_said():
-    one, other = translation_of(CAR, *LA_VOITURE), translation_of(CAR, *LA_CHAT_NOIR)
-
-    assert figures.step_by_step(one).form is figures.step_by_step(other, before=one).form
-
-
-def test_the_picture_says_where_its_weights_come_from_and_what_was_changed():
-    record = story_of(["the"], {"cat": 1.0}, edits=Edits(heads_off=frozenset({(SITE, 1)})))
-
-    chart = step_by_step(replace(record, provenance="pretrained"))
-
-    assert title(chart) == "Step by step · story"
-    assert "pretrained weights" in said(chart)
-    assert "changed: head 1 of encoder layer 0 off" in said(chart)
-    with pytest.raises(InputError, match="predicts no words"):
-        step_by_step(record_of(["the"]))
 
 
 @pytest.mark.parametrize("dark", some([False, True], 1))

@@ -6,9 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from attnviz import figures
-from attnviz.charts import theme
-from attnviz.core.edits import Site
 from attnviz.export import render
 
 pytestmark = pytest.mark.browser
@@ -55,20 +52,6 @@ def test_the_page_shows_the_picture_its_words_and_its_numbers(opened, figure):
     policy = page.locator("meta[http-equiv=Content-Security-Policy]").get_attribute("content")
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert not re.search("https?:|unsafe-eval|script-src 'unsafe-inline'", policy)
-
-
-@pytest.mark.parametrize("colors", [theme.LIGHT, theme.DARK])
-def test_the_page_has_the_ground_of_its_picture(opened, record, colors):
-    """Whatever the reader's browser prefers: a dark picture stands on a dark page, with words that can be read."""
-    dark = colors is theme.DARK
-    page = opened(figures.head(record, Site("encoder", 0), 1, dark=dark), color_scheme="light" if dark else "dark")
-    page.get_by_text("Numbers (36 rows)").click()
-    ground = f"rgb{tuple(bytes.fromhex(colors.background[1:]))}"
-
-    for place in ("html", "th >> nth=0"):
-        assert page.locator(place).evaluate("element => getComputedStyle(element).backgroundColor") == ground
-    words = page.locator("#words").evaluate("element => getComputedStyle(element).color")
-    assert words == ("rgb(255, 255, 255)" if dark else "rgb(0, 0, 0)")
 
 
 def test_no_token_gets_out_of_the_data_and_a_long_table_says_what_it_leaves_out(opened, hostile):

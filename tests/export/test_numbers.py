@@ -134,13 +134,6 @@ def test_numbers_are_the_same_bytes_each_time(figure, format):
     assert render(figure, format) == render(figure, format)
 
 
-def test_a_name_says_the_size_of_a_png_alone(figure):
-    assert filename(figure, "png") == f"{figure.name}.png"
-    assert filename(figure, "png", scale=2) == f"{figure.name}@2x.png"
-    assert filename(figure, "png", ppi=300) == f"{figure.name}-300dpi.png"
-    assert filename(figure, "svg", scale=2) == f"{figure.name}.svg"
-
-
 @given(ANY_TEXT | st.sampled_from(["CON", "nul", "com1", "a/b\\c", "..", "Ünïcode: 1", "x" * 300]))
 def test_a_name_is_safe_in_every_file_system(name):
     stem, dot, extension = filename(SimpleNamespace(name=name, title=""), "csv").partition(".")

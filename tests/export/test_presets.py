@@ -100,10 +100,6 @@ def test_the_title_is_left_out_of_a_paper_alone():
             assert part in said
 
 
-def test_a_paper_is_light():
-    assert svg(FEW, "paper", dark=True).split("</desc>")[1] == svg(FEW, "paper").split("</desc>")[1]
-
-
 def test_the_legend_of_a_slide_stands_right_of_the_map_and_of_the_words_that_it_predicts(every):
     """In the lower part of the picture from left to right map, words and, after the only wide gap, the legend."""
     pixels = np.asarray(Image.open(BytesIO(export.render(every["predicts"], "png", preset="slide"))).convert("L"))
@@ -114,13 +110,6 @@ def test_the_legend_of_a_slide_stands_right_of_the_map_and_of_the_words_that_it_
 
     assert width > height
     assert sum(gap > 0.03 * width for gap in gaps) == 1
-
-
-def test_thumbnails_say_whose_text_they_are_of():
-    """In a file, where no token stands beside them; on the page it stands above."""
-    for figure in (figures.heads(record_of(FEW), SITE), figures.overview(record_of(FEW))):
-        assert "text: “The cat sat”" in rendered(figure, None)
-        assert "text: “" not in str(figure.screen[0]["datasets"])
 
 
 def test_the_caption_says_model_text_layer_head_and_edits():

@@ -135,20 +135,6 @@ def test_a_layer_adds_what_the_chain_ends_with():
     close(record.output[0], embedded + stages["output"].matrix("y").values)
 
 
-def test_a_translator_embeds_two_texts():
-    """In cross-attention the queries come of what was written, keys and values of what was read."""
-    source, record = run("translator")
-    _, stages = stages_of("translator", Site("cross", 0))
-
-    model = source._model
-    for axis, embedding, sentence in (
-        ("query", model.written, record.targets[0]),
-        ("key", model.embedding, record.sentences[0]),
-    ):
-        ids = torch.tensor([[token.id for token in sentence.tokens]])
-        assert torch.equal(stages["position"].matrix(f"embedded_{axis}").values, embedding(ids)[0])
-
-
 @pytest.mark.parametrize("name", list(SITES))
 def test_every_stage_is_there_and_says_something(name):
     """The same stages for every model; each has numbers and says what changed, or says why not; shapes fit letters."""
@@ -169,44 +155,6 @@ def test_every_stage_is_there_and_says_something(name):
         for matrix in stage.matrices:
             assert tuple(matrix.values.shape) == matrix.shape == (len(matrix.rows), len(matrix.columns))
         assert stage.equation.count("{") == stage.equation.count("}")
-
-
-def test_the_sentence_of_the_input_names_what_stands_before_the_call():
-    """Layers, the self-attention before a cross-attention, and a normalization where the model has one."""
-    said = {
-        name: stages_of(name, site)[1]["input"].changed
-        for name, site in (
-            ("scratch", Site("encoder", 1)),
-            ("constructed", Site("decoder", 1)),
-            ("translator", Site("cross", 1)),
-        )
-    }
-
-    assert said["scratch"].endswith(" by 1 layer, a normalization.")
-    assert said["constructed"].endswith(" by 1 layer.")
-    assert said["translator"].endswith(" by 1 layer, the self-attention of this layer, a normalization.")
-
-
-def test_the_equation_of_the_scale_is_that_of_the_call():
-    """Plain attention reads as in the paper; another scale has its number."""
-    plain, edited = (stages_of("scratch", Site("encoder", 0), edits=e)[1]["scale"] for e in (Edits(), EVERYTHING))
-
-    assert plain.equation == r"S = \frac{Q K^\top}{\sqrt{d_k}}"
-    assert edited.equation == r"S = 0.4 \, Q K^\top"
-    assert "(1/√16)" in plain.changed
-    assert "(not 1/√16)" in edited.changed
-
-
-def test_the_constructed_model_embeds_in_two_parts():
-    """Codes and positions stand in columns of their own, and together they are what the first layer reads."""
-    _, stages = stages_of("constructed", Site("decoder", 0), head=2)
-    position = stages["position"]
-    positions, embedded = (position.matrix(f"{name}_query").values for name in ("positions", "embedded"))
-
-    assert torch.equal(embedded, stages["input"].matrix("x").values)
-    assert positions[:, 64:128].abs().sum() == positions.abs().sum() > 0
-    assert "No number changed" in stages["input"].changed
-    assert "head 2: columns 128 to 191" in stages["split"].changed
 
 
 def test_of_long_texts_a_window_is_shown_with_the_same_numbers():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_steps_row import D_K, SITE, record_of
+from test_steps_row import SITE
 from torch import nn
 
 from attnviz import api
@@ -40,16 +40,6 @@ def test_the_gradient_size_is_that_of_autograd(row, factor):
     assert float(gradient_size(scores.softmax(-1))) == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
-def test_the_gradient_size_at_its_ends():
-    """0 for a single key, and where one has all; 1/2 where two share; exact also where it is tiny; NaN stays NaN."""
-    assert gradient_size(torch.tensor([1.0])) == gradient_size(torch.tensor([0.0, 1.0, 0.0])) == 0
-    assert gradient_size(torch.zeros(3)) == gradient_size(torch.zeros(0)) == 0
-    assert float(gradient_size(torch.tensor([0.5, 0.5, 0.0]))) == pytest.approx(0.5)
-    tiny = torch.tensor([1e-20, 1.0], dtype=torch.float64)
-    assert float(gradient_size(tiny)) == pytest.approx(2e-20, rel=1e-9, abs=0)
-    assert math.isnan(gradient_size(torch.tensor([math.nan, 0.5])))
-
-
 @given(keys=st.integers(1, 50))
 def test_measures_of_uniform_and_of_certain_rows(keys):
     """Entropy log K and largest 1/K; entropy 0 and largest 1."""
@@ -60,21 +50,6 @@ def test_measures_of_uniform_and_of_certain_rows(keys):
     assert certain == steps.Measures(entropy=0, largest=1, gradient=0)
     assert steps.measures(torch.tensor([1.000004, 0.0])).entropy == 0
     assert math.isnan(steps.measures(torch.tensor([math.nan, 1.0])).entropy)
-
-
-def test_without_the_scale_rows_are_sharper():
-    """The temperature √d_k undoes leaving out the scale; without it entropy and gradient fall."""
-    before = record_of(0, size=2.0)
-    after, undone = (record_of(0, size=2.0, edits=Edits(scale=1.0, temperature=t)) for t in (1.0, math.sqrt(D_K)))
-
-    compared = steps.compare(before, after, SITE, 1, 2)
-
-    assert compared.after.entropy < compared.before.entropy
-    assert compared.after.gradient < compared.before.gradient
-    assert compared.after.largest > compared.before.largest
-    same = steps.compare(before, undone, SITE, 1, 2)
-    assert same.after.entropy == pytest.approx(same.before.entropy, rel=1e-5)
-    assert compared.message.startswith(f"Entropy (nats) {compared.before.entropy:.4g} → {compared.after.entropy:.4g}, ")
 
 
 def test_the_variance_of_a_dot_product_is_its_dimension():

@@ -195,7 +195,7 @@ def test_a_bias_is_drawn_as_numbers_that_are_added():
     numbers = rows_of(charts(app)[-1], next(one.name for one in charts(app)[-1].datasets if "cells" in one.name))
 
     assert "Bias on the scores of this head" in html(app)
-    assert numbers["number"] == [digits(-abs(i - j) / 16) for i in range(7) for j in range(7)]
+    assert numbers["number_text"] == [digits(-abs(i - j) / 16) for i in range(7) for j in range(7)]
     assert "28 of 49 cells may attend" in html(app)
     assert drawn(opened(masks_page, show="1")) == []
 

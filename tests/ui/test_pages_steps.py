@@ -101,7 +101,7 @@ def drawn(app, table: str = "0-cells") -> list[dict[str, pd.DataFrame]]:
 
 def numbers(tables) -> list[list[str]]:
     """What is read of each cell of each table of numbers."""
-    return [tables[f"{i}-cells"]["number"].tolist() for i in range(len(tables)) if f"{i}-cells" in tables]
+    return [tables[f"{i}-cells"]["number_text"].tolist() for i in range(len(tables)) if f"{i}-cells" in tables]
 
 
 def texts(values) -> list[str]:
@@ -238,7 +238,7 @@ def test_the_line_is_about_the_cell_that_is_outlined(link):
     weights = record.step(site).weights(head)[query]
     key = int(weights.argmax()) if key is None else key
 
-    assert drawn(app)[0]["0-meta"][["row", "column"]].values.tolist() == [[query, key]]
+    assert drawn(app)[0]["0-chosen"][["row", "column"]].values.tolist() == [[query, key]]
     softmax = drawn(app, "stages")[0]["stages"].query("title.str.endswith('Softmax', na=False)")
     assert softmax["number"].tolist() == [digits(weights[key])]
     assert f"({query}) gives {in_cell(weights[key])} of its attention to" in unescape(html(app))

@@ -1,0 +1,100 @@
+"""Parts of Vega-Lite specifications as plain data: a chart is made of them in less than a millisecond."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from attnviz.charts.picture import INDEPENDENT, Form
+from attnviz.charts.theme import Theme, config
+
+Spec = dict[str, Any]
+"""A part of a specification."""
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
+
+APART = INDEPENDENT.to_dict()
+"""Each view and layer has color scales of its own."""
+
+
+def marks(table: str, kind: str, encoding: Spec, *, where: str = "", **properties: Any) -> Spec:
+    """Marks for the rows of a table, which the pointer does not meet.
+
+    Args:
+        where: an expression that a row is drawn for; "" for all.
+        properties: settings of the mark.
+    """
+    layer = {"data": {"name": table}, "mark": {"type": kind, "aria": False, "tooltip": None} | properties}
+    if where:
+        layer["transform"] = [{"filter": where}]
+    return layer | {"encoding": encoding}
+
+
+def unseen(table: str) -> Spec:
+    """A point that is not drawn, because Vega-Lite leaves out tables that no mark uses."""
+    return marks(table, "point", {"x": at(0), "y": at(0)}, opacity=0, size=0)
+
+
+def at(pixels: Any) -> Spec:
+    return {"value": pixels}
+
+
+def field(name: str) -> Spec:
+    """The text of a field."""
+    return {"field": name, "type": "nominal"}
+
+
+def as_is(name: str) -> Spec:
+    """A color, path or width that stands in a field."""
+    return {"field": name, "type": "nominal", "scale": None}
+
+
+def tips(*fields: tuple[str, str]) -> list[Spec]:
+    """Fields and the names that hovering gives them."""
+    return [field(name) | {"title": title} for name, title in fields]
+
+
+def places(count: float, axis: Spec | None = None, **scale: Any) -> Spec:
+    """A position on a scale from 0 to a count, without its field."""
+    return {"type": "quantitative", "scale": {"domain": [0, count], "nice": False, "zero": False} | scale, "axis": axis}
+
+
+def click(name: str, views: Sequence[str], *fields: str) -> Spec:
+    """A click on the marks with these names, as a selection; Escape clears it.
+
+    A counter `rev` in the data lets the same thing be clicked again.
+    """
+    escape = "window:keydown[event.key === 'Escape']"
+    select = {"type": "point", "fields": [*fields], "on": "click", "toggle": False, "clear": escape}
+    return {"name": name, "select": select, "views": [*views]}
+
+
+def hover(views: Sequence[str], *fields: str) -> Spec:
+    """The cell under the pointer, as the selection "pointed"."""
+    select = {"type": "point", "fields": [*fields], "on": "pointerover", "clear": "pointerout"}
+    return {"name": "pointed", "select": select, "views": [*views]}
+
+
+def drag(name: str, views: Sequence[str], colors: Theme) -> Spec:
+    """A drag over cells, as a selection of stretches of the row and column axes: {"row": [1.2, 3.4], "column": ...}.
+
+    It clears itself a moment after the drag, when it has been sent: cells under it could not be clicked. Only after one
+    that began on the picture: otherwise a click elsewhere would clear the start of the next drag.
+    """
+    mark = {"fill": colors.accent, "fillOpacity": 0.12, "stroke": colors.accent, "strokeOpacity": 0.6}
+    ended = "[pointerdown, window:pointermove[!event.buttons]] > window:pointerup{0, 300}"
+    select = {"type": "interval", "encodings": ["x", "y"], "mark": mark, "clear": ended}
+    return {"name": name, "select": select | {"zoom": False, "translate": False}, "views": [*views]}
+
+
+def whole(chart: Spec, colors: Theme) -> Form:
+    """A whole chart of its parts."""
+    return Form({"config": config(colors), "autosize": "pad"} | chart | {"$schema": SCHEMA})
+
+
+def rows_of_views(rows: Sequence[Sequence[Spec]], title: Spec | None, params: Sequence[Spec]) -> Spec:
+    """Views in a row, or rows of views under each other, each with scales of its own."""
+    if len(rows) == 1:
+        chart = {"hconcat": [*rows[0]], "spacing": 24}
+    else:
+        chart = {"vconcat": [{"hconcat": [*row], "resolve": APART} for row in rows], "spacing": 16}
+    chart |= {"resolve": APART}
+    return chart | ({"title": title} if title else {}) | ({"params": [*params]} if params else {})
