@@ -1,0 +1,127 @@
+"""The first row of every page: the model and the text."""
+
+import streamlit as st
+
+from attnviz import api
+from attnviz.core.display import visible_text, without_surrogates
+from attnviz.core.errors import AttnvizError
+from attnviz.link import Choices
+from attnviz.sources.base import Source
+from attnviz.ui.request import change, control, now
+from attnviz.ui.shared import cache
+from attnviz.ui.shared.text import literal, note, quiet
+
+LONGEST = 20_000
+"""Characters that a text box holds; a longer text is shown by its beginning and changed by a file."""
+MOST_UNKNOWN = 4
+"""Unknown words that are named."""
+
+
+def row() -> tuple[Source, tuple[str, ...]] | None:
+    """Draw the row; the model and its texts, or None where either cannot be used, and the reason stands on the page."""
+    try:
+        source = cache.source(now()["model"], now()["step"])
+    except AttnvizError as error:
+        source, wrong = None, str(error)
+    with st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request"):
+        _model()
+        if source is not None:
+            text = _text(source)
+    if source is None:
+        note(wrong)
+        return None
+    try:
+        lines = cache.texts(text, by_line=_by_line(text))
+        _unknown(source, lines)
+        return source, lines
+    except cache.NoText:
+        _offer(source)
+    except AttnvizError as error:
+        note(str(error))
+    return None
+
+
+def _model() -> None:
+    """The choice of a model; what was typed stays, an example gives way to what the other model opens with."""
+    names = {name: source.title or name for name, source in api.SOURCES.items()}
+    control(
+        st.selectbox,
+        "Model",
+        "model",
+        [*names],
+        step=lambda choices, name: _with_text(choices, None).without("model").put(model=name),
+        visible=False,
+        format_func=lambda name: names.get(name, name),
+        width=180,
+    )
+
+
+def _text(source: Source) -> str:
+    """The text and the menu of examples."""
+    examples = _examples(source)
+    text = now()["text"]
+    text = examples[0] if text is None else text
+    fixed = bool(source.one_run)
+    if len(text) > LONGEST:
+        quiet(f"{visible_text(text[:1000])} … ({len(text):,} characters)")
+        return text
+    with st.container(key="box"):
+        control(
+            st.text_area,
+            "Text",
+            "text",
+            shown=without_surrogates(text),
+            step=lambda choices, typed: _with_text(choices, typed or ""),
+            visible=False,
+            height="content",
+            placeholder="Type a sentence",
+            disabled=fixed,
+        )
+    if not fixed:
+        st.menu_button(
+            "Examples",
+            examples,
+            key="example",
+            format_func=lambda example: literal(example.replace("\n", " / ")[:60]),
+            on_click=lambda: change(lambda choices: _with_text(choices, st.session_state["example"])),
+        )
+    return text
+
+
+def _examples(source: Source) -> list[str]:
+    """Texts that show what a model does; it opens with the first."""
+    card = source.card.examples if source.card else ()
+    return [*(card or source.examples or ("The cat sat on the mat because it was tired",))]
+
+
+def _offer(source: Source) -> None:
+    """Where no text is typed, the first examples as buttons."""
+    quiet("Type a sentence above, or begin with one of these.")
+    with st.container(horizontal=True, gap="small"):
+        for example in _examples(source)[:3]:
+            st.button(
+                literal(example.replace("\n", " / ")),
+                key=f"example {example}",
+                on_click=change,
+                args=(lambda choices, example=example: _with_text(choices, example),),
+            )
+
+
+def _by_line(text: str) -> bool:
+    """Whether each line is a text of its own; where nobody chose, it is."""
+    several = len(text.strip("\r\n").splitlines()) > 1
+    return several if now()["lines"] is None else now()["lines"]
+
+
+def _with_text(choices: Choices, text: str | None) -> Choices:
+    """Another text; what was selected in the one before is cleared."""
+    return choices.without("text").put(text=text, lines=None)
+
+
+def _unknown(source: Source, lines: tuple[str, ...]) -> None:
+    """Name the words that the model does not know."""
+    unknown = cache.unknown(source, lines)
+    if unknown:
+        names = ", ".join(f"“{visible_text(word)}”" for word in list(unknown)[:MOST_UNKNOWN])
+        more = "" if len(unknown) <= MOST_UNKNOWN else f" and {len(unknown) - MOST_UNKNOWN} more"
+        note(f"{source.title or source.id} does not know {names}{more}: it reads each as <unk>.", "notice")

@@ -1,0 +1,115 @@
+"""Heads: every head of a layer, one of them large, the selected cell in words, and what the model predicts."""
+
+import streamlit as st
+
+from attnviz import figures
+from attnviz.analysis import sentences
+from attnviz.core.amounts import percent
+from attnviz.figures import FORMS, Figure
+from attnviz.figures.forms import CELL, LINE
+from attnviz.sources.base import Source
+from attnviz.ui import edits, export_menu, predictions, request
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import control, now, put
+from attnviz.ui.shared.text import block, in_words, quiet
+from attnviz.ui.toolbar import Context, toolbar
+
+
+def page(source: Source, lines: tuple[str, ...]) -> None:
+    """Draw the page."""
+    context = toolbar(source, lines)
+    left, middle, right = st.columns([1.1, 2.2, 1.5])
+    with middle:
+        form = _form(context)
+        figure = _figure(form, context)
+        picture(figure, f"head {form}", select="cell", on_click=_select(form), on_escape=lambda: put(cell=None))
+    with left:
+        every = _every(context)
+    with right:
+        _selection(context)
+        _role(context)
+        after = predictions.panel(context)
+    with context.export:
+        export_menu.menu({"This head": figure, "All heads": every} | after, "heads")
+    numbers(figure, "head")
+
+
+def _form(context: Context) -> str:
+    """The choice of a form; of those that the layer has, the first is taken until a person chooses."""
+    there = [
+        name
+        for name, form in FORMS.items()
+        if form.is_on_page and (form.fits is None or form.fits(context.record, context.site))
+    ]
+    shown = now()["form"] if now()["form"] in there else there[0]
+    return control(st.segmented_control, "Shown as", "form", there, shown=shown, visible=False, required=True)
+
+
+def _figure(form: str, context: Context) -> Figure:
+    """The head in the chosen form."""
+    chosen, cell = FORMS[form], context.outlined
+    rev = request.session().clicks.get(f"head {form}", 0)
+    values = {
+        "view": context.view,
+        "domain": context.drawn["domain"],
+        "before": context.before,
+        "least": now()["least"],
+        "pins": now()["pins"],
+        "side": now()["side"],
+        "row": cell[0] if cell else None,
+        "chosen": cell[0 if now()["side"] == "from" else 1] if cell else None,
+    }
+    options = {name: value for name, value in values.items() if name in chosen.takes}
+    options |= {"sentence": context.sentence, "dark": context.dark, "rev": rev}
+    if chosen.selects == CELL:
+        options["selected"] = cell
+    head = (context.head, *now()["also"]) if "heads" in chosen.takes else context.head
+    return chosen.figure(context.record, context.site, head, **options)
+
+
+def _select(form: str):
+    """What a click on a form selects: a cell, a line or a token."""
+
+    def select(point: dict) -> None:
+        query, key = int(point["query"]), int(point["key"])
+        if FORMS[form].selects == CELL or (query >= 0 and key >= 0):
+            put(cell=None if now()["cell"] == (query, key) else (query, key))
+        elif FORMS[form].selects == LINE:
+            pin = ("query", query) if query >= 0 else ("key", key)
+            put(pins=now()["pins"] ^ {pin})
+        else:
+            put(side="from" if query >= 0 else "to", cell=(max(query, 0), max(key, 0)))
+
+    return select
+
+
+def _every(context: Context) -> Figure:
+    """All heads of the layer as thumbnails, under the pills that switch them off."""
+    edits.active_heads(context.source, context.site)
+    rev = request.session().clicks.get("every", 0)
+    figure = figures.heads(context.record, context.site, focused=context.head, rev=rev, paired=True, **context.drawn)
+    picture(figure, "every", select="head", on_click=lambda point: put(head=int(point["head"])))
+    return figure
+
+
+def _selection(context: Context) -> None:
+    """The outlined cell in words."""
+    cell = context.outlined
+    if cell is None:
+        quiet("Nothing is left of this map in this view.")
+        return
+    in_words(sentences.cell(context.record, context.site, context.head, *cell, context.sentence, view=context.view))
+
+
+def _role(context: Context) -> None:
+    """What is known of the head: a clause with its rate, and the measurement behind it, folded."""
+    if not context.behaviors:
+        if context.source.card is not None:
+            quiet("What this head does was not measured." if context.source.step is None else "")
+        return
+    behavior = context.behaviors[0]
+    rate = f" ({percent(behavior.rates[behavior.heads.index(context.head)])} of cases)" if behavior.rates else ""
+    original = "" if context.before is None else ", in the original model"
+    block(f"This head {behavior.does.rstrip('. ')}{rate}{original}.", "large")
+    with st.expander("How this was measured"):
+        quiet(behavior.evidence)

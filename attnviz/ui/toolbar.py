@@ -1,0 +1,261 @@
+"""The second row of every page: layer, head, mask, undo; under it what is changed. It gives what the page looks at."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from attnviz import analysis
+from attnviz.analysis import views
+from attnviz.analysis.views import View
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.core.tokens import Token
+from attnviz.link import COMBINED, Choices
+from attnviz.sources.base import Source
+from attnviz.sources.cards import Behavior
+from attnviz.ui import edits, request
+from attnviz.ui.request import control, now
+from attnviz.ui.shared import cache
+from attnviz.ui.shared.text import note
+
+ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
+DOMAINS = {"adaptive": "adapts", "log": "log"}
+"""Ranges of colors, and what figures call them."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a page looks at.
+
+    Attributes:
+        source: the model.
+        lines: the texts.
+        edits: what is changed of the model.
+        sentence: index of the text, from 0.
+        site: the layer.
+        head: a number, or the name of a way to combine all heads.
+        view: which tokens are merged or hidden.
+        dark: whether the page is dark.
+        export: place at the end of the row for the menu that saves.
+    """
+
+    source: Source
+    lines: tuple[str, ...]
+    edits: Edits
+    sentence: int
+    site: Site
+    head: int | str
+    view: View
+    dark: bool
+    export: DeltaGenerator
+
+    @property
+    def record(self) -> Record:
+        """The run with the edits, from the cache of records."""
+        return cache.record(self.source, self.lines, self.edits)
+
+    @property
+    def before(self) -> Record | None:
+        """The run without edits; None if there are none."""
+        return cache.record(self.source, self.lines, Edits()) if self.edits != Edits() else None
+
+    @property
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """Tokens of the queries and of the keys."""
+        return self.record.tokens(self.site, sentence=self.sentence)
+
+    @property
+    def cell(self) -> tuple[int, int] | None:
+        """The selected (query, key), if the map has it."""
+        queries, keys = map(len, self.tokens)
+        cell = now()["cell"]
+        return cell if cell and cell[0] < queries and cell[1] < keys else None
+
+    @property
+    def behaviors(self) -> tuple[Behavior, ...]:
+        """What was measured of the head, first what it does on this text; nothing of a model still in training."""
+        if self.source.card is None or self.source.step is not None:
+            return ()
+        return tuple(sorted(self.source.card.behaviors_of(self.site, self.head), key=lambda b: self.acts_at(b) is None))
+
+    def acts_at(self, behavior: Behavior) -> int | None:
+        """The position of this text where a behavior of the head shows; None where it does not."""
+        if not self._predicts_words:
+            return None
+        original = self.record if self.before is None else self.before
+        length = original.read[self.sentence].length
+        return behavior.acts_at(original.prediction, length, sentence=self.sentence)
+
+    @property
+    def most_moved(self) -> int | None:
+        """Where a change moved the prediction most; None where nothing moved or nothing is changed."""
+        if self.before is None or not self._predicts_words:
+            return None
+        return analysis.most_changed(self.before, self.record, sentence=self.sentence)
+
+    @property
+    def position(self) -> int | None:
+        """The position whose prediction is shown; None if the model predicts no words.
+
+        It is the query of the selected cell; else where a change moved most, else where the head does what it is known
+        for, else the last token; of a model that fills in blanks, a blank.
+        """
+        if not self._predicts_words:
+            return None
+        read = self.record.read[self.sentence]
+        shown = self.cell[0] if self.cell and not (self.site.kind == "encoder" and self.record.targets) else None
+        if shown is None:
+            shown = self.most_moved if self.before is not None else next(map(self.acts_at, self.behaviors), None)
+        if shown is None or shown >= len(read.tokens):
+            shown = read.length - 1
+        if analysis.fills_in(self.record):
+            blanks = self.record.prediction.blanks[self.sentence]
+            return shown if shown in blanks else next(iter(blanks), None)
+        return shown
+
+    @property
+    def _predicts_words(self) -> bool:
+        """Whether the model predicts a word at each position."""
+        prediction = self.record.prediction
+        return self.record.labels is None and prediction is not None and not prediction.written
+
+    @property
+    def outlined(self) -> tuple[int, int] | None:
+        """The selected cell; else the strongest of the row that predicts, or of the map; None if nothing is in view."""
+        if self.cell is not None:
+            return self.cell
+        view = views.see(self.record, self.site, sentence=self.sentence, view=self.view)
+        row = self.position if self.site.kind != "encoder" or not self.record.targets else None
+        return view.strongest_cell(self.head, row) if len(view.queries) and len(view.keys) else None
+
+    @property
+    def drawn(self) -> dict:
+        """Options of every figure of this head."""
+        return {"sentence": self.sentence, "dark": self.dark, "view": self.view, "domain": DOMAINS[now()["colors"]]}
+
+
+def toolbar(source: Source, lines: tuple[str, ...]) -> Context:
+    """Draw the row and the chips; returns what the page looks at."""
+    drop_missing(source, lines)
+    with st.container(**ROW, key="toolbar"):
+        site, head = _layer(source), _head(source)
+        sentence = _sentence(lines)
+        edits.menu(source)
+        _more(source)
+        current = request.session()
+        for name, step, able in (("Undo", request.undo, current.past), ("Redo", request.redo, current.future)):
+            st.button(
+                "",
+                key=name,
+                icon=f":material/{name.lower()}:",
+                on_click=step,
+                disabled=not able,
+                type="tertiary",
+                help=name,
+            )
+        export = st.container(width="content", key="export")
+    with st.container(**ROW, key="changes"):
+        edits.chips(source)
+    for complaint in current.complaints:
+        note(complaint, "notice")
+    current.complaints = ()
+    try:
+        changed = edits.of(source)
+    except AttnvizError as error:
+        note(str(error))
+        changed = Edits()
+    view = now()["view"]
+    return Context(source, lines, changed, sentence, site, head, view, st.context.theme.type == "dark", export)
+
+
+def drop_missing(source: Source, lines: tuple[str, ...]) -> None:
+    """Clear what a link asks for and the model or the text does not have, with a sentence for each."""
+    choices, complaints = now(), []
+    heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
+    there = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
+    if choices["layer"] not in (None, *source.sites):
+        complaints.append(f"The link asks for {choices['layer']}: {there}")
+        choices = choices.put(layer=None)
+    if isinstance(choices["head"], int) and choices["head"] not in heads:
+        complaints.append(f"The link asks for head {choices['head']}: {there}")
+        choices = choices.put(head=None)
+    if choices["sentence"] > len(lines):
+        choices = choices.put(sentence=1)
+    current = request.session()
+    current.choices, current.complaints = choices, (*current.complaints, *complaints)
+
+
+def _layer(source: Source) -> Site:
+    """The choice of a layer; at another kind of attention the selected cell stands for other tokens."""
+    opens = source.card.opens[0] if source.card else None
+    shown = now()["layer"] or (opens if opens in source.sites else source.sites[0])
+
+    def step(choices: Choices, site: Site) -> Choices:
+        return (choices if site.kind == shown.kind else choices.put(cell=None, pins=frozenset(), zoom=())).put(
+            layer=site
+        )
+
+    return control(
+        st.selectbox,
+        "Layer",
+        "layer",
+        source.sites,
+        shown=shown,
+        step=step,
+        visible=False,
+        format_func=source.site_name,
+        width=190,
+    )
+
+
+def _head(source: Source) -> int | str:
+    opens = source.card.opens[1] if source.card else 0
+    shown = now()["head"] if now()["head"] is not None else min(opens, source.num_heads - 1)
+    names = {head: f"Head {head}" for head in range(source.num_heads)} | {how: f"All heads: {how}" for how in COMBINED}
+    return control(st.selectbox, "Head", "head", [*names], shown=shown, visible=False, format_func=names.get, width=130)
+
+
+def _sentence(lines: tuple[str, ...]) -> int:
+    if len(lines) > 1:
+        control(
+            st.selectbox,
+            "Which text",
+            "sentence",
+            range(1, len(lines) + 1),
+            visible=False,
+            format_func="Text {}".format,
+            width=110,
+        )
+    return now()["sentence"] - 1
+
+
+def _more(source: Source) -> None:
+    """The menu of what is rarely used: colors, training steps, special tokens."""
+    popover = st.popover("More", on_change="rerun", key="more")
+    if not popover.open:
+        return
+    with popover:
+        control(st.segmented_control, "Colors", "colors", ("adaptive", "log"), required=True)
+        if len(source.steps) > 1:
+            last = source.steps[-1]
+            control(
+                st.select_slider,
+                "Training step",
+                "step",
+                source.steps,
+                shown=now()["step"] if now()["step"] in source.steps else last,
+                step=lambda choices, step: choices.put(step=None if step == last else step),
+            )
+        units = {"tokens": View(), "words": View(words=True)}
+        shown = next((name for name, view in units.items() if view.words == now()["view"].words), "tokens")
+        control(
+            st.segmented_control,
+            "Rows and columns",
+            "view",
+            [*units],
+            shown=shown,
+            step=lambda choices, unit: choices.put(view=units[unit]),
+            required=True,
+        )
