@@ -125,7 +125,7 @@ def too_long(choices: Choices) -> tuple[str, ...]:
 
 
 def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
-    """What the choices change of a model.
+    """Edits of a model that the choices ask for.
 
     Args:
         of_cross: whether the model has cross-attention: a mask that hides the future then leaves that alone, unless the

@@ -1,4 +1,4 @@
-"""What a person changes of a model: the menu of masks and scores, and a chip for each change with a way back."""
+"""Changes of a model: the menu of masks and scores, and a chip for each change with a way back."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -28,7 +28,7 @@ MOST_NAMED = 4
 
 
 def of(source: Source) -> Edits:
-    """What is changed of a model, as far as the model has it."""
+    """Changes of a model, as far as the model has it."""
     if source.read_only:
         return Edits()
     edits = link.edits(now(), of_cross=any(site.kind == "cross" for site in source.sites))
@@ -44,12 +44,14 @@ def menu(source: Source) -> None:
         return
     with popover:
         _rules(source, stack)
-        control(st.text_input, "As text", "mask", shown="" if not stack.entries else stack.text, step=_typed, at="text")
-        if refused := session().asked.pop("mask refused", ""):
+        control(
+            st.text_input, "As text", "mask", value="" if not stack.entries else stack.text, step=_typed, part="text"
+        )
+        if refused := session().memory.pop("mask refused", ""):
             note(refused)
         control(st.toggle, "The model's own mask", "own_mask")
         if stack.entries and any(site.kind == "cross" for site in source.sites):
-            control(st.toggle, "Also on cross-attention", "cross", shown=of(source).mask_cross)
+            control(st.toggle, "Also on cross-attention", "cross", value=of(source).mask_cross)
         if stack.entries:
             control(st.selectbox, "A row without keys gets", "empty", EMPTY_ROWS, format_func=EMPTY.get)
         control(st.slider, "Temperature, in every layer", "temperature", 0.1, 5.0)
@@ -68,8 +70,8 @@ def _rules(source: Source, stack: Stack) -> None:
                 entries.append(Entry(rule, rule.join))
         return choices.put(mask=Stack(tuple(entries)) if entries else None)
 
-    shown = [name for name in USUAL if name in on]
-    control(st.pills, "Rules", "mask", USUAL, shown=shown, step=step, at="rules", selection_mode="multi", wrap=True)
+    pressed = [name for name in USUAL if name in on]
+    control(st.pills, "Rules", "mask", USUAL, value=pressed, step=step, part="rules", selection_mode="multi", wrap=True)
 
 
 def _typed(choices: Choices, text: str) -> Choices:
@@ -77,7 +79,7 @@ def _typed(choices: Choices, text: str) -> Choices:
     try:
         return choices.put(mask=stack_from_text(text) if text.strip() else None)
     except AttnvizError as error:
-        session().asked["mask refused"] = str(error)
+        session().memory["mask refused"] = str(error)
         return choices
 
 
@@ -144,7 +146,7 @@ def active_heads(source: Source, site: Site) -> None:
         "Active heads",
         "heads_off",
         heads,
-        shown=[head for head in heads if head not in off],
+        value=[head for head in heads if head not in off],
         step=step,
         selection_mode="multi",
         wrap=True,

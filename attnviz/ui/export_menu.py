@@ -35,7 +35,7 @@ def menu(figures: dict[str, Figure], key: str) -> None:
             with st.container(horizontal=True, gap="xsmall"):
                 for kind in export.formats_for(group):
                     _save(figure, kind, use, key)
-        if reason := session().asked.pop("not saved", ""):
+        if reason := session().memory.pop("not saved", ""):
             note(reason)
         st.caption("Caption")
         st.code(figure.caption, None, wrap_lines=True, width=560)
@@ -54,7 +54,7 @@ def _save(figure: Figure, kind: str, use: str, key: str) -> None:
         try:
             content = export.render(figure, kind, **options)
         except AttnvizError as error:
-            current.asked["not saved"] = str(error)
+            current.memory["not saved"] = str(error)
             raise
         keep(content)
         return content

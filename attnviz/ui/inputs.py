@@ -70,7 +70,7 @@ def _text(source: Source) -> str:
             st.text_area,
             "Text",
             "text",
-            shown=without_surrogates(text),
+            value=without_surrogates(text),
             step=lambda choices, typed: _with_text(choices, typed or ""),
             visible=False,
             height="content",
@@ -95,7 +95,7 @@ def _examples(source: Source) -> list[str]:
 
 
 def _offer(source: Source) -> None:
-    """Where no text is typed, the first examples as buttons."""
+    """The first examples as buttons, where no text is typed."""
     quiet("Type a sentence above, or begin with one of these.")
     with st.container(horizontal=True, gap="small"):
         for example in _examples(source)[:3]:

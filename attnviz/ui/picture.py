@@ -1,13 +1,14 @@
 """A figure on a page: its picture, its description for screen readers, and its numbers as a table."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 
 from attnviz.core.errors import TooLong
 from attnviz.figures import Figure
 from attnviz.ui import streamlit_internals
-from attnviz.ui.request import clicked
+from attnviz.ui.request import clicked, session
 from attnviz.ui.shared import cache, runs
 from attnviz.ui.shared.budget import Busy
 from attnviz.ui.shared.text import literal, note, unseen
@@ -26,6 +27,8 @@ def picture(
         on_click: called with the fields of what was clicked, once for each click.
         on_escape: called when the selection is cleared with Escape.
     """
+    if on_click:
+        figure = replace(figure, rev=session().clicks.get(key, 0))
     try:
         screen = cache.screen(figure)
     except runs.Waiting as waiting:

@@ -1,4 +1,4 @@
-"""What the model predicts, now and before a change: one sentence, and the figure with the numbers."""
+"""Predictions of the model, now and before a change: one sentence, and the figure with the numbers."""
 
 import math
 
@@ -12,7 +12,7 @@ from attnviz.ui.toolbar import Context
 
 
 def sentence(context: Context) -> str:
-    """What the model predicts for the text, or after the position that is asked about; empty if it predicts nothing."""
+    """A sentence of what the model predicts for the text or after a position; empty if it predicts nothing."""
     record, text = context.record, context.sentence
     if analysis.is_number(record):
         return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."
@@ -46,11 +46,11 @@ def panel(context: Context) -> dict[str, Figure]:
     """The sentence and a figure of the numbers behind it; returns the figure by its name in the export menu."""
     if text := sentence(context):
         block(text, "large")
-    if (shown := figure(context)) is None:
+    if (named := figure(context)) is None:
         return {}
-    name, drawn = shown
-    picture(drawn, name)
-    return {name.capitalize(): drawn}
+    name, bars = named
+    picture(bars, name)
+    return {name.capitalize(): bars}
 
 
 def figure(context: Context) -> tuple[str, Figure] | None:

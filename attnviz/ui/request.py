@@ -1,4 +1,4 @@
-"""What a session has chosen, its way from the link and back, and the widgets that show it and change it.
+"""The choices of a session, their way from the link and back, and the widgets that show it and change it.
 
 A widget remembers nothing: before it is drawn it is given its value, and what it reports becomes a choice. (Streamlit's
 own `bind` was tried: it adds no entry to the browser's history, so that Back leaves the app, and after a callback the
@@ -24,7 +24,7 @@ _KEY = "attnviz"
 
 
 @dataclass(eq=False)
-class Session:
+class TabState:
     """The choices of one browser tab.
 
     Attributes:
@@ -32,7 +32,7 @@ class Session:
         complaints: sentences about what the opened link asks for and cannot have.
         past, future: choices that undo and redo go to.
         opened: whether the session has read its first link.
-        asked: what is chosen and stands in no link, by name: what a menu shows, whether something was canceled.
+        memory: values that stand in no link, by name: what a menu shows, whether something was canceled.
         written: addresses that the browser may still show: its last known one, and those written since.
         visited: choices by the address that holds them, for what an address is too short for.
         clicks: number of clicks on each picture, so that the same place can be clicked again.
@@ -43,18 +43,18 @@ class Session:
     past: tuple[Choices, ...] = ()
     future: tuple[Choices, ...] = ()
     opened: bool = False
-    asked: dict[str, Any] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
     written: tuple[dict[str, str], ...] = ()
     visited: dict[tuple, Choices] = field(default_factory=dict)
     clicks: dict[str, int] = field(default_factory=dict)
     turned: dict[str, str] = field(default_factory=dict)
 
 
-def session() -> Session:
+def session() -> TabState:
     """The session of this run."""
     current = streamlit_internals.peek(_KEY)
     if current is None:
-        current = st.session_state[_KEY] = Session()
+        current = st.session_state[_KEY] = TabState()
     return current
 
 
@@ -96,9 +96,9 @@ def control(
     label: str,
     name: str,
     *args: Any,
-    shown: Any = None,
+    value: Any = None,
     step: Callable[[Choices, Any], Choices] | None = None,
-    at: str = "",
+    part: str = "",
     visible: bool = True,
     **options: Any,
 ) -> Any:
@@ -108,21 +108,21 @@ def control(
         widget: such as `st.selectbox`.
         name: a name of the link.
         args: further arguments of the widget: its options or its bounds.
-        shown: its value, where that is not the choice itself.
+        value: what it shows, where that is not the choice itself.
         step: what a report changes; by default it is the new value of the name.
-        at: tells the widgets of one name apart.
+        part: tells the widgets of one name apart.
         visible: whether the label is drawn; screen readers always have it.
     """
-    key = f"{name} {at}".strip()
-    shown = now()[name] if shown is None else shown
-    if widget.__name__ not in TURNED or not _is_turned_to(key, shown):
-        st.session_state[key] = shown
+    key = f"{name} {part}".strip()
+    value = now()[name] if value is None else value
+    if widget.__name__ not in TURNED or not _is_turned_to(key, value):
+        st.session_state[key] = value
 
     def report() -> None:
-        value = streamlit_internals.peek(key, shown)
-        if value != shown:  # a page that comes back reports what it shows
+        reported = streamlit_internals.peek(key, value)
+        if reported != value:  # a page that comes back reports what it shows
             session().turned[key] = streamlit_internals.page_hash()
-            change(lambda choices: step(choices, value) if step else choices.put(**{name: value}))
+            change(lambda choices: step(choices, reported) if step else choices.put(**{name: reported}))
 
     label_visibility = "visible" if visible else "collapsed"
     return widget(label, *args, key=key, on_change=report, label_visibility=label_visibility, **options)

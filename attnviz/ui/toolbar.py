@@ -27,7 +27,7 @@ DOMAINS = {"adaptive": "adapts", "log": "log"}
 
 @dataclass(frozen=True)
 class Context:
-    """What a page looks at.
+    """Model, text, layer and head that a page looks at.
 
     Attributes:
         source: the model.
@@ -75,7 +75,7 @@ class Context:
 
     @property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """What was measured of the head, first what it does on this text; nothing of a model still in training."""
+        """Measured behaviors of the head, first those that show on this text; none of a model still in training."""
         if self.source.card is None or self.source.step is not None:
             return ()
         return tuple(sorted(self.source.card.behaviors_of(self.site, self.head), key=lambda b: self.acts_at(b) is None))
@@ -90,7 +90,7 @@ class Context:
 
     @property
     def most_moved(self) -> int | None:
-        """Where a change moved the prediction most; None where nothing moved or nothing is changed."""
+        """Position where a change moved the prediction most; None where nothing moved or nothing is changed."""
         if self.before is None or not self._predicts_words:
             return None
         return analysis.most_changed(self.before, self.record, sentence=self.sentence)
@@ -105,15 +105,15 @@ class Context:
         if not self._predicts_words:
             return None
         read = self.record.read[self.sentence]
-        shown = self.cell[0] if self.cell and not (self.site.kind == "encoder" and self.record.targets) else None
-        if shown is None:
-            shown = self.most_moved if self.before is not None else next(map(self.acts_at, self.behaviors), None)
-        if shown is None or shown >= len(read.tokens):
-            shown = read.length - 1
+        position = self.cell[0] if self.cell and not (self.site.kind == "encoder" and self.record.targets) else None
+        if position is None:
+            position = self.most_moved if self.before is not None else next(map(self.acts_at, self.behaviors), None)
+        if position is None or position >= len(read.tokens):
+            position = read.length - 1
         if analysis.fills_in(self.record):
             blanks = self.record.prediction.blanks[self.sentence]
-            return shown if shown in blanks else next(iter(blanks), None)
-        return shown
+            return position if position in blanks else next(iter(blanks), None)
+        return position
 
     @property
     def _predicts_words(self) -> bool:
@@ -131,7 +131,7 @@ class Context:
         return view.strongest_cell(self.head, row) if len(view.queries) and len(view.keys) else None
 
     @property
-    def drawn(self) -> dict:
+    def options(self) -> dict:
         """Options of every figure of this head."""
         return {"sentence": self.sentence, "dark": self.dark, "view": self.view, "domain": DOMAINS[now()["colors"]]}
 
@@ -190,10 +190,10 @@ def drop_missing(source: Source, lines: tuple[str, ...]) -> None:
 def _layer(source: Source) -> Site:
     """The choice of a layer; at another kind of attention the selected cell stands for other tokens."""
     opens = source.card.opens[0] if source.card else None
-    shown = now()["layer"] or (opens if opens in source.sites else source.sites[0])
+    current = now()["layer"] or (opens if opens in source.sites else source.sites[0])
 
     def step(choices: Choices, site: Site) -> Choices:
-        return (choices if site.kind == shown.kind else choices.put(cell=None, pins=frozenset(), zoom=())).put(
+        return (choices if site.kind == current.kind else choices.put(cell=None, pins=frozenset(), zoom=())).put(
             layer=site
         )
 
@@ -202,7 +202,7 @@ def _layer(source: Source) -> Site:
         "Layer",
         "layer",
         source.sites,
-        shown=shown,
+        value=current,
         step=step,
         visible=False,
         format_func=source.site_name,
@@ -212,9 +212,11 @@ def _layer(source: Source) -> Site:
 
 def _head(source: Source) -> int | str:
     opens = source.card.opens[1] if source.card else 0
-    shown = now()["head"] if now()["head"] is not None else min(opens, source.num_heads - 1)
+    current = now()["head"] if now()["head"] is not None else min(opens, source.num_heads - 1)
     names = {head: f"Head {head}" for head in range(source.num_heads)} | {how: f"All heads: {how}" for how in COMBINED}
-    return control(st.selectbox, "Head", "head", [*names], shown=shown, visible=False, format_func=names.get, width=130)
+    return control(
+        st.selectbox, "Head", "head", [*names], value=current, visible=False, format_func=names.get, width=130
+    )
 
 
 def _sentence(lines: tuple[str, ...]) -> int:
@@ -245,17 +247,17 @@ def _more(source: Source) -> None:
                 "Training step",
                 "step",
                 source.steps,
-                shown=now()["step"] if now()["step"] in source.steps else last,
+                value=now()["step"] if now()["step"] in source.steps else last,
                 step=lambda choices, step: choices.put(step=None if step == last else step),
             )
         units = {"tokens": View(), "words": View(words=True)}
-        shown = next((name for name, view in units.items() if view.words == now()["view"].words), "tokens")
+        unit = next((name for name, view in units.items() if view.words == now()["view"].words), "tokens")
         control(
             st.segmented_control,
             "Rows and columns",
             "view",
             [*units],
-            shown=shown,
-            step=lambda choices, unit: choices.put(view=units[unit]),
+            value=unit,
+            step=lambda choices, name: choices.put(view=units[name]),
             required=True,
         )

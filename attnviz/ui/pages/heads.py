@@ -8,7 +8,7 @@ from attnviz.core.amounts import percent
 from attnviz.figures import FORMS, Figure
 from attnviz.figures.forms import CELL, LINE
 from attnviz.sources.base import Source
-from attnviz.ui import edits, export_menu, predictions, request
+from attnviz.ui import edits, export_menu, predictions
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put
 from attnviz.ui.shared.text import block, in_words, quiet
@@ -41,34 +41,32 @@ def _form(context: Context) -> str:
         for name, form in FORMS.items()
         if form.is_on_page and (form.fits is None or form.fits(context.record, context.site))
     ]
-    shown = now()["form"] if now()["form"] in there else there[0]
-    return control(st.segmented_control, "Shown as", "form", there, shown=shown, visible=False, required=True)
+    current = now()["form"] if now()["form"] in there else there[0]
+    return control(st.segmented_control, "Shown as", "form", there, value=current, visible=False, required=True)
 
 
 def _figure(form: str, context: Context) -> Figure:
     """The head in the chosen form."""
     chosen, cell = FORMS[form], context.outlined
-    rev = request.session().clicks.get(f"head {form}", 0)
+    query, key = cell or (None, None)
     values = {
         "view": context.view,
-        "domain": context.drawn["domain"],
+        "domain": context.options["domain"],
         "before": context.before,
         "least": now()["least"],
         "pins": now()["pins"],
         "side": now()["side"],
-        "row": cell[0] if cell else None,
-        "chosen": cell[0 if now()["side"] == "from" else 1] if cell else None,
+        "row": query,
+        "chosen": query if now()["side"] == "from" else key,
     }
     options = {name: value for name, value in values.items() if name in chosen.takes}
-    options |= {"sentence": context.sentence, "dark": context.dark, "rev": rev}
-    if chosen.selects == CELL:
-        options["selected"] = cell
+    options["selected"] = cell if chosen.selects == CELL else context.cell
     head = (context.head, *now()["also"]) if "heads" in chosen.takes else context.head
-    return chosen.figure(context.record, context.site, head, **options)
+    return chosen.figure(context.record, context.site, head, sentence=context.sentence, dark=context.dark, **options)
 
 
 def _select(form: str):
-    """What a click on a form selects: a cell, a line or a token."""
+    """Return what a click on a form does: it selects a cell, a line or a token."""
 
     def select(point: dict) -> None:
         query, key = int(point["query"]), int(point["key"])
@@ -86,8 +84,7 @@ def _select(form: str):
 def _every(context: Context) -> Figure:
     """All heads of the layer as thumbnails, under the pills that switch them off."""
     edits.active_heads(context.source, context.site)
-    rev = request.session().clicks.get("every", 0)
-    figure = figures.heads(context.record, context.site, focused=context.head, rev=rev, paired=True, **context.drawn)
+    figure = figures.heads(context.record, context.site, focused=context.head, paired=True, **context.options)
     picture(figure, "every", select="head", on_click=lambda point: put(head=int(point["head"])))
     return figure
 
@@ -102,7 +99,7 @@ def _selection(context: Context) -> None:
 
 
 def _role(context: Context) -> None:
-    """What is known of the head: a clause with its rate, and the measurement behind it, folded."""
+    """Measured behavior of the head: a clause with its rate, and the evidence, folded."""
     if not context.behaviors:
         if context.source.card is not None:
             quiet("What this head does was not measured." if context.source.step is None else "")
