@@ -230,6 +230,9 @@ def _bias_of(match: re.Match) -> tuple[Bias, ...]:
 
 
 def _other_of(text: str) -> Choices:
+    """B's choices; "original" is the run without changes."""
+    if text == "original":
+        return Choices()
     choices, complaints = read(parse_qs(text, keep_blank_values=True))
     if complaints or "b" in choices.chosen:
         raise InputError((*complaints, "B has no B of its own.")[0])
@@ -271,7 +274,7 @@ VIEW = _match(
 BIAS = _match(r"(alibi)?\.?(?:relative(\d{1,4}))?", _bias_of, "alibi.relative0", _bias_text)
 STACK = Codec(stack_from_text, lambda stack: stack.text)
 TAKES = Codec(lambda text: tuple(map(Take.read, text.split("\n"))), lambda takes: "\n".join(map(str, takes)))
-OTHER = Codec(_other_of, lambda other: urlencode(_fitting(other)))
+OTHER = Codec(_other_of, lambda other: urlencode(_fitting(other)) or "original")
 
 _TABLE = (
     # what is asked: the request
