@@ -18,7 +18,9 @@ NUMBER = st.integers(0, 999)
 SITES = st.builds(Site, st.sampled_from(KINDS), NUMBER)
 HEADS = st.frozensets(st.tuples(SITES, NUMBER), max_size=4)
 TEXTS = st.text(min_size=1, max_size=30)
-MASKS = st.sampled_from(["causal", "window(2)", "causal | prefix(3)", "(causal | prefix(2)) & ~window(1)", "padding(3)"])
+MASKS = st.sampled_from(
+    ["causal", "window(2)", "causal | prefix(3)", "(causal | prefix(2)) & ~window(1)", "padding(3)"]
+)
 TAKES = st.builds(Take, st.text(string.ascii_letters, min_size=1), st.just("output"), SITES, NUMBER | st.none())
 ASKED = {
     "model": TEXTS,
