@@ -326,7 +326,7 @@ _TABLE = (
     ("library", None, TEXT, "tab"),
     ("stage", None, TEXT, "tab"),
     ("b", None, OTHER),
-    ("chapter", None, CELL),
+    ("chapter", None, _whole(1, 99)),
 )
 NAMES: dict[str, Name] = {
     name: Name(name, default, codec, frozenset(" ".join(about).split())) for name, default, codec, *about in _TABLE

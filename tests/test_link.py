@@ -50,7 +50,7 @@ ASKED = {
     "also": st.lists(NUMBER, max_size=3).map(tuple),
     "least": st.sampled_from([0.01, 0.5]),
     "word": TEXTS,
-    "chapter": st.tuples(st.integers(1, 12), st.integers(1, 9)),
+    "chapter": st.integers(1, 12),
 }
 CHOICES = st.fixed_dictionaries({}, optional=ASKED).map(Choices)
 

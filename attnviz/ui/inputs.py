@@ -1,10 +1,13 @@
 """The first row of every page: the model and the text."""
 
+from typing import Any
+
 import streamlit as st
 
 from attnviz import api
 from attnviz.core.display import visible_text, without_surrogates
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.parameters import parameters
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui.request import change, control, now
@@ -17,16 +20,22 @@ MOST_UNKNOWN = 4
 """Unknown words that are named."""
 
 
-def row() -> tuple[Source, tuple[str, ...]] | None:
-    """Draw the row; the model and its texts, or None where either cannot be used, and the reason stands on the page."""
+def row(*, visible: bool = True) -> tuple[Source, tuple[str, ...]] | None:
+    """Draw the row; the model and its texts, or None where either cannot be used, and the reason stands on the page.
+
+    Args:
+        visible: whether the row is drawn; the page Learn chooses model and text itself.
+    """
     try:
-        source = cache.source(now()["model"], now()["step"])
+        source = _opened(now()["model"], now()["step"])
     except AttnvizError as error:
         source, wrong = None, str(error)
-    with st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request"):
-        _model()
-        if source is not None:
-            text = _text(source)
+    text = "" if source is None else _chosen_text(source)
+    if visible:
+        with st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request"):
+            _model()
+            if source is not None:
+                _text(source, text)
     if source is None:
         note(wrong)
         return None
@@ -39,6 +48,41 @@ def row() -> tuple[Source, tuple[str, ...]] | None:
     except AttnvizError as error:
         note(str(error))
     return None
+
+
+def named_model(text: str) -> tuple[str, dict[str, Any]]:
+    """Name and parameters of a model in the link: "scratch:d_model=32,positions=false"."""
+    name, _, written = text.partition(":")
+    declared = {parameter.name: parameter for parameter in parameters(api.SOURCES.get(name, object))}
+    values: dict[str, Any] = {}
+    for part in filter(None, written.split(",")):
+        key, _, value = part.partition("=")
+        if key not in declared:
+            raise InputError(f"The model {name} has no {key!r}. It has {', '.join(declared) or 'no settings'}.")
+        kind = declared[key].kind
+        if kind == "flag":
+            values[key] = value == "true"
+        else:
+            values[key] = int(value) if kind == "number" and value.isdecimal() else value
+    return name, values
+
+
+def model_text(name: str, values: dict[str, Any]) -> str:
+    """A model with parameters as the link writes it; those that are as usual are left out."""
+    usual = {parameter.name: parameter.default for parameter in parameters(api.SOURCES[name])}
+    written = [f"{key}={str(value).lower()}" for key, value in values.items() if value != usual[key]]
+    return f"{name}:{','.join(written)}" if written else name
+
+
+def _opened(text: str, step: int | None) -> Source:
+    """The model of the link.
+
+    Raises:
+        AttnvizError: if there is none, or it cannot be made so.
+    """
+    name, values = named_model(text)
+    source = cache.source(name, step)
+    return type(source)(**values) if values else source
 
 
 def _model() -> None:
@@ -56,15 +100,17 @@ def _model() -> None:
     )
 
 
-def _text(source: Source) -> str:
-    """The text and the menu of examples."""
-    examples = _examples(source)
-    text = now()["text"]
-    text = examples[0] if text is None else text
-    fixed = bool(source.one_run)
+def _chosen_text(source: Source) -> str:
+    """The typed text; where nobody typed one, the example that the model opens with."""
+    return _examples(source)[0] if now()["text"] is None else now()["text"]
+
+
+def _text(source: Source, text: str) -> None:
+    """The box of the text and the menu of examples."""
+    examples, fixed = _examples(source), bool(source.one_run)
     if len(text) > LONGEST:
         quiet(f"{visible_text(text[:1000])} … ({len(text):,} characters)")
-        return text
+        return
     with st.container(key="box"):
         control(
             st.text_area,
@@ -85,7 +131,6 @@ def _text(source: Source) -> str:
             format_func=lambda example: literal(example.replace("\n", " / ")[:60]),
             on_click=lambda: change(lambda choices: _with_text(choices, st.session_state["example"])),
         )
-    return text
 
 
 def _examples(source: Source) -> list[str]:

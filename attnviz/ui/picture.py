@@ -17,7 +17,13 @@ ALT = "Picture of attention; its description follows"
 
 
 def picture(
-    figure: Figure, key: str, *, select: str = "", on_click: Callable[[dict], None] | None = None, on_escape=None
+    figure: Figure,
+    key: str,
+    *,
+    select: str = "",
+    on_click: Callable[[dict], None] | None = None,
+    on_escape: Callable[[], None] | None = None,
+    on_zoom: Callable[[dict], None] | None = None,
 ) -> None:
     """Draw a figure in its own frame; where it takes long, its progress stands there.
 
@@ -26,6 +32,7 @@ def picture(
         select: name of the selection in the chart.
         on_click: called with the fields of what was clicked, once for each click.
         on_escape: called when the selection is cleared with Escape.
+        on_zoom: called with the part of a large map that a drag or the wheel asks for.
     """
     if on_click:
         figure = replace(figure, rev=session().clicks.get(key, 0))
@@ -37,17 +44,23 @@ def picture(
     except (TooLong, Busy) as error:
         note(str(error), "notice")
         return
+    zooms = on_zoom is not None and "marks" in screen.spec
     name = f"{key} {'pixels' if 'marks' in screen.spec else 'marks'}"
 
     def report() -> None:
-        points = streamlit_internals.peek(name)["selection"].get(select)
+        selection = streamlit_internals.peek(name)["selection"]
+        if (part := selection.get("zoom")) and clicked(key, part[0]):
+            on_zoom(part[0])
+            return
+        points = selection.get(select)
         point = points[0] if isinstance(points, list) and points else points
         if point and clicked(key, point):
             on_click(point)
         elif not point and on_escape:
             on_escape()
 
-    events = {"on_select": report, "selection_mode": [select]} if on_click else {}
+    modes = [select, "zoom"] if zooms else [select]
+    events = {"on_select": report, "selection_mode": modes} if on_click else {}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(screen.data, screen.spec, key=name, theme=None, width="content", alt=ALT, **events)
         unseen(cache.description(figure))

@@ -13,8 +13,10 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.link import COMBINED, Choices
+from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
+from attnviz.sources.estimate import Estimate
 from attnviz.ui import edits, request
 from attnviz.ui.request import control, now
 from attnviz.ui.shared import cache
@@ -126,9 +128,30 @@ class Context:
         """The selected cell; else the strongest of the row that predicts, or of the map; None if nothing is in view."""
         if self.cell is not None:
             return self.cell
-        view = views.see(self.record, self.site, sentence=self.sentence, view=self.view)
+        view = views.see(self.record, self.site, sentence=self.sentence, view=self.view, **self.window)
         row = self.position if self.site.kind != "encoder" or not self.record.targets else None
         return view.strongest_cell(self.head, row) if len(view.queries) and len(view.keys) else None
+
+    @property
+    def window(self) -> dict[str, slice]:
+        """The rows and columns that are zoomed into; empty for the whole map."""
+        queries, keys = map(len, self.tokens)
+        if not now()["zoom"]:
+            return {}
+        top, bottom, left, right = now()["zoom"][-1]
+        if top >= queries or left >= keys:
+            return {}
+        return {"rows": slice(top, min(bottom, queries - 1) + 1), "columns": slice(left, min(right, keys - 1) + 1)}
+
+    def cost(self, maps: int = 1, **part: slice) -> Estimate:
+        """Estimated cost of going through so many maps of the layer, or through a part of each."""
+        step = self.record.step(self.site)
+        spans = {
+            axis: range(*part[axis].indices(size))
+            for axis, size in zip(("rows", "columns"), step.shape[2:], strict=True)
+            if axis in part
+        }
+        return estimate.of_maps(step, maps, **spans)
 
     @property
     def options(self) -> dict:
@@ -140,8 +163,9 @@ def toolbar(source: Source, lines: tuple[str, ...]) -> Context:
     """Draw the row and the chips; returns what the page looks at."""
     drop_missing(source, lines)
     with st.container(**ROW, key="toolbar"):
-        site, head = _layer(source), _head(source)
-        sentence = _sentence(lines)
+        _layer(source)
+        _head(source)
+        _sentence(lines)
         edits.menu(source)
         _more(source)
         current = request.session()
@@ -161,13 +185,28 @@ def toolbar(source: Source, lines: tuple[str, ...]) -> Context:
     for complaint in current.complaints:
         note(complaint, "notice")
     current.complaints = ()
+    return looked_at(source, lines, export)
+
+
+def looked_at(source: Source, lines: tuple[str, ...], export: DeltaGenerator) -> Context:
+    """The model, text, layer and head that are chosen; what nobody chose opens as the model's card says."""
     try:
         changed = edits.of(source)
     except AttnvizError as error:
         note(str(error))
         changed = Edits()
-    view = now()["view"]
-    return Context(source, lines, changed, sentence, site, head, view, st.context.theme.type == "dark", export)
+    site, head = _opening(source)
+    return Context(
+        source,
+        lines,
+        changed,
+        now()["sentence"] - 1,
+        site,
+        head,
+        now()["view"],
+        st.context.theme.type == "dark",
+        export,
+    )
 
 
 def drop_missing(source: Source, lines: tuple[str, ...]) -> None:
@@ -187,17 +226,23 @@ def drop_missing(source: Source, lines: tuple[str, ...]) -> None:
     current.choices, current.complaints = choices, (*current.complaints, *complaints)
 
 
-def _layer(source: Source) -> Site:
+def _opening(source: Source) -> tuple[Site, int | str]:
+    """The layer and the head that are chosen, else those that the model's card opens with, else the first."""
+    site, head = source.card.opens if source.card else (source.sites[0], 0)
+    site = now()["layer"] or (site if site in source.sites else source.sites[0])
+    return site, min(head, source.num_heads - 1) if now()["head"] is None else now()["head"]
+
+
+def _layer(source: Source) -> None:
     """The choice of a layer; at another kind of attention the selected cell stands for other tokens."""
-    opens = source.card.opens[0] if source.card else None
-    current = now()["layer"] or (opens if opens in source.sites else source.sites[0])
+    current, _ = _opening(source)
 
     def step(choices: Choices, site: Site) -> Choices:
         return (choices if site.kind == current.kind else choices.put(cell=None, pins=frozenset(), zoom=())).put(
             layer=site
         )
 
-    return control(
+    control(
         st.selectbox,
         "Layer",
         "layer",
@@ -210,16 +255,13 @@ def _layer(source: Source) -> Site:
     )
 
 
-def _head(source: Source) -> int | str:
-    opens = source.card.opens[1] if source.card else 0
-    current = now()["head"] if now()["head"] is not None else min(opens, source.num_heads - 1)
+def _head(source: Source) -> None:
+    _, current = _opening(source)
     names = {head: f"Head {head}" for head in range(source.num_heads)} | {how: f"All heads: {how}" for how in COMBINED}
-    return control(
-        st.selectbox, "Head", "head", [*names], value=current, visible=False, format_func=names.get, width=130
-    )
+    control(st.selectbox, "Head", "head", [*names], value=current, visible=False, format_func=names.get, width=130)
 
 
-def _sentence(lines: tuple[str, ...]) -> int:
+def _sentence(lines: tuple[str, ...]) -> None:
     if len(lines) > 1:
         control(
             st.selectbox,
@@ -230,7 +272,6 @@ def _sentence(lines: tuple[str, ...]) -> int:
             format_func="Text {}".format,
             width=110,
         )
-    return now()["sentence"] - 1
 
 
 def _more(source: Source) -> None:

@@ -5,14 +5,19 @@ import streamlit as st
 from attnviz import figures
 from attnviz.analysis import sentences
 from attnviz.core.amounts import percent
+from attnviz.core.finite import not_finite
 from attnviz.figures import FORMS, Figure
 from attnviz.figures.forms import CELL, LINE
+from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import edits, export_menu, predictions
+from attnviz.ui import edits, export_menu, predictions, zoom
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put
-from attnviz.ui.shared.text import block, in_words, quiet
+from attnviz.ui.shared.text import block, in_words, note, quiet
 from attnviz.ui.toolbar import Context, toolbar
+
+LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+"""Smallest weights that a line may stand for."""
 
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
@@ -21,8 +26,16 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     left, middle, right = st.columns([1.1, 2.2, 1.5])
     with middle:
         form = _form(context)
+        _controls(form, context)
         figure = _figure(form, context)
-        picture(figure, f"head {form}", select="cell", on_click=_select(form), on_escape=lambda: put(cell=None))
+        picture(
+            figure,
+            f"head {form}",
+            select="cell",
+            on_click=_select(form),
+            on_escape=lambda: put(cell=None, pins=frozenset()),
+            on_zoom=zoom.into,
+        )
     with left:
         every = _every(context)
     with right:
@@ -45,6 +58,38 @@ def _form(context: Context) -> str:
     return control(st.segmented_control, "Shown as", "form", there, value=current, visible=False, required=True)
 
 
+def _controls(form: str, context: Context) -> None:
+    """The options of a form: further heads, the smallest weight with a line, which side, what is taken away."""
+    takes, source = FORMS[form].takes, context.source
+    if "rows" in takes:
+        zoom.crumbs(context)
+    if not takes & {"heads", "least", "pins", "side", "less"}:
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="form options"):
+        if "heads" in takes and source.num_heads > 1:
+            others = [head for head in range(source.num_heads) if head != context.head]
+            also = [head for head in now()["also"] if head in others]
+            options = {"value": also, "step": _with_also, "placeholder": "none", "width": 220}
+            control(st.multiselect, "Also show heads", "also", others, **options)
+        if "least" in takes:
+            names = {None: "any"} | {least: f"{least:g}" for least in LEAST}
+            control(
+                st.selectbox, "Weights from", "least", [*names], format_func=names.get, placeholder="any", width=110
+            )
+        if "side" in takes:
+            control(st.segmented_control, "Attention", "side", ("from", "to"), required=True)
+        if "less" in takes and now()["side"] == "from" and source.reads in ("picture", "both"):
+            control(st.segmented_control, "Without", "less", ("none", "sinks"), required=True)
+        if "pins" in takes and now()["pins"]:
+            st.button(
+                "Clear words", icon=":material/close:", type="tertiary", on_click=put, kwargs={"pins": frozenset()}
+            )
+
+
+def _with_also(choices: Choices, heads: list[int]) -> Choices:
+    return choices.put(also=tuple(sorted(heads)))
+
+
 def _figure(form: str, context: Context) -> Figure:
     """The head in the chosen form."""
     chosen, cell = FORMS[form], context.outlined
@@ -60,6 +105,8 @@ def _figure(form: str, context: Context) -> Figure:
         "chosen": query if now()["side"] == "from" else key,
     }
     options = {name: value for name, value in values.items() if name in chosen.takes}
+    if "rows" in chosen.takes:
+        options = options | context.window | {"cost": context.cost(**context.window), "zooms": True}
     options["selected"] = cell if chosen.selects == CELL else context.cell
     head = (context.head, *now()["also"]) if "heads" in chosen.takes else context.head
     return chosen.figure(context.record, context.site, head, sentence=context.sentence, dark=context.dark, **options)
@@ -96,6 +143,10 @@ def _selection(context: Context) -> None:
         quiet("Nothing is left of this map in this view.")
         return
     in_words(sentences.cell(context.record, context.site, context.head, *cell, context.sentence, view=context.view))
+    if not_a_number := not_finite(context.record):
+        note(not_a_number)
+    if context.edits.mask is not None and context.edits.mask_at(context.site.kind) is None:
+        quiet(f"The mask does not act on {context.site}.")
 
 
 def _role(context: Context) -> None:
