@@ -5,6 +5,7 @@ It imports nothing heavy of its own, so that the frame of a page is there at onc
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
 import streamlit as st
 
@@ -13,6 +14,7 @@ from attnviz.core.errors import AttnvizError
 
 PAGES = ("Heads", "Learn")
 """Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
+STYLE = Path(__file__).with_name("style.css")
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
 """The address that a first visit opens."""
 
@@ -28,12 +30,16 @@ def app() -> None:
     there = [st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0]) for title in PAGES]
     page = st.navigation(there, position="top")
     from attnviz.ui import inputs, request
-    from attnviz.ui.shared.text import STYLE
 
     st.html(STYLE)
     request.arrive(FIRST)
     st.session_state["chosen"] = inputs.row(visible=page.title != "Learn")
     page.run()
+
+
+def go_to(title: str) -> None:
+    """Open another page with all that is chosen."""
+    st.switch_page(st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0]))
 
 
 def _runner(title: str) -> Callable[[], None]:

@@ -11,8 +11,12 @@ from attnviz.ui.shared.text import block
 from attnviz.ui.toolbar import Context
 
 
-def sentence(context: Context) -> str:
-    """A sentence of what the model predicts for the text or after a position; empty if it predicts nothing."""
+def sentence(context: Context, position: int | None = None) -> str:
+    """A sentence of what the model predicts for the text or after a position; empty if it predicts nothing.
+
+    Args:
+        position: of a token; None for the one that stands out, see `Context.position`.
+    """
     record, text = context.record, context.sentence
     if analysis.is_number(record):
         return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."
@@ -22,7 +26,7 @@ def sentence(context: Context) -> str:
         return _vectors(context)
     if record.prediction.written:
         return _written(context)
-    position = context.position
+    position = context.position if position is None else position
     if position is None:
         return "The text has no blank for the model to fill in."
     token = quoted_token(analysis.token_at(record, position, sentence=text), position)
@@ -42,18 +46,18 @@ def line(context: Context) -> None:
         block(text, "says", role="status")
 
 
-def panel(context: Context) -> dict[str, Figure]:
+def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
     """The sentence and a figure of the numbers behind it; returns the figure by its name in the export menu."""
-    if text := sentence(context):
+    if text := sentence(context, position):
         block(text, "large")
-    if (named := figure(context)) is None:
+    if (named := figure(context, position)) is None:
         return {}
     name, bars = named
     picture(bars, name)
     return {name.capitalize(): bars}
 
 
-def figure(context: Context) -> tuple[str, Figure] | None:
+def figure(context: Context, position: int | None = None) -> tuple[str, Figure] | None:
     """The figure of what is predicted and its name; None if the model predicts nothing."""
     record, before = context.record, context.before
     options = {"before": before, "sentence": context.sentence, "dark": context.dark}
@@ -63,7 +67,7 @@ def figure(context: Context) -> tuple[str, Figure] | None:
         return None if before is None else ("output", figures.change(before, record, dark=context.dark))
     if record.prediction.written:
         return "written words", figures.step_by_step(record, **options)
-    position = context.position
+    position = context.position if position is None else position
     return None if position is None else ("next word", figures.next_word(record, position, **options))
 
 

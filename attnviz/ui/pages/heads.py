@@ -10,7 +10,7 @@ from attnviz.figures import FORMS, Figure
 from attnviz.figures.forms import CELL, LINE
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import edits, export_menu, predictions, zoom
+from attnviz.ui import edits, export_menu, predictions, welcome, zoom
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put
 from attnviz.ui.shared.text import block, in_words, note, quiet
@@ -23,7 +23,11 @@ LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 def page(source: Source, lines: tuple[str, ...]) -> None:
     """Draw the page."""
     context = toolbar(source, lines)
-    left, middle, right = st.columns([1.1, 2.2, 1.5])
+    welcome.banner()
+    with st.container(horizontal=True, gap="medium"):
+        left = st.container(width=300, key="every")
+        middle = st.container(width="content", key="large")
+        right = st.container(width="stretch", key="beside")
     with middle:
         form = _form(context)
         _controls(form, context)

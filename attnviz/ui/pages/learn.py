@@ -316,7 +316,7 @@ def _bugs(context: Context) -> None:
 
 
 def _prediction(context: Context) -> None:
-    predictions.panel(context)
+    predictions.panel(context, context.cell[0] if context.cell else context.record.read[0].length - 1)
 
 
 SCENES = {
