@@ -1,6 +1,8 @@
 """The second row of every page: layer, head, mask, undo; under it what is changed. It gives what the page looks at."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from weakref import WeakValueDictionary
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -27,7 +29,7 @@ DOMAINS = {"adaptive": "adapts", "log": "log"}
 """Ranges of colors, and what figures call them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Context:
     """Model, text, layer and head that a page looks at.
 
@@ -52,16 +54,23 @@ class Context:
     view: View
     dark: bool
     export: DeltaGenerator
+    _runs: WeakValueDictionary[Edits, Record] = field(default_factory=WeakValueDictionary, repr=False)
 
     @property
     def record(self) -> Record:
-        """The run with the edits, from the cache of records."""
-        return cache.record(self.source, self.lines, self.edits)
+        """The run with the edits, from the cache of records; a page in the memory of a session holds none."""
+        return self._run(self.edits)
+
+    def _run(self, edits: Edits) -> Record:
+        record = self._runs.get(edits)
+        if record is None:
+            record = self._runs[edits] = cache.record(self.source, self.lines, edits)
+        return record
 
     @property
     def before(self) -> Record | None:
         """The run without edits; None if there are none."""
-        return cache.record(self.source, self.lines, Edits()) if self.edits != Edits() else None
+        return self._run(Edits()) if self.edits != Edits() else None
 
     @property
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
@@ -75,7 +84,7 @@ class Context:
         cell = now()["cell"]
         return cell if cell and cell[0] < queries and cell[1] < keys else None
 
-    @property
+    @cached_property
     def behaviors(self) -> tuple[Behavior, ...]:
         """Measured behaviors of the head, first those that show on this text; none of a model still in training."""
         if self.source.card is None or self.source.step is not None:
@@ -90,14 +99,14 @@ class Context:
         length = original.read[self.sentence].length
         return behavior.acts_at(original.prediction, length, sentence=self.sentence)
 
-    @property
+    @cached_property
     def most_moved(self) -> int | None:
         """Position where a change moved the prediction most; None where nothing moved or nothing is changed."""
         if self.before is None or not self._predicts_words:
             return None
         return analysis.most_changed(self.before, self.record, sentence=self.sentence)
 
-    @property
+    @cached_property
     def position(self) -> int | None:
         """The position whose prediction is shown; None if the model predicts no words.
 
@@ -123,7 +132,7 @@ class Context:
         prediction = self.record.prediction
         return self.record.labels is None and prediction is not None and not prediction.written
 
-    @property
+    @cached_property
     def outlined(self) -> tuple[int, int] | None:
         """The selected cell; else the strongest of the row that predicts, or of the map; None if nothing is in view."""
         if self.cell is not None:
