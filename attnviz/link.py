@@ -6,8 +6,7 @@
 
 The app, the shell and the course read the same table. A layer is ``c1`` (cross layer 1), a cell ``2.1`` (query 2, key
 1), heads ``e0.1-e0.3``, picked tokens ``q2-k5``, a view ``words.hide.ab`` (pieces merged, special tokens hidden, text
-A on text B), a zoom ``0.511.300.811`` (first and last query, first and last key), and a changed temperature
-``0.5@d1``, or ``0.5`` for every layer.
+A on text B), and a zoom ``0.511.300.811`` (first and last query, first and last key).
 """
 
 import re
@@ -136,15 +135,15 @@ def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
     """
     stack, cross = choices["mask"] or Stack(), choices["cross"]
     hides_future = any(entry.on and entry.mask.keyword == "causal" for entry in stack.entries)
-    temperature, scale = choices["temperature"], choices["scaled"]
     return Edits(
         mask=stack.mask(),
         heads_off=choices["heads_off"],
         own_mask=choices["own_mask"],
         mask_cross=not (of_cross and stack.mask() is not None and (hides_future if cross is None else not cross)),
         taken=choices["take"],
-        temperature=temperature,
-        scale=None if scale else 1.0,
+        temperature=choices["temperature"],
+        scale=None if choices["scaled"] else 1.0,
+        scored_site=choices["scored"],
         bias=choices["bias"],
         softcap=choices["softcap"],
         empty_rows=choices["empty"],
@@ -251,6 +250,8 @@ PAIR_LETTERS = {"all": "", "A to A": "aa", "A to B": "ab", "B to A": "ba", "B to
 """Which text of a pair looks at which, as the link writes it."""
 
 TEXT = Codec(str)
+PROMPT = Codec(lambda text: "" if text == "-" else text, lambda system: system or "-")
+"""The system prompt of a chat; "-" for a chat without one."""
 FLAG = _match("true|false", lambda match: match[0] == "true", "true or false", lambda value: str(value).lower())
 DECIMAL = _match(r"(?!0+(?:\.0*)?$)\d{1,4}(?:\.\d{1,3})?", lambda match: float(match[0]), "0.5", "{:g}".format)
 SITE = _match(r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2])), "d1", site_text)
@@ -284,8 +285,7 @@ _TABLE = (
     ("lines", None, FLAG),
     ("target", "", TEXT, "text model"),
     ("answer", (), _list(ID), "text model"),
-    ("chat", False, FLAG, "model"),
-    ("system", "", TEXT, "model"),
+    ("chat", None, PROMPT, "model"),
     ("picture", None, TEXT),
     ("gray", (), _list(ID), "model edits"),
     # what is changed: the edits
@@ -299,6 +299,7 @@ _TABLE = (
     ("softcap", None, DECIMAL, "edits"),
     ("temperature", 1.0, DECIMAL, "edits"),
     ("scaled", True, FLAG, "edits"),
+    ("scored", None, SITE, "model edits"),
     # what is looked at
     ("layer", None, SITE, "model"),
     ("head", None, FOCUS, "model"),

@@ -36,8 +36,12 @@ def of(source: Source) -> Edits:
     return replace(edits, heads_off=frozenset(heads))
 
 
-def menu(source: Source) -> None:
-    """The menu of the mask and of what changes scores."""
+def menu(source: Source, site: Site) -> None:
+    """The menu of the mask and of what changes scores.
+
+    Args:
+        site: the layer that is looked at: temperature and scale change there alone until a person says otherwise.
+    """
     stack = now()["mask"] or Stack()
     popover = st.popover("Mask", on_change="rerun", key="mask menu", disabled=bool(source.read_only))
     if not popover.open:
@@ -54,8 +58,40 @@ def menu(source: Source) -> None:
             control(st.toggle, "Also on cross-attention", "cross", value=of(source).mask_cross)
         if stack.entries:
             control(st.selectbox, "A row without keys gets", "empty", EMPTY_ROWS, format_func=EMPTY.get)
-        control(st.slider, "Temperature, in every layer", "temperature", 0.1, 5.0)
-        control(st.toggle, "Divide by √dₖ, in every layer", "scaled")
+        _scores(site)
+
+
+def _scores(site: Site) -> None:
+    """Temperature and scale, of the layer that is looked at or of every layer."""
+    temperature, is_scaled, scored = now()["temperature"], now()["scaled"], now()["scored"]
+    is_changed = temperature != 1 or not is_scaled
+    everywhere = is_changed and scored is None
+    at = scored or site
+
+    def changed(choices: Choices, **values: float | bool) -> Choices:
+        return choices.put(scored=None if everywhere else at, **values)
+
+    where = "every layer" if everywhere else str(at)
+    control(
+        st.slider,
+        f"Temperature in {where}",
+        "temperature",
+        0.1,
+        5.0,
+        step=lambda choices, value: changed(choices, temperature=value),
+    )
+    control(
+        st.toggle, f"Divide by √dₖ in {where}", "scaled", step=lambda choices, value: changed(choices, scaled=value)
+    )
+    if is_changed:
+        control(
+            st.toggle,
+            "In every layer",
+            "scored",
+            value=everywhere,
+            step=lambda choices, on: choices.put(scored=None if on else site),
+            part="everywhere",
+        )
 
 
 def _rules(source: Source, stack: Stack) -> None:
@@ -109,10 +145,11 @@ def _changes(source: Source) -> Iterator[tuple[str, Callable[[Choices], Choices]
         named = site.head(*heads) if len(heads) <= MOST_NAMED else f"{counted(len(heads), 'head')} of {site}"
         yield f"{named} off", lambda choices, site=site: with_heads_off(choices, site, frozenset())
     yield from ((take.in_words(), _without_take(take)) for take in edits.taken)
+    scored = edits.scored_site or "every layer"
     values = {
         "own_mask": "Built-in mask off" if not edits.own_mask else "",
-        "temperature": f"Temperature {edits.temperature:g}" if edits.temperature != 1 else "",
-        "scaled": "No division by √dₖ" if edits.scale is not None else "",
+        "temperature": f"Temperature {edits.temperature:g} in {scored}" if edits.temperature != 1 else "",
+        "scaled": f"No division by √dₖ in {scored}" if edits.scale is not None else "",
         "softcap": f"Scores capped at {edits.softcap:g}" if edits.softcap else "",
         "bias": " and ".join(map(str, edits.bias)),
         "empty": f"Rows without keys get {EMPTY[edits.empty_rows]}" if edits.empty_rows != EMPTY_ROWS[0] else "",

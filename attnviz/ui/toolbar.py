@@ -175,7 +175,7 @@ def toolbar(source: Source, lines: tuple[str, ...]) -> Context:
         _layer(source)
         _head(source)
         _sentence(lines)
-        edits.menu(source)
+        edits.menu(source, _opening(source)[0])
         _more(source)
         current = request.session()
         for name, step, able in (("Undo", request.undo, current.past), ("Redo", request.redo, current.future)):

@@ -237,9 +237,16 @@ def _future(context: Context) -> None:
 
 def _scores(context: Context) -> None:
     """Scale and temperature, and what they do to the last row."""
-    control(st.toggle, "Divide by √dₖ", "scaled")
-    options = sorted({*TEMPERATURES, now()["temperature"]})
-    control(st.select_slider, "Temperature", "temperature", options, format_func="{:g}".format)
+    site, temperatures = context.site, sorted({*TEMPERATURES, now()["temperature"]})
+    control(st.toggle, "Divide by √dₖ", "scaled", step=lambda choices, on: choices.put(scaled=on, scored=site))
+    control(
+        st.select_slider,
+        "Temperature",
+        "temperature",
+        temperatures,
+        step=lambda choices, value: choices.put(temperature=value, scored=site),
+        format_func="{:g}".format,
+    )
     before = cache.record(context.source, context.lines, Edits())
     query = _row_of(context)
     compared = steps.compare(before, context.record, context.site, context.head, query)
