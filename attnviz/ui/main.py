@@ -44,12 +44,13 @@ def go_to(title: str) -> None:
 
 def _runner(title: str) -> Callable[[], None]:
     """The function that draws a page."""
-    return lambda: _body(import_module(f"attnviz.ui.pages.{title.lower()}").page)
+    return lambda: body(title)
 
 
 @st.fragment
-def _body(page: Callable) -> None:
-    """A page; an error ends it with one sentence, and the way back stays."""
+def body(title: str) -> None:
+    """A page by its title; an error ends it with one sentence, and the way back stays."""
+    page = import_module(f"attnviz.ui.pages.{title.lower()}").page
     from attnviz.ui import request
     from attnviz.ui.shared import cache, runs
     from attnviz.ui.shared.text import note

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from urllib.parse import urlencode
 from weakref import WeakValueDictionary
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from attnviz import analysis
+from attnviz import analysis, link
 from attnviz.analysis import views
 from attnviz.analysis.views import View
 from attnviz.core.edits import Edits, Site
@@ -188,6 +189,7 @@ def toolbar(source: Source, lines: tuple[str, ...]) -> Context:
                 type="tertiary",
                 help=name,
             )
+        _link()
         export = st.container(width="content", key="export")
     with st.container(**ROW, key="changes"):
         edits.chips(source)
@@ -281,6 +283,18 @@ def _sentence(lines: tuple[str, ...]) -> None:
             format_func="Text {}".format,
             width=110,
         )
+
+
+def _link() -> None:
+    """The address of what is looked at, to copy."""
+    popover = st.popover("Link", icon=":material/link:", on_change="rerun", key="link menu")
+    if not popover.open:
+        return
+    with popover:
+        address = f"{st.context.url or ''}?{urlencode(link.write(now()))}"
+        st.code(address, None, wrap_lines=True, width=480)
+        if names := link.too_long(now()):
+            note(f"Too long for a link, and left out of it: {', '.join(names)}.", "notice")
 
 
 def _more(source: Source) -> None:

@@ -11,7 +11,7 @@ from attnviz.ui.shared.text import block
 
 
 @dataclass(frozen=True)
-class Card:
+class FirstStep:
     """A state of the app to open, and a question that its picture answers."""
 
     icon: str
@@ -20,12 +20,12 @@ class Card:
 
 
 CARDS = {
-    "Read a map": Card(
+    "Read a map": FirstStep(
         "grid_on",
         main.FIRST,
         "Row “because”: to predict “it”, the head looks most at “cat”. Where does it look in row “was”?",
     ),
-    "Hide the future": Card(
+    "Hide the future": FirstStep(
         "visibility_off",
         {
             "model": "translator",
@@ -36,7 +36,7 @@ CARDS = {
         },
         "In this translator each English word now sees only those before it. Which French words change?",
     ),
-    "Switch off a head": Card(
+    "Switch off a head": FirstStep(
         "power_settings_new",
         {
             "model": "story",
