@@ -10,6 +10,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.parameters import parameters
 from attnviz.link import Choices
 from attnviz.sources.base import Source
+from attnviz.ui import files
 from attnviz.ui.request import change, control, now
 from attnviz.ui.shared import cache
 from attnviz.ui.shared.text import literal, note, quiet
@@ -34,6 +35,7 @@ def row(*, visible: bool = True) -> tuple[Source, tuple[str, ...]] | None:
     if visible:
         with st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request"):
             _model()
+            files.button()
             if source is not None:
                 _text(source, text)
     if source is None:
@@ -80,6 +82,8 @@ def _opened(text: str, step: int | None) -> Source:
     Raises:
         AttnvizError: if there is none, or it cannot be made so.
     """
+    if text.startswith(files.PREFIX):
+        return files.source(text)
     name, values = named_model(text)
     source = cache.source(name, step)
     return type(source)(**values) if values else source
@@ -88,6 +92,8 @@ def _opened(text: str, step: int | None) -> Source:
 def _model() -> None:
     """The choice of a model; what was typed stays, an example gives way to what the other model opens with."""
     names = {name: source.title or name for name, source in api.SOURCES.items()}
+    names |= {name: name.removeprefix(files.PREFIX) for name in files.opened()}
+    names.setdefault(now()["model"], now()["model"].removeprefix(files.PREFIX))
     control(
         st.selectbox,
         "Model",

@@ -6,6 +6,8 @@ import driver
 import pytest
 from playwright.sync_api import expect
 
+import attnviz
+
 
 @pytest.fixture(scope="module")
 def new_app():
@@ -83,3 +85,33 @@ def test_a_mask_is_typed_and_a_wrong_one_keeps_the_one_before(heads):
 
     expect(heads.locator(".note.error")).to_contain_text("windo")
     assert "mask=causal" in heads.url
+
+
+def test_a_saved_run_is_a_model_of_the_session_and_a_text_file_the_text(heads, tmp_path):
+    """One that is no run is named, and all stays as it is."""
+    attnviz.save(attnviz.analyze("the cat sat", "story"), tmp_path / "run.attn")
+    (tmp_path / "mine.txt").write_bytes("the dog\nran".encode("utf-16"))
+    (tmp_path / "bad.attn").write_bytes(b"no run")
+    box = heads.get_by_label("Text").first
+
+    def bring(name: str) -> None:
+        heads.locator(".st-key-open-menu button").first.click()
+        heads.locator("input[type=file]").set_input_files(tmp_path / name)
+
+    bring("run.attn")
+    heads.wait_for_url("**model=file%3Arun.attn**")
+    driver.settled(heads)
+    assert box.input_value() == "the cat sat"
+    expect(box).to_be_disabled()
+    heads.keyboard.press("Escape")
+    heads.get_by_role("button", name="Undo").click()
+    heads.wait_for_url("**model=story**")
+    driver.settled(heads)
+    bring("mine.txt")
+    heads.wait_for_url("**text=the+dog+ran**")
+    expect(heads.locator(".note.notice")).to_contain_text("The 2 lines of mine.txt are one text.")
+    driver.settled(heads)
+    heads.locator("input[type=file]").set_input_files(tmp_path / "bad.attn")
+
+    expect(heads.locator(".note.error")).to_contain_text("bad.attn")
+    assert "text=the+dog+ran" in heads.url
