@@ -1,7 +1,7 @@
 """Use cases of attnviz: the app, the shell and notebooks call the same functions."""
 
 import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz import sources
 from attnviz.core.edits import Edits
-from attnviz.core.errors import OF_PICTURES, AttnvizError, InputError, did_you_mean, quoted
+from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.finite import not_finite
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence
 from attnviz.models import trained
 from attnviz.sources import base
@@ -129,7 +130,7 @@ def _huggingface(name: str, report: Callable[[Any], bool | None] | None, setting
 
 
 def analyze(
-    text: str | Sequence[str],
+    text: str | Request | Sequence[str | Request],
     source: Source | str = DEFAULT,
     edits: Edits = Edits(),
     *,
@@ -141,7 +142,7 @@ def analyze(
     """Cut a text, or several as one padded batch, into tokens and run a source on them.
 
     Args:
-        text: one, line breaks and all, or a list of several.
+        text: one, line breaks and all, or a list of several; or a `Request`, such as `attnviz.picture` gives.
         source: a source, or the name of one to load with `settings`.
         edits: what to change about the attention.
         target: of an encoder-decoder, what its decoder reads instead of what it writes: a translation of one's own,
@@ -154,22 +155,16 @@ def analyze(
         InputError: if a text has no tokens, there is a `target` for a model that writes no other text, an answer of a
             model that continues none or to several texts, or the edits name a head that the source does not have.
     """
-    texts, wanted = (_texts(item) for item in (text, () if target is None else target))
+    request = Request.of(text)
+    targets = request.targets if target is None else Request.of(target).texts
+    edits = request.edits if edits == Edits() else edits
+    request = replace(request, targets=targets, answer=tuple(continued) or request.answer, edits=edits)
     if isinstance(source, str):
         source = load(source, **settings)
     elif settings:
         raise InputError(f"The setting '{next(iter(settings))}' comes too late: the source is made already.")
-    _check_heads(source, edits)
-    source.check_pictures(texts)
-    sentences = source.tokenize(texts)
-    if continued:
-        if len(sentences) != 1:
-            raise InputError(f"An answer continues one text; there are {len(sentences)}. Give one of them.")
-        sentences = (source.continued(sentences[0], continued),)
-    if target is not None and len(wanted) != len(texts):
-        raise InputError(f"There are {len(texts)} texts and {len(wanted)} targets; give one target for each text.")
-    targets = () if target is None else source.tokenize_targets(wanted)
-    record = source.run(sentences, edits, targets)
+    _check_heads(source, request.edits)
+    record = source.analyze(request)
     if sentence := not_finite(record):
         record = replace(record, findings=(*record.findings, sentence))
     return source.with_stream(record) if stream else record
@@ -217,21 +212,6 @@ def predicted(sentence: Sentence) -> list[str]:
     """The token that each position predicts, as in a decoder: the next one, ``<eos>`` after the last, then padding."""
     labels = sentence.labels
     return [*labels[1 : sentence.length], "<eos>", *labels[sentence.length :]]
-
-
-def _texts(value: object) -> list[str]:
-    """One text or several, as a list.
-
-    Raises:
-        InputError: if they are something else, with the way for pictures.
-    """
-    texts = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
-    if wrong := [item for item in texts if not isinstance(item, str)]:
-        what = "A text is a string, and several are a list of strings; given"
-        if hasattr(value, "size"):  # an array or a picture
-            raise InputError(f"{what} a {type(value).__name__}. {OF_PICTURES}")
-        raise InputError(f"{what} {quoted(wrong[0])}.")
-    return texts
 
 
 def _check_heads(source: Source, edits: Edits) -> None:

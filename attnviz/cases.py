@@ -19,7 +19,9 @@ from attnviz import api, files
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, check_no_picture, quoted, readable
 from attnviz.core.origin import Change
+from attnviz.core.places import SIDE
 from attnviz.core.record import Record, Step
+from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.sources.saved import Saved
 
@@ -28,7 +30,7 @@ CLOSE = {"": 2e-5, "float16": 5e-3}
 
 
 def save(
-    text: str | Sequence[str],
+    text: str | Request | Sequence[str | Request],
     path: str | Path,
     source: Source | str = api.DEFAULT,
     edits: Edits = Edits(),
@@ -39,13 +41,12 @@ def save(
     """Run a source on a text and write the run, with what makes it again; `options` as in `attnviz.save`."""
     source = api.load(source) if isinstance(source, str) else source
     record = api.analyze(text, source, edits, target=target)
-    settings = settings_of(source) | made_with([target] if isinstance(target, str) else target)
-    return files.save(record, path, settings=settings, **options)
+    return files.save(record, path, settings=settings_of(source) | made_with(record.request), **options)
 
 
-def made_with(targets: Sequence[str] | None) -> dict[str, Any]:
+def made_with(request: Request) -> dict[str, Any]:
     """The targets of an encoder-decoder as a file holds them; empty where the model wrote its own."""
-    return {"target": [*targets]} if targets else {}
+    return {"target": [*request.targets]} if request.targets else {}
 
 
 def settings_of(source: Source) -> dict[str, Any]:
@@ -191,7 +192,8 @@ def _run(source: Source, record: Record, target: Any) -> Record:
     Args:
         target: what the file names as what it was given; anybody may have written it.
     """
-    if any(token.role for sentence in record.sentences for token in sentence.tokens):  # a chat, or a written answer
+    roles = any(token.role for sentence in record.sentences for token in sentence.tokens)  # of a chat, or an answer
+    if roles or (source.reads != "sound" and any(sentence.pictures for sentence in record.sentences)):
         return source.run(record.sentences, record.edits)
     texts = [sentence.text for sentence in record.sentences]
     return api.analyze(texts, source, record.edits, target=target if isinstance(target, list) else None)
@@ -252,6 +254,8 @@ def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[s
     for name, now in (("attnviz", attnviz.__version__), ("torch", torch.__version__)):
         if case and case.get(name) != now:
             yield f"The file was made by {name} {case.get(name)!s:.40}; here is {now}."
+    if any(max(picture.size) == SIDE for sentence in record.sentences for picture in sentence.pictures):
+        yield f"The file keeps {SIDE} pixels of the longer side of a picture: of a larger one the numbers differ."
     if record.precision:
         rounding = CLOSE[record.precision]
         yield f"The file keeps {record.precision}: differences up to {rounding} of the largest are rounding."

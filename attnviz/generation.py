@@ -16,6 +16,7 @@ from attnviz import api
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import MOST_WRITTEN, Source
 
@@ -126,7 +127,7 @@ def first_difference(ids: Sequence[int], others: Sequence[int]) -> int | None:
 
 
 def generate(
-    text: str | Sentence,
+    text: str | Request | Sentence,
     source: Source | str = api.DEFAULT,
     max_new_tokens: int = 64,
     edits: Edits = Edits(),
@@ -152,6 +153,7 @@ def generate(
     Raises:
         InputError: if the source predicts no next token, or a number is out of its range.
     """
+    edits = text.edits if isinstance(text, Request) and edits == Edits() else edits
     options = {"begin": begin, "sampling_temperature": sampling_temperature, "top_p": top_p, "seed": seed}
     source = api.load(source) if isinstance(source, str) else source
     written = write(text, source, max_new_tokens, edits, **options, report=report)
@@ -180,7 +182,7 @@ def unlike(record: Record, first: int) -> list[str]:
 
 
 def write(
-    text: str | Sentence,
+    text: str | Request | Sentence,
     source: Source,
     max_new_tokens: int,
     edits: Edits = Edits(),
@@ -201,8 +203,7 @@ def write(
     ):
         if not least <= value <= most or (name == "top_p" and not value):
             raise InputError(f"{name} is {quoted(value)}; give a number from {least} to {most}.")
-    source.check_pictures([text])
-    (sentence,) = source.tokenize([text]) if isinstance(text, str) else (text,)
+    (sentence,) = (text,) if isinstance(text, Sentence) else source.sentences(Request.of(text))
     prompt, longest = len(sentence.tokens), source.longest
     room = max_new_tokens if longest is None else min(max_new_tokens, longest - prompt)
     if room < 1:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import attnviz
+from attnviz import cases
 from attnviz.cli import main
 from attnviz.core import assets
 
@@ -103,3 +104,16 @@ def test_two_pictures_are_compared(tmp_path):
 def test_a_sound_is_no_picture(capsys):
     assert main(["predict", str(assets.path("sounds/two-tones.wav")), "--model", "shapes"]) == 2
     assert "shapes reads a picture; given <Sound of 1.30 s" in capsys.readouterr().err
+
+
+def test_a_saved_run_of_a_picture_comes_out_the_same_or_says_that_the_file_keeps_a_smaller_one(tmp_path):
+    """The file holds the picture itself, up to 384 pixels of its longer side."""
+    small, large = (np.random.RandomState(0).randint(0, 255, (side, side, 3), np.uint8) for side in (60, 500))
+    same, other = (
+        cases.verify(cases.save(attnviz.picture(pixels), tmp_path / f"{len(pixels)}.attn", "shapes"))
+        for pixels in (small, large)
+    )
+
+    assert same.lines == ("The same, bit for bit: shapes, 2 attention calls.",)
+    assert not other.same
+    assert "The file keeps 384 pixels of the longer side of a picture" in str(other)

@@ -137,7 +137,7 @@ def test_a_picture_may_be_a_path_an_image_or_numbers(tmp_path):
     image.save(tmp_path / "cat.png")
 
     assert attnviz.picture(tmp_path / "cat.png") == attnviz.picture(image) == attnviz.picture(np.asarray(image))
-    assert len(attnviz.picture([image, image], "Which one?").pictures) == 2
+    assert len(attnviz.picture([image, image], "Which one?").pictures[0]) == 2
     with pytest.raises(InputError, match=r"The picture .* cannot be read: No such file"):
         attnviz.picture(tmp_path / "dog.png")
 
@@ -187,7 +187,7 @@ def test_exif_turns_an_image_as_its_file(tmp_path):
 
     with Image.open(tmp_path / "cat.jpg") as again:
         assert attnviz.picture(again) == attnviz.picture(tmp_path / "cat.jpg")
-        assert attnviz.picture(again).pictures[0].size == (31, 20)
+        assert attnviz.picture(again).pictures[0][0].size == (31, 20)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_an_image_beside_a_capture_has_the_same_colors():
     gray = NOISE[..., 0].astype(np.uint16) * 256
 
     assert Picture.of(Image.fromarray(gray)) == Picture.of(gray) == Picture.of(NOISE[..., 0])
-    assert Picture.of(Image.fromarray(NOISE)) == attnviz.picture(NOISE).pictures[0]
+    assert Picture.of(Image.fromarray(NOISE)) == attnviz.picture(NOISE).pictures[0][0]
 
 
 def test_gray_of_16_bits_keeps_its_levels_and_that_is_said():

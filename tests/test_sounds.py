@@ -66,12 +66,12 @@ def test_floats_and_the_extensible_form_are_read(number_type, extensible):
 def test_channels_are_mixed_down(tmp_path):
     """From a file and from numbers, in either order of axes."""
     (tmp_path / "tone.wav").write_bytes(wav(4, channels=2))
-    mixed = attnviz.sound(tmp_path / "tone.wav").pictures[0].samples
+    mixed = attnviz.sound(tmp_path / "tone.wav").pictures[0][0].samples
     both = np.stack([WAVES, WAVES / 2])
 
     assert np.allclose(mixed, WAVES * 0.75, atol=1e-6)
     for numbers in (both, both.T, torch.tensor(both * 32767).to(torch.int16)):
-        assert torch.allclose(attnviz.sound(numbers, RATE).pictures[0].samples, mixed, atol=1e-4)
+        assert torch.allclose(attnviz.sound(numbers, RATE).pictures[0][0].samples, mixed, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from attnviz.core.display import file_stem
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
@@ -61,7 +62,7 @@ def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], No
     _check(options, source)
     folder = Folder(options.output, _settings(options, source))
     wanted = [(number, text) for number, text in enumerate(texts, 1) if not folder.holds(number, text.text)]
-    for line in lines.unknown(source, [text.text for _, text in wanted if not text.error]):
+    for line in lines.unknown(source, Request(tuple(text.text for _, text in wanted if not text.error))):
         note(line)
     try:
         failed = _make_all(options, source, folder, wanted, format)

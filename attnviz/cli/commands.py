@@ -15,6 +15,7 @@ from attnviz.core.finite import not_finite
 from attnviz.core.masks import Full, composable
 from attnviz.core.masks.text import form
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.export import csv
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
@@ -42,11 +43,11 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     if options.command == "explore" and options.live:
         _check_ending(options.output, "a page", ".html", ".htm")
         return _put({options.output: api.live(options.live, options.text).encode()})
-    texts, source = values.read(options)
-    if "seconds" in options and (cost := values.cost(options, source, texts)):
+    request, source = values.read(options)
+    if "seconds" in options and (cost := values.cost(options, source, request)):
         note(cost)
-    printed = _COMMANDS[options.command](options, source, texts)
-    for line in lines.unknown(source, texts):
+    printed = _COMMANDS[options.command](options, source, request)
+    for line in lines.unknown(source, request):
         note(line)
     return printed
 
@@ -66,13 +67,13 @@ def _circuits(options: Namespace) -> list[str]:
     return lines.columns([[*cells], *cells.where(table.notna(), "-").to_numpy().tolist()])
 
 
-def _tokens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    sentences = source.tokenize(texts)
+def _tokens(options: Namespace, source: Source, request: Request) -> list[str]:
+    sentences = source.sentences(request)
     return lines.tokens_json(sentences) if options.json else lines.tokens(sentences)
 
 
-def _predict(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    before, after = _before(options, source, texts), _record(options, source, texts)
+def _predict(options: Namespace, source: Source, request: Request) -> list[str]:
+    before, after = _before(options, source, request), _record(options, source, request)
     says.check(source, before, after)
     if options.gradients:
         if options.output:
@@ -105,18 +106,17 @@ def _predicted(before: Record | None, after: Record, sentence: int, dark: bool) 
     return figures.next_word(after, blanks[0], **arguments)
 
 
-def _contributions(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+def _contributions(options: Namespace, source: Source, request: Request) -> list[str]:
     if options.output and options.json:
         raise InputError("Give --json or --output, not both.")
-    edits, target = values.edits(options, source), values.target(options)
-    record = api.analyze(texts, source, edits, target=target, stream=True)
+    record = api.analyze(request, source, stream=True)
     arguments = _figure_arguments(options, record)
     word = {"token": options.word, "position": options.position, "minus": options.minus}
     logit, falls = analysis.contributions(record, **word, sentence=arguments["sentence"]), None
     if options.switch_off:
-        targets = () if target is None else source.tokenize_targets(target)
+        targets = record.targets if request.targets else ()
         where = word | {"sentence": arguments["sentence"]}
-        falls = ablation.logit_falls(source, record.sentences, edits, targets=targets, **where)
+        falls = ablation.logit_falls(source, record.sentences, request.edits, targets=targets, **where)
     if options.output and falls is not None:
         return write(figures.replaced(record, **word, falls=falls, **arguments), options)
     if options.output:
@@ -124,40 +124,40 @@ def _contributions(options: Namespace, source: Source, texts: list[str]) -> list
     return lines.contributions_json(logit, falls) if options.json else lines.contributions(logit, falls)
 
 
-def _export(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+def _export(options: Namespace, source: Source, request: Request) -> list[str]:
     forms.check(options)
-    return _FORMS.get(options.form, _head)(options, source, texts)
+    return _FORMS.get(options.form, _head)(options, source, request)
 
 
-def _head(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    record, head = _record(options, source, texts), values.head(options, source)
+def _head(options: Namespace, source: Source, request: Request) -> list[str]:
+    record, head = _record(options, source, request), values.head(options, source)
     arguments, site = {"view": values.view(options)} | _figure_arguments(options, record), values.site(options, source)
     arguments |= values.selected(options, *map(len, record.tokens(site, sentence=arguments["sentence"])))
-    before = _before(options, source, texts) if options.before else None
+    before = _before(options, source, request) if options.before else None
     return write(forms.figure(options, record, site, head, arguments, before), options)
 
 
-def _heads(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    record = _record(options, source, texts)
+def _heads(options: Namespace, source: Source, request: Request) -> list[str]:
+    record = _record(options, source, request)
     arguments = {"domain": options.domain, "view": values.view(options)} | _figure_arguments(options, record)
     return write(figures.heads(record, values.site(options, source), **arguments), options)
 
 
-def _overview(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    record = _record(options, source, texts)
+def _overview(options: Namespace, source: Source, request: Request) -> list[str]:
+    record = _record(options, source, request)
     return write(figures.overview(record, domain=options.domain, **_figure_arguments(options, record)), options)
 
 
-def _explore(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    before, after = _before(options, source, texts), _record(options, source, texts)
+def _explore(options: Namespace, source: Source, request: Request) -> list[str]:
+    before, after = _before(options, source, request), _record(options, source, request)
     _check_ending(options.output, "a page", ".html", ".htm")
     opens = {"site": values.site(options, source), "head": values.head(options, source)}
     page = explore(after, before=before, sentence=values.sentence(options, after.sentences), **opens)
     return _put({options.output: page.encode()})
 
 
-def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    record, site = _record(options, source, texts), values.site(options, source)
+def _mask(options: Namespace, source: Source, request: Request) -> list[str]:
+    record, site = _record(options, source, request), values.site(options, source)
     arguments = _figure_arguments(options, record)
     number = arguments["sentence"]
     queries, keys = record.tokens(site, sentence=number)
@@ -170,8 +170,8 @@ def _mask(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(figure, options)
 
 
-def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    before, after = _before(options, source, texts), _record(options, source, texts)
+def _change(options: Namespace, source: Source, request: Request) -> list[str]:
+    before, after = _before(options, source, request), _record(options, source, request)
     if before is None:
         raise InputError(
             "Nothing is changed; give --mask, --off, --take, --temperature, --score-scale, --empty-rows "
@@ -180,9 +180,9 @@ def _change(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(figures.change(before, after, **_figure_arguments(options, after)), options)
 
 
-def _lens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
+def _lens(options: Namespace, source: Source, request: Request) -> list[str]:
     """Words through the layers, or those that a head pushes up and down."""
-    record = _record(options, source, texts, stream=True)
+    record = _record(options, source, request, stream=True)
     arguments = _figure_arguments(options, record) | {"columns": options.queries}
     if options.form == "lens":
         return write(figures.logit_lens(record, **arguments), options)
@@ -190,16 +190,16 @@ def _lens(options: Namespace, source: Source, texts: list[str]) -> list[str]:
     return write(figures.pushed(record, *place, **arguments), options)
 
 
-def _compare(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    return write(comparing.figure(options, source, texts, values.edits(options, source)), options)
+def _compare(options: Namespace, source: Source, request: Request) -> list[str]:
+    return write(comparing.figure(options, source, request), options)
 
 
-def _save(options: Namespace, source: Source, texts: list[str]) -> list[str]:
-    record = _record(options, source, texts)
+def _save(options: Namespace, source: Source, request: Request) -> list[str]:
+    record = _record(options, source, request)
     path = options.output or Path(f"{stem(record)}{files.ENDING}")
     _check_ending(path, "a saved run", files.ENDING)
     arguments = {"precision": options.precision, "whole_prediction": options.whole_prediction}
-    settings = cases.settings_of(source) | cases.made_with(values.target(options))
+    settings = cases.settings_of(source) | cases.made_with(request)
     return [str(files.save(record, path, settings=settings, **arguments))]
 
 
@@ -218,17 +218,16 @@ _FORMS = {"heads": _heads, "overview": _overview, "mask": _mask, "change": _chan
 """Makers of the forms that are no single head."""
 
 
-def _record(options: Namespace, source: Source, texts: list[str], *, stream: bool = False) -> Record:
-    record = api.analyze(texts, source, values.edits(options, source), stream=stream, **values.read_with(options))
+def _record(options: Namespace, source: Source, request: Request, *, stream: bool = False) -> Record:
+    record = api.analyze(request, source, stream=stream)
     if sentence := not_finite(record):
         sys.stderr.write(f"attnviz: {sentence}\n")
     return record
 
 
-def _before(options: Namespace, source: Source, texts: list[str]) -> Record | None:
+def _before(options: Namespace, source: Source, request: Request) -> Record | None:
     """The run without changes; None if nothing is changed."""
-    is_changed = values.edits(options, source) != Edits()
-    return api.analyze(texts, source, **values.read_with(options)) if is_changed else None
+    return None if request.edits == Edits() else api.analyze(request.unchanged, source)
 
 
 def _figure_arguments(options: Namespace, record: Record) -> dict[str, int | bool]:

@@ -2,6 +2,7 @@
 
 import argparse
 from argparse import Namespace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from attnviz.cli import typed
@@ -9,7 +10,7 @@ from attnviz.core.errors import InputError
 
 if TYPE_CHECKING:  # torch: not for --help
     from attnviz.analysis.align import Side
-    from attnviz.core.edits import Edits
+    from attnviz.core.request import Request
     from attnviz.figures import Figure
     from attnviz.sources.base import Source
 
@@ -24,7 +25,7 @@ def add(command: argparse.ArgumentParser) -> None:
     other.add_argument("--with-step", type=int, metavar="N", help="another training step")
 
 
-def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits") -> "Figure":
+def figure(options: Namespace, source: "Source", request: "Request") -> "Figure":
     """The difference of two maps, as the page Compare draws it.
 
     Raises:
@@ -34,28 +35,24 @@ def figure(options: Namespace, source: "Source", texts: list[str], edits: "Edits
     from attnviz.analysis.align import Side, beside
     from attnviz.cli import values
     from attnviz.core.edits import Edits, Site
+    from attnviz.core.request import Request
 
-    sentence = values.sentence(options, source.tokenize(texts))
-    ids = options.continued
-    record = api.analyze(texts, source, edits, continued=ids)
+    record = api.analyze(request, source)
+    sentence = values.sentence(options, record.sentences)
     a = Side(record, values.site(options, source), values.head(options, source), sentence)
     changes = (options.with_text, options.with_head, options.with_model, options.with_step)
     if all(change is None for change in changes):
-        if edits == Edits():
+        if request.edits == Edits():
             raise InputError("B is the same; give --with-text, --with-head, --with-model, --with-step, or a change.")
-        edits = Edits()
-    other, lines = _source(options, source), texts
+        request = request.unchanged
+    other = _source(options, source)
     if options.with_text is not None:
-        if source.reads in ("picture", "sound"):
-            lines, ids = values.of_file(options.with_text), ()
-        else:
-            lines = values.texts(options.with_text, by_line=options.lines)
-            lines, ids = values.with_pictures(lines, options.picture), ()
-    elif ids and options.with_model is not None:  # another model has other ids
-        lines, ids = [record.sentences[sentence].text], ()
+        request = replace(values.asked(options, options.with_text, source), edits=request.edits)
+    elif request.answer and options.with_model is not None:  # another model has other ids
+        request = Request((record.sentences[sentence].text,), edits=request.edits)
     kind, layer, head = options.with_head or (a.site.kind, a.site.layer, a.head)
     place = Site(kind or a.site.kind, layer), head, sentence if options.with_text is None else 0
-    b = Side(api.analyze(lines, other, Edits() if other.read_only else edits, continued=ids), *place)
+    b = Side(api.analyze(request.unchanged if other.read_only else request, other), *place)
     comparison = beside(a, _same_words(a, b, source, other))
     cell = values.selected(options, len(comparison.rows), len(comparison.columns))
     return figures.difference(comparison, dark=options.dark, **cell)

@@ -47,15 +47,13 @@ def run(options: Namespace, out: Callable[[str], None], note: Callable[[str], No
     from attnviz.core.errors import InputError
     from attnviz.generation import Generated, WritingProgress, generate
 
-    texts, source = values.read(options)
-    if len(texts) != 1:
-        raise InputError(f"An answer continues one text; there are {len(texts)}. Leave out --lines.")
-    (text,) = texts
-    edits = values.edits(options, source)
+    request, source = values.read(options)
+    if (count := len(request.texts)) != 1:
+        raise InputError(f"An answer continues one text; there are {count}. Leave out --lines.")
 
     def written(edits: Edits, show: Callable[[WritingProgress], None]) -> Generated:
         names = {name: getattr(options, name) for name in ("max_new_tokens", "sampling_temperature", "top_p")}
-        return generate(text, source, edits=edits, seed=options.sampling_seed, report=show, **names)
+        return generate(request.prompt, source, edits=edits, seed=options.sampling_seed, report=show, **names)
 
     length = 0
 
@@ -66,7 +64,7 @@ def run(options: Namespace, out: Callable[[str], None], note: Callable[[str], No
             sys.stdout.flush()
         length = len(progress.text)
 
-    generated = written(edits, stream)
+    generated = written(request.edits, stream)
     if options.json:
         out(json.dumps(_json(generated), indent=1))
     else:
@@ -74,7 +72,7 @@ def run(options: Namespace, out: Callable[[str], None], note: Callable[[str], No
     count = len(generated.ids)
     if count > values.SILENT * generated.per_second:
         note(f"{count} tokens, {generated.per_second:.3g} a second.")
-    if edits != Edits():
+    if request.edits != Edits():
         before = written(Edits(), lambda progress: None)
         place = generated.first_difference(before)
         where = "the same" if place is None else f"another one from token {place - generated.prompt + 1} on"

@@ -12,6 +12,7 @@ from attnviz.analysis.relevance import IntegratedGradients, Relevance
 from attnviz.core.amounts import digits, percent, remainder
 from attnviz.core.display import label_text, visible_text
 from attnviz.core.errors import AttnvizError
+from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence
 from attnviz.figures.relevance import gap_in_words, of_word
 from attnviz.sources.base import Source
@@ -22,9 +23,9 @@ MOST_NOTES = 10
 """Unknown words that are named, at most."""
 
 
-def unknown(source: Source, texts: list[str]) -> list[str]:
+def unknown(source: Source, request: Request) -> list[str]:
     """A line for each unknown word that known ones are spelled like, with these, and one for all others."""
-    words = source.unknown(texts)
+    words = {} if request.pictures else source.unknown([*request.texts])
     named, more = list(words.items())[:MOST_NOTES], len(words) - MOST_NOTES
     near = {word: f"; it knows {_listed(nearest)}" for word, nearest in named if nearest}
     others = _listed([word for word, _ in named if word not in near])

@@ -19,6 +19,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import KINDS, Edits, Site, Take
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
 from attnviz.core.masks import mask_from_text
+from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence
 from attnviz.files import images, sounds
 from attnviz.sources import estimate, script
@@ -52,17 +53,6 @@ def texts(typed: str, *, by_line: bool = False) -> list[str]:
     return lines
 
 
-def target(options: Namespace) -> list[str] | None:
-    """Texts for the decoder, if given: one, or one per line."""
-    text = getattr(options, "target", None)
-    return None if text is None else texts(text, by_line=options.lines)
-
-
-def read_with(options: Namespace) -> dict[str, Any]:
-    """Arguments of `api.analyze` that the options give: texts for the decoder, and the ids of an answer."""
-    return {"target": target(options), "continued": getattr(options, "continued", ())}
-
-
 def source(options: Namespace) -> Source:
     """The model that was chosen. A setting is never a reason to take the model that has it unasked.
 
@@ -92,38 +82,40 @@ def source(options: Namespace) -> Source:
     return load(name, **settings)
 
 
-def read(options: Namespace) -> tuple[list[str], Source]:
-    """The texts and the model; the name of a file of attention in the place of a text is both, if no model is given.
+def read(options: Namespace) -> tuple[Request, Source]:
+    """The request and the model; the name of a file of attention in the place of a text is both, if no model is given.
 
     The name of a file with a picture is that picture.
     """
     name = options.text
     if name is None:
         raise InputError("There is no text; type one, or write a model that needs none: --live story.")
-    if not options.picture and name.lower().endswith((*PICTURES, sounds.ENDING)) and is_file(name):
-        lines, model = of_file(name), source(options)
-        model.check_pictures(lines)
-        return lines, model
-    if options.picture:
+    is_run = not options.picture and options.model is None and Path(name).suffix and is_file(name)
+    if is_run and not name.lower().endswith((*PICTURES, sounds.ENDING)):
+        model = source(Namespace(**vars(options) | {"model": name}))
+        request = Request(model.one_run)
+    else:
         model = source(options)
-        lines = [""] if model.reads in ("picture", "sound") and not name else texts(name, by_line=options.lines)
-        lines = with_pictures(lines, options.picture)
-        model.check_pictures(lines)
-        return lines, model
-    if options.model is None and Path(name).suffix and is_file(name):
-        run = source(Namespace(**vars(options) | {"model": name}))
-        return [*run.one_run], run
-    return texts(options.text, by_line=options.lines), source(options)
+        request = asked(options, name, model)
+    target = getattr(options, "target", None)
+    targets = () if target is None else tuple(texts(target, by_line=options.lines))
+    answer = tuple(getattr(options, "continued", ()))
+    changed = edits(options, model) if hasattr(options, "masks") else Edits()
+    return replace(request, targets=targets, answer=answer, edits=changed), model
 
 
-def of_file(name: str) -> list[str]:
-    """A picture or a sound in the place of a text."""
-    return [sounds.sound(name) if name.lower().endswith(sounds.ENDING) else images.picture(name)]
-
-
-def with_pictures(lines: list[str], files: list[str]) -> list[str]:
-    """Texts, each with the pictures of files."""
-    return [images.picture(files, line) for line in lines] if files else lines
+def asked(options: Namespace, name: str, model: Source) -> Request:
+    """A text, or several with `--lines`, with the pictures of `--picture`; or a file with a picture or a sound."""
+    if not options.picture and name.lower().endswith((*PICTURES, sounds.ENDING)) and is_file(name):
+        request = sounds.sound(name) if name.lower().endswith(sounds.ENDING) else images.picture(name)
+    elif options.picture and model.reads in ("picture", "sound") and not name:
+        request = images.picture(options.picture)
+    else:
+        request = Request.of(texts(name, by_line=options.lines))
+        if options.picture:
+            request = replace(request, pictures=images.picture(options.picture).pictures * len(request.texts))
+    model.check_pictures(request.pictures)
+    return request
 
 
 def load(name: str, **settings: object) -> Source:
@@ -168,20 +160,20 @@ SILENT = 2.0
 """Seconds below which nothing is said of a run."""
 
 
-def cost(options: Namespace, source: Source, texts: list[str]) -> str:
+def cost(options: Namespace, source: Source, request: Request) -> str:
     """Cost of a run, as a line; "" where it takes no time.
 
     Raises:
         InputError: if that is more than was allowed, with the numbers.
     """
-    sentences = () if source.one_run else source.tokenize(texts)
+    sentences = () if source.one_run else source.sentences(request)
     if not sentences:
         return ""
-    tokens = len(sentences[0].tokens) + len(getattr(options, "continued", ()))
-    estimated = estimate.estimate(source, tokens, edits(options, source), len(sentences))
+    tokens = len(sentences[0].tokens)
+    estimated = estimate.estimate(source, tokens, request.edits, len(sentences))
     if getattr(options, "gradients", False):  # as many runs and ways back
         count = gradients.RUNS * (gradients.STEPS + 1) * len(sentences)
-        more = estimate.estimate(source, tokens, edits(options, source), count)
+        more = estimate.estimate(source, tokens, request.edits, count)
         estimated = replace(estimated, seconds=more.seconds)
     most = math.inf if options.seconds is None else options.seconds
     if estimated.seconds > most or estimated.bytes > (math.inf if options.memory is None else 1e9 * options.memory):

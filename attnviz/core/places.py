@@ -133,29 +133,6 @@ class Sound(Picture):
         return Picture(self.pixels, self.seconds).small
 
 
-class PicturedText(str):
-    """A text with the pictures that a model reads with it; as a key it differs from the text alone.
-
-    The text of a vision model, which reads pictures alone, is empty.
-    """
-
-    pictures: tuple[Picture, ...]
-
-    def __new__(cls, text: str, pictures: tuple[Picture, ...]) -> "PicturedText":
-        result = super().__new__(cls, text)
-        result.pictures = tuple(pictures)
-        return result
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PicturedText) and str.__eq__(self, other) and self.pictures == other.pictures
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((str.__hash__(self), self.pictures))
-
-
 def grid(rows: int, columns: int, picture: int = 0) -> list[Box]:
     """Boxes of the patches of a whole picture, row by row."""
     return [

@@ -17,6 +17,7 @@ from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask, Reason
+from attnviz.core.request import Request
 from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.stream import Stream
 from attnviz.core.taking import overlaid
@@ -196,6 +197,7 @@ class Record:
         own_texts: of sites whose queries or keys are other positions than the usual ones of their kind, such as patches
             of another size: the sentences of both.
         stream: what was written into the residual stream, where it was asked for (`Source.with_stream`); in no file.
+        request: what a person asked, if the run is the answer to a request; in no file.
     """
 
     sentences: tuple[Sentence, ...]
@@ -216,6 +218,7 @@ class Record:
     findings: tuple[str, ...] = ()
     own_texts: Mapping[Site, tuple[tuple[Sentence, ...], tuple[Sentence, ...]]] = field(default_factory=dict)
     stream: Stream | None = None
+    request: Request | None = None
 
     def __repr__(self) -> str:
         texts = ", ".join(quoted(sentence.text) for sentence in self.sentences[:2]) + (

@@ -12,7 +12,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.places import Picture, PicturedText
+from attnviz.core.places import Picture
+from attnviz.core.request import Request
 
 FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 40_000_000
@@ -23,8 +24,8 @@ _one_at_a_time = Lock()
 """A picture of 0.2 MB may take 500 MB while it is decoded."""
 
 
-def picture(image: Any, text: str = "") -> PicturedText:
-    """A picture as a text, for `attnviz.analyze` and every source that reads pictures.
+def picture(image: Any, text: str = "") -> Request:
+    """A picture in the place of a text, for `attnviz.analyze` and every source that reads pictures.
 
     Args:
         image: a file of PNG, JPEG or WebP by its path; an image of PIL; numbers (height, width, 3), or (height, width,
@@ -35,7 +36,7 @@ def picture(image: Any, text: str = "") -> PicturedText:
         InputError: if it is no picture, or too large or too small, with the numbers.
     """
     images = image if isinstance(image, list | tuple) else [image]
-    return PicturedText(text, tuple(_picture(each) for each in images))
+    return Request((text,), pictures=(tuple(_picture(each) for each in images),))
 
 
 def read(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:

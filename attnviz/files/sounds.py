@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from attnviz.core.errors import InputError, quoted, readable
-from attnviz.core.places import SIDE, PicturedText, Sound
+from attnviz.core.places import SIDE, Sound
+from attnviz.core.request import Request
 
 ENDING = ".wav"
 LONGEST, SHORTEST = 60.0, 0.1
@@ -31,8 +32,8 @@ RANGE = 80.0
 """Decibels between black and white."""
 
 
-def sound(sound: Any, rate: int | None = None, text: str = "") -> PicturedText:
-    """A sound as a text, for `attnviz.analyze` and every source that hears; its picture is its spectrogram.
+def sound(sound: Any, rate: int | None = None, text: str = "") -> Request:
+    """A sound in the place of a text, for `attnviz.analyze` and each source that hears; its picture is a spectrogram.
 
     Args:
         sound: a WAV file by its path; or numbers, (n,) or (channels, n): floats within -1 and 1, or whole numbers of
@@ -46,7 +47,7 @@ def sound(sound: Any, rate: int | None = None, text: str = "") -> PicturedText:
     if not isinstance(sound, str | Path):
         if type(rate) is not int:
             raise InputError(f"The rate of a sound is {quoted(rate)}; give whole samples per second: sound(x, 16000).")
-        return PicturedText(text, (_of_numbers(sound, rate),))
+        return Request((text,), pictures=((_of_numbers(sound, rate),),))
     if rate is not None:
         raise InputError(f"A WAV file says its rate itself; leave out {quoted(rate)}.")
     try:
@@ -54,7 +55,7 @@ def sound(sound: Any, rate: int | None = None, text: str = "") -> PicturedText:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"The sound {quoted(str(sound))} cannot be read: {error.strerror or error}.") from None
-    return PicturedText(text, (read(Path(sound).name, content),))
+    return Request((text,), pictures=((read(Path(sound).name, content),),))
 
 
 def read(name: str, content: bytes) -> Sound:

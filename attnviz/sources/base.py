@@ -15,6 +15,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import OF_PICTURES, InputError
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
+from attnviz.core.request import Pictures, Request
 from attnviz.core.stream import ModelWeights
 from attnviz.core.taking import Donor, Resolved
 from attnviz.core.tap import Tap
@@ -105,7 +106,7 @@ ANSWER = "answer"
 
 
 class Source(ABC):
-    """Turns sentences into tokens and tokens into a record. Frozen and hashable: results can be kept by it.
+    """Turns a request into a record. Frozen and hashable: results can be kept by it.
 
     What a source can do it says here, and nobody asks of which class it is. A class with `names` in a module of
     `attnviz.sources` is offered under them in the app, the shell and notebooks.
@@ -118,8 +119,7 @@ class Source(ABC):
         facts: what a model says of itself instead; None if it says nothing.
         steps: the training steps whose weights were kept, the last that of the trained model; see `step`.
         step: the training step; None for the last.
-        reads: "text"; "picture" or "sound": then its texts are of `core.places.PicturedText`; or "both", of pictures
-            and texts: these and texts alone.
+        reads: "text"; "picture" or "sound"; or "both", which is a text with pictures or without.
         writes: whether it writes another text, so that `run` takes `targets`.
         generates: whether it predicts the next token of any text, so that it can continue one; see `continuation`.
         can_chat: whether it has a chat template, so that its setting `chat` makes a text a user's turn.
@@ -204,9 +204,28 @@ class Source(ABC):
         """The source with its weights as they are now: equal to another one only if a run gives the same."""
         return self
 
+    def analyze(self, request: Request) -> Record:
+        """Run the model on a request.
+
+        Raises:
+            InputError: if the model does not read what was asked, such as a picture or a target.
+        """
+        targets = self.tokenize_targets([*request.targets]) if request.targets else ()
+        return replace(self.run(self.sentences(request), request.edits, targets), request=request)
+
+    def sentences(self, request: Request) -> tuple[Sentence, ...]:
+        """Tokens of a request: its texts with their pictures, and the answer behind them."""
+        self.check_pictures(request.pictures)
+        sentences = self.tokenize([*request.texts], *([request.pictures] if request.pictures else []))
+        return (self.continued(sentences[0], request.answer),) if request.answer else sentences
+
     @abstractmethod
-    def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Cut texts into tokens, padded to one length."""
+    def tokenize(self, texts: list[str], pictures: Pictures = ()) -> tuple[Sentence, ...]:
+        """Cut texts into tokens, padded to one length.
+
+        Args:
+            pictures: pictures of each text. A source that reads text alone is never given any and leaves it out.
+        """
 
     @abstractmethod
     def run(
@@ -327,9 +346,9 @@ class Source(ABC):
         if targets and not self.writes:
             raise InputError(f"'{self.name}' writes no other text, so there is none to give to its decoder.")
 
-    def check_pictures(self, texts: list[str]) -> None:
-        """Raises: InputError: if texts have pictures and the model reads none."""
-        if self.reads == "text" and any(getattr(text, "pictures", ()) for text in texts):
+    def check_pictures(self, pictures: Pictures) -> None:
+        """Raises: InputError: if there are pictures of texts and the model reads none."""
+        if self.reads == "text" and pictures:
             raise InputError(f"'{self.name}' reads text alone, and this is a picture. {OF_PICTURES}")
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:

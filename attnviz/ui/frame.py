@@ -58,14 +58,13 @@ def selection(*, bar: bool = True) -> tuple | None:
 def body(page: Page, chosen: tuple | None, *, title: str = pages.TITLES[0]):
     """A page, which runs again by itself when something on it is used; an error ends it with one sentence."""
     from attnviz.ui import settings
-    from attnviz.ui.shared import cache, findings, lengths, runs, welcome
+    from attnviz.ui.shared import cache, lengths, runs, welcome
 
     if title not in pages.WITHOUT_BAR:
         welcome.cards(settings.LINKED, chosen and chosen[0], here=title == pages.TITLES[0])
     try:
         with runs.page():
             if chosen is not None:
-                findings.open_on_the_clearest(*chosen)
                 page(*chosen)
             else:
                 with st.container(horizontal=True, horizontal_alignment="right", gap="xsmall", key="row-two"):

@@ -7,6 +7,7 @@ import threading
 from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -153,6 +154,7 @@ def warm() -> None:
 def draw_first() -> None:
     """Import what a picture needs, and draw what a first visit sees."""
     from attnviz import figures
+    from attnviz.core import request
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
     from attnviz.ui import settings
@@ -166,9 +168,10 @@ def draw_first() -> None:
         cache.SHARED.most_bytes = budget.memory()
     first = read(welcome.FIRST, settings.LINKED)
     source, _ = cache.loadable(first[MODEL])
-    lines = cache.texts(next(iter(of_model(source).values())), by_line=True)
+    first_request = request.Request(cache.texts(next(iter(of_model(source).values())), by_line=True))
     site, head = first[look.SITE], first[look.SHOW]
-    before, after = (cache.record(source, lines, edits) for edits in (Edits(), Edits(Subsequent())))
+    before = cache.record(source, first_request)
+    after = cache.record(source, replace(first_request, edits=Edits(Subsequent())))
     for run in (before, after):
         for figure in (figures.heads(run, site), figures.head(run, site, head)):
             figure.screen  # noqa: B018 (its form is built now, and kept for all)

@@ -12,6 +12,7 @@ from streamlit import config
 from attnviz import api, figures
 from attnviz.analysis import sentences
 from attnviz.core.edits import Edits
+from attnviz.core.request import Request
 from attnviz.ui.shared import arrow, cache
 
 TEXT = "the cat sat on a mat and saw two birds by some old tree near our"
@@ -33,7 +34,7 @@ def page():
     made = source()
     site = made.sites[0]
     off = frozenset((site, head) for head in range(8) if chosen >> head & 1)
-    record, before = (cache.record(made, (TEXT,), edits) for edits in (Edits(heads_off=off), Edits()))
+    record, before = (cache.record(made, Request((TEXT,), edits=edits)) for edits in (Edits(heads_off=off), Edits()))
     for name, figure in (
         ("heads", figures.heads(record, site, focused=0)),
         ("head", figures.head(record, site, 0)),

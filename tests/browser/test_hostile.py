@@ -22,6 +22,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
+from attnviz.core.request import Request
 from attnviz.sources.scratch import Scratch
 from attnviz.ui.shared import cache
 from attnviz.ui.shared.text import SCRIPTS
@@ -78,14 +79,14 @@ def expected(text: str, path: str = "", tokenizer: str = "words") -> dict:
     source = Scratch(tokenizer)
     try:
         lines = cache.texts(box.replace("\0", "␀"), by_line=True)
-        cache.sentences(source, lines)
+        cache.sentences(source, Request(lines))
     except AttnvizError as error:
         return there | {"refused": str(error)}
     if path:
-        record = cache.record(Scratch(tokenizer, sos=True), lines, Edits(Subsequent()))
+        record = cache.record(Scratch(tokenizer, sos=True), Request(lines, edits=Edits(Subsequent())))
         figure = figures.mask(record.step(SITE).mask, record.sentences[0].tokens)
     else:
-        record = cache.record(source, lines, Edits())
+        record = cache.record(source, Request(lines, edits=Edits()))
         figure = figures.head(record, SITE, 0)
     labels = [short(label) for label in record.sentences[0].labels]
     first = visible_text(record.sentences[0].labels[0], NAME)

@@ -222,7 +222,7 @@ def test_a_picture_read_whole_and_in_tiles_is_drawn_for_each():
 @pytest.fixture(scope="module")
 def heard():
     """A sound of 2 s, of which positions of 0.1 s are heard, and 40 more in the padding after it."""
-    sound = attnviz.sound(torch.sin(torch.arange(16_000) / 3), 8_000).pictures[0]
+    sound = attnviz.sound(torch.sin(torch.arange(16_000) / 3), 8_000).pictures[0][0]
     boxes = [Box(i / 20, 0, (i + 1) / 20, 1) for i in range(20)] + [None] * 40
     tokens = tuple(Token(f"{i / 10:.2f} s", i, 0, 0, special=box is None, box=box) for i, box in enumerate(boxes))
     record = attnviz.from_arrays(torch.rand(1, 60, 60).softmax(-1))

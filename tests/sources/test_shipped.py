@@ -59,7 +59,7 @@ def test_its_examples_are_in_its_vocabulary(name):
     assert source.unknown(list(source.card.examples)) == {}
     for example in source.card.examples:
         read = attnviz.picture(assets.path(example)) if source.reads == "picture" else example
-        record = source.run(source.tokenize([read]))
+        record = attnviz.analyze(read, source)
         assert record.sites == source.sites
         assert record.output.isfinite().all()
 

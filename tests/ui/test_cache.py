@@ -15,6 +15,7 @@ from attnviz import figures
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.sources.scratch import Scratch
 from attnviz.ui.shared import cache
 
@@ -38,9 +39,9 @@ def bytes_of(value: object) -> int:
 def looked_at(text: str) -> Record:
     """What the page Heads asks the cache for."""
     lines = cache.texts(text, by_line=True)
-    cache.sentences(SOURCE, lines)
+    cache.sentences(SOURCE, Request(lines))
     cache.unknown(SOURCE, lines)
-    record = cache.record(SOURCE, lines, Edits(heads_off=frozenset({(SITE, 1)})))
+    record = cache.record(SOURCE, Request(lines, edits=Edits(heads_off=frozenset({(SITE, 1)}))))
     cache.head_metrics(record, 0)
     figure = cache.rendered(figures.heads, record, SITE, sentence=0)
     assert figure.screen
@@ -59,7 +60,7 @@ def test_twenty_who_ask_for_a_text_at_once_wait_for_one_run(monkeypatch):
 
     def ask() -> None:
         asked.release()
-        records.add(cache.record(SOURCE, ("the cat sat on the mat",)))
+        records.add(cache.record(SOURCE, Request(("the cat sat on the mat",))))
 
     run = Scratch.run
     monkeypatch.setattr(Scratch, "run", ran)
@@ -96,18 +97,18 @@ def test_what_many_texts_leave_in_memory_stays_under_the_bound(monkeypatch):
 
 def test_a_record_that_gave_way_while_a_page_uses_it_is_not_run_again(monkeypatch):
     """A page asks for its record many times in one run."""
-    used = cache.record(SOURCE, ("the cat",))
+    used = cache.record(SOURCE, Request(("the cat",)))
     cache.SHARED.clear()
     monkeypatch.setattr(Scratch, "run", pytest.fail)
 
-    assert cache.record(SOURCE, ("the cat",)) is used
+    assert cache.record(SOURCE, Request(("the cat",))) is used
 
 
 def test_room_for_a_record_is_made_before_it_is_run(monkeypatch):
     """Else old records and the new one stand in memory together."""
-    first = weakref.ref(cache.record(SOURCE, ("cat " * 300,)))
+    first = weakref.ref(cache.record(SOURCE, Request(("cat " * 300,))))
     monkeypatch.setattr(cache.SHARED, "most_bytes", 2 * cache.SHARED.bytes + 1000)
-    second = weakref.ref(cache.record(SOURCE, ("mat " * 300,)))
+    second = weakref.ref(cache.record(SOURCE, Request(("mat " * 300,))))
     assert first()
     assert second()
 
@@ -118,7 +119,7 @@ def test_room_for_a_record_is_made_before_it_is_run(monkeypatch):
 
     run = Scratch.run
     monkeypatch.setattr(Scratch, "run", ran)
-    assert cache.record(SOURCE, ("sat " * 300,))
+    assert cache.record(SOURCE, Request(("sat " * 300,)))
 
 
 def page_of(name: str) -> None:
@@ -157,7 +158,7 @@ def test_a_file_whose_figure_gave_way_is_refused_in_one_sentence():
     """The button of an open menu asks the cache for its figure, and may come too late."""
     from attnviz.ui.shared import pictures
 
-    figure = pictures.lent(cache.rendered(figures.heads, cache.record(SOURCE, ("the cat",)), SITE), "heads")
+    figure = pictures.lent(cache.rendered(figures.heads, cache.record(SOURCE, Request(("the cat",))), SITE), "heads")
     assert figure().screen
     cache.SHARED.clear()
 
@@ -194,7 +195,7 @@ def test_what_a_value_holds_is_counted(value):
 
 def test_a_record_counts_its_queries_keys_and_values():
     """Of 2 layers and 5 tokens; and whoever draws it counts the same ones."""
-    record = cache.record(SOURCE, ("the cat sat on mats",))
+    record = cache.record(SOURCE, Request(("the cat sat on mats",)))
     step, figure = record.steps[0], cache.rendered(figures.heads, record, SITE)
     tensors = 2 * sum(part.nbytes for part in (step.query, step.key, step.value, step.logsumexp)) + record.output.nbytes
 

@@ -14,6 +14,7 @@ from attnviz.analysis.align import Side, beside
 from attnviz.analysis.views import View
 from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
+from attnviz.core.request import Request
 from attnviz.ui.shared import cache as kept
 from attnviz.ui.shared import code
 
@@ -30,13 +31,13 @@ EDITS = (
 
 @cache
 def record(edits: int = 0, model: str = "story", texts=(TEXT,), **settings):
-    return kept.record(attnviz.load(model, **dict(settings)), texts, EDITS[edits])
+    return kept.record(attnviz.load(model, **dict(settings)), Request(texts, edits=EDITS[edits]))
 
 
 def shown(edits: int) -> list[figures.Figure]:
     """What pages show of a run."""
     one = record(edits)
-    streamed = kept.with_stream(attnviz.load("story"), (TEXT,), one)
+    streamed = kept.with_stream(attnviz.load("story"), one)
     return [
         figures.head(one, D1, 1, dark=True, focused=None, domain="shared", row_sums=True, selected=(2, 1)),
         figures.head(one, D1, 0, before=record() if edits else None),
@@ -57,8 +58,9 @@ def shown(edits: int) -> list[figures.Figure]:
 def compared() -> list[figures.Figure]:
     """Two texts with edits; and two training steps, of which the second reads the words that the first wrote."""
     changed = [Side(record(1, texts=(text,)), D1, 1) for text in ("The cat sat.", "The dog sat.")]
-    first, last = (kept.record(attnviz.load("translator", step=step), ("a black cat",)) for step in (4500, 0))
-    steps = [Side(one, Site("cross", 1), "mean") for one in (first, kept.reading(last, first.targets))]
+    first, last = (kept.record(attnviz.load("translator", step=step), Request(("a black cat",))) for step in (4500, 0))
+    forced = kept.reading(attnviz.load("translator", step=0), last, first.targets)
+    steps = [Side(one, Site("cross", 1), "mean") for one in (first, forced)]
     return [figures.difference(beside(*changed), selected=(1, 0)), figures.difference(beside(*steps))]
 
 
@@ -85,7 +87,7 @@ def test_python_of_a_figure_makes_the_figure(edits, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, figure in enumerate(shown(edits) + (compared() if edits else [])):
         made: dict = {}
-        lines = code.python(figure, kept.origin)
+        lines = code.python(figure, kept.maker)
         exec(lines.replace('"png"', '"json"') if number else lines, made)
 
         same(made["figure"], figure)

@@ -19,6 +19,7 @@ from attnviz import api, figures, tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.core.tap import Tap
 from attnviz.sources.base import Source
 from attnviz.sources.recorded import Recorded
@@ -178,8 +179,8 @@ def test_a_person_s_own_model_has_every_page(monkeypatch, name):
     assert app.text_area(key="text").value == TEXT
     assert "decoder 1 · attn.1" in app.selectbox(key="layer").options
     if name == "heads":
-        record = cache.record(source, (TEXT,))
-        lines = code.python(figures.head(record, Site("decoder", 0), 1), cache.origin)
+        record = cache.record(source, Request((TEXT,)))
+        lines = code.python(figures.head(record, Site("decoder", 0), 1), cache.maker)
         assert f'record = attnviz.analyze("{TEXT}", source)' in lines
         shown = [told(app)]
         model.head.weight.data.neg_()

@@ -15,6 +15,7 @@ from attnviz.atlas.building import AtlasProgress
 from attnviz.core import attention, jobs, progress
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.sources import estimate
 from attnviz.sources.constructed import Constructed
 from attnviz.sources.huggingface import memory
@@ -113,7 +114,7 @@ def test_two_sessions_share_a_run_and_one_that_cancels_leaves_it_to_the_other(sl
         monkeypatch.setattr(runs.state, "get", lambda setting: setting.default)
         monkeypatch.setattr(runs.state, "put", lambda setting, value: None)
         with pytest.raises(runs.Waiting) as waiting:
-            cache.record(api.load("constructed"), (f"{TEXT} shared",))
+            cache.record(api.load("constructed"), Request((f"{TEXT} shared",)))
         found.append(waiting.value.job)
 
     for name in session:
@@ -129,7 +130,7 @@ def test_two_sessions_share_a_run_and_one_that_cancels_leaves_it_to_the_other(sl
 
     assert len(slow.made) == 1
     assert isinstance(run.value, Record)
-    assert cache.record(api.load("constructed"), (f"{TEXT} shared",)) is run.value
+    assert cache.record(api.load("constructed"), Request((f"{TEXT} shared",))) is run.value
 
 
 def test_a_run_that_nobody_waits_for_ends(slow, monkeypatch):

@@ -23,6 +23,7 @@ from test_pages import button, html
 import attnviz
 from attnviz import Edits, Site, cases, files
 from attnviz.core.errors import PICTURES, AttnvizError
+from attnviz.core.request import Request
 from attnviz.figures.mask import TARGETS
 from attnviz.ui.shared import cache, photos, text_file
 from attnviz.ui.shared import files as opened
@@ -338,8 +339,8 @@ def test_the_code_of_a_picture_reads_the_file(case, tmp_path, monkeypatch):
     from attnviz.ui.shared import code
 
     source = cases.source("case.attn", case)
-    record = cache.record(source, source.one_run)
-    lines = code.python(figures.head(record, Site("decoder", 1), 0), cache.origin)
+    record = cache.record(source, Request(source.one_run))
+    lines = code.python(figures.head(record, Site("decoder", 1), 0), cache.maker)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "case.attn").write_bytes(case)
     scope = {}

@@ -12,6 +12,7 @@ from attnviz.analysis.align import Side, beside
 from attnviz.analysis.farthest import farthest
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
+from attnviz.core.request import Request
 from attnviz.ui.compare.other import LONGEST, B
 from attnviz.ui.shared import cache, says
 from attnviz.ui.shared.pretrained import OPENS, PACKED
@@ -176,10 +177,10 @@ def test_two_training_steps_are_subtracted_over_the_same_words():
     app = compare(model="translator", site="c1", b="step-0")
     source = cache.source("translator")
     lines = (CAT,)
-    written = cache.record(source, lines).targets
+    written = cache.record(source, Request(lines)).targets
     untrained = cache.source("translator", 0)
     forced = untrained.run(untrained.tokenize([*lines]), targets=written)
-    a, b = (Side(record, Site("cross", 1), 3) for record in (cache.record(source, lines), forced))
+    a, b = (Side(record, Site("cross", 1), 3) for record in (cache.record(source, Request(lines)), forced))
 
     assert "B reads the words that A wrote" in html(app)
     assert "cannot be subtracted" not in html(app)
@@ -200,7 +201,7 @@ def test_b_is_another_sentence_another_head_the_untouched_model_or_another_step(
         found[what] = said(app), "".join(app.query_params.get("b", ""))
 
     assert len({words for words, _ in found.values()}) == 4
-    assert not any(sentences.startswith("Nothing differs") for words, _ in found.values())
+    assert not any(words.startswith("Nothing differs") for words, _ in found.values())
     assert [link for _, link in found.values()] == ["head-d1.1", "untouched", "step-0", f"sentence-{SHE}"]
 
 
@@ -304,7 +305,7 @@ def test_the_selected_cell_is_read_in_both():
 def test_the_heads_that_differ_most_are_listed_and_a_click_compares_one():
     """Three of its kind, the farthest first; the one that is clicked is B, in the list and in the link."""
     app = compare(model="translator", site="c1", show="3")
-    record = cache.record(cache.source("translator"), (CAT,))
+    record = cache.record(cache.source("translator"), Request((CAT,)))
     heads = farthest(record, Site("cross", 1), 3)
 
     assert "Heads that differ most from head 3 of cross layer 1" in html(app)

@@ -13,6 +13,7 @@ from attnviz import api
 from attnviz.core import assets
 from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits, Site
+from attnviz.core.request import Request
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
@@ -79,7 +80,9 @@ def test_the_first_screen_shows_what_a_head_of_the_translator_does():
     assert SITE.kind == "cross"
     assert f"This head {FINDING.does.rstrip('. ')}, in {percent(FINDING.rates[0])} of cases." in html(app)
     assert "Evidence" in [fold.label for fold in app.expander]
-    assert cache.record(cache.source("translator"), (FIRST,)).prediction.written[0] in said(app).replace("&#x27;", "'")
+    assert cache.record(cache.source("translator"), Request((FIRST,))).prediction.written[0] in said(app).replace(
+        "&#x27;", "'"
+    )
     assert len(app.get("vega_lite_chart")) == 3
 
 
@@ -224,7 +227,7 @@ def test_the_written_text_stands_beside_the_one_before_a_change():
     """With all heads of a site off the translator writes something else; the words that differ are marked."""
     heads = "-".join(f"c{layer}.{head}" for layer in range(2) for head in range(4))
     app = opened(model="translator", off=heads)
-    now = cache.record(cache.source("translator"), (FIRST,)).prediction.written[0]
+    now = cache.record(cache.source("translator"), Request((FIRST,))).prediction.written[0]
 
     assert "Translation" in said(app)
     assert "before" in said(app)
@@ -248,7 +251,7 @@ def test_a_change_that_changes_no_word_says_so():
 def test_a_language_model_says_the_next_word(model):
     """Where the head has its role, else after the last token, or that of the selected row; also before a change."""
     app = opened(masks_page, model=model)
-    record = cache.record(cache.source(model), (cards.card(model).examples[0],))
+    record = cache.record(cache.source(model), Request((cards.card(model).examples[0],)))
     asked = 7 if model == "story" else record.read[0].length - 1
     ((word, probability),) = record.prediction.most_probable(asked, 1)
 
@@ -275,10 +278,10 @@ def test_random_weights_say_nothing():
 def test_outputs_are_compared_only_where_the_same_was_written():
     """Where the model wrote another text the page says so, and shows no figure of how far vectors moved."""
     source, found = cache.source("translator"), set()
-    before = cache.record(source, (FIRST,)).prediction.written
+    before = cache.record(source, Request((FIRST,))).prediction.written
     for site in source.sites:
         for off in ({(site, 0)}, {(site, head) for head in range(source.num_heads)}):
-            same = cache.record(source, (FIRST,), Edits(heads_off=off)).prediction.written == before
+            same = cache.record(source, Request((FIRST,), edits=Edits(heads_off=off))).prediction.written == before
             app = opened(model="translator", effect="output vectors", off=OFF.encode(off))
 
             assert ("wrote another text" in html(app)) == (not same)

@@ -15,6 +15,7 @@ from attnviz.analysis import steps
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
+from attnviz.core.request import Request
 from attnviz.figures.steps import main
 from attnviz.ui.shared import cache as kept
 from attnviz.ui.shared import code
@@ -173,9 +174,9 @@ def test_the_copied_python_computes_the_call_and_compares_it_with_pytorch(name, 
     """Each step in words, then by how much PyTorch's own attention differs: the same numbers as the library's."""
     source, record = run_of(name)
     _, site, head = LINKS[name]
-    page_record = kept.record(source, (TEXT[name],), EDITS)
+    page_record = kept.record(source, Request((TEXT[name],), edits=EDITS))
 
-    exec(code.python_of_call(page_record, site, head, 0, kept.origin), {})
+    exec(code.python_of_call(page_record, site, head, 0, kept.maker), {})
 
     said = capsys.readouterr().out.splitlines()
     stages = steps.chain(record, source, site, head)

@@ -144,7 +144,7 @@ def test_the_copied_code_makes_the_same_picture():
     source = attnviz.load("shapes")
     record = attnviz.analyze(picture, source)
     figure = attnviz.figures.patches(record, attnviz.Site("encoder", 0), 1, chosen=0)
-    lines = code.python(figure, lambda record: (source, (picture,)))
+    lines = code.python(figure, lambda record: source)
 
     assert (
         'attnviz.analyze(attnviz.picture(assets.path("pictures/red-circle-left-of-blue-square.png")), "shapes")'

@@ -37,7 +37,7 @@ def test_as_the_server_warms_up_what_a_first_visit_shows_is_made(monkeypatch):
 
     assert done == ["export"]
     model, *_ = welcome.FIRST["model"]
-    texts = {key[2] for key in [*cache.SHARED.keys()] if key[0] == "record"}
+    texts = {key[2].texts for key in [*cache.SHARED.keys()] if key[0] == "record"}
     assert texts == {tuple(next(iter(of_model(cache.source(model)).values())).splitlines())}
 
 

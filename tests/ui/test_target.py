@@ -7,18 +7,16 @@ from test_pages_overview import overview_page
 
 from attnviz import api, cases
 from attnviz.check.moves import leak_test
-from attnviz.core.errors import InputError
+from attnviz.core.request import Request
 from attnviz.studies import ablation
 from attnviz.ui.shared import cache, code
-from attnviz.ui.shared.target import TargetedText, with_targets
 
 TEXT, TARGET = "The cat sat down.", "le chien noir dort ."
 
 
 def last(source: str, text: str):
-    """The record of the run on a text with a target that the app made last."""
-    lines = (TargetedText(text, TARGET),)
-    return next(record for key, record in [*cache._used.items()][::-1] if key[2] == lines)
+    """The record of a text with a target in the cache of the app."""
+    return cache.record(api.load(source), Request((text,), targets=(TARGET,)))
 
 
 def test_a_target_of_ones_own_is_read_by_the_decoder_and_stands_in_the_link():
@@ -76,23 +74,10 @@ def test_a_target_that_is_too_long_is_refused_as_the_target():
     assert not [one for one in app.button if one.label.startswith("Use the first")]
 
 
-def test_texts_with_and_without_a_target_are_kept_apart():
-    a, b = TargetedText("a", "b"), TargetedText("a", "b")
-
-    assert a == b
-    assert hash(a) == hash(b)
-    assert "a" not in (a, TargetedText("a", "c"))
-    assert a != TargetedText("a", "c")
-    assert len({a, b, "a", TargetedText("a", "c")}) == 3
-    assert str(a) == "a"
-    with pytest.raises(InputError, match="2 texts and 1 targets"):
-        with_targets(("a", "b"), "c")
-
-
 def test_code_that_is_copied_gives_the_target():
     app = opened(model="translator", text=TEXT, target=TARGET)
     record = last("translator", TEXT)
-    writer = code.CodeWriter(cache.origin)
+    writer = code.CodeWriter(cache.maker)
     writer.value(record)
 
     assert not app.exception

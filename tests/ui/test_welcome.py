@@ -7,7 +7,8 @@ from test_pages_models import plainly_said
 import attnviz
 from attnviz import api
 from attnviz.analysis.views import View
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Site
+from attnviz.core.request import Request
 from attnviz.sources import saved
 from attnviz.ui import settings
 from attnviz.ui.shared import cache, look, pictures, state, welcome
@@ -33,7 +34,7 @@ def test_the_first_picture_shows_what_it_is_about():
     """It opens on the row that has the head's role: "because", which predicts "it", looks at "cat"."""
     state = read(welcome.FIRST, settings.LINKED)
     source = cache.source("story")
-    at = look.ViewContext(source, source.card.examples[:1], Edits(), 0, state[look.SITE], state[look.SHOW], dark=False)
+    at = look.ViewContext(source, Request(source.card.examples[:1]), 0, state[look.SITE], state[look.SHOW], dark=False)
     record = at.record
     query, key = pictures.default_cell(at, View())
     tokens = [token.text for token in record.read[0].tokens]

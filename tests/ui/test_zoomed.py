@@ -7,7 +7,7 @@ import pytest
 from test_pages import button, html, masks_page, opened
 from test_pages_compare import compare_page
 
-from attnviz.core.edits import Edits
+from attnviz.core.request import Request
 from attnviz.ui.shared import cache, zoom
 from attnviz.ui.shared.look import ViewContext
 
@@ -83,14 +83,14 @@ def test_another_text_is_seen_as_a_whole():
 )
 def test_places_of_a_phrase_are_all_found_whatever_its_case(typed, found):
     source = cache.source("scratch")
-    tokens = cache.sentences(source, (WORDS,))[0].tokens
+    tokens = cache.sentences(source, Request((WORDS,)))[0].tokens
 
     assert [position for position, _ in zoom._places(WORDS, tokens, typed)] == found
 
 
 def test_places_are_shown_with_whole_words_around_them():
     source = cache.source("scratch")
-    tokens = cache.sentences(source, (WORDS,))[0].tokens
+    tokens = cache.sentences(source, Request((WORDS,)))[0].tokens
 
     ((_, context),) = zoom._places(WORDS, tokens, "w40 w41")
 
@@ -100,7 +100,7 @@ def test_places_are_shown_with_whole_words_around_them():
 
 def test_a_place_leads_to_the_strongest_cell_of_its_row_or_column():
     source = cache.source("scratch")
-    at = ViewContext(source, (WORDS,), Edits(), 0, source.sites[0], 0, dark=False)
+    at = ViewContext(source, Request((WORDS,)), 0, source.sites[0], 0, dark=False)
     weights = at.record.step(at.site).weights(0)
 
     assert zoom._strongest(at, 0, 40) == (40, int(weights[40].argmax()))

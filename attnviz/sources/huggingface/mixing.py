@@ -12,7 +12,8 @@ from torch import Tensor
 
 from attnviz.core.display import without_surrogates
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.places import Picture, PicturedText
+from attnviz.core.places import Picture
+from attnviz.core.request import Pictures
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import ANSWER
 from attnviz.sources.huggingface import cells, chatting, faults, files, reading, tapped
@@ -81,19 +82,7 @@ def why_none(facts: ModelFacts) -> str:
     return own if facts.keeps_own_attention else ""
 
 
-def has_pictures(texts: list[str]) -> bool:
-    """Whether texts have pictures.
-
-    Raises:
-        InputError: if some have and some have none.
-    """
-    have = [isinstance(text, PicturedText) and bool(text.pictures) for text in texts]
-    if any(have) and not all(have):
-        raise InputError("Some texts have pictures and some have none; give them one after the other.")
-    return any(have)
-
-
-def sentences(facts: ModelFacts, texts: list[PicturedText], system: str) -> tuple[Sentence, ...]:
+def sentences(facts: ModelFacts, texts: list[str], pictures: Pictures, system: str) -> tuple[Sentence, ...]:
     """Texts with pictures as a user's turn each, or after the pictures where there is no chat template for them.
 
     The ids are those of the processor. A token of a picture has its box in it, and stands in the text where its picture
@@ -105,7 +94,8 @@ def sentences(facts: ModelFacts, texts: list[PicturedText], system: str) -> tupl
     Raises:
         InputError: if a text contains what stands for a picture.
     """
-    made = [_sentence(facts, without_surrogates(text), text.pictures, system) for text in texts]
+    pairs = zip(texts, pictures, strict=True)
+    made = [_sentence(facts, without_surrogates(text), shown, system) for text, shown in pairs]
     return reading.padded(facts.processor.tokenizer, made)
 
 

@@ -8,19 +8,21 @@ from torch import Tensor
 from attnviz.capturing.tokens import pictured
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.places import PicturedText, Sound
+from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record, Step
+from attnviz.core.request import Pictures
 from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence, Token
 from attnviz.core.windows import WindowGrid
 from attnviz.sources.huggingface import faults, opening, pictures, placing
 from attnviz.sources.huggingface.loaded import Loaded
+from attnviz.sources.huggingface.pictures import pixel_map
 from attnviz.sources.huggingface.source import HuggingFace
 
 
 @dataclass(frozen=True)
 class PictureModel(HuggingFace):
-    """A vision model by its Hub name or its folder; a text of it is a `PicturedText` of one picture.
+    """A vision model by its Hub name or its folder; it reads one picture, with an empty text.
 
     Raises:
         AttnvizError: one sentence that says why it cannot be loaded.
@@ -28,36 +30,19 @@ class PictureModel(HuggingFace):
 
     reads = "picture"
     untaken = NOT_TAKEN
+    generates = can_chat = False
+    ends = frozenset()
+    unknown_token, mask_token = "", None
 
-    def check_pictures(self, texts: list[str]) -> None:
+    def check_pictures(self, pictures: Pictures) -> None:
         """Raises: InputError: if there is a sound for a model that sees; `tokenize` says what else it reads."""
-        shown = [one for text in texts for one in getattr(text, "pictures", ())]
-        if self.reads == "picture" and (heard := [one for one in shown if isinstance(one, Sound)]):
+        heard = [picture for row in pictures for picture in row if isinstance(picture, Sound)]
+        if heard and self.reads == "picture":
             raise InputError(f"{self.name} reads a picture; given {heard[0]!r}.")
 
     @classmethod
     def settings(cls) -> tuple[str, ...]:
         return ()
-
-    @property
-    def generates(self) -> bool:
-        return False
-
-    @property
-    def can_chat(self) -> bool:
-        return False
-
-    @property
-    def ends(self) -> frozenset[int]:
-        return frozenset()
-
-    @property
-    def unknown_token(self) -> str:
-        return ""
-
-    @property
-    def mask_token(self) -> str | None:
-        return None
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         return {}
@@ -65,24 +50,23 @@ class PictureModel(HuggingFace):
     def site_name(self, site: Site) -> str:
         return f"{site} · {self.facts.trial.calls.get(site, '')}".rstrip(" ·")
 
-    def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
+    def tokenize(self, texts: list[str], pictures: Pictures = ()) -> tuple[Sentence, ...]:
         """The patches of pictures.
 
         Raises:
             InputError: if a text has no picture, or pictures have different numbers of patches.
         """
-        for text in texts:
-            if not isinstance(text, PicturedText) or len(text.pictures) != 1:
-                what = f"{self.name} reads one picture, and no text; given {quoted(str(text))}"
-                raise InputError(f"{what}. In Python give attnviz.picture('cat.png'), in the shell cat.png.")
+        if not pictures or any(len(row) > 1 for row in pictures):
+            what = f"{self.name} reads one picture, and no text; given {quoted(texts[0])}"
+            raise InputError(f"{what}. In Python give attnviz.picture('cat.png'), in the shell cat.png.")
         loaded = self.loaded
         with faults.unforeseen(self.name, "given this picture"):
-            maps = [pictures.pixel_map(loaded.processor, text.pictures[0].size) for text in texts]
+            maps = [pixel_map(loaded.processor, row[0].size) for row in pictures]
         counts = {(pixels.height, pixels.width) for pixels in maps}
         if len(counts) > 1:
             raise InputError(f"{self.name} reads these pictures in different sizes; give one at a time.")
         patching = self.facts.patching
-        return tuple(pictured(patching.tokens(pixels), text.pictures) for text, pixels in zip(texts, maps, strict=True))
+        return tuple(pictured(patching.tokens(pixels), row) for row, pixels in zip(pictures, maps, strict=True))
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
@@ -122,7 +106,7 @@ class PictureModel(HuggingFace):
         self, loaded: Loaded, step: Step, sentences: tuple[Sentence, ...], windows: WindowGrid | None
     ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
         """The positions of queries and of keys of one call: those of the sentences, or patches of another size."""
-        maps = [pictures.pixel_map(loaded.processor, sentence.pictures[0].size) for sentence in sentences]
+        maps = [pixel_map(loaded.processor, sentence.pictures[0].size) for sentence in sentences]
 
         def positions(count: int) -> tuple[Sentence, ...]:
             if count == len(sentences[0].tokens):

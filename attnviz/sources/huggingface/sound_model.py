@@ -7,8 +7,9 @@ from torch import Tensor
 
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.places import PicturedText, Sound
+from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
+from attnviz.core.request import Pictures
 from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import faults, opening, pictures, reading, running, sounds
@@ -18,7 +19,7 @@ from attnviz.sources.huggingface.source import Pieces
 
 @dataclass(frozen=True)
 class SoundModel(PictureModel):
-    """A model that hears by its Hub name or its folder; a text of it is a `PicturedText` of one sound.
+    """A model that hears by its Hub name or its folder; it hears one sound, with an empty text.
 
     Raises:
         AttnvizError: one sentence that says why it cannot be loaded.
@@ -27,18 +28,17 @@ class SoundModel(PictureModel):
     reads = "sound"
     untaken = NOT_TAKEN
 
-    def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
+    def tokenize(self, texts: list[str], pictures: Pictures = ()) -> tuple[Sentence, ...]:
         """The positions of sounds in time.
 
         Raises:
             InputError: if a text has no sound, or one is too long, with both lengths; or they differ in length.
         """
-        for text in texts:
-            is_sound = isinstance(text, PicturedText) and len(text.pictures) == 1
-            if not (is_sound and isinstance(text.pictures[0], Sound)):
-                what = f"{self.name} hears one sound, and reads no text; given {quoted(str(text))}"
-                raise InputError(f"{what}. In Python give attnviz.sound('speech.wav').")
-        hearing, heard = sounds.hearing_of(self.loaded), [text.pictures[0] for text in texts]
+        heard = [picture for row in pictures for picture in row if isinstance(picture, Sound)]
+        if not heard or any(len(row) > 1 for row in pictures) or len(heard) < len(texts):
+            what = f"{self.name} hears one sound, and reads no text; given {quoted(texts[0])}"
+            raise InputError(f"{what}. In Python give attnviz.sound('speech.wav').")
+        hearing = sounds.hearing_of(self.loaded)
         longest = max(sound.seconds for sound in heard)
         if hearing.longest and longest > hearing.longest:
             raise InputError(

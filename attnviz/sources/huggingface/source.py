@@ -15,6 +15,7 @@ from attnviz.core.kept import BoundedCache
 from attnviz.core.origin import Origin
 from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
+from attnviz.core.request import Pictures
 from attnviz.core.stream import ModelWeights
 from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tap import Tap
@@ -158,24 +159,21 @@ class HuggingFace(Source):
     def d_model(self) -> int:
         return self.facts.trial.d_model
 
-    def check_pictures(self, texts: list[str]) -> None:
-        """Raises: InputError: if texts have pictures and the model reads none, or some have none."""
-        if any(isinstance(one, Sound) for text in texts for one in getattr(text, "pictures", ())):
+    def check_pictures(self, pictures: Pictures) -> None:
+        if any(isinstance(picture, Sound) for row in pictures for picture in row):
             raise InputError(f"{self.name} hears nothing; give it a text, or a model that hears the sound.")
-        if mixing.has_pictures(texts) and (why := mixing.why_none(self.facts)):
+        if pictures and (why := mixing.why_none(self.facts)):
             raise InputError(f"{self.name}: {why}. Give the text without the picture.")
 
-    def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
+    def tokenize(self, texts: list[str], pictures: Pictures = ()) -> tuple[Sentence, ...]:
         """Cut texts into tokens.
 
         Raises:
-            InputError: if there are more than the model reads, with both numbers, or one that it has no vector for; or
-                if there are pictures and it reads none.
+            InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
         """
-        self.check_pictures(texts)
         with faults.unforeseen(self.name, "given this text"):
-            if mixing.has_pictures(texts):
-                sentences = mixing.sentences(self.facts, texts, self.system)
+            if pictures:
+                sentences = mixing.sentences(self.facts, texts, pictures, self.system)
             elif self.chat:
                 sentences = chatting.sentences(self.facts.tokenizer, texts, self.system, self.name)
             else:
@@ -265,7 +263,7 @@ class HuggingFace(Source):
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """The words for which the tokenizer has no pieces."""
         unknown = self.facts.tokenizer.unk_token_id
-        if unknown is None or mixing.has_pictures(texts):
+        if unknown is None:
             return {}
         tokens = (token for sentence in self._cut(texts) for token in sentence.tokens)
         return dict.fromkeys((token.text for token in tokens if token.id == unknown and not token.special), ())

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakValueDictionary
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -17,12 +18,12 @@ from attnviz import api
 from attnviz.analysis.align import Side, written
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
-from attnviz.core.places import PicturedText
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.ui import streamlit_internals
 from attnviz.ui.compare import words
-from attnviz.ui.shared import answer, arrivals, cache, files, look, photos, pretrained, state
+from attnviz.ui.shared import arrivals, cache, files, look, photos, pretrained, state
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import OFFERED
 from attnviz.ui.shared.inputs import unknown_words
@@ -99,20 +100,20 @@ def compare_with(head: Place) -> None:
     state.put(B, Other("head", head))
 
 
-def same_words(a: Side, b: Side) -> Side:
-    """Another training step of A's model, with the words that A wrote in its decoder: each row is of one word."""
-    written, sources = a.record.targets, [cache.origin(side.record)[0] for side in (a, b)]
-    if not written or b.record.targets == written or sources[0].id != sources[1].id or sources[0] == sources[1]:
-        return b
-    return replace(b, record=cache.reading(b.record, written))
+def same_words(a: ViewContext, b: ViewContext) -> Side:
+    """B; if it is another training step of A's model, with A's words in its decoder: each row is of one word."""
+    words_of_a, side = a.record.targets, side_of(b)
+    if not words_of_a or side.record.targets == words_of_a or a.source.id != b.source.id or a.source == b.source:
+        return side
+    return replace(side, record=cache.reading(b.source, side.record, words_of_a))
 
 
 def side_of(context: ViewContext) -> Side:
-    """A: what the page looks at."""
+    """What A or B looks at."""
     return Side(context.record, context.site, context.head, context.sentence)
 
 
-def side(a: ViewContext, place: DeltaGenerator) -> Side | AttnvizError:
+def side(a: ViewContext, place: DeltaGenerator) -> ViewContext | AttnvizError:
     """The controls of B in one row at a place, and B; or why there is none."""
     with place, st.container(horizontal=True, vertical_alignment="center", gap="small"):
         other = _what(a, place)
@@ -121,7 +122,9 @@ def side(a: ViewContext, place: DeltaGenerator) -> Side | AttnvizError:
         own = st.container(**row)
     make = {"sentence": _sentence, "head": _head, "model": _model, "untouched": _untouched, "step": _step}[other.what]
     try:
-        return make(a, other, own)
+        b = make(a, other, own)
+        b.record  # noqa: B018 (what is wrong with its run stands here)
+        return b
     except AttnvizError as error:
         return error
 
@@ -219,7 +222,7 @@ def _another_text(a: ViewContext) -> str:
 
 
 def _text(a: ViewContext) -> str:
-    return str(a.lines[a.sentence])
+    return a.request.texts[a.sentence]
 
 
 def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: object, *args: object, **options) -> None:
@@ -239,16 +242,20 @@ def _ask(own: DeltaGenerator, widget: Callable, title: str, what: str, value: ob
         )
 
 
-def _picture(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
+def _differing(a: ViewContext, **changes: Any) -> ViewContext:
+    """A with something else in its place, and no run yet."""
+    return replace(a, _runs=WeakValueDictionary(), **changes)
+
+
+def _picture(a: ViewContext, other: Other, own: DeltaGenerator) -> ViewContext:
     """B with another picture, or another sound."""
     names = photos.others(a.source)
     chosen = other.value if other.value in names else names[0]
     _ask(own, st.selectbox, words.PICTURE, "sentence", chosen, names, width=260)
-    lines = (PicturedText("", (photos.by_name(chosen),)),)
-    return Side(cache.record(a.source, lines, a.edits), a.site, a.head)
+    return _differing(a, request=Request(("",), pictures=((photos.by_name(chosen),),), edits=a.edits), sentence=0)
 
 
-def _sentence(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
+def _sentence(a: ViewContext, other: Other, own: DeltaGenerator) -> ViewContext:
     if a.source.reads in TEXTLESS:
         return _picture(a, other, own)
     options = {"max_chars": LONGEST, "placeholder": words.SENTENCE, "read": _plain}
@@ -256,13 +263,12 @@ def _sentence(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
         _ask(own, st.text_area, words.SENTENCE, "sentence", other.value, height="content", **options)
     else:
         _ask(own, st.text_input, words.SENTENCE, "sentence", other.value, **options)
-    lines = cache.texts(clean(str(other.value)), by_line=False)
-    lines = photos.whole(a.source, lines) if a.source.reads == "both" else lines
-    cache.sentences(a.source, lines)
-    unknown_of_a = cache.unknown(a.source, a.lines)
-    unknown = {word: near for word, near in cache.unknown(a.source, lines).items() if word not in unknown_of_a}
+    request = photos.whole(a.source, cache.texts(clean(str(other.value)), by_line=False))
+    cache.sentences(a.source, request)
+    unknown_of_a = cache.unknown(a.source, a.request.texts)
+    unknown = {word: near for word, near in cache.unknown(a.source, request.texts).items() if word not in unknown_of_a}
     unknown_words(unknown, a.source.unknown_token, "B")
-    return Side(cache.record(a.source, lines, replace(a.edits, taken=())), a.site, a.head)
+    return _differing(a, request=replace(request, edits=replace(a.edits, taken=())), sentence=0)
 
 
 def _plain(text: str) -> str:
@@ -270,7 +276,7 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else " " for c in clean(text))[:LONGEST]
 
 
-def _head(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
+def _head(a: ViewContext, other: Other, own: DeltaGenerator) -> ViewContext:
     every = [(step.site, head) for step in a.record.steps for head in range(step.num_heads)]
     chosen = other.value
     if chosen not in every:
@@ -278,7 +284,7 @@ def _head(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
         note(words.NO_HEAD.format(missing=_named(other.value), instead=_named(chosen)), "notice")
     options = {"format_func": _brief, "width": 180}
     _ask(own, st.selectbox, words.HEAD, "head", chosen, every, **options)
-    return replace(side_of(a), site=chosen[0], head=chosen[1])
+    return replace(a, site=chosen[0], head=chosen[1])
 
 
 def _named(place: Place) -> str:
@@ -298,7 +304,7 @@ def _another_head(a: ViewContext) -> tuple[Site, int]:
     return next((site for site in a.record.sites if site != a.site), a.site), 0
 
 
-def _model(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
+def _model(a: ViewContext, other: Other, own: DeltaGenerator) -> ViewContext:
     names = _models(a)
     name = other.value
     if _may_be(a, str(name)):
@@ -308,10 +314,12 @@ def _model(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
         name = names[0]
     _ask(own, st.selectbox, words.MODEL, "model", name, names, format_func=pretrained.title, width=230)
     source = _source(name)
-    lines = source.one_run or (answer.whole(a.lines[a.sentence], a.record.sentences[a.sentence]),)
-    cache.sentences(source, lines)
-    unknown_words(cache.unknown(source, lines), source.unknown_token, "B")
-    record = cache.record(source, lines, Edits() if source.read_only else replace(a.edits, taken=()))
+    text = a.record.sentences[a.sentence].text if a.request.answer else _text(a)  # another model has other ids
+    edits = Edits() if source.read_only else replace(a.edits, taken=())
+    request = Request(source.one_run or (text,), edits=edits)
+    cache.sentences(source, request)
+    unknown_words(cache.unknown(source, request.texts), source.unknown_token, "B")
+    record = cache.record(source, request)
     site = _site_like(a.site, a.record, record)
     head = a.head if isinstance(a.head, str) else min(a.head, record.step(site).num_heads - 1)
     if (site, head) != (a.site, a.head):
@@ -319,7 +327,7 @@ def _model(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
         name, instead, lacking = source.name, _named((site, head)), _named((a.site, a.head))
         other_text = words.OTHER_TEXT.format(model=name, site=a.site, instead=instead)
         quiet(other_text if there else words.LACKS_HEAD.format(model=name, head=lacking, instead=instead))
-    return Side(record, site, head)
+    return _differing(a, source=source, request=request, sentence=0, site=site, head=head)
 
 
 def _may_be(a: ViewContext, name: str) -> bool:
@@ -369,11 +377,11 @@ def _site_like(site: Site, a: Record, b: Record) -> Site:
     return site if site in reads else ([candidate for candidate in reads if candidate.kind == site.kind] or reads)[-1]
 
 
-def _untouched(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
-    return replace(side_of(a), record=cache.record(a.source, a.lines))
+def _untouched(a: ViewContext, other: Other, own: DeltaGenerator) -> ViewContext:
+    return _differing(a, request=a.request.unchanged)
 
 
-def _step(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
+def _step(a: ViewContext, other: Other, own: DeltaGenerator) -> ViewContext:
     steps, chosen = a.source.steps, other.value
     if chosen not in steps:
         available = ", ".join(map(str, steps))
@@ -382,4 +390,4 @@ def _step(a: ViewContext, other: Other, own: DeltaGenerator) -> Side:
     names = {step: look.step_in_words(step, steps[-1]) for step in steps}
     options = {"format_func": names.__getitem__, "width": 140}
     _ask(own, st.selectbox, words.STEP, "step", chosen, steps, **options)
-    return replace(side_of(a), record=cache.record(cache.source(a.source.id, chosen), a.lines, a.edits))
+    return _differing(a, source=cache.source(a.source.id, chosen))

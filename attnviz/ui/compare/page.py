@@ -16,6 +16,7 @@ from attnviz.charts.size import size_beside
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import ALL
+from attnviz.core.request import Request
 from attnviz.figures.difference import MEASURE, TILES
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
@@ -28,8 +29,8 @@ from attnviz.ui.shared.text import heading, in_words, note, quiet
 from attnviz.ui.shared.toolbar import Toolbar
 
 
-def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines, combined=True, original=words.A_IS.format(model=source.name.rpartition("/")[2]))
+def page(source: Source, request: Request) -> None:
+    bar = toolbar.bar(source, request, combined=True, original=words.A_IS.format(model=source.name.rpartition("/")[2]))
     a = bar.at
     mine = other.side_of(a)
     maps = st.container()  # they begin at one height, whatever is said of B
@@ -50,9 +51,9 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         _different_heads(a)
 
 
-def _compared(bar: Toolbar, a: Side, b: Side, maps: DeltaGenerator) -> None:
-    context = bar.at
-    reads = other.same_words(a, b)
+def _compared(bar: Toolbar, a: Side, b_context: ViewContext, maps: DeltaGenerator) -> None:
+    context, b = bar.at, other.side_of(b_context)
+    reads = other.same_words(context, b_context)
     try:
         whole = _measured(context, beside(a, reads, _apart))
     except AttnvizError as error:
@@ -72,7 +73,7 @@ def _compared(bar: Toolbar, a: Side, b: Side, maps: DeltaGenerator) -> None:
             _answered(comparison, cell)
             figure = _draw(bar, comparison, cell)
     _notes(comparison, cell, still=still)
-    if reads is not b:
+    if reads.record is not b.record:
         quiet(words.SAME_WORDS)
     if not still:
         _numbers(figure)

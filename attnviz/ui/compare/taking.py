@@ -6,14 +6,14 @@ from dataclasses import replace
 import streamlit as st
 
 from attnviz import figures
-from attnviz.analysis.align import Side
 from attnviz.analysis.carried import Carried
 from attnviz.core import progress
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
-from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.edits import Site, Take
 from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.core.tokens import Token
 from attnviz.sources.base import Source
 from attnviz.studies import patching
@@ -35,13 +35,13 @@ REQUESTED: Setting[tuple | None] = session_setting("carried by heads", None)
 
 def other_text(a: ViewContext, b: object) -> str:
     """B's text, where something can be taken from it: another text, which A's model reads; else ""."""
-    if not isinstance(b, Side) or a.source.read_only or a.source.untaken or len(a.lines) > 1:
+    if not isinstance(b, ViewContext) or a.source.read_only or a.source.untaken or len(a.request.texts) > 1:
         return ""
-    source, lines = cache.origin(b.record)
-    return str(lines[0]) if source == a.source and b.record.sentences != a.record.sentences else ""
+    is_other = b.source == a.source and b.record.sentences != a.record.sentences
+    return b.request.texts[0] if is_other else ""
 
 
-def row(a: ViewContext, b: Side) -> None:
+def row(a: ViewContext, b: ViewContext) -> None:
     """Controls of what to take, a button that puts it into A's edits, and what A predicts without and with it."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="take"):
         scope = _choose(words.SCOPE_TITLE, SCOPE, words.SCOPES, lead=words.TAKE_FROM_B, width=150)
@@ -61,7 +61,7 @@ def row(a: ViewContext, b: Side) -> None:
         _before_and_after(a)
 
 
-def _places(a: ViewContext, b: Side, part: str) -> tuple[int, ...]:
+def _places(a: ViewContext, b: ViewContext, part: str) -> tuple[int, ...]:
     """The positions in A and in B; none where all are taken."""
     mine = _read(a.record, a.site, a.sentence, part)
     theirs = _read(b.record, a.site, 0, part)
@@ -97,14 +97,14 @@ def _choose(title: str, setting: Setting[str], names: Mapping[str, str], **behav
 
 
 def _before_and_after(a: ViewContext) -> None:
-    before = cache.record(a.source, a.lines, _untaken(a.edits))
+    before = cache.record(a.source, _untaken(a.request))
     position = look.asked_at(a.record, a.site, a.cell, a.sentence)
     for name, mine, other in ((words.BEFORE, before, a.record), (words.AFTER, a.record, before)):
         says.show_run(name, mine, other, position, (a.sentence, a.sentence), (position, position))
 
 
-def _untaken(edits: Edits) -> Edits:
-    return replace(edits, taken=())
+def _untaken(request: Request) -> Request:
+    return replace(request, edits=replace(request.edits, taken=()))
 
 
 def each_head(a: ViewContext, text: str) -> None:
@@ -127,8 +127,8 @@ def _map(a: ViewContext, text: str) -> None:
         part = _choose(words.PART_TITLE, PART, words.PARTS, lead=words.PART_TITLE, at="map", width=220)
     count = sum(step.num_heads for step in a.record.steps)
     position = look.asked_at(a.record, a.site, a.cell, a.sentence)
-    run = a.source, a.lines, _untaken(a.edits)
-    cost = budget.of_runs(count + 2, a.source, cache.sentences(a.source, a.lines), run[-1])
+    run = a.source, _untaken(a.request)
+    cost = budget.of_runs(count + 2, a.source, a.record.sentences, run[-1].edits)
     key, button = (*run, text, part, position), {"key": "each from b", "icon": ":material/move_down:"}
     if not is_requested(REQUESTED, key, cost, words.MEASURE_EACH_HEAD, **button):
         return
@@ -145,11 +145,7 @@ def _show(point: Mapping[str, object]) -> None:
     look.look_at(Site(point["kind"], int(point["layer"])), int(point["head"]))
 
 
-def _carried(
-    source: Source, lines: tuple[str, ...], changed: Edits, text: str, part: str, position: int, count: int
-) -> Carried:
+def _carried(source: Source, request: Request, text: str, part: str, position: int, count: int) -> Carried:
     with progress.counted(count) as report, cores.used_by(source):
-        sentences, targets = cache.sentences(source, lines), cache.targets(source, lines)
-        return patching.carried(
-            source, sentences, text, changed, part, position=position, targets=targets, report=report
-        )
+        sentences, how = cache.sentences(source, request), {"targets": cache.targets(source, request), "report": report}
+        return patching.carried(source, sentences, text, request.edits, part, position=position, **how)

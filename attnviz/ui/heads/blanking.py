@@ -1,6 +1,7 @@
 """Blank patches of a picture: masked for the attention, or gray in the picture itself; two switches for each patch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 
@@ -10,7 +11,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Blank
 from attnviz.core.stack import Entry, Stack
 from attnviz.ui.heads import words
-from attnviz.ui.shared import cache, mask, photos, says, state, target
+from attnviz.ui.shared import cache, mask, photos, says, state
 from attnviz.ui.shared.look import CELL, PINS, ViewContext
 from attnviz.ui.shared.photos import GRAYED
 from attnviz.ui.shared.setting import State, session_setting
@@ -81,9 +82,9 @@ def _clear() -> None:
 
 def _without_gray(context: ViewContext) -> None:
     """The prediction for the whole picture, beside that for the one with gray patches."""
-    texts = tuple(map(target.plain, context.lines))
+    request = photos.whole(context.source, context.request.texts)
     try:
-        whole = cache.record(context.source, photos.whole(context.source, texts), context.edits)
+        whole = cache.record(context.source, replace(request, edits=context.edits))
     except AttnvizError:
         return
     before = says.prediction(whole, 0, 0)

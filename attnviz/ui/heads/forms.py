@@ -4,6 +4,7 @@ In a link the heads that are drawn beside the one in focus are ``0-3``.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial, reduce
 
 import streamlit as st
@@ -124,8 +125,8 @@ def _less_of(context: ViewContext) -> dict[str, object]:
         return {}
     if less == "sinks":
         return {"less": less}
-    texts = photos.whole(context.source, (words.NEUTRAL,) * len(context.lines))
-    return {"less": less, "neutral": cache.record(context.source, texts, context.edits)}
+    request = photos.whole(context.source, (words.NEUTRAL,) * len(context.request.texts))
+    return {"less": less, "neutral": cache.record(context.source, replace(request, edits=context.edits))}
 
 
 def _is_of_patches(form: str) -> bool:

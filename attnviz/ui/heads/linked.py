@@ -9,8 +9,9 @@ from attnviz.analysis.linking import rank
 from attnviz.analysis.sentences import quoted_token
 from attnviz.core import progress
 from attnviz.core.amounts import decimals
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
+from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.studies import ablation
 from attnviz.ui.heads import words
@@ -53,7 +54,7 @@ def _ranked(record, query: int, key: int, sentence: int) -> pd.DataFrame:
 
 def _mattering(context: ViewContext) -> None:
     position, count = context.position, sum(step.num_heads for step in context.record.steps)
-    cost = budget.of_runs(count + 1, context.source, cache.sentences(context.source, context.lines), context.edits)
+    cost = budget.of_runs(count + 1, context.source, context.record.sentences, context.edits)
     request = (context.run, position)
     if cost.seconds > budget.SILENT and state.get(REQUESTED) != request:
         icon = {"icon": ":material/power_settings_new:", "key": "switch each off here"}
@@ -72,14 +73,11 @@ def _mattering(context: ViewContext) -> None:
         _buttons(table, lambda row: words.MATTERS_HEAD.format(head=_name(row), change=_change(row)), "mattering")
 
 
-def _changes(
-    source: Source, lines: tuple[str, ...], edits: Edits, position: int, sentence: int, count: int
-) -> tuple[pd.DataFrame, bool]:
+def _changes(source: Source, request: Request, position: int, sentence: int, count: int) -> tuple[pd.DataFrame, bool]:
     """The change at a position with each head off, and whether it is of a prediction."""
     with progress.counted(count) as report, cores.used_by(source):
-        swept = ablation.sweep(
-            source, cache.sentences(source, lines), edits, report=report, targets=cache.targets(source, lines)
-        )
+        sentences, targets = cache.sentences(source, request), cache.targets(source, request)
+        swept = ablation.sweep(source, sentences, request.edits, report=report, targets=targets)
     of_words = swept.by == "divergence" and swept.before.prediction is not None
     return swept.changes_at(position, sentence=sentence), of_words
 

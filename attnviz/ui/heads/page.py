@@ -8,6 +8,7 @@ import streamlit as st
 
 from attnviz import figures
 from attnviz.core.finite import not_finite
+from attnviz.core.request import Request
 from attnviz.figures import FORMS, Figure
 from attnviz.sources.base import Source
 from attnviz.ui.heads import blanking, forms, words, writing
@@ -17,8 +18,8 @@ from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.text import label, note
 
 
-def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines, combined=True, original="", more=look.display)
+def page(source: Source, request: Request) -> None:
+    bar = toolbar.bar(source, request, combined=True, original="", more=look.display)
     context = bar.at
     with bar.view:
         form = forms.form(context)

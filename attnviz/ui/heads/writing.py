@@ -1,7 +1,7 @@
 """The model writes: a button that continues the text, the answer in words, and other choices for each of them."""
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 
 import streamlit as st
@@ -12,14 +12,14 @@ from attnviz.analysis.sentences import quoted_token
 from attnviz.core import progress
 from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
-from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
+from attnviz.core.request import Request
 from attnviz.generation import Generated, WritingProgress, first_difference, write
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
 from attnviz.ui.heads import words
-from attnviz.ui.shared import cache, cores, runs, state, target
-from attnviz.ui.shared.answer import ANSWER, CHAT, MOST, SYSTEM, AnsweredText
+from attnviz.ui.shared import cache, cores, runs, state
+from attnviz.ui.shared.answer import ANSWER, CHAT, MOST, SYSTEM
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, session_setting
@@ -34,27 +34,15 @@ BEFORE_IT, AFTER_IT = 12, 36
 """Tokens of another answer that are named before the first one that differs, and from it on."""
 
 
-@dataclass(frozen=True)
-class AnswerRequest:
-    """An answer that was asked for: of a text, with edits, from the first tokens on that it begins with.
-
-    Attributes:
-        number: `time.monotonic_ns()` of the click: an answer that one stops halfway is nobody else's answer.
-    """
-
-    text: str
-    edits: Edits
-    begin: tuple[int, ...] = ()
-    number: int = 0
-
-
 HOW = {
     "tokens": session_setting("new tokens", 64),
     "temperature": session_setting("sampling temperature", 0.0),
     "top_p": session_setting("top p", 1.0),
     "seed": session_setting("sampling seed", 0),
 }
-REQUESTED: Setting[AnswerRequest | None] = session_setting("answer asked", None, "text model")
+REQUESTED: Setting[tuple[Request, int] | None] = session_setting("answer asked", None, "text model")
+"""What to continue, from the first tokens of its answer on, and `time.monotonic_ns()` of the click: an answer that a
+person stops halfway is nobody else's answer."""
 BEFORE: Setting[tuple[int, ...]] = session_setting("answer before", (), "text model")
 """The answer that another one took the place of."""
 PART: Setting[tuple[Cell | None, int]] = session_setting("part of the answer", (None, 0), "text model")
@@ -63,13 +51,12 @@ PART: Setting[tuple[Cell | None, int]] = session_setting("part of the answer", (
 
 def controls(context: ViewContext) -> None:
     """The button, the answer that comes, and the answer that is there; nothing where the model continues no text."""
-    source, lines = context.source, context.lines
-    if not source.generates or len(lines) != 1 or source.one_run:
+    source, ids = context.source, context.request.answer
+    if not source.generates or len(context.request.texts) != 1 or source.one_run:
         return
-    ids = getattr(lines[0], "ids", ())
     line = st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing")
     with line:
-        request = AnswerRequest(target.plain(lines[0]), context.edits)
+        request = replace(context.request, answer=())
         title = words.WRITE_AGAIN if ids else words.CONTINUE
         options = {"icon": ":material/edit_note:", "help": words.CONTINUE_MEANS, "key": "continue"}
         st.button(title, on_click=_ask, args=(request,), **options)
@@ -105,18 +92,18 @@ def _without(now: State) -> State:
     return now.put(ANSWER, ()).put(CELL, None)
 
 
-def _ask(request: AnswerRequest) -> None:
-    state.put(REQUESTED, replace(request, number=time.monotonic_ns()))
+def _ask(request: Request) -> None:
+    state.put(REQUESTED, (request, time.monotonic_ns()))
 
 
 def _write(context: ViewContext, ids: tuple[int, ...]) -> None:
     """Write what was asked for, and show it when it is whole."""
-    request, how = state.get(REQUESTED), {name: state.get(setting) for name, setting in HOW.items()}
-    tokens = len(cache.sentences(context.source, (request.text,))[0].tokens) + how["tokens"]
+    (request, number), how = state.get(REQUESTED), {name: state.get(setting) for name, setting in HOW.items()}
+    tokens = len(cache.sentences(context.source, request.prompt)[0].tokens) + how["tokens"]
     cost = estimate(context.source, min(tokens, context.source.longest or tokens), request.edits)
     options = {"cost": cost, "unit": words.TOKENS_WRITTEN, "writes": True}
     try:
-        written = cache.worked(_written, context.source, request, tuple(how.values()), **options)
+        written = cache.worked(_written, context.source, request, number, tuple(how.values()), **options)
     except AttnvizError as error:
         state.put(REQUESTED, None)
         note(str(error), "notice")
@@ -128,26 +115,27 @@ def _write(context: ViewContext, ids: tuple[int, ...]) -> None:
     st.rerun()
 
 
-def _written(source: Source, request: AnswerRequest, how: tuple) -> tuple[int, ...]:
+def _written(source: Source, request: Request, number: int, how: tuple) -> tuple[int, ...]:
     """Ids of an answer; what is written so far is told with each token, and is the answer if that is enough."""
     count, temperature, top_p, seed = how
-    if request.begin and request.begin[-1] in source.ends:  # the end was chosen in the place of a token
-        return request.begin[:-1]
-    sentence = cache.sentences(source, (request.text,))[0]
+    begin = request.answer
+    if begin and begin[-1] in source.ends:  # the end was chosen in the place of a token
+        return begin[:-1]
+    sentence = cache.sentences(source, request.prompt)[0]
     with progress.counted(count) as report, cores.used_by(source):
 
         def tell(written: WritingProgress) -> bool:
             return report(written.done, written.of, written.text)
 
         options = {"sampling_temperature": temperature, "top_p": top_p, "seed": seed, "report": tell}
-        return write(sentence, source, count, request.edits, begin=request.begin, **options).ids
+        return write(sentence, source, count, request.edits, begin=begin, **options).ids
 
 
 def _answer(context: ViewContext, line: DeltaGenerator) -> None:
     """The written words, one of which may be chosen: its row is outlined, and other choices for it are offered."""
-    text, sentence = context.lines[0], context.record.sentences[0]
-    prompt = len(sentence.tokens) - len(text.ids)
-    generated = Generated(context.record, prompt, len(text), False, 0.0)
+    request, sentence = context.request, context.record.sentences[0]
+    prompt = len(sentence.tokens) - len(request.answer)
+    generated = Generated(context.record, prompt, len(request.texts[0]), False, 0.0)
     labels = dict(enumerate((visible_text(token.text) for token in generated.tokens), prompt))
     cell, (turned_at, turned_to) = state.get(CELL), state.get(PART)
     chosen = cell[0] + 1 if cell and cell[0] + 1 in labels else None
@@ -192,8 +180,8 @@ def _compared(context: ViewContext, generated: Generated) -> None:
     before = state.get(BEFORE)
     if not before or before == generated.ids:
         return
-    lines = (AnsweredText(target.plain(context.lines[0]), before),)
-    labels = [token.text for token in cache.sentences(context.source, lines)[0].tokens[generated.prompt :]]
+    read = cache.sentences(context.source, replace(context.request, answer=before))[0]
+    labels = [token.text for token in read.tokens[generated.prompt :]]
     first = first_difference(before, generated.ids)
     begin, end = max(0, first - BEFORE_IT), first + AFTER_IT
     parts = [escape(label) for label in (*labels, words.ENDED)]
@@ -212,7 +200,7 @@ def _choices(context: ViewContext, generated: Generated, position: int) -> None:
     with st.container(horizontal=True, gap="small", key="instead"):
         for id, text, share in generated.alternatives(position, CHOICES):
             is_it = id == token.id
-            request = AnswerRequest(target.plain(context.lines[0]), context.edits, (*begin, id))
+            request = replace(context.request, answer=(*begin, id))
             title = f"{literal(visible_text(text.strip() or text))} {percent(share)}"
             options = {"disabled": is_it, "help": words.IT_IS if is_it else words.INSTEAD}
             st.button(title, key=f"instead {id}", on_click=_ask, args=(request,), **options)

@@ -28,7 +28,7 @@ def file_name(lesson: Lesson, number: int) -> str:
 
 def notebook(lesson: Lesson, number: int) -> dict[str, Any]:
     """The notebook of a step, counted from 1, before it was run: what `nbformat` reads, version 4.5."""
-    step, writer = lesson.steps[number - 1], CodeWriter(cache.origin)
+    step, writer = lesson.steps[number - 1], CodeWriter(cache.maker)
     now = begun(step)
     codes = [*_cells(step, now, writer)]
     there = {code.splitlines()[-1] for code in codes}

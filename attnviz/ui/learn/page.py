@@ -10,6 +10,7 @@ import streamlit as st
 
 from attnviz import lessons
 from attnviz.analysis.sentences import quoted
+from attnviz.core.request import Request
 from attnviz.core.stack import Stack
 from attnviz.lessons import Lesson, LessonStep
 from attnviz.sources.base import Source
@@ -25,7 +26,7 @@ from attnviz.ui.shared.state import control
 from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
 
 
-def page(source: Source, lines: tuple[str, ...]) -> None:
+def page(source: Source, request: Request) -> None:
     lesson = lessons.course()
     if state.drop_missing("lesson", len(lesson.steps)):
         st.rerun()
@@ -35,7 +36,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         _open(lesson, number)
     _tried(step, number)
     _above(lesson, number)
-    context = _looked_at(source, lines)
+    context = _looked_at(source, request)
 
     beside = not scenes.fill(step.shows)  # the question stands beside the picture, else under the text
     with st.container(key="taught", horizontal=True, gap="medium"):
@@ -204,9 +205,9 @@ def _button(name: str, key: str, lesson: Lesson, number: int, **options) -> None
         st.rerun()
 
 
-def _looked_at(source: Source, lines: tuple[str, ...]) -> ViewContext:
+def _looked_at(source: Source, request: Request) -> ViewContext:
     state.put(mask.OPENING, Stack())  # A lesson that sets no mask has none, whatever another page opens with.
-    changed = edits.of(state.now(), source, lines)
+    request = edits.put(state.now(), source, request)
     site = state.one_of(look.SITE, source.sites, look.opening_site(source))
     head = state.one_of(look.SHOW, range(source.num_heads), look.opening_head(source))
-    return ViewContext(source, lines, changed, 0, site, head)
+    return ViewContext(source, request, 0, site, head)

@@ -6,6 +6,7 @@ from attnviz import figures
 from attnviz.analysis import steps
 from attnviz.core.display import file_stem
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.lessons import LessonStep
 from attnviz.ui.learn import words
@@ -43,10 +44,10 @@ def slide(step: LessonStep, now: State) -> bytes:
 def looked_at(now: State) -> ViewContext:
     """View context of a state, on light paper."""
     source = parameters.of(now, cache.source(now[MODEL], now[STEP]))
-    lines = cache.texts(now[TEXT], by_line=by_line(now, now[TEXT]))
+    request = Request(cache.texts(now[TEXT], by_line=by_line(now, now[TEXT])))
     site, head = now[look.SITE] or look.opening_site(source), now[look.SHOW]
     head = look.opening_head(source) if head is None else head
-    return ViewContext(source, lines, edits.of(now, source, lines), 0, site, head, dark=False)
+    return ViewContext(source, edits.put(now, source, request), 0, site, head, dark=False)
 
 
 def _prediction(context: ViewContext, now: State) -> Figure:

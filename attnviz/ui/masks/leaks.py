@@ -11,10 +11,11 @@ from attnviz.check.model import ModelReport, check_model
 from attnviz.check.moves import alone
 from attnviz.core import progress
 from attnviz.core.amounts import counted, percent
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.leaks import MOST, STATES, LeakTest
 from attnviz.core.masks import Mask
+from attnviz.core.request import Request
 from attnviz.figures.leaks import measured
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, estimate
@@ -150,28 +151,26 @@ def _intent(lab: Lab) -> str | None:
 def _model(lab: Lab, place: Site | str, intent: Mask | str | None) -> ModelReport | None:
     """The check of the model; if it takes long, when it is asked for."""
     edits = replace(lab.edits, mask=None if lab.source.read_only else alone(lab.edits.mask, lab.sentence))
-    request = (lab.source, lab.lines, edits, place, intent, lab.sentence)
+    tested = (lab.source, replace(lab.request, edits=edits), place, intent, lab.sentence)
     tokens = min(len(lab.key_sentences[lab.sentence].tokens), MOST)
     seconds = estimate(lab.source, tokens, sentences=tokens).seconds
     if seconds <= QUICK:
-        return _cached_test(*request)
-    if state.get(REQUESTED) != request:
+        return _cached_test(*tested)
+    if state.get(REQUESTED) != tested:
         quiet(words.TAKES_LONG.format(tokens=tokens))
         if not st.button(words.TEST, key="test leaks", type="primary"):
             return None
-        state.put(REQUESTED, request)
+        state.put(REQUESTED, tested)
     with runs.beside():
-        return cache.worked(_test, *request, cost=Estimate(tokens, seconds, 0, 0), unit=words.TOKENS_CHANGED)
+        return cache.worked(_test, *tested, cost=Estimate(tokens, seconds, 0, 0), unit=words.TOKENS_CHANGED)
     return None
 
 
-def _test(
-    source: Source, lines: tuple[str, ...], edits: Edits, place: Site | str, intent: Mask | str | None, sentence: int
-) -> ModelReport:
-    targets = cache.targets(source, lines)[sentence : sentence + 1]
+def _test(source: Source, request: Request, place: Site | str, intent: Mask | str | None, sentence: int) -> ModelReport:
+    targets = cache.targets(source, request)[sentence : sentence + 1]
     with progress.counted(MOST) as report, cores.used_by(source):
         options = {"intent": intent, "site": place, "targets": targets, "report": report}
-        return check_model(source, lines[sentence], edits=edits, **options)
+        return check_model(source, request.texts[sentence], edits=request.edits, **options)
 
 
 _cached_test = cache.cached(_test)

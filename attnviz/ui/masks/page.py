@@ -9,13 +9,14 @@ import streamlit as st
 from torch import Tensor
 
 from attnviz.core.masks import Full, Mask
+from attnviz.core.request import Request
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
 from attnviz.sources.wrapped import Wrapped
 from attnviz.ui.masks import built_in, checking, compose, conventions, words
 from attnviz.ui.masks.lab import TAB, Lab
 from attnviz.ui.masks.presets import CAUSAL
-from attnviz.ui.shared import cache, look, mask, state, toolbar
+from attnviz.ui.shared import look, mask, state, toolbar
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import flag
 from attnviz.ui.shared.state import control, tabs
@@ -25,7 +26,7 @@ from attnviz.ui.shared.toolbar import Toolbar
 SOS = flag("sos", True)
 
 
-def page(source: Source, lines: tuple[str, ...]) -> None:
+def page(source: Source, request: Request) -> None:
     begins = "sos" in source.settings()  # a trained model knows itself how to begin
     source = replace(source, sos=state.get(SOS)) if begins else source
     opens = look.opening_site(source)
@@ -33,13 +34,13 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     hides = decoder in source.sites
     has_own = hides or source.one_run or isinstance(source, Wrapped)  # of these it shows what acted, and nothing else
     opening = Stack() if has_own else CAUSAL
-    bar = toolbar.bar(source, lines, combined=True, site=decoder if hides else opens, mask=opening, more=look.display)
+    bar = toolbar.bar(source, request, combined=True, site=decoder if hides else opens, mask=opening, more=look.display)
     context = bar.at
     if begins:
         with bar.view:
             control(st.toggle, words.WITH_SOS, SOS, help=words.SHIFT_RIGHT)
     bar.predict()
-    stack, _ = mask.fitting(mask.current(), len(lines))
+    stack, _ = mask.fitting(mask.current(), len(request.texts))
     lab = Lab(
         *context.run,
         context.sentence,
@@ -75,5 +76,5 @@ def _mask(context: ViewContext, stack: Stack) -> Mask:
     edits = context.record.edits
     if rules is None or edits.mask_at(context.site.kind) != rules or not edits.own_mask:
         return built_in.of(*place)
-    untouched = cache.record(context.source, context.lines).step(context.site)
+    untouched = context.untouched.step(context.site)
     return built_in.of(untouched, context.number, context.sentence) & rules

@@ -11,9 +11,9 @@ from attnviz.analysis import next_words
 from attnviz.analysis.sentences import ENDS
 from attnviz.core import progress
 from attnviz.core.display import visible_text
-from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.studies import ablation
 from attnviz.ui.overview import card, heads, lens, words
@@ -44,7 +44,7 @@ def parts(bar: Toolbar) -> None:
     lead(words.ADDS_ASKS)
     with runs.beside():
         try:
-            record = cache.with_stream(context.source, context.lines, context.record)
+            record = cache.with_stream(context.source, context.record)
             with st.container(horizontal=True, vertical_alignment="center", gap="small", key="word-row"):
                 lens.form()
                 word = _word(context, record)
@@ -130,7 +130,7 @@ def _falls(context: ViewContext, word: Mapping[str, Any]) -> pd.DataFrame | None
         quiet(words.NOT_MEASURED.format(why=why))
         return None
     count = sum(step.num_heads for step in context.record.steps)
-    sentences = cache.sentences(context.source, context.lines)
+    sentences = context.record.sentences
     cost = budget.of_runs(count + 1, context.source, sentences, context.edits)
     key, button = (*context.run, *word.values()), {"key": "each off", "icon": ":material/power_settings_new:"}
     if not is_requested(TESTED, key, cost, words.SWITCH_EACH_OFF, **button):
@@ -138,7 +138,7 @@ def _falls(context: ViewContext, word: Mapping[str, Any]) -> pd.DataFrame | None
     return cache.worked(_tested, *context.run, count, cost=cost, unit=words.HEADS, **word)
 
 
-def _tested(source: Source, lines: tuple[str, ...], edits: Edits, count: int, **word: Any) -> pd.DataFrame:
+def _tested(source: Source, request: Request, count: int, **word: Any) -> pd.DataFrame:
     with progress.counted(count) as report, cores.used_by(source):
-        targets = cache.targets(source, lines)
-        return ablation.logit_falls(source, cache.sentences(source, lines), edits, report, targets, **word)
+        sentences, targets = cache.sentences(source, request), cache.targets(source, request)
+        return ablation.logit_falls(source, sentences, request.edits, report, targets, **word)

@@ -13,6 +13,7 @@ from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.ui.overview import words
 from attnviz.ui.shared import cache, pages, pictures, state
 from attnviz.ui.shared.examples import TEXT
@@ -62,7 +63,7 @@ def _texts(context: ViewContext, atlas: Atlas, rows: list[dict], by: str, order:
         order: how pairs are ordered.
     """
     named = "" if by == PAIRS else next(metric.title for metric in METRICS if metric.name == by)
-    records = [cache.record(context.source, (row["text"],), context.edits) for row in rows]
+    records = [cache.record(context.source, Request((row["text"],), edits=context.edits)) for row in rows]
     weights = [row["value"] for row in rows] if by == PAIRS else []
     largest = words.DARKEST.format(least=floor(1000 * min(weights)) / 10) if weights else words.STRONGER
     shaded = words.SHADED_CROSS if context.site.kind == "cross" else words.SHADED

@@ -132,7 +132,7 @@ def _computed(bar: Toolbar, count: int, make: Callable[..., WordLogit], **settin
 
 def _cost(context: ViewContext, count: int) -> Estimate:
     """Cost of so many runs, with all weights in one graph."""
-    sentences = cache.sentences(context.source, context.lines)
+    sentences = context.record.sentences
     run = budget.of_runs(count, context.source, sentences, context.edits)
     return replace(run, bytes=run.bytes + gradients.COPIES * gradients.weights_of(context.record))
 

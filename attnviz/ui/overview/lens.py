@@ -48,7 +48,7 @@ def words_grid(bar: Toolbar) -> None:
     lead(words.WRITES_ASKS if is_head else words.THROUGH_ASKS)
     with runs.beside():
         try:
-            record = cache.with_stream(context.source, context.lines, context.record)
+            record = cache.with_stream(context.source, context.record)
             positions = range(record.read[context.sentence].length)
             position = state.one_of(QUERY, positions, context.position)
             with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lens-row"):

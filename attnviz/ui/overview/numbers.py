@@ -11,9 +11,10 @@ import streamlit as st
 from attnviz.analysis.heads import METRICS, head_metrics, seconds, weights_of_all
 from attnviz.analysis.roles import roles
 from attnviz.core import progress
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.studies import ablation
@@ -161,7 +162,7 @@ def switched_off(context: ViewContext) -> ablation.Sweep | None:
 def _measure(context: ViewContext) -> None:
     heads, sentences = (
         sum(step.num_heads for step in context.record.steps),
-        cache.sentences(context.source, context.lines),
+        context.record.sentences,
     )
     cost = budget.of_runs(heads + 1, context.source, sentences, context.edits)
     button = {"key": "switch each off", "icon": ":material/power_settings_new:"}
@@ -176,12 +177,11 @@ def _measure(context: ViewContext) -> None:
             state.put(SWEEP, (context.run, swept))
 
 
-def _swept(source: Source, lines: tuple[str, ...], edits: Edits, count: int) -> ablation.Sweep:
+def _swept(source: Source, request: Request, count: int) -> ablation.Sweep:
     """Effects of each head, without the record, which is large."""
     with progress.counted(count) as report, cores.used_by(source):
-        sweep = ablation.sweep(
-            source, cache.sentences(source, lines), edits, report=report, targets=cache.targets(source, lines)
-        )
+        sentences, targets = cache.sentences(source, request), cache.targets(source, request)
+        sweep = ablation.sweep(source, sentences, request.edits, report=report, targets=targets)
     return replace(sweep, output=(), divergence=None, before=None)
 
 

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.ui.overview import contributions, corpus, gradients, heads, lens, reach, words
 from attnviz.ui.overview.numbers import SORT, effects_of
@@ -18,8 +19,8 @@ OPENS = {"Over many texts": words.OVER_A_CORPUS}
 PANEL = choice("panel", (*words.TABS, words.ROLLOUT, TEST, TABLE), of="tab", former=OPENS)
 
 
-def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines, more=_more)
+def page(source: Source, request: Request) -> None:
+    bar = toolbar.bar(source, request, more=_more)
     _read_older_link(bar.at)
     panel = state.get(PANEL) or (words.ROLLOUT if _follows() else words.ALL_HEADS)
     positions = range(bar.at.record.read[bar.at.sentence].length if panel == words.CONTRIBUTIONS else 0)

@@ -19,11 +19,12 @@ from attnviz import api
 from attnviz.analysis.align import AlignedPair, Side
 from attnviz.analysis.heads import head_metrics as head_metrics_of
 from attnviz.analysis.relevance import WordLogit
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.kept import BoundedCache
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.figures.rollout import Traced
@@ -31,7 +32,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
 from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import answer, arrow, budget, cores, runs, target, words
+from attnviz.ui.shared import arrow, budget, cores, runs, words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -207,25 +208,35 @@ def check_characters(text: str) -> None:
         raise InputError(words.TOO_LONG.format(characters=len(text), most=MOST_CHARACTERS))
 
 
-@cached
-def sentences(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
-    """The tokens. Of one run they are there already: who opened it has looked at its size.
+def sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
+    """The tokens of a request, cut once whatever is changed about the attention.
 
     Raises:
         OverBudget: if a run on them costs more than this server takes.
     """
-    cut = answer.tokens(source, lines, source.tokenize([*map(target.plain, lines)]))
-    if source.one_run:
-        return cut
-    budget.check(source, cut)
-    return cut
+    return _sentences(source, replace(request.prompt, answer=request.answer))
 
 
 @cached
-def targets(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
+def _sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
+    if request.answer:
+        cut = (source.continued(_sentences(source, request.prompt)[0], request.answer),)
+    else:
+        cut = source.sentences(request)
+    if not source.one_run:  # who opened a run has looked at its size
+        budget.check(source, cut)
+    return cut
+
+
+def targets(source: Source, request: Request) -> tuple[Sentence, ...]:
     """The tokens of what a decoder is to read; empty where it reads what the model writes."""
+    return _targets(source, request.targets) if request.targets else ()
+
+
+@cached
+def _targets(source: Source, texts: tuple[str, ...]) -> tuple[Sentence, ...]:
     try:
-        return target.tokens(source, lines)
+        return source.tokenize_targets([*texts])
     except TooLong as error:  # no shorter text would help
         raise InputError(words.IN_TARGET.format(why=error)) from None
 
@@ -233,60 +244,60 @@ def targets(source: Source, lines: tuple[str, ...]) -> tuple[Sentence, ...]:
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
 """Records that the cache has let go of while a page still uses them: until then they need not be run again."""
 
+_makers: weakref.WeakKeyDictionary[Record, object] = weakref.WeakKeyDictionary()
+"""The source of each record, as `_key_part` gives it."""
 
-def record(source: Source, lines: tuple[str, ...], edits: Edits = Edits()) -> Record:
-    """The run of a source on sentences with edits.
+
+def record(source: Source, request: Request) -> Record:
+    """The run of a source on a request.
 
     Raises:
         Waiting: if it takes longer than a page may wait.
         OverBudget: if it costs more than this server takes.
     """
-    key = "record", _key_part(source), lines, edits
-    cost = budget.check(source, sentences(source, lines), edits)
+    key = "record", _key_part(source), request
+    cost = budget.check(source, sentences(source, request), request.edits)
     make = partial(SHARED.get, key, partial(_run, key, source))
     if cost.seconds < budget.SILENT or key in SHARED or key in _used:
         return make()
     return runs.get(key, make, runs.About(cost, tuple(map(source.site_name, source.sites))))
 
 
-def origin(record: Record) -> tuple[Source, tuple[str, ...]]:
-    """The source and the texts of a record that a page shows."""
-    matches = [(source, lines) for (_, source, lines, _), used in [*_used.items()] if used is record]
-    if not matches:
-        raise LookupError(record.source)
-    source, lines = matches[0]
-    return (source() if isinstance(source, weakref.ref) else source), lines
+def maker(record: Record) -> Source:
+    """The source of a record that a page shows, for the code that makes it again.
+
+    Raises:
+        LookupError: if no page shows it.
+    """
+    source = _makers[record]
+    return source() if isinstance(source, weakref.ref) else source
 
 
-def target_of(record: Record, sentence: int) -> str:
-    """The target that a person typed; "" where the decoder reads what the model wrote."""
-    try:
-        source, lines = origin(record)
-    except LookupError:
-        return ""
-    return getattr(lines[sentence], "target", "") if source.writes else ""
+def _made(source: Source, request: Request | None, record: Record) -> Record:
+    """A record that knows its request, and whose source is known."""
+    result = replace(record, request=request)
+    _makers[result] = _key_part(source)
+    return result
 
 
 @cached
-def reading(record: Record, targets: tuple[Sentence, ...]) -> Record:
+def reading(source: Source, record: Record, targets: tuple[Sentence, ...]) -> Record:
     """The run of a record, but that its decoder reads these words and not those that it writes."""
-    source, lines = origin(record)
     with cores.used_by(source):
-        result = _used["reading", source, lines, (record.edits, targets)] = source.run(
-            record.sentences, record.edits, targets
-        )
-    return result
+        return _made(source, record.request, source.run(record.sentences, record.edits, targets))
 
 
 def _run(key: tuple, source: Source) -> Record:
     """A record, with room made for it before."""
-    _, _, lines, edits = key
+    request = key[-1]
     if (result := _used.get(key)) is None:
-        cost = budget.cost(source, sentences(source, lines), edits)
+        read, edits = sentences(source, request), request.edits
+        cost = budget.cost(source, read, edits)
         budget.check_memory(cost.bytes, _let_go_of_all)
         SHARED.reserve(key, cost.record_bytes)
         with cores.used_by(source):
-            result = _used[key] = source.run(sentences(source, lines), edits, targets(source, lines))
+            result = _made(source, request, source.run(read, edits, targets(source, request)))
+        _used[key] = result
     return result
 
 
@@ -294,27 +305,25 @@ def _let_go_of_all() -> None:
     SHARED.let_go(SHARED.bytes)
 
 
-def with_stream(source: Source, lines: tuple[str, ...], record: Record) -> Record:
+def with_stream(source: Source, record: Record) -> Record:
     """A record with its residual stream, by another run; see `worked`.
 
     Raises:
         InputError: why there is none.
     """
-    cost = budget.cost(source, sentences(source, lines), record.edits)
+    cost = budget.cost(source, record.sentences, record.edits)
     return worked(_with_stream, source, record, cost=cost, names=tuple(map(source.site_name, source.sites)))
 
 
 def _with_stream(source: Source, record: Record) -> Record:
-    _, lines = origin(record)
     with cores.used_by(source):
-        result = _used["stream", source, lines, record.edits] = source.with_stream(record)
-    return result
+        return _made(source, record.request, source.with_stream(record))
 
 
-def call_origin(source: Source, lines: tuple[str, ...], record: Record, site: Site) -> Origin | None:
+def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
     """Input that a call of a record was projected from: the calls before it are run again; see `worked`."""
     before = source.sites[: source.sites.index(site)]
-    run = budget.cost(source, sentences(source, lines), record.edits)
+    run = budget.cost(source, record.sentences, record.edits)
     cost = replace(run, seconds=run.seconds * len(before) / len(source.sites))
     return worked(_call_origin, source, record, site, cost=cost, names=(*map(source.site_name, before), "this call"))
 
@@ -325,9 +334,9 @@ def _call_origin(source: Source, record: Record, site: Site) -> Origin | None:
 
 
 @cached
-def unknown(source: Source, lines: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def unknown(source: Source, texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The words that the source does not know, each with those it knows that are spelled most like it."""
-    return source.unknown(list(lines))
+    return source.unknown([*texts])
 
 
 head_metrics = cached(head_metrics_of)

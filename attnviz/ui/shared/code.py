@@ -12,25 +12,26 @@ from attnviz.analysis.relevance import IntegratedGradients, WordLogit
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask
-from attnviz.core.places import PicturedText, Sound
+from attnviz.core.places import Sound
 from attnviz.core.record import ALL, Record
+from attnviz.core.request import Request
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
-from attnviz.ui.shared import photos, target, words
+from attnviz.ui.shared import photos, words
 
 OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost")
 """Arguments that a figure gets for the page alone."""
 
 OWN = f"# {words.SOURCE_OF_CODE}"
 
-Origin = Callable[[Record], tuple[Source, tuple[str, ...]]]
-"""From a record to its source and its texts."""
+Maker = Callable[[Record], Source]
+"""From a record to its source."""
 
 
-def python(figure: Figure, origin: Origin) -> str:
+def python(figure: Figure, maker: Maker) -> str:
     """Lines of Python that make a figure and write it as a file; empty if it was not made of records and numbers."""
-    writer = CodeWriter(origin)
+    writer = CodeWriter(maker)
     try:
         expression = writer.figure(figure)
     except _NoCode:
@@ -39,24 +40,17 @@ def python(figure: Figure, origin: Origin) -> str:
     return "\n".join([*writer.imported(), "", *writer.lines, f"figure = {expression}", file])
 
 
-def python_of_call(record: Record, site: Site, head: int, sentence: int, origin: Origin) -> str:
+def python_of_call(record: Record, site: Site, head: int, sentence: int, maker: Maker) -> str:
     """Lines of Python that compute an attention call step by step, and again with PyTorch's own attention."""
-    writer, named = CodeWriter(origin), {"sentence": sentence} if sentence else {}
+    writer, named = CodeWriter(maker), {"sentence": sentence} if sentence else {}
     try:
-        source, _ = _origin(origin, record)
+        source = writer.source_of(record)
         chain = writer.call("attnviz.analysis.steps.chain", (record, source, site, head), named)
         check = writer.call("attnviz.analysis.steps.check", (record, site), named)
     except _NoCode:
         return ""
     steps = [f"for stage in {chain}:", '    print(f"{stage.title}: {stage.missing or stage.changed}")']
     return "\n".join([*writer.imported(), "", *writer.lines, *steps, f"print({check}.message)"])
-
-
-def _origin(origin: Origin, record: Record) -> tuple[Source, tuple[str, ...]]:
-    try:
-        return origin(record)
-    except LookupError:
-        raise _NoCode from None
 
 
 class _NoCode(Exception):
@@ -66,8 +60,8 @@ class _NoCode(Exception):
 class CodeWriter:
     """Writes values as expressions; collects what must be imported, and the lines that make records."""
 
-    def __init__(self, origin: Origin):
-        self.origin = origin
+    def __init__(self, maker: Maker):
+        self.maker = maker
         self.names: dict[str, set[str]] = {}
         self.lines: list[str] = []
         self.records: list[Record] = []
@@ -117,9 +111,15 @@ class CodeWriter:
             return repr(value)
         raise _NoCode
 
+    def source_of(self, record: Record) -> Source:
+        try:
+            return self.maker(record)
+        except LookupError:
+            raise _NoCode from None
+
     def _gradients(self, word: WordLogit) -> str:
         """The call that computes the gradients of the record that was written last."""
-        source, _ = _origin(self.origin, self.records[-1])
+        source = self.source_of(self.records[-1])
         steps = {"steps": word.steps} if isinstance(word, IntegratedGradients) else {}
         named = steps | ({"sentence": word.sentence} if word.sentence else {})
         name = "attnviz.studies.gradients." + ("integrated" if steps else "relevance")
@@ -147,17 +147,16 @@ class CodeWriter:
     def _record(self, record: Record) -> str:
         """The name of a record, which a line before makes."""
         if not any(other is record for other in self.records):
-            source, texts = _origin(self.origin, record)
+            source, request = self.source_of(record), record.request
             edits = [self.value(record.edits)] if record.edits != Edits() else []
             by = next((other for other in self.records if record.targets and other.targets is record.targets), None)
             self.records.append(record)
-            targets = target.of(texts)
-            named = [f"target={self._texts(targets)}"] if targets else []
+            named = [f"target={self._texts(request.targets)}"] if request.targets else []
             named += ["stream=True"] if record.stream is not None else []
-            expression = f"attnviz.analyze({', '.join([self._texts(texts), self._source(source), *edits, *named])})"
-            if ids := getattr(texts[0], "ids", ()):
-                begin = f"begin={self.value(list(ids))}"
-                written = [self._texts(texts[:1]), self._source(source), str(len(ids)), *edits, begin]
+            expression = f"attnviz.analyze({', '.join([self._asked(request), self._source(source), *edits, *named])})"
+            if request.answer:
+                begin = f"begin={self.value(list(request.answer))}"
+                written = [self._asked(request), self._source(source), str(len(request.answer)), *edits, begin]
                 expression = f"attnviz.generate({', '.join(written)}).record"
             if by is not None:  # its decoder reads what the decoder of that one wrote
                 words = f"targets={self._name(by)}.targets"
@@ -170,14 +169,13 @@ class CodeWriter:
         return "record" if number == 0 else f"record_{number + 1}"
 
     def _texts(self, texts: tuple[str, ...]) -> str:
-        texts = tuple(map(target.plain, texts))
-        if isinstance(texts[0], PicturedText):
-            return self._pictured(texts)
         return self.value(texts[0] if len(texts) == 1 else [*texts])
 
-    def _pictured(self, texts: tuple[PicturedText, ...]) -> str:
-        """Texts with a picture: an example by its file, or one that a person dropped by its name."""
-        name = photos.named(texts[0].pictures)
+    def _asked(self, request: Request) -> str:
+        """Texts, each with its picture if it has one: an example by its file, or one that a person dropped by name."""
+        if not request.pictures:
+            return self._texts(request.texts)
+        name = photos.named(request.pictures[0])
         if not name:
             raise _NoCode
         file = self.value(name)
@@ -185,8 +183,8 @@ class CodeWriter:
             self.names.setdefault("attnviz.core", set()).add("assets")
             path = photos.EXAMPLES[name]
             file = self.call("assets.path", [f"{path.parent.name}/{path.name}"], {})
-        make = "attnviz.sound" if isinstance(texts[0].pictures[0], Sound) else "attnviz.picture"
-        each = [f"{make}({file}{f', text={self.value(str(text))}' if text else ''})" for text in texts]
+        make = "attnviz.sound" if isinstance(request.pictures[0][0], Sound) else "attnviz.picture"
+        each = [f"{make}({file}{f', text={self.value(text)}' if text else ''})" for text in request.texts]
         return each[0] if len(each) == 1 else f"[{', '.join(each)}]"
 
     def _source(self, source: Source) -> str:

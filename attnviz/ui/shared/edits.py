@@ -15,6 +15,7 @@ from attnviz.core.edits import KINDS, Edits, Site, Take
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask, Subsequent, started
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
+from attnviz.core.request import Request
 from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
@@ -142,23 +143,21 @@ ADDED = coded("added", Added(), str, _read_added, "edits")
 TUNED = coded("scores", Tuned(), str, _read_tuned, "edits", former=("tuned",))
 
 
-def mask_menu(source: Source, lines: tuple[str, ...], site: Site, *, opening: Stack = Stack()) -> Edits:
+def mask_menu(source: Source, request: Request, site: Site) -> Edits:
     """Draw the menu of masks; give all that is set, also for a model in which nothing can be changed.
 
     Args:
         site: what is looked at; a rule that does not act there leads to where it does.
-        opening: the mask that is on as long as nobody has chosen any.
     """
-    state.put(mask.OPENING, Stack() if source.read_only else opening)
     menu = state.menu(words.MASK, icon=":material/grid_on:", key="mask menu")
     if menu.open:
         with menu:
-            _mask_controls(source, lines, site)
-    return _set_by(state.now(), source, lines)
+            _mask_controls(source, request, site)
+    return _set_by(state.now(), source, request)
 
 
-def _mask_controls(source: Source, lines: tuple[str, ...], site: Site) -> None:
-    fixed, hidden = bool(source.read_only), _hidden(source, lines)
+def _mask_controls(source: Source, request: Request, site: Site) -> None:
+    fixed, hidden = bool(source.read_only), _hidden(source, request)
     own_mask = not hidden or state.get(OWN_MASK)
 
     def where_it_acts(now: State) -> State:
@@ -171,29 +170,29 @@ def _mask_controls(source: Source, lines: tuple[str, ...], site: Site) -> None:
         part = hidden == "future" and not all(site.kind == "decoder" for site in source.sites)
         title, means = words.BUILT_IN["decoder" if part else hidden], words.BUILT_IN_HIDES[hidden]
         control(st.toggle, title, OWN_MASK, help=means, disabled=fixed)
-    edits = _set_by(state.now(), source, lines)
+    edits = _set_by(state.now(), source, request)
     if edits.mask is not None and _has_cross(source):
         control(st.toggle, words.MASK_CROSS, MASK_CROSS, shown=edits.mask_cross, disabled=fixed)
     if edits.mask is not None and not fixed:
         control(st.selectbox, words.EMPTY_ROWS, EMPTY, EMPTY_ROWS, format_func=words.EMPTY_ROW_GETS.get)
 
 
-def of(now: State, source: Source, lines: tuple[str, ...]) -> Edits:
-    """All that a state changes of a model."""
-    return Edits() if source.read_only else _set_by(now, source, lines)
+def put(now: State, source: Source, request: Request) -> Request:
+    """A request with all that a state changes of a model."""
+    return replace(request, edits=Edits() if source.read_only else _set_by(now, source, request))
 
 
-def _set_by(now: State, source: Source, lines: tuple[str, ...]) -> Edits:
+def _set_by(now: State, source: Source, request: Request) -> Edits:
     """All that a state sets, also for a model in which nothing can be changed."""
-    stack, _ = mask.fitting(mask.of(now), len(lines))
-    return _edits(now, source, stack, not _hidden(source, lines) or now[OWN_MASK])
+    stack, _ = mask.fitting(mask.of(now), len(request.texts))
+    return _edits(now, source, stack, not _hidden(source, request) or now[OWN_MASK])
 
 
-def notices(source: Source, lines: tuple[str, ...], edits: Edits) -> None:
+def notices(source: Source, request: Request, edits: Edits) -> None:
     """Say which parts of the model are not shown, and which settings have no effect."""
-    for entry in mask.fitting(mask.current(), len(lines))[1]:
+    for entry in mask.fitting(mask.current(), len(request.texts))[1]:
         sentences = counted(entry.mask.batch_size, "sentence")
-        note(words.OTHER_BATCH.format(rule=name_of(entry), sentences=sentences, count=len(lines)), "notice")
+        note(words.OTHER_BATCH.format(rule=name_of(entry), sentences=sentences, count=len(request.texts)), "notice")
     if source.unseen:
         quiet(source.unseen)
     if source.alone and edits != Edits():
@@ -223,10 +222,10 @@ def _has_cross(source: Source) -> bool:
     return any(site.kind == "cross" for site in source.sites)
 
 
-def _hidden(source: Source, lines: tuple[str, ...]) -> str:
+def _hidden(source: Source, request: Request) -> str:
     """Part that the built-in mask hides: the "future", "padding", "both", or nothing."""
     future = any(site.kind == "decoder" for site in source.sites)
-    padding = len({sentence.length for sentence in cache.sentences(source, lines)}) > 1
+    padding = len({sentence.length for sentence in cache.sentences(source, request)}) > 1
     if future and padding:
         return "both"
     if future:
@@ -316,12 +315,12 @@ def name_of(entry: Entry, *, first: bool = True) -> str:
     return words.RULE[how].format(rule=rule)
 
 
-def chips(source: Source, lines: tuple[str, ...], edits: Edits, original: str) -> None:
+def chips(source: Source, request: Request, edits: Edits, original: str) -> None:
     """One removable chip for each thing that is changed, and one button that resets all; else what the model is."""
     fixed = source.read_only or edits == Edits()
     changes = [
         *_training_step(source),
-        *([] if fixed else [*_changed(source, lines, edits), *_heads_off(edits), *_taken(edits)]),
+        *([] if fixed else [*_changed(source, request, edits), *_heads_off(edits), *_taken(edits)]),
     ]
     if not changes:
         if source.read_only:
@@ -343,9 +342,9 @@ def _training_step(source: Source) -> Iterator[tuple]:
         yield "training step", text, State.put, look.STEP, None
 
 
-def _changed(source: Source, lines: tuple[str, ...], edits: Edits) -> Iterator[tuple]:
+def _changed(source: Source, request: Request, edits: Edits) -> Iterator[tuple]:
     """Changes other than heads that are off: key, text, and the step that takes each back."""
-    stack, hidden = mask.fitting(mask.current(), len(lines))[0], _hidden(source, lines)
+    stack, hidden = mask.fitting(mask.current(), len(request.texts))[0], _hidden(source, request)
     on = [(i, entry) for i, entry in enumerate(stack.entries) if entry.on]
     kinds = [kind for kind in KINDS if any(site.kind == kind for site in source.sites)]
     where = words.ALL_LAYERS if all(map(edits.mask_at, kinds)) else ", ".join(filter(edits.mask_at, kinds))

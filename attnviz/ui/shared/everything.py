@@ -69,7 +69,7 @@ def button(context: ViewContext, figures: Sequence[Figure] = ()) -> None:
     opens = {"sentence": context.sentence, "site": context.site, "head": context.number, "dark": context.dark}
     pictures.save(
         words.EVERYTHING,
-        partial(_archive, held, _page_state() | cases.made_with(target.of(context.lines)), opens),
+        partial(_archive, held, _page_state() | cases.made_with(context.request), opens),
         f"{stem(context.record, sentence=context.sentence)}.zip",
         "application/zip",
         help=words.EVERYTHING_HOLDS.rstrip("."),

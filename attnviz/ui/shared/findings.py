@@ -12,9 +12,10 @@ from attnviz.core.amounts import percent
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior, joined
-from attnviz.ui.shared import cache, look, state, words
+from attnviz.ui.shared import cache, edits, look, state, words
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.text import large, plain, quiet
@@ -31,12 +32,12 @@ def numbers(record: Record, sentence: int, site: Site | None = None) -> pd.DataF
     return cache.head_metrics(record, sentence, *([] if site is None else [site]))
 
 
-def open_on_the_clearest(source: Source, lines: tuple[str, ...]) -> None:
-    """Look at the head of a pretrained model that has the clearest role on this text, where nobody chose a head."""
+def open_on_the_clearest(source: Source, request: Request) -> None:
+    """Look at the head of a pretrained model with the clearest role in the page's record, where nobody chose a head."""
     if not source.facts or source.card or state.get(look.SITE) is not None or state.get(look.SHOW) is not None:
         return
     with suppress(AttnvizError):  # the page says why the text cannot be run
-        record = cache.record(source, lines)
+        record = cache.record(source, edits.put(state.now(), source, request))
         table = numbers(record, 0)
         row = None if table is None else clearest(table)
         if row is not None:

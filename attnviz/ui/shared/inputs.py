@@ -1,6 +1,7 @@
 """The input bar: the model and the sentences, the same on every page and kept across pages."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import streamlit as st
 
@@ -8,6 +9,7 @@ from attnviz import api
 from attnviz.analysis.sentences import quoted
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, TooLong
+from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.ui.shared import (
     answer,
@@ -46,8 +48,8 @@ MOST_PROBLEMS = 3
 
 def input_bar(
     settings: Mapping[str, Setting], about: Callable[[Source, Mapping[str, Setting]], None], *, visible: bool = True
-) -> tuple[Source, tuple[str, ...]] | None:
-    """The model and the sentences; where either cannot be used, None, and what stands in the place of the page.
+) -> tuple[Source, Request] | None:
+    """The model and the request; where either cannot be used, None, and what stands in the place of the page.
 
     Args:
         settings: all that a link holds, and so a file that is opened.
@@ -87,15 +89,16 @@ def _text_box(source: Source | Arrival | AttnvizError, *, fixed: bool, ready: bo
 
 def _checked(
     source: Source | Arrival | AttnvizError, wrong: AttnvizError | None, text: str
-) -> tuple[Source, tuple[str, ...]] | None:
-    """The model and the sentences, if both can be used, and what is to be said of them."""
-    ready, error, lines = not isinstance(source, AttnvizError | Arrival), None, ()
+) -> tuple[Source, Request] | None:
+    """The model and the request, if both can be used, and what is to be said of them."""
+    ready, error, request = not isinstance(source, AttnvizError | Arrival), None, Request(())
     try:
-        lines = _lines_of(source, text) if ready else _texts(text)
         if ready:
-            cache.sentences(source, lines)
-            lines = _with_targets(source, answer.with_answer(source, lines, state.get(ANSWER)))
-            cache.sentences(source, lines)
+            request = _prompt(source, text)
+            cache.sentences(source, request)
+            request = _whole(source, request)
+        else:
+            _texts(text)
     except AttnvizError as raised:
         error = raised
     files.say()
@@ -105,7 +108,7 @@ def _checked(
     if wrong:
         note(words.INSTEAD.format(why=wrong, model=source.name))
     if ready and isinstance(error, TooLong):
-        lengths.offers(error, source, lines)
+        lengths.offers(error, source, request)
         return None
     if ready and isinstance(error, cache.NoText):
         note(str(error), "notice")
@@ -118,37 +121,39 @@ def _checked(
         return None
     if left_out := state.get(LEFT_OUT):
         note(left_out, "notice")
-    unknown_words(cache.unknown(source, lines), source.unknown_token)
+    unknown_words(cache.unknown(source, request.texts), source.unknown_token)
     if TEXT.encode(text) is None:
-        _say_kept_out(source, lines, text)
-    return source, lines
+        _say_kept_out(source, request, text)
+    return source, request
 
 
-def _lines_of(source: Source, typed: str) -> tuple[str, ...]:
+def _prompt(source: Source, typed: str) -> Request:
     """The texts that a model reads, and the picture."""
-    texts = source.one_run or _texts(typed) if source.reads in ("text", "both") else ("",)
-    return texts if source.reads == "text" else photos.lines(source, texts)
+    return photos.request(source, source.one_run or _texts(typed) if source.reads in ("text", "both") else ("",))
 
 
 def _texts(typed: str) -> tuple[str, ...]:
     return cache.texts(clean(typed), by_line=examples.by_line(state.now(), typed))
 
 
-def _with_targets(source: Source, lines: tuple[str, ...]) -> tuple[str, ...]:
-    """The texts with what was typed as their target, if the model writes.
+def _whole(source: Source, request: Request) -> Request:
+    """The request with the answer behind its text and with what was typed as its target, if the model reads these.
 
     Raises:
         InputError: if it cannot be read as that.
     """
+    if source.generates and len(request.texts) == 1:
+        request = replace(request, answer=state.get(ANSWER))
     if source.writes:
-        lines = target.with_targets(lines, clean(state.get(TARGET)))
-        cache.targets(source, lines)
-    return lines
+        request = replace(request, targets=target.targets(request.texts, clean(state.get(TARGET))))
+    cache.sentences(source, request)
+    cache.targets(source, request)
+    return request
 
 
-def _say_kept_out(source: Source, lines: tuple[str, ...], text: str) -> None:
+def _say_kept_out(source: Source, request: Request, text: str) -> None:
     """Say that the text is too long for the box or the link."""
-    tokens = sum(sentence.length for sentence in cache.sentences(source, lines))
+    tokens = sum(sentence.length for sentence in cache.sentences(source, request))
     kept_out = words.NOT_IN_BOX if len(text) > WHOLE else words.NOT_IN_LINK
     note(kept_out.format(characters=len(text), tokens=tokens), "notice")
 

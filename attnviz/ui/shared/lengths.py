@@ -9,6 +9,7 @@ import streamlit as st
 
 from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
+from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, examples, state, words
 from attnviz.ui.shared.examples import LEFT_OUT
@@ -23,9 +24,10 @@ LONGEST_READ = 100_000
 PIECES = re.compile(r"\w+|[^\w\s]+")
 
 
-def offers(error: TooLong, source: Source, lines: tuple[str, ...]) -> None:
+def offers(error: TooLong, source: Source, request: Request) -> None:
     """Which line is too long, and the ways on that work."""
     note(str(error))
+    lines = request.texts
     parts = tuple(part for line in lines for part in SENTENCE_ENDS.split(line) if part.strip())
     other = _reader(lines)
     with st.container(horizontal=True, gap="small", key="too long"):
@@ -102,7 +104,7 @@ def _fits(source: Source, text: str, most: int) -> bool:
 
 def _reads(source: Source, lines: tuple[str, ...]) -> bool:
     try:
-        cache.sentences(source, lines)
+        cache.sentences(source, Request(lines))
     except AttnvizError:
         return False
     return True
@@ -114,7 +116,7 @@ def _reader(lines: tuple[str, ...]) -> str | None:
         return None
     for name in api.SOURCES:
         try:
-            cache.sentences(cache.source(name), lines)
+            cache.sentences(cache.source(name), Request(lines))
         except AttnvizError:
             continue
         return name

@@ -21,6 +21,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import BY_LETTER, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
@@ -158,8 +159,7 @@ class ViewContext:
 
     Attributes:
         source: the model.
-        lines: the sentences.
-        edits: everything that is changed.
+        request: what is asked: sentences, and everything that is changed.
         sentence: which of the sentences, counted from 0.
         site: the attention call.
         head: by number, or the name of an aggregation.
@@ -167,8 +167,7 @@ class ViewContext:
     """
 
     source: Source
-    lines: tuple[str, ...]
-    edits: Edits
+    request: Request
     sentence: int
     site: Site
     head: int | str
@@ -176,20 +175,24 @@ class ViewContext:
     _runs: WeakValueDictionary[str, Record] = field(default_factory=WeakValueDictionary, repr=False)
 
     @property
+    def edits(self) -> Edits:
+        return self.request.edits
+
+    @property
     def record(self) -> Record:
         """The run with the edits, from the cache: what a session holds of a page holds no record."""
-        return self._run("record", self.edits)
+        return self._run("record", self.request)
 
     @property
     def untouched(self) -> Record:
         """The run without edits."""
-        return self._run("untouched", Edits())
+        return self._run("untouched", self.request.unchanged)
 
-    def _run(self, name: str, edits: Edits) -> Record:
+    def _run(self, name: str, request: Request) -> Record:
         """A run, looked for once while it is there: to be asked for costs 0.1 ms, and a page asks 60 times."""
         record = self._runs.get(name)
         if record is None:
-            record = self._runs[name] = cache.record(self.source, self.lines, edits)
+            record = self._runs[name] = cache.record(self.source, request)
         return record
 
     @property
@@ -198,9 +201,9 @@ class ViewContext:
         return self.untouched if self.edits != Edits() else None
 
     @property
-    def run(self) -> tuple:
-        """Source, texts and edits of the record."""
-        return self.source, self.lines, self.edits
+    def run(self) -> tuple[Source, Request]:
+        """Source and request of the record."""
+        return self.source, self.request
 
     @property
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:

@@ -4,6 +4,7 @@ In a link an example is called by its name, and patches that are gray in it by t
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import streamlit as st
 
 from attnviz.core import assets
 from attnviz.core.errors import InputError
-from attnviz.core.places import Picture, PicturedText, Sound
+from attnviz.core.places import Picture, Sound
+from attnviz.core.request import Request
 from attnviz.figures.patches import data_uri
 from attnviz.files import images, sounds
 from attnviz.sources.base import Source
@@ -115,22 +117,20 @@ def named(pictures: tuple[Picture, ...]) -> str:
     return next((name for name, one in there.items() if pictures == (one,)), "")
 
 
-def lines(source: Source, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Texts, or "" of a model that reads none, with the picture and its gray patches."""
-    with_picture = whole(source, texts)
-    grayed = state.get(GRAYED)
-    if not grayed or with_picture is texts or source.reads == "sound":
-        return with_picture
-    tokens = cache.sentences(source, with_picture[:1])[0].tokens
+def request(source: Source, texts: tuple[str, ...]) -> Request:
+    """A request for texts, or "" of a model that reads none, with the picture and its gray patches."""
+    plain, grayed = whole(source, texts), state.get(GRAYED)
+    if not (grayed and plain.pictures) or source.reads == "sound":
+        return plain
+    tokens = cache.sentences(source, plain)[0].tokens
     boxes = [tokens[position].box for position in grayed if position < len(tokens) and tokens[position].box]
-    pictures = (picture(source).grayed(boxes),)
-    return tuple(PicturedText(text, pictures) for text in texts)
+    return replace(plain, pictures=((picture(source).grayed(boxes),),) * len(texts))
 
 
-def whole(source: Source, texts: tuple[str, ...] = ("",)) -> tuple[str, ...]:
-    """Texts with the picture without gray patches; themselves where there is none."""
-    shown = picture(source)
-    return texts if shown is None else tuple(PicturedText(text, (shown,)) for text in texts)
+def whole(source: Source, texts: tuple[str, ...]) -> Request:
+    """A request for texts with the picture without gray patches, if the model reads one."""
+    shown = None if source.reads == "text" else picture(source)
+    return Request(texts, pictures=() if shown is None else ((shown,),) * len(texts))
 
 
 def dropped(now: State, name: str, picture: Picture) -> State:

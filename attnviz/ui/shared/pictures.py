@@ -305,7 +305,7 @@ def _ways(figure: Figure, key: str, more: Callable[[], None] | None) -> None:
             more()
         st.caption(words.CAPTION)
         st.code(figure.caption, None, wrap_lines=True, width=560)
-        if text := code.python(figure, cache.origin):
+        if text := code.python(figure, cache.maker):
             st.caption(words.PYTHON)
             st.code(text, "python", wrap_lines=True, width=560)
 

@@ -56,8 +56,8 @@ def prediction(record: Record, position: int, sentence: int) -> PredictionText |
     if record.prediction is None:
         return None
     if record.prediction.written:
-        if target := cache.target_of(record, sentence):
-            return PredictionText("text", words.TARGET, target)
+        if record.request and record.request.targets:
+            return PredictionText("text", words.TARGET, record.request.targets[sentence])
         title = words.TRANSLATION if record.source.startswith("translator") else words.OUTPUT_TEXT
         ended = analysis.cut(record, sentence=sentence)
         detail = words.CUT.format(count=ended) if ended else ""

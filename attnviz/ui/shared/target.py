@@ -1,12 +1,8 @@
 """A target: what the decoder of a model that writes another text reads in the place of its own output."""
 
-from collections.abc import Sequence
-from typing import Any, Self
-
 import streamlit as st
 
 from attnviz.core.errors import InputError
-from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.ui.shared import words
 from attnviz.ui.shared.setting import Setting
@@ -14,40 +10,6 @@ from attnviz.ui.shared.state import control
 
 MOST = 10_000
 """Characters of a target."""
-
-
-class TextWith(str):
-    """A text, perhaps with pictures, with what belongs to it; as a key it differs from the text alone."""
-
-    text: str
-    part: Any
-
-    def __new__(cls, text: str, part: Any) -> Self:
-        result = super().__new__(cls, text)
-        result.text, result.part = text, part
-        return result
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.text == other.text and self.part == other.part
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((str.__hash__(self), self.part))
-
-
-def plain(text: str) -> str:
-    """A text, perhaps with pictures, without a target or an answer."""
-    return text.text if isinstance(text, TextWith) else text
-
-
-class TargetedText(TextWith):
-    """A text with its target."""
-
-    @property
-    def target(self) -> str:
-        return self.part
 
 
 TARGET: Setting[str] = Setting(
@@ -65,33 +27,18 @@ def _lacks(source: Source) -> str:
     return "" if source.writes else words.NO_TARGET.format(model=source.name)
 
 
-def of(texts: Sequence[str]) -> tuple[str, ...]:
-    """The targets of texts; empty where they have none."""
-    return tuple(text.target for text in texts if isinstance(text, TargetedText))
-
-
-def tokens(source: Source, texts: Sequence[str]) -> tuple[Sentence, ...]:
-    """The tokens of the targets of texts, for `source.run`; empty where they have none, or the model writes no text.
-
-    Raises:
-        InputError: if a target is too long.
-    """
-    targets = of(texts) if source.writes else ()
-    return source.tokenize_targets([*targets]) if targets else ()
-
-
-def with_targets(texts: tuple[str, ...], typed: str) -> tuple[str, ...]:
-    """Texts with what was typed as their target: of several texts, a target on each line.
+def targets(texts: tuple[str, ...], typed: str) -> tuple[str, ...]:
+    """What was typed as the target of texts: of several texts, a target on each line; empty if nothing was typed.
 
     Raises:
         InputError: if there are fewer or more targets than texts.
     """
     if not typed.strip():
-        return texts
-    targets = [line for line in typed.splitlines() if line.strip()] if len(texts) > 1 else [typed.strip("\r\n")]
-    if len(targets) != len(texts):
-        raise InputError(words.TARGETS_DIFFER.format(texts=len(texts), targets=len(targets)))
-    return tuple(map(TargetedText, texts, targets))
+        return ()
+    lines = [line for line in typed.splitlines() if line.strip()] if len(texts) > 1 else [typed.strip("\r\n")]
+    if len(lines) != len(texts):
+        raise InputError(words.TARGETS_DIFFER.format(texts=len(texts), targets=len(lines)))
+    return tuple(lines)
 
 
 def box(*, several: bool) -> None:

@@ -5,16 +5,18 @@ layer, head, mask, then what a page puts there: its view, and what can be export
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from attnviz.core.edits import Edits, Site
+from attnviz.core.request import Request
 from attnviz.core.stack import Stack
 from attnviz.sources.base import Source
-from attnviz.ui.shared import edits, files, history, look, says, state, words
+from attnviz.ui.shared import edits, files, findings, history, look, says, state, words
 from attnviz.ui.shared.look import ViewContext
+from attnviz.ui.shared.mask import OPENING
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
 FOLD = words.CONTROLS
@@ -58,7 +60,7 @@ def row_one(visible: bool = True) -> DeltaGenerator:
 
 def bar(
     source: Source,
-    lines: tuple[str, ...],
+    request: Request,
     *,
     combined: bool = False,
     site: Site | None = None,
@@ -75,16 +77,18 @@ def bar(
         original: what stands in the line while nothing is changed.
         more: controls of this page that stand in the menu *More*.
     """
+    state.put(OPENING, Stack() if source.read_only else mask)
+    findings.open_on_the_clearest(source, request)
     with st.container(**ROW, key="row-two"):
         where = st.container(**ROW, width="content", key="where")
         with where:
             chosen = look.site(source, site)
             head = look.focus(source, combined=combined)
-            sentence = look.sentence(lines)
+            sentence = look.sentence(request.texts)
         with st.container(key="fold"):
             st.html(FOLD)
         with st.container(**ROW, key="controls"):
-            changed = edits.mask_menu(source, lines, chosen, opening=mask)
+            changed = edits.mask_menu(source, request, chosen)
             view, actions = (st.container(**ROW, width="content", key=key) for key in ("view", "actions"))
             with actions:
                 history.buttons()
@@ -92,10 +96,11 @@ def bar(
             export, rest = (st.container(width="content", key=key) for key in ("export", "rest"))
     with st.container(**ROW | {"gap": "medium"}, key="line"):
         with st.container(**ROW, width="content", key="changes"):
-            edits.chips(source, lines, changed, original)
+            edits.chips(source, request, changed, original)
         prediction = st.container(key="said")
-    edits.notices(source, lines, changed)
-    context = ViewContext(source, lines, Edits() if source.read_only else changed, sentence, chosen, head)
+    edits.notices(source, request, changed)
+    request = replace(request, edits=Edits() if source.read_only else changed)
+    context = ViewContext(source, request, sentence, chosen, head)
     with rest:
         _more(context, more)
     return Toolbar(context, where, view, actions, export, prediction)

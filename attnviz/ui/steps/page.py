@@ -5,6 +5,7 @@ from functools import partial
 import streamlit as st
 
 from attnviz.analysis.steps import Stage
+from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.ui.shared import cache, everything, look, pictures, toolbar
@@ -18,8 +19,8 @@ from attnviz.ui.steps.scores import scores
 from attnviz.ui.steps.view import StepsView
 
 
-def page(source: Source, lines: tuple[str, ...]) -> None:
-    bar = toolbar.bar(source, lines)
+def page(source: Source, request: Request) -> None:
+    bar = toolbar.bar(source, request)
     context = bar.at
     with bar.view:
         query = look.query(common.QUERY, context.tokens[0], context.cell, opening=context.roles[1], step=_with_query)
@@ -58,7 +59,7 @@ def _more(context: StepsView, figures: tuple[Figure, ...]) -> None:
     everything.button(context, figures)
     if context.source.read_only:
         return
-    if code := python_of_call(context.record, context.site, context.number, context.sentence, cache.origin):
+    if code := python_of_call(context.record, context.site, context.number, context.sentence, cache.maker):
         st.caption(words.IN_PYTORCH)
         st.code(code, "python", wrap_lines=True, width=560)
 

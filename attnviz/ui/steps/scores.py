@@ -27,7 +27,8 @@ def scores(context: StepsView) -> None:
     options = sorted({*TEMPERATURES, state.get(part)})
     control(st.select_slider, words.TEMPERATURE, part, options, format_func=lambda temperature: f"{temperature:g}")
     plain = replace(context.edits, temperature=1.0, scale=None)
-    before = cache.record(context.source, context.lines, plain) if plain != context.edits else context.record
+    request = replace(context.request, edits=plain)
+    before = cache.record(context.source, request) if plain != context.edits else context.record
     place = context.site, context.head, context.query
     compared = steps.compare(before, context.record, *place, sentence=context.sentence)
     sides = {words.BEFORE: compared.before, words.NOW: compared.after}

@@ -20,10 +20,9 @@ LONGEST = 60
 
 
 class CallInputs(NamedTuple):
-    """Inputs of the attention calls in the runs of a text."""
+    """Inputs of the attention calls in the runs of a source."""
 
     source: Source
-    lines: tuple[str, ...]
 
     def origin(self, record: Record, site: Site) -> Origin | None:
         """Cached inputs of a call: of a long text they need the calls before it."""
@@ -49,7 +48,7 @@ class StepsView(ViewContext):
 
     @property
     def origins(self) -> CallInputs:
-        return CallInputs(self.source, self.lines)
+        return CallInputs(self.source)
 
     @cached_property
     def row(self) -> steps.Row:

@@ -84,7 +84,7 @@ def blinded(model):
 def test_ids_are_those_of_the_processor(load, family):
     source = load(family)
     for pictures in ([PICTURE], [PICTURE, OTHER]):
-        (sentence,) = source.tokenize([attnviz.picture(pictures, QUESTION)])
+        (sentence,) = source.sentences(attnviz.picture(pictures, QUESTION))
 
         assert [token.id for token in sentence.tokens] == read_by(source, pictures)["input_ids"][0].tolist()
         assert len(sentence.pictures) == len(pictures)
@@ -106,7 +106,7 @@ def test_a_bright_cell_reaches_its_own_token_alone(load, family):
     )
     height, width = OWN_SIZE.get(family, (32, 32))
     dark = np.zeros((height, width, 3), np.uint8)
-    (sentence,) = source.tokenize([attnviz.picture(dark, QUESTION)])
+    (sentence,) = source.sentences(attnviz.picture(dark, QUESTION))
     tokens = [token for token in sentence.tokens if token.id == IMAGE]
     before, covered = embedded(model, read_by(source, [dark])), np.zeros((height, width), int)
     last = f"tile{len(tokens) // 4 - 1}·"
@@ -141,7 +141,7 @@ def test_a_bright_cell_reaches_its_own_token_alone(load, family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_places_of_any_size_cover_the_picture(load, family):
     """A resized and padded picture has cells at all of its edges, or the middle where a processor cuts them off."""
-    (sentence,) = load(family).tokenize([attnviz.picture(OTHER, QUESTION)])
+    (sentence,) = load(family).sentences(attnviz.picture(OTHER, QUESTION))
     boxes = [token.box for token in sentence.tokens if token.box]
 
     cut = 0.225 if family == "llava" else 0  # it takes 32 x 32 of 58 x 32
@@ -195,7 +195,7 @@ def test_masks_are_those_of_the_family(load, load_own, family):
 def test_blanked_patches_get_no_weight(load, family):
     """In every layer and head, and the other keys have all of it."""
     source, picture = load(family), attnviz.picture(PICTURE, QUESTION)
-    (sentence,) = source.tokenize([picture])
+    (sentence,) = source.sentences(picture)
     blank = [i for i, token in enumerate(sentence.tokens) if token.box][1:3]
     record = attnviz.analyze(picture, source, attnviz.Edits(mask=attnviz.Blank(tuple(blank))))
 
@@ -217,7 +217,7 @@ def test_a_greedy_answer_is_that_of_the_model(load, load_own, family):
     ids = [id for id in answer[0, read["input_ids"].shape[1] :].tolist() if id not in source.ends]
 
     assert list(generated.ids) == ids
-    assert generated.sentence.pictures == (attnviz.picture(PICTURE).pictures)
+    assert generated.sentence.pictures == attnviz.picture(PICTURE).pictures[0]
     assert sum(token.box is not None for token in generated.sentence.tokens) > 0
 
 
@@ -225,7 +225,7 @@ def test_a_greedy_answer_is_that_of_the_model(load, load_own, family):
 def test_a_cache_and_whole_runs_give_the_same_logits(load, family):
     """After four tokens, whatever they are; those that a model writes are read one after the other."""
     source = load(family)
-    (sentence,) = source.tokenize([attnviz.picture(PICTURE, QUESTION)])
+    (sentence,) = source.sentences(attnviz.picture(PICTURE, QUESTION))
     cached = source.continuation(sentence)
     for id in (40, 50, 60, 70):
         cached.logits()
@@ -269,7 +269,7 @@ def test_a_text_without_a_picture_is_read_as_ever(load, load_own, family):
 
 def test_roles_of_a_chat_are_there(load):
     """The template's own words are special; the image tokens are of the user's turn."""
-    (sentence,) = attnviz.load(load("llava").model, system="Be brief.").tokenize([attnviz.picture(PICTURE, QUESTION)])
+    (sentence,) = attnviz.load(load("llava").model, system="Be brief.").sentences(attnviz.picture(PICTURE, QUESTION))
     roles = {token.role for token in sentence.tokens}
     typed = {
         role: "".join(t.text for t in sentence.tokens if t.role == role and not t.special and not t.box)

@@ -21,7 +21,7 @@ def load(load_each):
     return load_each(folder)
 
 
-def features(source, samples=SOUND.pictures[0].samples):
+def features(source, samples=SOUND.pictures[0][0].samples):
     return source.loaded.processor(samples.numpy(), sampling_rate=RATE, return_tensors="pt")
 
 
@@ -68,7 +68,7 @@ def test_a_click_is_heard_by_the_convolutions_of_its_position_alone(load):
     """By those of wav2vec 2.0, whatever the position: one loud sample in silence, in the middle of its box."""
     source = load("wav2vec2")
     silence = torch.zeros(RATE)
-    (sentence,) = source.tokenize([attnviz.sound(silence, RATE)])
+    (sentence,) = source.sentences(attnviz.sound(silence, RATE))
     hears = source.loaded.model.feature_extractor
     before = hears(silence[None])
 
@@ -84,7 +84,7 @@ def test_a_click_is_loudest_in_the_frames_of_its_position(load):
     """In the mel frames of Whisper, of which a position reads the one in its middle and its neighbors."""
     source = load("whisper")
     silence = torch.zeros(RATE)
-    (sentence,) = source.tokenize([attnviz.sound(silence, RATE)])
+    (sentence,) = source.sentences(attnviz.sound(silence, RATE))
     placed = [token for token in sentence.tokens if token.box]
 
     assert (len(placed), len(sentence.tokens)) == (51, 100)
@@ -100,7 +100,7 @@ def test_a_click_is_loudest_in_the_frames_of_its_position(load):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_positions_are_stretches_of_time_without_a_gap(load, family):
     """Over the full height of the spectrogram, called by their middle."""
-    (sentence,) = load(family).tokenize([SOUND])
+    (sentence,) = load(family).sentences(SOUND)
     boxes = [token.box for token in sentence.tokens if token.box]
 
     assert sentence.pictures[0].seconds == 1
@@ -170,11 +170,11 @@ def test_labels_are_those_of_the_model(load):
 def test_a_sound_of_another_rate_is_heard_as_the_same(load):
     """Resampled to the model's rate: tones stay what they are."""
     source, other = load("whisper"), attnviz.sound(tones(rate=44_100), 44_100)
-    samples = resampled(other.pictures[0].samples, 44_100, RATE)
+    samples = resampled(other.pictures[0][0].samples, 44_100, RATE)
 
     assert len(samples) == RATE
-    assert (samples - SOUND.pictures[0].samples)[100:6000].abs().max() < 0.02
-    assert source.tokenize([other])[0].labels == source.tokenize([SOUND])[0].labels
+    assert (samples - SOUND.pictures[0][0].samples)[100:6000].abs().max() < 0.02
+    assert source.sentences(other)[0].labels == source.sentences(SOUND)[0].labels
 
 
 def test_a_record_of_a_sound_is_saved_with_its_spectrogram(load, tmp_path):
@@ -184,7 +184,7 @@ def test_a_record_of_a_sound_is_saved_with_its_spectrogram(load, tmp_path):
 
     assert again.sentences[0].tokens == record.sentences[0].tokens
     assert again.sentences[0].pictures[0].seconds == 1
-    assert torch.equal(again.sentences[0].pictures[0].pixels, SOUND.pictures[0].pixels)
+    assert torch.equal(again.sentences[0].pictures[0].pixels, SOUND.pictures[0][0].pixels)
     assert torch.equal(again.step(CROSS).weights(0), record.step(CROSS).weights(0))
 
 
@@ -211,4 +211,4 @@ def test_a_model_whose_positions_are_no_stretches_of_time_says_so(tmp_path):
 def test_sounds_are_equal_by_their_samples():
     assert attnviz.sound(tones(), RATE) == SOUND
     assert attnviz.sound(-tones(), RATE) != SOUND
-    assert isinstance(SOUND.pictures[0], Sound)
+    assert isinstance(SOUND.pictures[0][0], Sound)

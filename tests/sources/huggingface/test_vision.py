@@ -60,7 +60,7 @@ def test_a_bright_cell_changes_the_pixels_of_its_patch_alone(load, family):
         setattr(processor, name, False)
     try:
         dark = np.zeros((height, width, 3), np.uint8)
-        (sentence,) = source.tokenize([attnviz.picture(dark)])
+        (sentence,) = source.sentences(attnviz.picture(dark))
         before = processor([dark], return_tensors="pt")["pixel_values"][0]
         placed = [token for token in sentence.tokens if token.box]
         assert placed
@@ -91,7 +91,7 @@ def test_a_patch_of_the_picture_moves_its_own_position_first(load, family):
     """In the embeddings a change of one patch reaches its position alone, after those that are no patches."""
     source = load(family)
     model, processor = source.loaded.model, source.loaded.processor
-    (sentence,) = source.tokenize([attnviz.picture(PICTURE)])
+    (sentence,) = source.sentences(attnviz.picture(PICTURE))
     read = processor([PICTURE], return_tensors="pt")["pixel_values"]
     side, embeddings = source.facts.patching.stride, model.get_submodule(_embeddings(model))
     for position, token in enumerate(sentence.tokens):
@@ -148,7 +148,7 @@ def test_a_model_that_attends_in_pieces_of_a_picture_alone_is_refused():
 
 def test_places_follow_what_a_processor_cuts_away(load):
     """DINOv2's takes 32 x 32 of 40 x 60: the sides of a wide picture are read by nobody."""
-    (sentence,) = load("dinov2").tokenize([attnviz.picture(PICTURE)])
+    (sentence,) = load("dinov2").sentences(attnviz.picture(PICTURE))
     first, last = sentence.tokens[1].box, sentence.tokens[-1].box
 
     assert (first.left, first.top) == pytest.approx((14 / 60, 4 / 40), abs=0.005)
@@ -188,7 +188,7 @@ def test_segformer_looks_from_many_patches_at_few(load):
 def test_blanked_patches_get_no_weight(load, family):
     """In every head and layer; and what the model gives then is what its own code gives with that mask."""
     source, picture = load(family), attnviz.picture(PICTURE)
-    (sentence,) = source.tokenize([picture])
+    (sentence,) = source.sentences(picture)
     n = len(sentence.tokens)
     blank = [i for i, token in enumerate(sentence.tokens) if token.text in ("row1·col1", "row2·col3")]
     record = attnviz.analyze(picture, source, attnviz.Edits(mask=attnviz.Blank(tuple(blank))))
@@ -274,6 +274,6 @@ def test_a_model_that_a_person_loaded_is_run_as_it_is(tmp_path):
 def test_places_are_measured_to_a_pixel_of_a_large_picture(load):
     """Where the colors of the ramp and those of a smaller picture are rounded in step, too."""
     for side in (320, 640, 1000):
-        (sentence,) = load("vit").tokenize([attnviz.picture(np.zeros((side, side, 3), np.uint8))])
+        (sentence,) = load("vit").sentences(attnviz.picture(np.zeros((side, side, 3), np.uint8)))
         edges = np.array([[t.box.left, t.box.top, t.box.right, t.box.bottom] for t in sentence.tokens if t.box])
         assert abs(edges * 4 - (edges * 4).round()).max() < 0.004

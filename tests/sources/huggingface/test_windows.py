@@ -10,6 +10,7 @@ from torch.nn.functional import normalize, pad
 
 import attnviz
 from attnviz.core.errors import InputError
+from attnviz.core.request import Request
 from attnviz.core.taking import EachOff
 
 PICTURE = (np.random.RandomState(0).rand(60, 90, 3) * 255).astype(np.uint8)
@@ -184,7 +185,7 @@ def test_a_temperature_acts_in_the_windows_and_opens_no_other(source, monkeypatc
 
 
 def test_heads_are_off_in_one_picture_of_a_batch_alone(source):
-    sentences = source.tokenize([TEXT, TEXT])
+    sentences = source.sentences(Request.of([TEXT, TEXT]))
     edits = EachOff(each_off=(frozenset(), frozenset({(SITES[1], 0)})))
     both = source.run(sentences, edits).labels[1]
 

@@ -1,0 +1,78 @@
+"""A request: everything that a person asks of a source, as one value."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from attnviz.core.edits import Edits
+from attnviz.core.errors import OF_PICTURES, InputError, quoted
+from attnviz.core.places import Picture
+
+Pictures = tuple[tuple[Picture, ...], ...]
+"""Pictures or sounds of each text of a batch."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Texts with everything that belongs to them; hashable, and so the key of the record that a source makes of it.
+
+    Attributes:
+        texts: sentences of a batch; a model that reads pictures or sounds alone gets empty ones.
+        targets: texts that a decoder reads in place of its own output, one for each text; empty if there are none.
+        answer: ids of tokens that stand behind the text, such as those that a model wrote.
+        pictures: pictures or sounds of each text; empty if there are none.
+        edits: changes of the attention.
+
+    Raises:
+        InputError: if targets or answer do not fit the texts, or some texts have pictures and some have none.
+    """
+
+    texts: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    answer: tuple[int, ...] = ()
+    pictures: Pictures = ()
+    edits: Edits = Edits()
+
+    def __post_init__(self):
+        texts, targets = len(self.texts), len(self.targets)
+        if targets and targets != texts:
+            raise InputError(f"There are {texts} texts and {targets} targets; give one target for each text.")
+        if self.answer and texts != 1:
+            raise InputError(f"An answer continues one text; there are {texts}. Give one of them.")
+        if self.pictures and not all(self.pictures):
+            raise InputError("Some texts have pictures and some have none; give them one after the other.")
+
+    @classmethod
+    def of(cls, text: Any) -> Self:
+        """Request for a text, for what `attnviz.picture` or `attnviz.sound` gives, or for a list of these.
+
+        Raises:
+            InputError: if it is something else, with the way for pictures.
+        """
+        if isinstance(text, Request):
+            return text
+        is_list = isinstance(text, Iterable) and not isinstance(text, str)
+        parts = [cls._of_one(item, text) for item in (text if is_list else [text])]
+        pictures = tuple(part.pictures[0] if part.pictures else () for part in parts)
+        return cls(tuple(part.texts[0] for part in parts), pictures=pictures if any(pictures) else ())
+
+    @classmethod
+    def _of_one(cls, item: object, value: object) -> Self:
+        if isinstance(item, str):
+            return cls((item,))
+        if isinstance(item, Request) and len(item.texts) == 1:
+            return item
+        what = "A text is a string, and several are a list of strings; given"
+        if hasattr(value, "size"):  # an array or a picture
+            raise InputError(f"{what} a {type(value).__name__}. {OF_PICTURES}")
+        raise InputError(f"{what} {quoted(item)}.")
+
+    @property
+    def unchanged(self) -> Self:
+        """The same without edits."""
+        return replace(self, edits=Edits())
+
+    @property
+    def prompt(self) -> Self:
+        """Texts and pictures alone."""
+        return type(self)(self.texts, pictures=self.pictures)

@@ -1,0 +1,96 @@
+"""The app asks each request once: a text is cut into tokens once in a run of a page, and the model runs for records."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from test_hostile_pages import compare_page, overview_page, steps_page
+from test_pages import heads_page, masks_page, opened
+
+from attnviz import api, tokenizers
+from attnviz.core.edits import Edits, Site
+from attnviz.core.record import Record
+from attnviz.core.tap import Tap
+from attnviz.sources.base import Facts, Source
+from attnviz.ui.shared import cache
+
+CALLS: list[str] = []
+FACTS = Facts(
+    task="states",
+    made_of="Counting",
+    parameters=0,
+    vocabulary=0,
+    longest=None,
+    limit="",
+    dtype=torch.float32,
+    device=torch.device("cpu"),
+    commit=None,
+)
+
+
+@dataclass(frozen=True)
+class Counting(Source):
+    """Each token looks at itself; what is asked of it is counted."""
+
+    name: str = "counting"
+
+    provenance = "constructed"
+    title = "Counting"
+    does = "Each token looks at itself."
+    facts = FACTS
+    examples = ("the cat sat",)
+    sites = (Site("encoder", 0),)
+    num_heads = 2
+    d_model = 8
+    generates = True
+
+    def tokenize(self, texts):
+        CALLS.append("tokenize")
+        return tokenizers.batch(tokenizers.load("words"), texts)
+
+    def extended(self, sentence, id):
+        return tokenizers.batch(tokenizers.load("words"), [f"{sentence.text} cat"])[0]
+
+    def run(self, sentences, edits=Edits(), targets=()):
+        CALLS.append("run")
+        n = len(sentences[0].tokens)
+        x = torch.eye(n).expand(len(sentences), 2, n, n)
+        tap = Tap(edits)
+        output = tap.attend(x, x, x, site=self.sites[0])
+        return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output.mean(1))
+
+
+@pytest.fixture(autouse=True)
+def counting(monkeypatch):
+    monkeypatch.setitem(api.OFFERED, "counting", Counting())
+    cache.SHARED.clear()
+    cache._used.clear()
+    CALLS.clear()
+
+
+PAGES = [heads_page, masks_page, steps_page, overview_page, compare_page]
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "asked", [{}, {"continued": "3-4"}, {"text": "a\nb c", "lines": "true"}, {"scores": "temperature-0.5"}]
+)
+def test_a_text_is_cut_once_and_the_model_runs_once_for_each_record(page, asked):
+    """For the prompt, its answer and all that the page shows of both, before a change and after it."""
+    app = opened(page, model="counting", **asked)
+    records = [kind for kind, *_ in map(tuple, cache.SHARED.keys()) if kind == "record"]
+
+    assert not app.exception
+    assert ["tokenize", *["run"] * len(records)] == CALLS
+
+    app.run()
+
+    assert ["tokenize", *["run"] * len(records)] == CALLS
+
+
+def test_nothing_runs_the_model_before_the_page_asks_for_its_record():
+    """The head with the clearest role is looked for in that record: this page shows none of before the change."""
+    app = opened(overview_page, model="counting", scores="temperature-0.5")
+
+    assert not app.exception
+    assert CALLS == ["tokenize", "run"]
