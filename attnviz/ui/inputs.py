@@ -1,5 +1,6 @@
 """The first row of every page: the model and the text."""
 
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -8,6 +9,7 @@ from attnviz import api
 from attnviz.core.display import visible_text, without_surrogates
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.parameters import parameters
+from attnviz.core.request import Request
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui import files
@@ -21,8 +23,8 @@ MOST_UNKNOWN = 4
 """Unknown words that are named."""
 
 
-def row(*, visible: bool = True) -> tuple[Source, tuple[str, ...]] | None:
-    """Draw the row; the model and its texts, or None where either cannot be used, and the reason stands on the page.
+def row(*, visible: bool = True) -> tuple[Source, Request] | None:
+    """Draw the row; returns the model and the request, or None if either cannot be used, and the page says why.
 
     Args:
         visible: whether the row is drawn; the page Learn chooses model and text itself.
@@ -42,9 +44,9 @@ def row(*, visible: bool = True) -> tuple[Source, tuple[str, ...]] | None:
         note(wrong)
         return None
     try:
-        lines = cache.texts(text, by_line=_by_line(text))
-        _unknown(source, lines)
-        return source, lines
+        texts = cache.texts(text, by_line=_by_line(text))
+        _unknown(source, texts)
+        return _in_chat(source), _request(source, texts)
     except cache.NoText:
         _offer(source)
     except AttnvizError as error:
@@ -129,6 +131,10 @@ def _text(source: Source, text: str) -> None:
             placeholder="Type a sentence",
             disabled=fixed,
         )
+    if source.writes and not fixed:
+        with st.container(key="target-box"):
+            widget = st.text_area if _by_line(text) else st.text_input
+            control(widget, "Target", "target", visible=False, placeholder="Target: the model's own output")
     if not fixed:
         st.menu_button(
             "Examples",
@@ -167,6 +173,28 @@ def _by_line(text: str) -> bool:
 def _with_text(choices: Choices, text: str | None) -> Choices:
     """Another text; what was selected in the one before is cleared."""
     return choices.without("text").put(text=text, lines=None)
+
+
+def _request(source: Source, texts: tuple[str, ...]) -> Request:
+    """The texts with the target and the answer that belong to them.
+
+    Raises:
+        InputError: if there are fewer or more targets than texts.
+    """
+    answer = now()["answer"] if source.generates and len(texts) == 1 else ()
+    typed = now()["target"] if source.writes and not source.one_run else ""
+    if not typed.strip():
+        return Request(texts, answer=answer)
+    targets = [line for line in typed.splitlines() if line.strip()] if len(texts) > 1 else [typed.strip("\r\n")]
+    if len(targets) != len(texts):
+        raise InputError(f"There are {len(texts)} texts and {len(targets)} targets; type one target for each text.")
+    return Request(texts, targets=tuple(targets), answer=answer)
+
+
+def _in_chat(source: Source) -> Source:
+    """The model with the chat that is chosen, if it has a template for one."""
+    chat = now()["chat"]
+    return source if chat is None or not source.can_chat else replace(source, chat=True, system=chat)
 
 
 def _unknown(source: Source, lines: tuple[str, ...]) -> None:

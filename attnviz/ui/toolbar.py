@@ -1,6 +1,6 @@
 """The second row of every page: layer, head, mask, undo; under it what is changed. It gives what the page looks at."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from urllib.parse import urlencode
 from weakref import WeakValueDictionary
@@ -14,14 +14,15 @@ from attnviz.analysis.views import View
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.core.tokens import Token
 from attnviz.link import COMBINED, Choices
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
-from attnviz.ui import edits, request
-from attnviz.ui.request import control, now
+from attnviz.ui import edits
+from attnviz.ui.request import control, now, redo, session, undo
 from attnviz.ui.shared import cache
 from attnviz.ui.shared.text import note
 
@@ -36,8 +37,7 @@ class Context:
 
     Attributes:
         source: the model.
-        lines: the texts.
-        edits: what is changed of the model.
+        request: the texts, with all that belongs to them and what is changed of the model.
         sentence: index of the text, from 0.
         site: the layer.
         head: a number, or the name of a way to combine all heads.
@@ -47,31 +47,35 @@ class Context:
     """
 
     source: Source
-    lines: tuple[str, ...]
-    edits: Edits
+    request: Request
     sentence: int
     site: Site
     head: int | str
     view: View
     dark: bool
     export: DeltaGenerator
-    _runs: WeakValueDictionary[Edits, Record] = field(default_factory=WeakValueDictionary, repr=False)
+    _runs: WeakValueDictionary[Request, Record] = field(default_factory=WeakValueDictionary, repr=False)
 
     @property
     def record(self) -> Record:
         """The run with the edits, from the cache of records; a page in the memory of a session holds none."""
-        return self._run(self.edits)
-
-    def _run(self, edits: Edits) -> Record:
-        record = self._runs.get(edits)
-        if record is None:
-            record = self._runs[edits] = cache.record(self.source, self.lines, edits)
-        return record
+        return self._run(self.request)
 
     @property
     def before(self) -> Record | None:
         """The run without edits; None if there are none."""
-        return self._run(Edits()) if self.edits != Edits() else None
+        return self._run(self.request.unchanged) if self.edits != Edits() else None
+
+    def _run(self, request: Request) -> Record:
+        record = self._runs.get(request)
+        if record is None:
+            record = self._runs[request] = cache.record(self.source, request)
+        return record
+
+    @property
+    def edits(self) -> Edits:
+        """Changes of the model."""
+        return self.request.edits
 
     @property
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
@@ -169,17 +173,17 @@ class Context:
         return {"sentence": self.sentence, "dark": self.dark, "view": self.view, "domain": DOMAINS[now()["colors"]]}
 
 
-def toolbar(source: Source, lines: tuple[str, ...]) -> Context:
+def toolbar(source: Source, request: Request) -> Context:
     """Draw the row and the chips; returns what the page looks at."""
-    drop_missing(source, lines)
+    drop_missing(source, request)
     with st.container(**ROW, key="toolbar"):
         _layer(source)
         _head(source)
-        _sentence(lines)
+        _sentence(len(request.texts))
         edits.menu(source, _opening(source)[0])
         _more(source)
-        current = request.session()
-        for name, step, able in (("Undo", request.undo, current.past), ("Redo", request.redo, current.future)):
+        current = session()
+        for name, step, able in (("Undo", undo, current.past), ("Redo", redo, current.future)):
             st.button(
                 "",
                 key=name,
@@ -196,10 +200,10 @@ def toolbar(source: Source, lines: tuple[str, ...]) -> Context:
     for complaint in current.complaints:
         note(complaint, "notice")
     current.complaints = ()
-    return looked_at(source, lines, export)
+    return looked_at(source, request, export)
 
 
-def looked_at(source: Source, lines: tuple[str, ...], export: DeltaGenerator) -> Context:
+def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Context:
     """The model, text, layer and head that are chosen; what nobody chose opens as the model's card says."""
     try:
         changed = edits.of(source)
@@ -209,8 +213,7 @@ def looked_at(source: Source, lines: tuple[str, ...], export: DeltaGenerator) ->
     site, head = _opening(source)
     return Context(
         source,
-        lines,
-        changed,
+        replace(request, edits=changed),
         now()["sentence"] - 1,
         site,
         head,
@@ -220,7 +223,7 @@ def looked_at(source: Source, lines: tuple[str, ...], export: DeltaGenerator) ->
     )
 
 
-def drop_missing(source: Source, lines: tuple[str, ...]) -> None:
+def drop_missing(source: Source, request: Request) -> None:
     """Clear what a link asks for and the model or the text does not have, with a sentence for each."""
     choices, complaints = now(), []
     heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
@@ -231,9 +234,9 @@ def drop_missing(source: Source, lines: tuple[str, ...]) -> None:
     if isinstance(choices["head"], int) and choices["head"] not in heads:
         complaints.append(f"The link asks for head {choices['head']}: {there}")
         choices = choices.put(head=None)
-    if choices["sentence"] > len(lines):
+    if choices["sentence"] > len(request.texts):
         choices = choices.put(sentence=1)
-    current = request.session()
+    current = session()
     current.choices, current.complaints = choices, (*current.complaints, *complaints)
 
 
@@ -272,13 +275,13 @@ def _head(source: Source) -> None:
     control(st.selectbox, "Head", "head", [*names], value=current, visible=False, format_func=names.get, width=130)
 
 
-def _sentence(lines: tuple[str, ...]) -> None:
-    if len(lines) > 1:
+def _sentence(count: int) -> None:
+    if count > 1:
         control(
             st.selectbox,
             "Which text",
             "sentence",
-            range(1, len(lines) + 1),
+            range(1, count + 1),
             visible=False,
             format_func="Text {}".format,
             width=110,

@@ -6,11 +6,12 @@ from attnviz import figures
 from attnviz.analysis import sentences
 from attnviz.core.amounts import percent
 from attnviz.core.finite import not_finite
+from attnviz.core.request import Request
 from attnviz.figures import FORMS, Figure
 from attnviz.figures.forms import CELL, LINE
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import edits, export_menu, predictions, welcome, zoom
+from attnviz.ui import edits, export_menu, predictions, welcome, writing, zoom
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put
 from attnviz.ui.shared.text import block, in_words, note, quiet
@@ -20,9 +21,9 @@ LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Smallest weights that a line may stand for."""
 
 
-def page(source: Source, lines: tuple[str, ...]) -> None:
+def page(source: Source, request: Request) -> None:
     """Draw the page."""
-    context = toolbar(source, lines)
+    context = toolbar(source, request)
     welcome.banner()
     with st.container(horizontal=True, gap="medium"):
         left = st.container(width=300, key="every")
@@ -43,6 +44,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
     with left:
         every = _every(context)
     with right:
+        writing.controls(context)
         _selection(context)
         _role(context)
         after = predictions.panel(context)

@@ -9,8 +9,8 @@ from attnviz import figures, lessons, link
 from attnviz.analysis import sentences, steps
 from attnviz.analysis.sentences import quoted_token
 from attnviz.core.amounts import digits
-from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
+from attnviz.core.request import Request
 from attnviz.lessons import LessonStep, bugs, peeking
 from attnviz.link import Choices
 from attnviz.sources.base import Source
@@ -37,7 +37,7 @@ _learned = cache.cached(peeking.learn)
 _spread = cache.cached(steps.dot_product_variance)
 
 
-def page(source: Source, lines: tuple[str, ...]) -> None:
+def page(source: Source, request: Request) -> None:
     """Draw the page."""
     course = lessons.course()
     number = min(now()["chapter"] or 1, len(course.steps))
@@ -47,7 +47,7 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         session().memory["open chapter"] = number
         st.rerun()
     _chapters(number)
-    context = looked_at(source, lines, st.empty())
+    context = looked_at(source, request, st.empty())
     told, pictures, asked = st.columns([1.2, 1.7, 1], gap="medium")
     with told:
         _told(chapter, number)
@@ -247,7 +247,7 @@ def _scores(context: Context) -> None:
         step=lambda choices, value: choices.put(temperature=value, scored=site),
         format_func="{:g}".format,
     )
-    before = cache.record(context.source, context.lines, Edits())
+    before = cache.record(context.source, context.request.unchanged)
     query = _row_of(context)
     compared = steps.compare(before, context.record, context.site, context.head, query)
     rows = [
