@@ -73,6 +73,8 @@ def figure(context: Context, position: int | None = None) -> tuple[str, Figure] 
 
 def _written(context: Context) -> str:
     """The text that the model wrote, and the one before a change if that was another."""
+    if context.request.targets:
+        return f"The decoder reads your target: “{context.request.targets[context.sentence]}”"
     texts = [run.prediction.written[context.sentence] for run in (context.record, context.before) if run is not None]
     before = "" if len(set(texts)) == 1 else f" Before: “{texts[1]}”"
     return f"The model writes: “{texts[0]}”{before}"

@@ -20,6 +20,9 @@ REMEMBERED = 100
 TURNED = ("slider", "select_slider", "number_input")
 """Widgets that a held key turns further while the page is drawn: told their value again, they would jump back."""
 
+CHOSEN = object()
+"""The value of a widget that shows the choice itself."""
+
 _KEY = "attnviz"
 
 
@@ -96,7 +99,7 @@ def control(
     label: str,
     name: str,
     *args: Any,
-    value: Any = None,
+    value: Any = CHOSEN,
     step: Callable[[Choices, Any], Choices] | None = None,
     part: str = "",
     visible: bool = True,
@@ -114,7 +117,7 @@ def control(
         visible: whether the label is drawn; screen readers always have it.
     """
     key = f"{name} {part}".strip()
-    value = now()[name] if value is None else value
+    value = now()[name] if value is CHOSEN else value
     if widget.__name__ not in TURNED or not _is_turned_to(key, value):
         st.session_state[key] = value
 
