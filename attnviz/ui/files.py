@@ -4,14 +4,16 @@ In a link such a model is ``file:case.attn``. The link does not hold the file: w
 """
 
 import codecs
+from collections.abc import Callable
 
 import streamlit as st
 from streamlit import config
 
 from attnviz import cases, link
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
+from attnviz.files import sounds
 from attnviz.sources.saved import Saved
-from attnviz.ui import streamlit_internals
+from attnviz.ui import pictures, streamlit_internals
 from attnviz.ui.request import change, session
 from attnviz.ui.shared import budget, cache
 from attnviz.ui.shared.text import clean, note
@@ -49,7 +51,7 @@ def button() -> None:
         with popover:
             count = session().memory.get("files taken", 0)
             most = config.get_option("server.maxUploadSize")
-            label = f"A saved run (.attn), weights (.npz, .npy, .csv, .safetensors) or a text (.txt), up to {most} MB"
+            label = f"A saved run, weights, a text, a picture or a sound, up to {most} MB"
             st.file_uploader(label, accept_multiple_files=True, key=f"files {count}", on_change=_take, args=(count,))
     for text, kind in session().memory.pop("about files", ()):
         note(text, kind)
@@ -63,13 +65,18 @@ def _take(count: int) -> None:
     for upload in streamlit_internals.peek(f"files {count}") or ():
         name = _name(upload.name)
         try:
-            messages += (
-                _text(name, upload.getvalue()) if name.lower().endswith(TEXTS) else _run(name, upload.getvalue())
-            )
+            messages += _opener(name)(name, upload.getvalue())
         except AttnvizError as error:
             messages.append((str(error), "error"))
         streamlit_internals.drop_upload(upload.file_id)
     memory["about files"] = messages
+
+
+def _opener(name: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
+    """Return what opens a file, by the ending of its name."""
+    if name.lower().endswith(TEXTS):
+        return _text
+    return pictures.take if name.lower().endswith((*PICTURES, sounds.ENDING)) else _run
 
 
 def _text(name: str, content: bytes) -> list[tuple[str, str]]:

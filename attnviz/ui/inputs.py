@@ -12,7 +12,7 @@ from attnviz.core.parameters import parameters
 from attnviz.core.request import Request
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import files
+from attnviz.ui import files, pictures
 from attnviz.ui.request import change, control, now
 from attnviz.ui.shared import cache
 from attnviz.ui.shared.text import literal, note, quiet
@@ -33,20 +33,25 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
         source = _opened(now()["model"], now()["step"])
     except AttnvizError as error:
         source, wrong = None, str(error)
-    text = "" if source is None else _chosen_text(source)
+    reads_text = source is not None and source.reads in ("text", "both")
+    text = _chosen_text(source) if reads_text else ""
     if visible:
         with st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request"):
             _model()
             files.button()
-            if source is not None:
+            if source is not None and source.reads != "text":
+                pictures.row(source)
+            if reads_text:
                 _text(source, text)
     if source is None:
         note(wrong)
         return None
     try:
-        texts = cache.texts(text, by_line=_by_line(text))
-        _unknown(source, texts)
-        return _in_chat(source), _request(source, texts)
+        texts = cache.texts(text, by_line=_by_line(text)) if reads_text else ("",)
+        if reads_text:
+            _unknown(source, texts)
+        asked = _request(source, texts)
+        return _in_chat(source), asked if source.reads == "text" else pictures.with_picture(source, asked)
     except cache.NoText:
         _offer(source)
     except AttnvizError as error:

@@ -1,10 +1,12 @@
 """Predictions of the model, now and before a change: one sentence, and the figure with the numbers."""
 
 import math
+from collections.abc import Callable
 
 from attnviz import analysis, figures
 from attnviz.analysis.sentences import label_value, quoted, quoted_token
 from attnviz.core.amounts import percent
+from attnviz.core.display import label_text
 from attnviz.figures import Figure
 from attnviz.ui.picture import picture
 from attnviz.ui.shared.text import block
@@ -21,7 +23,8 @@ def sentence(context: Context, position: int | None = None) -> str:
     if analysis.is_number(record):
         return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."
     if record.labels is not None:
-        return f"Predicted label: {_changed(analysis.labels(record, before=context.before, sentence=text))}."
+        ranked = analysis.labels(record, before=context.before, sentence=text)
+        return f"Predicted label: {_changed(ranked, _label)}."
     if record.prediction is None:
         return _vectors(context)
     if record.prediction.written:
@@ -80,19 +83,27 @@ def _written(context: Context) -> str:
     return f"The model writes: “{texts[0]}”{before}"
 
 
-def _changed(ranked: tuple[analysis.NextWord, ...]) -> str:
-    """The first word and its probability, and what they were before a change."""
+def _changed(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
+    """The first word and its probability, and what they were before a change.
+
+    Args:
+        quote: how a word stands in the sentence.
+    """
     if not ranked or math.isnan(ranked[0].probability):
         return "the probabilities are not numbers"
     new = ranked[0]
     now = percent(new.probability)
     if new.before is None or math.isnan(new.before):
-        return f"{quoted(new.word)} {now}"
+        return f"{quote(new.word)} {now}"
     old = max(ranked, key=lambda word: word.before)
     if old is not new:
-        return f"{quoted(new.word)} {now} in place of {quoted(old.word)} {percent(old.before)}"
+        return f"{quote(new.word)} {now} in place of {quote(old.word)} {percent(old.before)}"
     before = percent(new.before)
-    return f"{quoted(new.word)} {now}, as before" if before == now else f"{quoted(new.word)} {before} → {now}"
+    return f"{quote(new.word)} {now}, as before" if before == now else f"{quote(new.word)} {before} → {now}"
+
+
+def _label(name: str) -> str:
+    return f"“{label_text(name)}”"
 
 
 def _vectors(context: Context) -> str:

@@ -54,13 +54,14 @@ def page(source: Source, request: Request) -> None:
 
 
 def _form(context: Context) -> str:
-    """The choice of a form; of those that the layer has, the first is taken until a person chooses."""
+    """The choice of a form; until a person chooses, a layer of patches is drawn over its picture, others as a map."""
     there = [
         name
         for name, form in FORMS.items()
         if form.is_on_page and (form.fits is None or form.fits(context.record, context.site))
     ]
-    current = now()["form"] if now()["form"] in there else there[0]
+    first = "picture" if "picture" in there else there[0]
+    current = now()["form"] if now()["form"] in there else first
     return control(st.segmented_control, "Shown as", "form", there, value=current, visible=False, required=True)
 
 
