@@ -204,7 +204,8 @@ class Watched:
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
             return silence(own, edits.off(site), edits.off_alone(site))
-        are_products = edits.scale is not None or edits.softcap is not None or not edits.own_mask
+        scoring = edits.at(site, Scoring())
+        are_products = scoring.scale is not None or scoring.softcap is not None or not edits.own_mask
         if call.weights_only and are_products:
             what = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
             raise AttnvizError(f"At {site} ({call.name or 'the model'}) {what}.")

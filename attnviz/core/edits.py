@@ -145,6 +145,7 @@ class Edits(Scoring):
         mask: joined to the built-in mask by "and", at every site.
         mask_cross: whether `mask` acts on cross-attention, too.
         heads_off: (site, head) of each head whose output is zeroed (zero ablation); its weights are still shown.
+        scored_site: the only layer whose scale, softcap and temperature change; None for every layer.
         own_mask: whether the built-in mask (padding; a decoder's future) stays. Without it, `mask` stands alone.
         taken: parts of the run of other texts, put in the place of this text's own, one after another. What a run of
             them gave is in `core.taking.Resolved`.
@@ -152,6 +153,7 @@ class Edits(Scoring):
 
     mask: Mask | None = None
     heads_off: frozenset[tuple[Site, int]] = frozenset()
+    scored_site: Site | None = None
     own_mask: bool = True
     mask_cross: bool = True
     taken: tuple[Take, ...] = ()
@@ -160,6 +162,8 @@ class Edits(Scoring):
         super().__post_init__()
         object.__setattr__(self, "heads_off", frozenset(self.heads_off))
         object.__setattr__(self, "taken", tuple(dict.fromkeys(self.taken)))
+        if self.scale is None and self.softcap is None and self.temperature == 1:
+            object.__setattr__(self, "scored_site", None)
         for take in self.taken:
             if not isinstance(take, Take):
                 raise InputError(f"taken holds {quoted(take)}; each of it is a Take.")
@@ -172,7 +176,8 @@ class Edits(Scoring):
 
     def at(self, site: Site, own: Scoring) -> Scoring:
         """How scores are made at a site whose model makes them by a scoring of its own."""
-        return (replace(self, bias=()) if site.kind == "cross" else self).over(own)
+        here = self if self.scored_site in (None, site) else replace(self, scale=None, softcap=None, temperature=1.0)
+        return (replace(here, bias=()) if site.kind == "cross" else here).over(own)
 
     def mask_at(self, kind: str) -> Mask | None:
         """The mask that acts on attention of a kind."""
@@ -198,9 +203,14 @@ class Edits(Scoring):
         phrases += [] if self.mask is None else [f"mask: {self.mask}{where}"]
         phrases += [f"{site.head(head)} off" for site, head in sorted(self.heads_off)]
         phrases += [take.in_words() for take in self.taken]
-        with_colon = ("bias", "empty rows")
-        settings = (f"{what}{':' if what in with_colon else ''} {value}" for what, value in self.phrases())
-        return (*phrases, *settings)
+        for what, value in self.phrases():
+            if what in ("bias", "empty rows"):
+                phrases.append(f"{what}: {value}")
+            else:
+                phrases.append(
+                    f"{what} {value}" if self.scored_site is None else f"{what} {value} in {self.scored_site}"
+                )
+        return tuple(phrases)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object of what is changed, for a program that reads what the shell prints."""
@@ -208,6 +218,8 @@ class Edits(Scoring):
         data |= {name: False for name in ("own_mask", "mask_cross") if not getattr(self, name)}
         if self.heads_off:
             data["heads_off"] = [[site.kind, site.layer, head] for site, head in sorted(self.heads_off)]
+        if self.scored_site:
+            data["scored_site"] = [self.scored_site.kind, self.scored_site.layer]
         if self.taken:
             data["taken"] = [str(take) for take in self.taken]
         scoring = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}

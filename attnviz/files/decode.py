@@ -231,6 +231,8 @@ def _edits(fields: dict[str, Any]) -> Edits:
     settings["mask"] = _mask(fields["mask"]) if "mask" in fields else None
     settings["heads_off"] = _sites(fields.get("heads_off", []))
     settings["bias"] = tuple(map(modifiers.from_json, fields.get("bias", [])))
+    if "scored_site" in fields:
+        settings["scored_site"] = Site(*fields["scored_site"])
     settings["taken"] = tuple(map(Take.read, map(_text, fields.get("taken", []))))
     if "each_off" in fields:
         return EachOff(**settings, each_off=tuple(map(_sites, fields["each_off"])))

@@ -3,7 +3,9 @@
 import math
 
 import pytest
+import torch
 
+from attnviz import api
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Padding, Subsequent, Window
@@ -64,6 +66,22 @@ def test_heads_are_off_at_their_site_only():
     assert given.off(SECOND) == {1}
     assert given.off(Site("cross", 1)) == set()
     assert given.with_heads_off(FIRST, set()).with_heads_off(SECOND, set()) == Edits()
+
+
+def test_scale_and_temperature_of_one_layer_leave_the_others():
+    """Against the weights of the untouched run in the layer before, and a softmax of its scores in this one."""
+    site, other = Site("decoder", 1), Site("decoder", 0)
+    plain = api.analyze("the cat sat", "story")
+    changed = api.analyze("the cat sat", "story", edits=Edits(temperature=0.5, scored_site=site))
+    everywhere = api.analyze("the cat sat", "story", edits=Edits(temperature=0.5))
+
+    assert torch.equal(changed.step(other).weights(0), plain.step(other).weights(0))
+    assert torch.equal(changed.step(site).query, plain.step(site).query)
+    scores = plain.step(site).masked_scores(0).double() / 0.5
+    assert changed.step(site).weights(0).double() == pytest.approx(scores.softmax(-1), abs=1e-6)
+    assert not torch.equal(everywhere.step(other).weights(0), plain.step(other).weights(0))
+    assert changed.edits.in_words() == ("temperature 0.5 in decoder layer 1",)
+    assert Edits(scored_site=site) == Edits()
 
 
 def test_edits_are_frozen():

@@ -1,6 +1,8 @@
 """The script that Streamlit runs, alone in its folder: Streamlit puts that folder on the path of imports."""
 
-from attnviz.ui import frame, server
+import os
+
+from attnviz.ui import frame, main, server
 
 server.keep_main()
-frame.app()
+(main if os.environ.get("ATTNVIZ_NEW") else frame).app()

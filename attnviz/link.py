@@ -1,0 +1,335 @@
+"""The link: a table of names, how the address of a page is read, and how it is written.
+
+    choices, complaints = read({"model": ["story"], "layer": ["d1"], "head": ["0"]})
+    choices["layer"]                       # Site("decoder", 1)
+    write(choices.put(head=2))             # {"model": "story", "layer": "d1", "head": "2"}
+
+The app, the shell and the course read the same table. A layer is ``c1`` (cross layer 1), a cell ``2.1`` (query 2, key
+1), heads ``e0.1-e0.3``, picked tokens ``q2-k5``, a view ``words.hide.ab`` (pieces merged, special tokens hidden, text
+A on text B), and a zoom ``0.511.300.811`` (first and last query, first and last key).
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlencode
+
+from attnviz.analysis.views import SPECIAL, View
+from attnviz.core.edits import BY_LETTER, Edits, Site, Take
+from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
+from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
+from attnviz.core.scoring import EMPTY_ROWS
+from attnviz.core.stack import Stack, stack_from_text
+
+COMBINED = ("mean", "max", "min")
+"""Ways to show all heads as one map."""
+LONGEST = 8_000
+"""Bytes of one value that an address takes; a longer text stays in the session."""
+MOST = 2_000
+"""Entries of one list: heads, tokens, or ids of an answer."""
+
+Head = tuple[Site, int]
+
+
+class Codec(NamedTuple):
+    """A way to write a value as text and to read it again; reading raises AttnvizError with what is wrong."""
+
+    read: Callable[[str], Any]
+    write: Callable[[Any], str] = str
+
+
+@dataclass(frozen=True)
+class Name:
+    """One name of the link.
+
+    Attributes:
+        name: its key in the address.
+        default: its value as long as nobody has chosen one.
+        codec: how its value is written, and how it is read.
+        about: what it goes with: "model", "text" and "edits" are cleared together; "tab" opens a part of a page.
+    """
+
+    name: str
+    default: Any
+    codec: "Codec"
+    about: frozenset[str]
+
+
+class Choices(Mapping[str, Any]):
+    """Everything that a person chose, by name; a name that nobody chose has its default. Never changed in place."""
+
+    def __init__(self, chosen: Mapping[str, Any] | None = None):
+        self.chosen = {name: value for name, value in (chosen or {}).items() if value != NAMES[name].default}
+
+    def __getitem__(self, name: str) -> Any:
+        return self.chosen[name] if name in self.chosen else NAMES[name].default
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Choices) and self.chosen == other.chosen
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.chosen.items()))
+
+    def put(self, **values: Any) -> "Choices":
+        """The choices with other values of these names."""
+        return Choices(self.chosen | values)
+
+    def without(self, *about: str) -> "Choices":
+        """The choices without what goes with a "model", a "text", the "edits" or a "tab"."""
+        return Choices({name: value for name, value in self.chosen.items() if not NAMES[name].about & {*about}})
+
+
+def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]]:
+    """Read the parameters of an address; what cannot be read keeps its default and has a sentence.
+
+    Args:
+        address: values by name, as `urllib.parse.parse_qs` gives them; of several values the last counts.
+    """
+    chosen, complaints = {}, []
+    for name, values in address.items():
+        if name not in NAMES:
+            complaints.append(f"The link holds {quoted(name[:40])}, which is unknown.{did_you_mean(name, NAMES)}")
+            continue
+        try:
+            chosen[name] = NAMES[name].codec.read(values[-1]) if values[-1] else NAMES[name].default
+        except AttnvizError as error:
+            complaints.append(f"The link's {name} was left out: {error}")
+    return Choices(chosen), tuple(complaints)
+
+
+def write(choices: Choices) -> dict[str, str]:
+    """The parameters of the address that holds the choices, in the order of the table; a value that is too long, never.
+
+    The model is always written: a link without one opens as a first visit does.
+    """
+    return {"model": choices["model"]} | _fitting(choices)
+
+
+def _fitting(choices: Choices) -> dict[str, str]:
+    """Texts of what is chosen, without those that are too long for an address."""
+    written = {name: entry.codec.write(choices[name]) for name, entry in NAMES.items() if name in choices.chosen}
+    return {name: text for name, text in written.items() if len(urlencode({name: text})) <= LONGEST}
+
+
+def too_long(choices: Choices) -> tuple[str, ...]:
+    """Names of what is chosen and fits in no address."""
+    return tuple(name for name in choices.chosen if name not in _fitting(choices))
+
+
+def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
+    """Edits of a model that the choices ask for.
+
+    Args:
+        of_cross: whether the model has cross-attention: a mask that hides the future then leaves that alone, unless the
+            person chose.
+
+    Raises:
+        InputError: if two of the changes do not fit each other.
+    """
+    stack, cross = choices["mask"] or Stack(), choices["cross"]
+    hides_future = any(entry.on and entry.mask.keyword == "causal" for entry in stack.entries)
+    return Edits(
+        mask=stack.mask(),
+        heads_off=choices["heads_off"],
+        own_mask=choices["own_mask"],
+        mask_cross=not (of_cross and stack.mask() is not None and (hides_future if cross is None else not cross)),
+        taken=choices["take"],
+        temperature=choices["temperature"],
+        scale=None if choices["scaled"] else 1.0,
+        scored_site=choices["scored"],
+        bias=choices["bias"],
+        softcap=choices["softcap"],
+        empty_rows=choices["empty"],
+    )
+
+
+def site_text(site: Site) -> str:
+    """A layer as the link writes it: "c1"."""
+    return f"{site.kind[0]}{site.layer}"
+
+
+def head_text(head: Head) -> str:
+    """A head of a layer as the link writes it: "c1.2"."""
+    return f"{site_text(head[0])}.{head[1]}"
+
+
+def _match(pattern: str, value: Callable[[re.Match], Any], like: str, write: Callable[[Any], str] = str) -> Codec:
+    """Values whose texts a pattern matches as a whole; any other text is refused with one that can be read."""
+
+    def read_text(text: str) -> Any:
+        match = re.fullmatch(pattern, text, re.ASCII)
+        if match is None:
+            raise InputError(f"{quoted(text[:40])} cannot be read; it should look like {like}.")
+        return value(match)
+
+    return Codec(read_text, write)
+
+
+def _list(each: Codec, make: type = tuple) -> Codec:
+    """Several values with hyphens between them, as a tuple or a frozenset."""
+
+    def read_text(text: str) -> Collection:
+        parts = text.split("-")
+        if len(parts) > MOST:
+            raise InputError(f"{quoted(text[:40])} has {len(parts):,} parts; a link holds at most {MOST:,}.")
+        return make(map(each.read, parts))
+
+    def write_values(values: Collection) -> str:
+        return "-".join(map(each.write, sorted(values) if make is frozenset else values))
+
+    return Codec(read_text, write_values)
+
+
+def _whole(least: int, most: int) -> Codec:
+    """Whole numbers within bounds."""
+
+    def read_text(text: str) -> int:
+        if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
+            raise InputError(f"{quoted(text[:40])} is not a whole number from {least} to {most:,}.")
+        return int(text)
+
+    return Codec(read_text)
+
+
+def _one_of(*options: str) -> Codec:
+    """Texts, of which only these can be read."""
+
+    def read_text(text: str) -> str:
+        if text not in options:
+            raise InputError(f"{quoted(text[:40])} is not one of {', '.join(options)}.")
+        return text
+
+    return Codec(read_text)
+
+
+def _view_text(view: View) -> str:
+    unit, special = f"parts{view.parts}" if view.parts else view.unit, view.special if view.special != "show" else ""
+    return ".".join(filter(None, (unit, special, PAIR_LETTERS[view.pair])))
+
+
+def _view_of(match: re.Match) -> View:
+    pair = next(name for name, letters in PAIR_LETTERS.items() if letters == (match[4] or ""))
+    return View(match[1] == "words", match[3] or "show", pair, match[1] == "sentences", int(match[2] or 0))
+
+
+def _bias_text(bias: tuple[Bias, ...]) -> str:
+    return ".".join("alibi" if isinstance(part, ALiBi) else f"relative{part.seed}" for part in bias)
+
+
+def _bias_of(match: re.Match) -> tuple[Bias, ...]:
+    relative = () if match[2] is None else (RelativeBias(seed=int(match[2])),)
+    return (*((ALiBi(),) if match[1] else ()), *relative)
+
+
+def _other_of(text: str) -> Choices:
+    """B's choices; "original" is the run without changes."""
+    if text == "original":
+        return Choices()
+    choices, complaints = read(parse_qs(text, keep_blank_values=True))
+    if complaints or "b" in choices.chosen:
+        raise InputError((*complaints, "B has no B of its own.")[0])
+    return choices
+
+
+def _numbers(match: re.Match) -> tuple[int, ...]:
+    return tuple(map(int, match.groups()))
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
+
+
+PAIR_LETTERS = {"all": "", "A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
+"""Which text of a pair looks at which, as the link writes it."""
+
+TEXT = Codec(str)
+PROMPT = Codec(lambda text: "" if text == "-" else text, lambda system: system or "-")
+"""The system prompt of a chat; "-" for a chat without one."""
+FLAG = _match("true|false", lambda match: match[0] == "true", "true or false", lambda value: str(value).lower())
+DECIMAL = _match(r"(?!0+(?:\.0*)?$)\d{1,4}(?:\.\d{1,3})?", lambda match: float(match[0]), "0.5", "{:g}".format)
+SITE = _match(r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2])), "d1", site_text)
+HEAD = _match(r"([edc]\d{1,3})\.(\d{1,3})", lambda match: (SITE.read(match[1]), int(match[2])), "d1.0", head_text)
+FOCUS = _match(rf"\d{{1,3}}|{'|'.join(COMBINED)}", lambda m: int(m[0]) if m[0].isdigit() else m[0], "0 or mean")
+ID = _match(r"\d{1,7}", lambda match: int(match[0]), "318")
+PIN = _match(
+    r"([qk])(\d{1,6})",
+    lambda match: ("query" if match[1] == "q" else "key", int(match[2])),
+    "q2",
+    lambda pin: f"{pin[0][0]}{pin[1]}",
+)
+CELL = _match(r"(\d{1,6})\.(\d{1,6})", _numbers, "2.1", _dotted)
+WINDOW = _match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\.(\d{1,6})", _numbers, "0.63.0.63", _dotted)
+VIEW = _match(
+    rf"(words|sentences|parts(\d{{1,3}}))?\.?({'|'.join(SPECIAL[1:])})?\.?(aa|ab|ba|bb)?",
+    _view_of,
+    "words.hide.ab",
+    _view_text,
+)
+BIAS = _match(r"(alibi)?\.?(?:relative(\d{1,4}))?", _bias_of, "alibi.relative0", _bias_text)
+STACK = Codec(stack_from_text, lambda stack: stack.text)
+TAKES = Codec(lambda text: tuple(map(Take.read, text.split("\n"))), lambda takes: "\n".join(map(str, takes)))
+OTHER = Codec(_other_of, lambda other: urlencode(_fitting(other)) or "original")
+
+_TABLE = (
+    # what is asked: the request
+    ("model", "translator", TEXT),
+    ("step", None, _whole(0, 999_999_999), "model"),
+    ("text", None, TEXT),
+    ("lines", None, FLAG),
+    ("target", "", TEXT, "text model"),
+    ("answer", (), _list(ID), "text model"),
+    ("chat", None, PROMPT, "model"),
+    ("picture", None, TEXT),
+    ("gray", (), _list(ID), "model edits"),
+    # what is changed: the edits
+    ("mask", None, STACK, "edits"),
+    ("heads_off", frozenset(), _list(HEAD, frozenset), "model edits"),
+    ("take", (), TAKES, "model text edits"),
+    ("own_mask", True, FLAG, "edits"),
+    ("cross", None, FLAG, "edits"),
+    ("empty", EMPTY_ROWS[0], _one_of(*EMPTY_ROWS), "edits"),
+    ("bias", (), BIAS, "edits"),
+    ("softcap", None, DECIMAL, "edits"),
+    ("temperature", 1.0, DECIMAL, "edits"),
+    ("scaled", True, FLAG, "edits"),
+    ("scored", None, SITE, "model edits"),
+    # what is looked at
+    ("layer", None, SITE, "model"),
+    ("head", None, FOCUS, "model"),
+    ("cell", None, CELL, "text"),
+    ("pins", frozenset(), _list(PIN, frozenset), "text"),
+    ("sentence", 1, _whole(1, 999)),
+    ("view", View(), VIEW),
+    ("zoom", (), _list(WINDOW), "text"),
+    ("colors", "adaptive", _one_of("adaptive", "log")),
+    # how a head is drawn
+    ("form", None, TEXT, "tab"),
+    ("also", (), _list(ID), "model"),
+    ("least", None, DECIMAL),
+    ("side", "from", _one_of("from", "to"), "tab"),
+    ("less", "none", _one_of("none", "sinks", "neutral"), "tab"),
+    # parts of the pages
+    ("part", None, TEXT, "tab"),
+    ("sort", None, TEXT),
+    ("role", None, TEXT),
+    ("word", None, TEXT, "text model"),
+    ("minus", None, TEXT, "text model"),
+    ("number", None, TEXT, "tab"),
+    ("lab", None, TEXT, "tab"),
+    ("intent", None, TEXT),
+    ("library", None, TEXT, "tab"),
+    ("stage", None, TEXT, "tab"),
+    ("b", None, OTHER),
+    ("chapter", None, _whole(1, 99)),
+)
+NAMES: dict[str, Name] = {
+    name: Name(name, default, codec, frozenset(" ".join(about).split())) for name, default, codec, *about in _TABLE
+}
+"""Every name of the link, in the order in which an address holds them."""

@@ -1,0 +1,140 @@
+"""Files that a person opens: a saved run or weights is one more model of that session, and a text becomes the text.
+
+In a link such a model is ``file:case.attn``. The link does not hold the file: who follows it is asked for it.
+"""
+
+import codecs
+from collections.abc import Callable
+
+import streamlit as st
+from streamlit import config
+
+from attnviz import cases, link
+from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
+from attnviz.files import sounds
+from attnviz.sources.saved import Saved
+from attnviz.ui import pictures, streamlit_internals
+from attnviz.ui.request import change, session
+from attnviz.ui.shared import budget, cache
+from attnviz.ui.shared.text import clean, note
+
+PREFIX = "file:"
+TEXTS = (".txt", ".text", ".md")
+MOST_FILES = 4
+"""Files that a session may have open."""
+MOST_HEADS, MOST_TOKENS = 512, 32_768
+"""Heads of a layer, and queries and keys: a page of more takes longer than anybody waits for a file."""
+LONGEST_NAME = 80
+
+
+def opened() -> dict[str, Saved]:
+    """The files of this session by the names of their models, the newest last."""
+    return session().memory.setdefault("files", {})
+
+
+def source(model: str) -> Saved:
+    """The file of a model's name.
+
+    Raises:
+        InputError: if the file has to be opened again.
+    """
+    if model not in opened():
+        name = quoted(model.removeprefix(PREFIX), LONGEST_NAME)
+        raise InputError(f"The link shows the file {name}, which it does not hold: open it, or choose a model.")
+    return opened()[model]
+
+
+def button() -> None:
+    """The menu that opens files."""
+    popover = st.popover("Open", icon=":material/folder_open:", on_change="rerun", key="open menu")
+    if popover.open:
+        with popover:
+            count = session().memory.get("files taken", 0)
+            most = config.get_option("server.maxUploadSize")
+            label = f"A saved run, weights, a text, a picture or a sound, up to {most} MB"
+            st.file_uploader(label, accept_multiple_files=True, key=f"files {count}", on_change=_take, args=(count,))
+    for text, kind in session().memory.pop("about files", ()):
+        note(text, kind)
+
+
+def _take(count: int) -> None:
+    """Open what came, and say of each that cannot be opened why; what was sent is freed."""
+    memory = session().memory
+    memory["files taken"] = count + 1  # the next box holds none of these
+    messages = []
+    for upload in streamlit_internals.peek(f"files {count}") or ():
+        name = _name(upload.name)
+        try:
+            messages += _opener(name)(name, upload.getvalue())
+        except AttnvizError as error:
+            messages.append((str(error), "error"))
+        streamlit_internals.drop_upload(upload.file_id)
+    memory["about files"] = messages
+
+
+def _opener(name: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
+    """Return what opens a file, by the ending of its name."""
+    if name.lower().endswith(TEXTS):
+        return _text
+    return pictures.take if name.lower().endswith((*PICTURES, sounds.ENDING)) else _run
+
+
+def _text(name: str, content: bytes) -> list[tuple[str, str]]:
+    """Make a file the text, with blanks for its line breaks: these seldom end a sentence."""
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        text = content.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{quoted(name)} is no {error.encoding.upper()} at byte {error.start}: save it as UTF-8."
+        ) from None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if "\0" in text or not lines:
+        raise InputError(f"{quoted(name)} holds no text; open one that was saved as plain text.")
+    joined = " ".join(lines)
+    cache.check_characters(joined)
+    change(lambda choices: choices.without("text").put(text=joined, lines=False))
+    return [(f"The {len(lines)} lines of {name} are one text.", "notice")] if len(lines) > 1 else []
+
+
+def _run(name: str, content: bytes) -> list[tuple[str, str]]:
+    """Make a file a model of the session and show it, where it was saved; returns what its check found."""
+    if len(opened()) >= MOST_FILES:
+        raise InputError(
+            f"{MOST_FILES} files are open already. Reload the page to close them, then open {quoted(name)}."
+        )
+    saved = cases.source(name, content, most=config.get_option("server.maxUploadSize") * 2**20)
+    _check(saved)
+    model, number = f"{PREFIX}{name}", 2
+    while model in opened():
+        model, number = f"{PREFIX}{name} ({number})", number + 1
+    opened()[model] = saved
+    view, _ = link.read(cases.state_of(saved))
+    change(lambda _: view.without("edits").put(model=model, text=None))
+    if not saved.findings:
+        return []
+    more = "" if len(saved.findings) == 1 else f" and {len(saved.findings) - 1} more; `attnviz check` names all"
+    return [(f"{saved.name}: {saved.findings[0]}{more}", "notice")]
+
+
+def _check(saved: Saved) -> None:
+    """Raises: InputError: if a file has more texts, heads or tokens than a page shows, or there is no memory for it."""
+    _, heads, queries, keys = (max(sizes) for sizes in zip(*(step.shape for step in saved.record.steps), strict=True))
+    sizes = {
+        "texts": (len(saved.record.sentences), cache.MOST_SENTENCES),
+        "heads in a layer": (heads, MOST_HEADS),
+        "queries": (queries, MOST_TOKENS),
+        "keys": (keys, MOST_TOKENS),
+    }
+    for what, (count, most) in sizes.items():
+        if count > most:
+            raise InputError(f"{quoted(saved.name)} has {count:,} {what}; a page shows up to {most:,}. Use the shell.")
+    held = sum(sum(cache.parts(other.record).values()) for other in (*opened().values(), saved))
+    if held > budget.memory():
+        raise InputError(f"There is no memory left for {quoted(saved.name)}; reload the page to close other files.")
+
+
+def _name(name: str) -> str:
+    """The name of a file as a link and a list hold it, with its ending."""
+    plain = "".join(c if c.isprintable() else " " for c in clean(name)).strip() or "file"
+    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 16]}…{plain[-15:]}"

@@ -1,0 +1,68 @@
+"""The app: six pages around one row that says what is looked at, and one link that holds all of it.
+
+It imports nothing heavy of its own, so that the frame of a page is there at once.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import streamlit as st
+
+from attnviz.core import assets
+from attnviz.core.errors import AttnvizError
+
+PAGES = ("Heads", "Learn")
+"""Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
+STYLE = Path(__file__).with_name("style.css")
+FIRST = {"model": "story", "layer": "d1", "head": "0"}
+"""The address that a first visit opens."""
+
+
+def app() -> None:
+    """Draw the page that the address names.
+
+    What is typed above a page stays when another page is opened. The page itself is a fragment: a click on it runs it
+    again alone.
+    """
+    st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
+    st.logo(str(assets.path("logo.svg")), size="large")
+    there = [st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0]) for title in PAGES]
+    page = st.navigation(there, position="top")
+    from attnviz.ui import inputs, request
+
+    st.html(STYLE)
+    request.arrive(FIRST)
+    st.session_state["chosen"] = inputs.row(visible=page.title != "Learn")
+    page.run()
+
+
+def go_to(title: str) -> None:
+    """Open another page with all that is chosen."""
+    st.switch_page(st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0]))
+
+
+def _runner(title: str) -> Callable[[], None]:
+    """The function that draws a page."""
+    return lambda: body(title)
+
+
+@st.fragment
+def body(title: str) -> None:
+    """A page by its title; an error ends it with one sentence, and the way back stays."""
+    page = import_module(f"attnviz.ui.pages.{title.lower()}").page
+    from attnviz.ui import request
+    from attnviz.ui.shared import cache, runs
+    from attnviz.ui.shared.text import note
+
+    chosen = st.session_state["chosen"]
+    if chosen is not None:
+        try:
+            with runs.page():
+                page(*chosen)
+        except runs.Waiting as waiting:
+            runs.show(waiting.job)
+        except AttnvizError as error:
+            note(str(error))
+    cache.forget_the_dead()
+    request.write_address()

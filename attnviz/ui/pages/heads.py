@@ -1,0 +1,170 @@
+"""Heads: every head of a layer, one of them large, the selected cell in words, and what the model predicts."""
+
+import streamlit as st
+
+from attnviz import figures
+from attnviz.analysis import sentences
+from attnviz.core.amounts import percent
+from attnviz.core.finite import not_finite
+from attnviz.core.request import Request
+from attnviz.figures import FORMS, Figure
+from attnviz.figures.forms import CELL, LINE
+from attnviz.link import Choices
+from attnviz.sources.base import Source
+from attnviz.ui import edits, export_menu, predictions, welcome, writing, zoom
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import control, now, put
+from attnviz.ui.shared.text import block, in_words, note, quiet
+from attnviz.ui.toolbar import Context, toolbar
+
+LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+"""Smallest weights that a line may stand for."""
+
+
+def page(source: Source, request: Request) -> None:
+    """Draw the page."""
+    context = toolbar(source, request)
+    welcome.banner()
+    with st.container(horizontal=True, gap="medium"):
+        left = st.container(width=300, key="every")
+        middle = st.container(width="content", key="large")
+        right = st.container(width="stretch", key="beside")
+    with middle:
+        form = _form(context)
+        _controls(form, context)
+        figure = _figure(form, context)
+        picture(
+            figure,
+            f"head {form}",
+            select="cell",
+            on_click=_select(form),
+            on_escape=lambda: put(cell=None, pins=frozenset()),
+            on_zoom=zoom.into,
+        )
+    with left:
+        every = _every(context)
+    with right:
+        writing.controls(context)
+        _selection(context)
+        _role(context)
+        after = predictions.panel(context)
+    with context.export:
+        export_menu.menu({"This head": figure, "All heads": every} | after, "heads")
+    numbers(figure, "head")
+
+
+def _form(context: Context) -> str:
+    """The choice of a form; until a person chooses, a layer of patches is drawn over its picture, others as a map."""
+    there = [
+        name
+        for name, form in FORMS.items()
+        if form.is_on_page and (form.fits is None or form.fits(context.record, context.site))
+    ]
+    first = "picture" if "picture" in there else there[0]
+    current = now()["form"] if now()["form"] in there else first
+    return control(st.segmented_control, "Shown as", "form", there, value=current, visible=False, required=True)
+
+
+def _controls(form: str, context: Context) -> None:
+    """The options of a form: further heads, the smallest weight with a line, which side, what is taken away."""
+    takes, source = FORMS[form].takes, context.source
+    if "rows" in takes:
+        zoom.crumbs(context)
+    if not takes & {"heads", "least", "pins", "side", "less"}:
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="form options"):
+        if "heads" in takes and source.num_heads > 1:
+            others = [head for head in range(source.num_heads) if head != context.head]
+            also = [head for head in now()["also"] if head in others]
+            options = {"value": also, "step": _with_also, "placeholder": "none", "width": 220}
+            control(st.multiselect, "Also show heads", "also", others, **options)
+        if "least" in takes:
+            names = {None: "any"} | {least: f"{least:g}" for least in LEAST}
+            control(
+                st.selectbox, "Weights from", "least", [*names], format_func=names.get, placeholder="any", width=110
+            )
+        if "side" in takes:
+            control(st.segmented_control, "Attention", "side", ("from", "to"), required=True)
+        if "less" in takes and now()["side"] == "from" and source.reads in ("picture", "both"):
+            control(st.segmented_control, "Without", "less", ("none", "sinks"), required=True)
+        if "pins" in takes and now()["pins"]:
+            st.button(
+                "Clear words", icon=":material/close:", type="tertiary", on_click=put, kwargs={"pins": frozenset()}
+            )
+
+
+def _with_also(choices: Choices, heads: list[int]) -> Choices:
+    return choices.put(also=tuple(sorted(heads)))
+
+
+def _figure(form: str, context: Context) -> Figure:
+    """The head in the chosen form."""
+    chosen, cell = FORMS[form], context.outlined
+    query, key = cell or (None, None)
+    values = {
+        "view": context.view,
+        "domain": context.options["domain"],
+        "before": context.before,
+        "least": now()["least"],
+        "pins": now()["pins"],
+        "side": now()["side"],
+        "row": query,
+        "chosen": query if now()["side"] == "from" else key,
+    }
+    options = {name: value for name, value in values.items() if name in chosen.takes}
+    if "rows" in chosen.takes:
+        options = options | context.window | {"cost": context.cost(**context.window), "zooms": True}
+    options["selected"] = cell if chosen.selects == CELL else context.cell
+    head = (context.head, *now()["also"]) if "heads" in chosen.takes else context.head
+    return chosen.figure(context.record, context.site, head, sentence=context.sentence, dark=context.dark, **options)
+
+
+def _select(form: str):
+    """Return what a click on a form does: it selects a cell, a line or a token."""
+
+    def select(point: dict) -> None:
+        query, key = int(point["query"]), int(point["key"])
+        if FORMS[form].selects == CELL or (query >= 0 and key >= 0):
+            put(cell=None if now()["cell"] == (query, key) else (query, key))
+        elif FORMS[form].selects == LINE:
+            pin = ("query", query) if query >= 0 else ("key", key)
+            put(pins=now()["pins"] ^ {pin})
+        else:
+            put(side="from" if query >= 0 else "to", cell=(max(query, 0), max(key, 0)))
+
+    return select
+
+
+def _every(context: Context) -> Figure:
+    """All heads of the layer as thumbnails, under the pills that switch them off."""
+    edits.active_heads(context.source, context.site)
+    figure = figures.heads(context.record, context.site, focused=context.head, paired=True, **context.options)
+    picture(figure, "every", select="head", on_click=lambda point: put(head=int(point["head"])))
+    return figure
+
+
+def _selection(context: Context) -> None:
+    """The outlined cell in words."""
+    cell = context.outlined
+    if cell is None:
+        quiet("Nothing is left of this map in this view.")
+        return
+    in_words(sentences.cell(context.record, context.site, context.head, *cell, context.sentence, view=context.view))
+    if not_a_number := not_finite(context.record):
+        note(not_a_number)
+    if context.edits.mask is not None and context.edits.mask_at(context.site.kind) is None:
+        quiet(f"The mask does not act on {context.site}.")
+
+
+def _role(context: Context) -> None:
+    """Measured behavior of the head: a clause with its rate, and the evidence, folded."""
+    if not context.behaviors:
+        if context.source.card is not None:
+            quiet("What this head does was not measured." if context.source.step is None else "")
+        return
+    behavior = context.behaviors[0]
+    rate = f" ({percent(behavior.rates[behavior.heads.index(context.head)])} of cases)" if behavior.rates else ""
+    original = "" if context.before is None else ", in the original model"
+    block(f"This head {behavior.does.rstrip('. ')}{rate}{original}.", "large")
+    with st.expander("How this was measured"):
+        quiet(behavior.evidence)

@@ -1,0 +1,343 @@
+"""Learn: the course, one chapter at a time: an idea, a live picture, something to try, and one question."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import streamlit as st
+
+from attnviz import figures, lessons, link
+from attnviz.analysis import sentences, steps
+from attnviz.analysis.sentences import quoted_token
+from attnviz.core.amounts import digits
+from attnviz.core.masks import Subsequent
+from attnviz.core.request import Request
+from attnviz.lessons import LessonStep, bugs, peeking
+from attnviz.link import Choices
+from attnviz.sources.base import Source
+from attnviz.ui import edits, predictions
+from attnviz.ui.inputs import model_text, named_model
+from attnviz.ui.picture import picture
+from attnviz.ui.request import change, control, now, put, session
+from attnviz.ui.shared import cache
+from attnviz.ui.shared.text import heading, in_words, quiet, table, title
+from attnviz.ui.toolbar import Context, looked_at
+
+WIDTHS = tuple(2**i for i in range(11))
+"""Values of d_k to choose from."""
+COMPARED = (1, 4, 16, 64, 256, 1024)
+"""Values of d_k that the picture compares."""
+TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
+MEASURES = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "gradient of the softmax"}
+MAP_SIDE = 300
+"""Points of a map: a chapter is one screen."""
+ROUNDING = 1e-4
+"""Share of the largest output below which a difference is rounding."""
+
+_learned = cache.cached(peeking.learn)
+_spread = cache.cached(steps.dot_product_variance)
+
+
+def page(source: Source, request: Request) -> None:
+    """Draw the page."""
+    course = lessons.course()
+    number = min(now()["chapter"] or 1, len(course.steps))
+    chapter = course.steps[number - 1]
+    if session().memory.get("open chapter") != number:
+        change(lambda choices: opened(choices, number))
+        session().memory["open chapter"] = number
+        st.rerun()
+    _chapters(number)
+    context = looked_at(source, request, st.empty())
+    told, pictures, asked = st.columns([1.2, 1.7, 1], gap="medium")
+    with told:
+        _told(chapter, number)
+    with pictures:
+        for name in chapter.shows:
+            SCENES[name](context)
+    with asked:
+        _asked(chapter, number)
+
+
+def opened(choices: Choices, number: int) -> Choices:
+    """The choices that a chapter begins with."""
+    begins, _ = link.read(lessons.course().steps[number - 1].link)
+    return begins.put(chapter=number)
+
+
+def _open(number: int) -> None:
+    change(lambda choices: opened(choices, number))
+    session().memory["open chapter"] = number
+
+
+def _chapters(number: int) -> None:
+    """All chapters by their titles; those whose question was answered have a check mark."""
+    course, learned = lessons.course(), session().memory.setdefault("learned", set())
+
+    def titled(chapter: int) -> str:
+        return f"{'✓ ' if chapter in learned else ''}{chapter} · {course.steps[chapter - 1].title}"
+
+    control(
+        st.selectbox,
+        "Chapter",
+        "chapter",
+        range(1, len(course.steps) + 1),
+        value=number,
+        step=lambda choices, chosen: opened(choices, chosen),
+        visible=False,
+        format_func=titled,
+        width=480,
+    )
+
+
+def _told(chapter: LessonStep, number: int) -> None:
+    """The idea, what to try, and the words that are new."""
+    title(f"{number} · {chapter.title}")
+    st.markdown(chapter.idea)
+    if chapter.do:
+        heading("Try it")
+        st.markdown(chapter.do)
+    if chapter.terms:
+        with st.expander(f"Words: {', '.join(term.name for term in chapter.terms)}"):
+            for term in chapter.terms:
+                source = f" *{term.source}*" if term.source else ""
+                st.markdown(f"**{term.name}**: {term.means}.{source}")
+
+
+def _asked(chapter: LessonStep, number: int) -> None:
+    """The question, its choices, the answer, and the way on."""
+    last = len(lessons.course().steps)
+    picked = session().memory.get(f"answer {number}")
+    if chapter.question:
+        st.markdown(f"**{chapter.question}**")
+    if chapter.choices:
+        options = {"index": None, "label_visibility": "collapsed"}
+        picked = st.radio("Your answer", chapter.choices, key=f"choices {number}", **options)
+    elif st.button("Show the answer", key="answer"):
+        picked = session().memory[f"answer {number}"] = True
+    is_right = picked == chapter.right if chapter.choices else bool(picked)
+    if picked and not is_right:
+        st.info(f"It is not this one. {chapter.hint}")
+    if is_right:
+        session().memory["learned"].add(number)
+        st.success(chapter.answer, icon=":material/check_circle:")
+    with st.container(horizontal=True, gap="small"):
+        kind = "primary" if is_right else "secondary"
+        if number < last:
+            st.button("Next chapter", key="next", type=kind, on_click=_open, args=(number + 1,))
+        if number > 1:
+            st.button("Back", key="back", type="tertiary", on_click=_open, args=(number - 1,))
+        st.button("Reset this chapter", key="again", type="tertiary", on_click=_open, args=(number,))
+    if number == last and is_right:
+        st.markdown(lessons.course().closing)
+
+
+def _map(context: Context) -> None:
+    """The head as a map, with the sums of its rows, and the selected cell in words."""
+    figure = figures.head(
+        context.record,
+        context.site,
+        context.head,
+        selected=context.cell,
+        row_sums=True,
+        side=MAP_SIDE,
+        dark=context.dark,
+    )
+
+    def select(point: dict) -> None:
+        cell = int(point["query"]), int(point["key"])
+        put(cell=None if cell == now()["cell"] else cell)
+
+    picture(figure, "head", select="cell", on_click=select, on_escape=lambda: put(cell=None))
+    if context.cell is None:
+        quiet("Click a cell to read it in words.")
+    else:
+        in_words(sentences.cell(context.record, context.site, context.head, *context.cell))
+
+
+def _heads(context: Context) -> None:
+    """The heads of the layer, to choose one and to switch some off."""
+    edits.active_heads(context.source, context.site)
+    figure = figures.heads(context.record, context.site, focused=context.head, dark=context.dark)
+    picture(figure, "every", select="head", on_click=lambda point: put(head=int(point["head"])))
+
+
+def _training_step(context: Context) -> None:
+    known = context.source.steps
+    current = now()["step"] if now()["step"] in known else known[-1]
+    control(st.select_slider, "Training step", "step", known, value=current, step=_at_step(known[-1]))
+
+
+def _at_step(last: int) -> Callable[[Choices, int], Choices]:
+    """The step of the choices to a training step; the last one is the model as it is."""
+    return lambda choices, step: choices.put(step=None if step == last else step)
+
+
+def _query(context: Context) -> None:
+    """The choice of a row."""
+    names = [f"{i} · {token.text}" for i, token in enumerate(context.tokens[0])]
+    query = _row_of(context)
+    control(
+        st.selectbox,
+        "Row",
+        "cell",
+        range(len(names)),
+        value=query,
+        step=lambda choices, row: choices.put(cell=(row, 0)),
+        part="row",
+        format_func=names.__getitem__,
+        width=180,
+    )
+
+
+def _row_of(context: Context) -> int:
+    return context.cell[0] if context.cell else len(context.tokens[0]) - 1
+
+
+def _row(context: Context) -> None:
+    """The chosen query beside each key that it may see: their product, and the weight that comes of it."""
+    row = steps.row(context.record, context.site, context.head, _row_of(context))
+    visible = [i for i, rule in enumerate(row.rules) if not rule]
+    rows = [
+        [
+            quoted_token(context.tokens[1][row.keys[i]].text, row.keys[i]),
+            f"{row.sums[i]:.2f}".replace("-", "−"),
+            f"{row.weights[i]:.3f}",
+        ]
+        for i in visible
+    ]
+    table(rows, ["key", "q · k", "weight"], numbers=(1, 2))
+    quiet("The output of this row: the values of these words, each times its weight, and at the end their sum.")
+    stage = figures.values(row, len(context.tokens[1]))
+    selected = row.query, int(row.weights.argmax())
+    values = figures.stage(
+        context.record, context.site, context.head, stage, stage.matrices, selected=selected, dark=context.dark
+    )
+    picture(values, "values")
+
+
+def _d_k(context: Context) -> None:
+    """Random queries and keys of a chosen d_k, with the scale and without it."""
+    d_k = st.select_slider("dₖ", WIDTHS, 16, key="d_k")
+    (products,) = _spread((d_k,))
+    rows = [
+        ["variance of the scores", digits(products.variance), digits(products.scaled_variance)],
+        *(
+            [name, digits(getattr(products.unscaled, field)), digits(getattr(products.scaled, field))]
+            for field, name in MEASURES.items()
+        ),
+    ]
+    table(rows, [f"500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
+    every = tuple(_spread((width,))[0] for width in sorted({*COMPARED, d_k}))
+    picture(figures.spread(every, chosen=d_k, dark=context.dark), "spread")
+
+
+def _future(context: Context) -> None:
+    control(st.toggle, "Hide the future (causal mask)", "own_mask")
+
+
+def _scores(context: Context) -> None:
+    """Scale and temperature, and what they do to the last row."""
+    site, temperatures = context.site, sorted({*TEMPERATURES, now()["temperature"]})
+    control(st.toggle, "Divide by √dₖ", "scaled", step=lambda choices, on: choices.put(scaled=on, scored=site))
+    control(
+        st.select_slider,
+        "Temperature",
+        "temperature",
+        temperatures,
+        step=lambda choices, value: choices.put(temperature=value, scored=site),
+        format_func="{:g}".format,
+    )
+    before = cache.record(context.source, context.request.unchanged)
+    query = _row_of(context)
+    compared = steps.compare(before, context.record, context.site, context.head, query)
+    rows = [
+        [name, digits(getattr(compared.before, field)), digits(getattr(compared.after, field))]
+        for field, name in MEASURES.items()
+    ]
+    row = f"Row {quoted_token(context.tokens[0][query].text, query)}"
+    table(rows, [row, "as trained", "now"], numbers=(1, 2))
+
+
+def _positions(context: Context) -> None:
+    """The switch, and whether the outputs of the words change where these are read from last to first."""
+    name, values = named_model(now()["model"])
+    with_positions = values.get("positions", True)
+    control(
+        st.toggle,
+        "Add positions to the words",
+        "model",
+        value=with_positions,
+        step=lambda choices, on: choices.put(model=model_text(name, values | {"positions": on})),
+        part="positions",
+    )
+    moved, largest = _moved_by_order(context)
+    if moved <= ROUNDING * largest:
+        quiet("With the words from last to first each word keeps its output: the order is not seen.")
+    else:
+        quiet(
+            f"With the words from last to first the outputs change by up to {moved:.2g}; their largest number is "
+            f"{largest:.2g}."
+        )
+
+
+def _moved_by_order(context: Context) -> tuple[float, float]:
+    """The largest change of an output where the words are read from last to first, and the largest output."""
+    sentence, before = context.record.sentences[context.sentence], context.record.output[context.sentence]
+    typed = [i for i, token in enumerate(sentence.tokens) if not token.special]
+    places = dict(zip(typed, reversed(typed), strict=True))
+    order = [places.get(i, i) for i in range(len(sentence.tokens))]
+    backwards = replace(sentence, tokens=tuple(sentence.tokens[i] for i in order))
+    after = context.source.run((backwards,), context.edits).output[0]
+    return float((after - before[order]).abs().max()), float(before.abs().max())
+
+
+def _peeking(context: Context) -> None:
+    """Two small models learn, with the mask and without it."""
+    if not session().memory.get("peeking"):
+        st.button("Train both models", icon=":material/play_arrow:", type="primary", on_click=_train)
+        return
+    with st.spinner("Both models learn …"):
+        masked, open_to_all = _learned(Subsequent()), _learned(None)
+    rows = [
+        [f"{step}", f"{loss:.2f}", f"{other:.2f}"]
+        for (step, loss), (_, other) in list(zip(masked.losses, open_to_all.losses, strict=True))[::4]
+    ]
+    table(rows, ["training step", "loss with the mask", "loss without a mask"], numbers=(0, 1, 2))
+    in_words(
+        f"Where they have to write, with nothing after a word yet, their losses are {masked.writing:.2f} with the mask "
+        f"and {open_to_all.writing:.2f} without one; a guess has {peeking.GUESS:.2f}."
+    )
+
+
+def _train() -> None:
+    session().memory["peeking"] = True
+
+
+def _bugs(context: Context) -> None:
+    """The twelve mistakes: what is noticed first, and folded the cause and the repair."""
+    for bug in bugs.museum():
+        with st.expander(bug.symptom):
+            st.markdown(f"**{bug.title}.** {bug.because}")
+            st.code(bug.fix, "diff")
+            quiet(f"Where it happened: {bug.seen_in}.")
+
+
+def _prediction(context: Context) -> None:
+    predictions.panel(context, context.cell[0] if context.cell else context.record.read[0].length - 1)
+
+
+SCENES = {
+    "map": _map,
+    "heads": _heads,
+    "prediction": _prediction,
+    "training step": _training_step,
+    "query": _query,
+    "row": _row,
+    "d_k": _d_k,
+    "future": _future,
+    "scores": _scores,
+    "positions": _positions,
+    "peeking": _peeking,
+    "bugs": _bugs,
+}
+"""What chapters show, by the names in `assets/lessons/course.toml`."""

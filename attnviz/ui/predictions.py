@@ -1,0 +1,120 @@
+"""Predictions of the model, now and before a change: one sentence, and the figure with the numbers."""
+
+import math
+from collections.abc import Callable
+
+from attnviz import analysis, figures
+from attnviz.analysis.sentences import label_value, quoted, quoted_token
+from attnviz.core.amounts import percent
+from attnviz.core.display import label_text
+from attnviz.figures import Figure
+from attnviz.ui.picture import picture
+from attnviz.ui.shared.text import block
+from attnviz.ui.toolbar import Context
+
+
+def sentence(context: Context, position: int | None = None) -> str:
+    """A sentence of what the model predicts for the text or after a position; empty if it predicts nothing.
+
+    Args:
+        position: of a token; None for the one that stands out, see `Context.position`.
+    """
+    record, text = context.record, context.sentence
+    if analysis.is_number(record):
+        return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."
+    if record.labels is not None:
+        ranked = analysis.labels(record, before=context.before, sentence=text)
+        return f"Predicted label: {_changed(ranked, _label)}."
+    if record.prediction is None:
+        return _vectors(context)
+    if record.prediction.written:
+        return _written(context)
+    position = context.position if position is None else position
+    if position is None:
+        return "The text has no blank for the model to fill in."
+    token = quoted_token(analysis.token_at(record, position, sentence=text), position)
+    where = f"After {token}"
+    if analysis.fills_in(record):
+        where = f"In place of {token}"
+    elif analysis.labels_tokens(record):
+        where = f"Label of {token}"
+    ranked = analysis.next_words(record, position, before=context.before, sentence=text)
+    most = "most changed: " if context.before is not None and position == context.most_moved else ""
+    return f"{where}, {most}{_changed(ranked)}."
+
+
+def line(context: Context) -> None:
+    """The sentence as one line of a page."""
+    if text := sentence(context):
+        block(text, "says", role="status")
+
+
+def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
+    """The sentence and a figure of the numbers behind it; returns the figure by its name in the export menu."""
+    if text := sentence(context, position):
+        block(text, "large")
+    if (named := figure(context, position)) is None:
+        return {}
+    name, bars = named
+    picture(bars, name)
+    return {name.capitalize(): bars}
+
+
+def figure(context: Context, position: int | None = None) -> tuple[str, Figure] | None:
+    """The figure of what is predicted and its name; None if the model predicts nothing."""
+    record, before = context.record, context.before
+    options = {"before": before, "sentence": context.sentence, "dark": context.dark}
+    if record.labels is not None:
+        return "labels", figures.labels(record, **options)
+    if record.prediction is None:
+        return None if before is None else ("output", figures.change(before, record, dark=context.dark))
+    if record.prediction.written:
+        return "written words", figures.step_by_step(record, **options)
+    position = context.position if position is None else position
+    return None if position is None else ("next word", figures.next_word(record, position, **options))
+
+
+def _written(context: Context) -> str:
+    """The text that the model wrote, and the one before a change if that was another."""
+    if context.request.targets:
+        return f"The decoder reads your target: “{context.request.targets[context.sentence]}”"
+    texts = [run.prediction.written[context.sentence] for run in (context.record, context.before) if run is not None]
+    before = "" if len(set(texts)) == 1 else f" Before: “{texts[1]}”"
+    return f"The model writes: “{texts[0]}”{before}"
+
+
+def _changed(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
+    """The first word and its probability, and what they were before a change.
+
+    Args:
+        quote: how a word stands in the sentence.
+    """
+    if not ranked or math.isnan(ranked[0].probability):
+        return "the probabilities are not numbers"
+    new = ranked[0]
+    now = percent(new.probability)
+    if new.before is None or math.isnan(new.before):
+        return f"{quote(new.word)} {now}"
+    old = max(ranked, key=lambda word: word.before)
+    if old is not new:
+        return f"{quote(new.word)} {now} in place of {quote(old.word)} {percent(old.before)}"
+    before = percent(new.before)
+    return f"{quote(new.word)} {now}, as before" if before == now else f"{quote(new.word)} {before} → {now}"
+
+
+def _label(name: str) -> str:
+    return f"“{label_text(name)}”"
+
+
+def _vectors(context: Context) -> str:
+    """How far a change moved the text's vector; of several texts, which two are most alike."""
+    if context.record.vectors is None:
+        return ""
+    if context.before is not None:
+        moved = float(analysis.shift(context.before, context.record)[context.sentence])
+        return f"The vector of the text moved by {moved:.2f} (1 − cosine)."
+    alike = analysis.similarity(context.record)
+    count = len(context.record.sentences)
+    pairs = [(float(alike[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
+    cosine, first, second = max((pair for pair in pairs if pair[0] == pair[0]), default=(math.nan, 0, 0))
+    return "" if math.isnan(cosine) else f"Texts {first} and {second} are most alike: cosine {cosine:.2f}."

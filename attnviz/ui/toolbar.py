@@ -1,0 +1,330 @@
+"""The second row of every page: layer, head, mask, undo; under it what is changed. It gives what the page looks at."""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from urllib.parse import urlencode
+from weakref import WeakValueDictionary
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from attnviz import analysis, link
+from attnviz.analysis import views
+from attnviz.analysis.views import View
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.core.request import Request
+from attnviz.core.tokens import Token
+from attnviz.link import COMBINED, Choices
+from attnviz.sources import estimate
+from attnviz.sources.base import Source
+from attnviz.sources.cards import Behavior
+from attnviz.sources.estimate import Estimate
+from attnviz.ui import edits
+from attnviz.ui.request import control, now, redo, session, undo
+from attnviz.ui.shared import cache
+from attnviz.ui.shared.text import note
+
+ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
+DOMAINS = {"adaptive": "adapts", "log": "log"}
+"""Ranges of colors, and what figures call them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """Model, text, layer and head that a page looks at.
+
+    Attributes:
+        source: the model.
+        request: the texts, with all that belongs to them and what is changed of the model.
+        sentence: index of the text, from 0.
+        site: the layer.
+        head: a number, or the name of a way to combine all heads.
+        view: which tokens are merged or hidden.
+        dark: whether the page is dark.
+        export: place at the end of the row for the menu that saves.
+    """
+
+    source: Source
+    request: Request
+    sentence: int
+    site: Site
+    head: int | str
+    view: View
+    dark: bool
+    export: DeltaGenerator
+    _runs: WeakValueDictionary[Request, Record] = field(default_factory=WeakValueDictionary, repr=False)
+
+    @property
+    def record(self) -> Record:
+        """The run with the edits, from the cache of records; a page in the memory of a session holds none."""
+        return self._run(self.request)
+
+    @property
+    def before(self) -> Record | None:
+        """The run without edits; None if there are none."""
+        return self._run(self.request.unchanged) if self.edits != Edits() else None
+
+    def _run(self, request: Request) -> Record:
+        record = self._runs.get(request)
+        if record is None:
+            record = self._runs[request] = cache.record(self.source, request)
+        return record
+
+    @property
+    def edits(self) -> Edits:
+        """Changes of the model."""
+        return self.request.edits
+
+    @property
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """Tokens of the queries and of the keys."""
+        return self.record.tokens(self.site, sentence=self.sentence)
+
+    @property
+    def cell(self) -> tuple[int, int] | None:
+        """The selected (query, key), if the map has it."""
+        queries, keys = map(len, self.tokens)
+        cell = now()["cell"]
+        return cell if cell and cell[0] < queries and cell[1] < keys else None
+
+    @cached_property
+    def behaviors(self) -> tuple[Behavior, ...]:
+        """Measured behaviors of the head, first those that show on this text; none of a model still in training."""
+        if self.source.card is None or self.source.step is not None:
+            return ()
+        return tuple(sorted(self.source.card.behaviors_of(self.site, self.head), key=lambda b: self.acts_at(b) is None))
+
+    def acts_at(self, behavior: Behavior) -> int | None:
+        """The position of this text where a behavior of the head shows; None where it does not."""
+        if not self._predicts_words:
+            return None
+        original = self.record if self.before is None else self.before
+        length = original.read[self.sentence].length
+        return behavior.acts_at(original.prediction, length, sentence=self.sentence)
+
+    @cached_property
+    def most_moved(self) -> int | None:
+        """Position where a change moved the prediction most; None where nothing moved or nothing is changed."""
+        if self.before is None or not self._predicts_words:
+            return None
+        return analysis.most_changed(self.before, self.record, sentence=self.sentence)
+
+    @cached_property
+    def position(self) -> int | None:
+        """The position whose prediction is shown; None if the model predicts no words.
+
+        It is the query of the selected cell; else where a change moved most, else where the head does what it is known
+        for, else the last token; of a model that fills in blanks, a blank.
+        """
+        if not self._predicts_words:
+            return None
+        read = self.record.read[self.sentence]
+        position = self.cell[0] if self.cell and not (self.site.kind == "encoder" and self.record.targets) else None
+        if position is None:
+            position = self.most_moved if self.before is not None else next(map(self.acts_at, self.behaviors), None)
+        if position is None or position >= len(read.tokens):
+            position = read.length - 1
+        if analysis.fills_in(self.record):
+            blanks = self.record.prediction.blanks[self.sentence]
+            return position if position in blanks else next(iter(blanks), None)
+        return position
+
+    @property
+    def _predicts_words(self) -> bool:
+        """Whether the model predicts a word at each position."""
+        prediction = self.record.prediction
+        return self.record.labels is None and prediction is not None and not prediction.written
+
+    @cached_property
+    def outlined(self) -> tuple[int, int] | None:
+        """The selected cell; else the strongest of the row that predicts, or of the map; None if nothing is in view."""
+        if self.cell is not None:
+            return self.cell
+        view = views.see(self.record, self.site, sentence=self.sentence, view=self.view, **self.window)
+        row = self.position if self.site.kind != "encoder" or not self.record.targets else None
+        return view.strongest_cell(self.head, row) if len(view.queries) and len(view.keys) else None
+
+    @property
+    def window(self) -> dict[str, slice]:
+        """The rows and columns that are zoomed into; empty for the whole map."""
+        queries, keys = map(len, self.tokens)
+        if not now()["zoom"]:
+            return {}
+        top, bottom, left, right = now()["zoom"][-1]
+        if top >= queries or left >= keys:
+            return {}
+        return {"rows": slice(top, min(bottom, queries - 1) + 1), "columns": slice(left, min(right, keys - 1) + 1)}
+
+    def cost(self, maps: int = 1, **part: slice) -> Estimate:
+        """Estimated cost of going through so many maps of the layer, or through a part of each."""
+        step = self.record.step(self.site)
+        spans = {
+            axis: range(*part[axis].indices(size))
+            for axis, size in zip(("rows", "columns"), step.shape[2:], strict=True)
+            if axis in part
+        }
+        return estimate.of_maps(step, maps, **spans)
+
+    @property
+    def options(self) -> dict:
+        """Options of every figure of this head."""
+        return {"sentence": self.sentence, "dark": self.dark, "view": self.view, "domain": DOMAINS[now()["colors"]]}
+
+
+def toolbar(source: Source, request: Request) -> Context:
+    """Draw the row and the chips; returns what the page looks at."""
+    drop_missing(source, request)
+    with st.container(**ROW, key="toolbar"):
+        _layer(source)
+        _head(source)
+        _sentence(len(request.texts))
+        edits.menu(source, _opening(source)[0])
+        _more(source)
+        current = session()
+        for name, step, able in (("Undo", undo, current.past), ("Redo", redo, current.future)):
+            st.button(
+                "",
+                key=name,
+                icon=f":material/{name.lower()}:",
+                on_click=step,
+                disabled=not able,
+                type="tertiary",
+                help=name,
+            )
+        _link()
+        export = st.container(width="content", key="export")
+    with st.container(**ROW, key="changes"):
+        edits.chips(source)
+    for complaint in current.complaints:
+        note(complaint, "notice")
+    current.complaints = ()
+    return looked_at(source, request, export)
+
+
+def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Context:
+    """The model, text, layer and head that are chosen; what nobody chose opens as the model's card says."""
+    try:
+        changed = edits.of(source)
+    except AttnvizError as error:
+        note(str(error))
+        changed = Edits()
+    site, head = _opening(source)
+    return Context(
+        source,
+        replace(request, edits=changed),
+        now()["sentence"] - 1,
+        site,
+        head,
+        now()["view"],
+        st.context.theme.type == "dark",
+        export,
+    )
+
+
+def drop_missing(source: Source, request: Request) -> None:
+    """Clear what a link asks for and the model or the text does not have, with a sentence for each."""
+    choices, complaints = now(), []
+    heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
+    there = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
+    if choices["layer"] not in (None, *source.sites):
+        complaints.append(f"The link asks for {choices['layer']}: {there}")
+        choices = choices.put(layer=None)
+    if isinstance(choices["head"], int) and choices["head"] not in heads:
+        complaints.append(f"The link asks for head {choices['head']}: {there}")
+        choices = choices.put(head=None)
+    if choices["sentence"] > len(request.texts):
+        choices = choices.put(sentence=1)
+    current = session()
+    current.choices, current.complaints = choices, (*current.complaints, *complaints)
+
+
+def _opening(source: Source) -> tuple[Site, int | str]:
+    """The layer and the head that are chosen, else those that the model's card opens with, else the first."""
+    site, head = source.card.opens if source.card else (source.sites[0], 0)
+    site = now()["layer"] or (site if site in source.sites else source.sites[0])
+    return site, min(head, source.num_heads - 1) if now()["head"] is None else now()["head"]
+
+
+def _layer(source: Source) -> None:
+    """The choice of a layer; at another kind of attention the selected cell stands for other tokens."""
+    current, _ = _opening(source)
+
+    def step(choices: Choices, site: Site) -> Choices:
+        return (choices if site.kind == current.kind else choices.put(cell=None, pins=frozenset(), zoom=())).put(
+            layer=site
+        )
+
+    control(
+        st.selectbox,
+        "Layer",
+        "layer",
+        source.sites,
+        value=current,
+        step=step,
+        visible=False,
+        format_func=source.site_name,
+        width=190,
+    )
+
+
+def _head(source: Source) -> None:
+    _, current = _opening(source)
+    names = {head: f"Head {head}" for head in range(source.num_heads)} | {how: f"All heads: {how}" for how in COMBINED}
+    control(st.selectbox, "Head", "head", [*names], value=current, visible=False, format_func=names.get, width=130)
+
+
+def _sentence(count: int) -> None:
+    if count > 1:
+        control(
+            st.selectbox,
+            "Which text",
+            "sentence",
+            range(1, count + 1),
+            visible=False,
+            format_func="Text {}".format,
+            width=110,
+        )
+
+
+def _link() -> None:
+    """The address of what is looked at, to copy."""
+    popover = st.popover("Link", icon=":material/link:", on_change="rerun", key="link menu")
+    if not popover.open:
+        return
+    with popover:
+        address = f"{st.context.url or ''}?{urlencode(link.write(now()))}"
+        st.code(address, None, wrap_lines=True, width=480)
+        if names := link.too_long(now()):
+            note(f"Too long for a link, and left out of it: {', '.join(names)}.", "notice")
+
+
+def _more(source: Source) -> None:
+    """The menu of what is rarely used: colors, training steps, special tokens."""
+    popover = st.popover("More", on_change="rerun", key="more")
+    if not popover.open:
+        return
+    with popover:
+        control(st.segmented_control, "Colors", "colors", ("adaptive", "log"), required=True)
+        if len(source.steps) > 1:
+            last = source.steps[-1]
+            control(
+                st.select_slider,
+                "Training step",
+                "step",
+                source.steps,
+                value=now()["step"] if now()["step"] in source.steps else last,
+                step=lambda choices, step: choices.put(step=None if step == last else step),
+            )
+        units = {"tokens": View(), "words": View(words=True)}
+        unit = next((name for name, view in units.items() if view.words == now()["view"].words), "tokens")
+        control(
+            st.segmented_control,
+            "Rows and columns",
+            "view",
+            [*units],
+            value=unit,
+            step=lambda choices, name: choices.put(view=units[name]),
+            required=True,
+        )

@@ -1,0 +1,86 @@
+"""First visit: what the app is for, three things to try, and the other doors."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from attnviz import link
+from attnviz.ui import main
+from attnviz.ui.request import change, now, session
+from attnviz.ui.shared.text import block
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """A state of the app to open, and a question that its picture answers."""
+
+    icon: str
+    address: dict[str, str]
+    question: str
+
+
+CARDS = {
+    "Read a map": FirstStep(
+        "grid_on",
+        main.FIRST,
+        "Row “because”: to predict “it”, the head looks most at “cat”. Where does it look in row “was”?",
+    ),
+    "Hide the future": FirstStep(
+        "visibility_off",
+        {
+            "model": "translator",
+            "text": "The mouse sat on the mat because it was tired.",
+            "layer": "e0",
+            "head": "0",
+            "mask": "causal",
+        },
+        "In this translator each English word now sees only those before it. Which French words change?",
+    ),
+    "Switch off a head": FirstStep(
+        "power_settings_new",
+        {
+            "model": "story",
+            "text": "Anna and Tom went to the park. Anna gave the ball to",
+            "layer": "d1",
+            "head": "0",
+            "heads_off": "d1.0",
+        },
+        "Head 0 is off. Who gets the ball now, and who did before? Switch it on.",
+    ),
+}
+
+
+def banner() -> None:
+    """The claim or the question of the opened card, and the buttons; nothing once it is closed."""
+    memory = session().memory
+    if memory.get("welcome closed") or not (memory.get("card") or now() == link.read(_listed(main.FIRST))[0]):
+        return
+    card = CARDS.get(memory.get("card", ""))
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
+        claim = "See where each attention head looks, and what breaks when you change it."
+        block(card.question if card else claim, "claim", "p")
+        for name, offered in CARDS.items():
+            kind = "primary" if name == memory.get("card") else "secondary"
+            options = {"key": f"card {name}", "icon": f":material/{offered.icon}:", "type": kind}
+            if st.button(name, on_click=_open, args=(name,), **options):
+                st.rerun()  # model and text stand above the page
+        if st.button("Check a mask or a model", key="card check", icon=":material/rule:", type="tertiary"):
+            change(lambda choices: choices.put(lab="check"))
+            main.go_to("Masks")
+        if st.button("Learn", key="card learn", icon=":material/school:", type="tertiary"):
+            main.go_to("Learn")
+        st.button("", key="close welcome", icon=":material/close:", type="tertiary", help="Close", on_click=_close)
+
+
+def _open(name: str) -> None:
+    session().memory["card"] = name
+    choices, _ = link.read(_listed(CARDS[name].address))
+    change(lambda _: choices)
+
+
+def _close() -> None:
+    session().memory["welcome closed"] = True
+
+
+def _listed(address: dict[str, str]) -> dict[str, list[str]]:
+    return {name: [value] for name, value in address.items()}

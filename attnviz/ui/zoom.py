@@ -1,0 +1,102 @@
+"""A part of a large map: a drag over it asks for one, crumbs lead back, and *Find* leads to a phrase."""
+
+import re
+
+import streamlit as st
+
+from attnviz import analysis
+from attnviz.charts.size import RECTANGLES
+from attnviz.core.display import visible_text
+from attnviz.core.tokens import occurrences
+from attnviz.ui.request import change, now, put
+from attnviz.ui.shared.text import label, literal, quiet
+from attnviz.ui.toolbar import Context
+
+DEEPEST = 8
+"""Parts within parts."""
+MOST_PLACES = 6
+"""Places of a phrase that are listed."""
+AROUND = 24
+"""Characters of the text that are shown before and after a place."""
+
+
+def into(point: dict) -> None:
+    """Go to the part that a drag or the wheel asked for, or out of it."""
+    if point.get("out"):
+        put(zoom=now()["zoom"][:-1])
+        return
+    window = tuple(int(point[end]) for end in ("top", "bottom", "left", "right"))
+    if window not in now()["zoom"]:
+        put(zoom=(*now()["zoom"], window)[-DEEPEST:])
+
+
+def crumbs(context: Context) -> None:
+    """The way back out of a part, and on a large map the ways into one."""
+    windows = now()["zoom"]
+    if not windows and max(map(len, context.tokens)) <= RECTANGLES:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        for depth in range(len(windows)):
+            title = _named(windows[depth - 1]) if depth else "Whole map"
+            outer = windows[:depth]
+            st.button(title, key=f"crumb {depth}", type="tertiary", on_click=put, kwargs={"zoom": outer})
+            label("›")
+        if windows:
+            label(_named(windows[-1]))
+        if max(map(len, context.tokens)) > RECTANGLES:
+            st.button("Zoom in", icon=":material/zoom_in:", type="tertiary", on_click=_nearer, args=(context,))
+            _find(context)
+
+
+def _named(window: tuple[int, int, int, int]) -> str:
+    top, bottom, left, right = window
+    return f"rows {top}–{bottom}, columns {left}–{right}"
+
+
+def _nearer(context: Context) -> None:
+    """Half of what is in view in each direction, around the selected cell or the middle."""
+    sizes = [*map(len, context.tokens)]
+    top, bottom, left, right = now()["zoom"][-1] if now()["zoom"] else (0, sizes[0] - 1, 0, sizes[1] - 1)
+    middle = context.cell or ((top + bottom) // 2, (left + right) // 2)
+    into(_around(middle, [max(RECTANGLES, bottom - top + 1) // 2, max(RECTANGLES, right - left + 1) // 2], sizes))
+
+
+def _around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
+    """The part of so many rows and columns with a cell in its middle, as a drag asks for it."""
+    firsts = [max(0, min(at - span // 2, size - span)) for at, span, size in zip(cell, spans, sizes, strict=True)]
+    lasts = [min(size, first + span) - 1 for first, span, size in zip(firsts, spans, sizes, strict=True)]
+    return {"top": firsts[0], "bottom": lasts[0], "left": firsts[1], "right": lasts[1]}
+
+
+def _find(context: Context) -> None:
+    """A menu with the places of a token or a phrase among the rows and the columns."""
+    popover = st.popover("Find", icon=":material/search:", on_change="rerun", key="find")
+    if not popover.open:
+        return
+    with popover:
+        phrase = st.text_input("Word or phrase", key="phrase", max_chars=200)
+        if not phrase.strip():
+            quiet("Type a word or a phrase of the text.")
+            return
+        for side, name in enumerate(("rows", "columns")):
+            text = context.record.texts(context.site, sentence=context.sentence)[side].text
+            places = list(occurrences(text, context.tokens[side], re.escape(phrase.strip())))
+            st.caption(f"{len(places)} among the {name}" + (", the first:" if len(places) > MOST_PLACES else ""))
+            for position, _, match in places[:MOST_PLACES]:
+                around = text[max(0, match.start() - AROUND) : match.end() + AROUND]
+                title = f"{position} · {literal(visible_text(' '.join(around.split())))}"
+                st.button(
+                    title, key=f"go {side} {position}", type="tertiary", on_click=_go, args=(context, side, position)
+                )
+
+
+def _go(context: Context, side: int, position: int) -> None:
+    """Select the strongest cell of a row or a column, and show what is around it."""
+    step, span = context.record.step(context.site), slice(position, position + 1)
+    if side == 0:
+        cell = position, int(analysis.strongest(step, context.head, sentence=context.sentence, rows=span)[1][0])
+    else:
+        weights = analysis.strongest(step, context.head, sentence=context.sentence, columns=span)[0]
+        cell = int(weights.argmax()), position
+    part = _around(cell, [RECTANGLES, RECTANGLES], [*map(len, context.tokens)])
+    change(lambda choices: choices.put(cell=cell, zoom=(tuple(part.values()),)))
