@@ -11,7 +11,7 @@ import streamlit as st
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError
 
-PAGES = ("Heads",)
+PAGES = ("Heads", "Masks", "Steps")
 """Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
 """The address that a first visit opens."""

@@ -17,7 +17,13 @@ ALT = "Picture of attention; its description follows"
 
 
 def picture(
-    figure: Figure, key: str, *, select: str = "", on_click: Callable[[dict], None] | None = None, on_escape=None
+    figure: Figure,
+    key: str,
+    *,
+    select: str = "",
+    on_click: Callable[[dict], None] | None = None,
+    on_escape=None,
+    on_drag: Callable[[dict], None] | None = None,
 ) -> None:
     """Draw a figure in its own frame; where it takes long, its progress stands there.
 
@@ -26,6 +32,8 @@ def picture(
         select: name of the selection in the chart.
         on_click: called with the fields of what was clicked, once for each click.
         on_escape: called when the selection is cleared with Escape.
+        on_drag: called with the stretches that a drag went over, {"row": [1.2, 3.4], "column": ...}, of a grid with a
+            brush, and with {} once it is over.
     """
     if on_click:
         figure = replace(figure, rev=session().clicks.get(key, 0))
@@ -40,14 +48,18 @@ def picture(
     name = f"{key} {'pixels' if 'marks' in screen.spec else 'marks'}"
 
     def report() -> None:
-        points = streamlit_internals.peek(name)["selection"].get(select)
+        selection = streamlit_internals.peek(name)["selection"]
+        points = selection.get(select)
         point = points[0] if isinstance(points, list) and points else points
+        if on_drag:
+            on_drag(selection.get("drag") or {})
         if point and clicked(key, point):
             on_click(point)
         elif not point and on_escape:
             on_escape()
 
-    events = {"on_select": report, "selection_mode": [select]} if on_click else {}
+    modes = [select, "drag"] if on_drag and "marks" not in screen.spec else [select]
+    events = {"on_select": report, "selection_mode": modes} if on_click else {}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(screen.data, screen.spec, key=name, theme=None, width="content", alt=ALT, **events)
         unseen(cache.description(figure))
