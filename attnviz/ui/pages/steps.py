@@ -33,32 +33,26 @@ WHY = {
     "position": "Positions, P, tell the order of the words: attention has none of its own.",
     "input": "Attention reads X: what the layers before it made of the tokens. In the first layer these are the tokens "
     "themselves, in many models normalized.",
-    "project": "Each token becomes a query, a key and a value. The weights of each are one d_model × H·dₖ matrix for "
-    "all heads.",
-    "split": "The vectors are split into heads: no head sees another head's columns. Splitting only renames columns: "
-    "(B, n, H·dₖ) becomes (B, H, n, dₖ).",
-    "adjust": "Queries and keys are adjusted before they meet. Some models normalize each; many turn each pair of "
-    "numbers by an angle that grows with the position (rotary position embedding), so that a product depends on how "
-    "far apart the tokens stand.",
+    "project": "Each token becomes a query, a key and a value, by one d_model × H·dₖ matrix each for all heads.",
+    "split": "The vectors are split into heads. Splitting only renames columns: (B, n, H·dₖ) becomes (B, H, n, dₖ).",
+    "adjust": "Queries and keys are adjusted before they meet. Some models normalize each; many turn pairs of numbers "
+    "by an angle that grows with the position (rotary embedding): a product then depends on the distance.",
     "products": "Each cell is one number: how well a query and a key agree.",
     "scale": "Dividing by √dₖ keeps scores small, however wide the vectors are. q · k adds up dₖ products: if they are "
     "independent with variance 1, the sum has variance dₖ; divided by √dₖ, it is 1 again.",
     "softcap": "Some models bend scores so that they never leave a bound.",
     "bias": "A bias is added to scores by where tokens stand. It makes cells weaker or stronger, not impossible.",
     "temperature": "Below 1 the largest weight grows, above 1 weights become more alike.",
-    "mask": "Blocked scores become −∞, so that their weights are 0. That is before the softmax: e^−∞ = 0, and the "
-    "others share all.",
+    "mask": "Blocked scores become −∞, so that their weights are 0: e^−∞ = 0, and the others share all.",
     "softmax": "Each row becomes weights that sum to 1: e to the score, over the sum of these in its row.",
     "values": "Each query gets the mean of all values, weighted by its row.",
     "concat": "The outputs of the heads stand side by side. Heads have not met until here.",
     "output": "The output weights mix the heads and lead back to as many numbers as came in. They are added to these.",
 }
 """Purpose of each stage; the first sentence stands over its tables."""
-PROJECTIONS = tuple("QKV")
 MOST_LISTED = 64
 """Tokens up to which the row is chosen from a list; of more, by its number."""
-SIGNS = "A dimension in which q and k have the same sign raises the score; opposite signs lower it. The sum of a row "
-SIGNS += "of q ∘ k is q · k."
+SIGNS = "Same signs of q and k in a dimension raise the score, opposite ones lower it; a row of q ∘ k adds up to q · k."
 INFLUENCE = "A weight is not an influence: what a key adds is its weight times its value."
 
 
@@ -209,7 +203,8 @@ def _question(call: Call) -> None:
         quiet(call.context.source.read_only)
         return
     query, key = call.names
-    share = in_cell(float(call.row.weights[call.index]))
+    weight = float(call.row.weights[call.index])
+    share = f"{weight:.2g}" if 0 < weight < 0.005 else in_cell(weight)
     block(f"How {query} gives {share} of its attention to {key}, step by step", "large")
     if call.context.before is not None:
         place = call.context.site, call.head, call.query
@@ -254,8 +249,8 @@ def _stage(call: Call, stage: Stage) -> Figure | None:
         return None
     matrices = {matrix.key: matrix for matrix in stage.matrices}
     if stage.key == "project":
-        options = {"default": PROJECTIONS[0], "required": True, "key": "projection"}
-        letter = st.segmented_control("Projection", PROJECTIONS, label_visibility="collapsed", **options).lower()
+        options = {"default": "Q", "required": True, "key": "projection"}
+        letter = st.segmented_control("Projection", tuple("QKV"), label_visibility="collapsed", **options).lower()
         tables = [matrices[key] for key in (f"{letter}_all", f"w_{letter}", f"b_{letter}") if key in matrices]
     else:
         tables = stage.matrices[:1] if stage.key == "mask" else stage.matrices

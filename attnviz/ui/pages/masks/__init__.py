@@ -42,10 +42,11 @@ MOST_COMPARED = 1024
 
 def page(source: Source, lines: tuple[str, ...]) -> None:
     """Draw the page; a model of one's own opens on its findings."""
-    if now()["lab"] not in (None, *PARTS, *check.ARRAYS):
-        current = session()
-        complaint = f"The link asks for a part of Masks that there is not; there are {', '.join(PARTS)}."
-        current.complaints, current.choices = (*current.complaints, complaint), now().put(lab=None)
+    current = session()
+    for name, names in {"lab": (*PARTS, *check.ARRAYS), "library": LIBRARIES}.items():
+        if now()[name] not in (None, *names):
+            complaint = f"The link's {name} was left out: it is one of {', '.join(names)}."
+            current.complaints, current.choices = (*current.complaints, complaint), now().put(**{name: None})
     lab = now()["lab"] or ("model" if isinstance(source, Wrapped) else "compose")
     context, part, paint = toolbar(source, lines), lab.partition(" ")[0], False
     options = {"value": part, "visible": False, "format_func": PARTS.get, "required": True}
@@ -181,8 +182,7 @@ def _code(context: Context, mask: Mask) -> None:
     if not fold.open:
         return
     with fold:
-        name = now()["library"] if now()["library"] in LIBRARIES else LIBRARIES[0]
-        options = {"value": name, "visible": False, "required": True}
+        options = {"value": now()["library"] or LIBRARIES[0], "visible": False, "required": True}
         options["format_func"] = lambda name: mask_format(name).title
         target = mask_format(control(st.segmented_control, "Library", "library", LIBRARIES, **options))
         queries, keys = map(len, context.tokens)

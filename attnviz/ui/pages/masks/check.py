@@ -64,22 +64,19 @@ def array(context: Context, lab: str) -> None:
     with left:
         options = {"value": lab, "visible": False, "format_func": ARRAYS.get, "required": True}
         control(st.segmented_control, "What to check", "lab", [*ARRAYS], part="array", **options)
-        answer = st.container()
-    with right:
         place = st.container()
+        quiet("A model is checked in a shell, where its code runs on your machine; its pictures open on this page:")
+        st.code(f"{COMMAND}\n{COMMAND.replace('check', 'app')}", "sh")
     try:
-        with answer:
+        with place:
             given = _input(context, lab)
             arguments = {} if given is None else _arguments(context, lab, given)
-        with place:
+        with right:
             if given is not None:
                 _answer(context, given, arguments)
     except AttnvizError as error:
-        with place:
+        with right:
             note(str(error))
-    with left:
-        quiet("A model is checked in a shell, where its code runs on your machine; its pictures open on this page:")
-        st.code(f"{COMMAND}\n{COMMAND.replace('check', 'app')}", "sh")
 
 
 def _input(context: Context, lab: str) -> Input | None:

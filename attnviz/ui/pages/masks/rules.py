@@ -110,13 +110,11 @@ def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...
             change(partial(changed, lambda stack: stack.added(Entry(rule, rule.join))))
 
     def offered(name: str) -> str:
-        return literal(f"{name}: replaces the rules" if name in KNOWN else f"{_title(name)}: {RULES[name].meaning}")
+        return literal(
+            f"{name}: replaces the rules" if name in KNOWN else f"{name.replace('_', ' ')}: {RULES[name].meaning}"
+        )
 
     st.menu_button(title, names, key=f"add {title}", icon=":material/add:", on_click=add, format_func=offered)
-
-
-def _title(name: str) -> str:
-    return "causal (hide the future)" if name == "causal" else name.replace("_", " ")
 
 
 def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
@@ -129,10 +127,10 @@ def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
         return replace(old, join=join or old.join, negated=negated)
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        name = f"How rule {i + 1} joins"
-        _control(st.selectbox, name, i, "join", [*joins], value=way, step=join, visible=False, width=124)
+        options = {"value": way, "step": join, "visible": False, "width": 124}
+        _control(st.selectbox, f"How rule {i + 1} joins", i, "join", [*joins], **options)
         with st.container(width="stretch"):
-            title = literal(_title(mask.keyword) if mask.parameters() else str(mask))
+            title = literal(mask.keyword.replace("_", " ") if mask.parameters() else str(mask))
             about = literal(mask.meaning) or None
             _control(st.checkbox, title, i, "on", value=entry.on, step=lambda old, on: replace(old, on=on), help=about)
         _button("Move up", "arrow_upward", i, lambda stack: stack.moved(i, i - 1), disabled=i == 0)
