@@ -115,7 +115,7 @@ def test_the_mask_is_code_and_rows_without_keys_have_a_choice(opened):
     page = opened("mask=blank(0,1)&library=flex_attention")
 
     expect(page.locator("[data-testid=stCode]")).to_contain_text("create_block_mask")
-    expect(page.get_by_text("2 rows without a key")).to_be_visible()
+    expect(page.get_by_text("2 fully masked rows")).to_be_visible()
 
     page.get_by_role("radio", name="equal weights").click()
     driver.expect_link(page, "empty=uniform")

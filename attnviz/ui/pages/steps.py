@@ -56,8 +56,8 @@ SIGNS = "Same signs of q and k in a dimension raise the score, opposite ones low
 INFLUENCE = "A weight is not an influence: what a key adds is its weight times its value."
 
 
-class CallInputs(NamedTuple):
-    """What attention calls are projected from, in runs of these texts."""
+class RunInputs(NamedTuple):
+    """Inputs of the attention calls in runs of these texts."""
 
     source: Source
     lines: tuple[str, ...]
@@ -68,7 +68,7 @@ class CallInputs(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class HeadCall:
     """The head and the cell that are computed.
 
     Attributes:
@@ -141,15 +141,14 @@ def page(source: Source, lines: tuple[str, ...]) -> None:
         st.latex(every[chosen].equation)
         more = WHY[every[chosen].key].partition(". ")[2]
         quiet(*filter(None, (more, every[chosen].changed)))
-    exports = {"This step": figure} if figure is not None else {}
-    exports |= {"All steps": rail} | _row(call)
+    exports = ({} if figure is None else {"This step": figure}) | {"All steps": rail} | _row(call)
     with context.export:
         export_menu.menu(exports, "steps")
     if figure is not None:
         numbers(figure, "stage")
 
 
-def _call(context: Context) -> Call:
+def _call(context: Context) -> HeadCall:
     """The choices of the row and of the run, and the call that they name."""
     head = context.head if isinstance(context.head, int) else 0
     query, key = context.outlined or (0, 0)
@@ -174,31 +173,31 @@ def _call(context: Context) -> Call:
         record = context.before if memory["run"] == runs[1] else record
     if not isinstance(context.head, int):
         quiet("Steps are those of one head: this is head 0.")
-    return Call(context, record, head, query, key)
+    return HeadCall(context, record, head, query, key)
 
 
-def _stages(call: Call) -> tuple[Stage, ...]:
+def _stages(call: HeadCall) -> tuple[Stage, ...]:
     """The stages that the call has; those without an effect in it are left out."""
     context = call.context
-    inputs = CallInputs(context.source, context.lines)
+    inputs = RunInputs(context.source, context.lines)
     options = {"sentence": context.sentence} | call.windows
     every = cache.cached(steps.chain)(call.record, inputs, context.site, call.head, **options)
     return tuple(stage for stage in every if stage.is_used)
 
 
-def _chosen(call: Call, every: tuple[Stage, ...]) -> int:
+def _chosen(call: HeadCall, every: tuple[Stage, ...]) -> int:
     """Which stage is large: the chosen one, else the softmax, else the first whose numbers are known."""
     keys, name = [stage.key for stage in every], now()["stage"]
     if name is not None and name not in keys:
-        known = "is no stage" if name not in KEYS else "has no effect in this call"
-        quiet(f"“{visible_text(name[:40])}” {known}; the stages are {', '.join(keys)}.")
+        reason = "is no stage" if name not in KEYS else "has no effect in this call"
+        quiet(f"“{visible_text(name[:40])}” {reason}; the stages are {', '.join(keys)}.")
     computed = [stage.key for stage in every if stage.matrices] or keys
     first = "softmax" if "softmax" in computed else computed[0]
     return keys.index(name if name in keys else first)
 
 
-def _question(call: Call) -> None:
-    """What the page answers: how the selected cell gets its weight."""
+def _question(call: HeadCall) -> None:
+    """The question of the page: how the selected cell gets its weight."""
     if call.context.source.read_only:
         quiet(call.context.source.read_only)
         return
@@ -211,7 +210,7 @@ def _question(call: Call) -> None:
         quiet(steps.compare(call.context.before, call.context.record, *place, sentence=call.context.sentence).message)
 
 
-def _rail(call: Call, every: tuple[Stage, ...], current: Stage) -> Figure:
+def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:
     """All stages, small; a click opens one."""
     options = {"selected": (call.query, call.key), "dark": call.context.dark, "sentence": call.context.sentence}
     figure = figures.chain(*call.place, every, current=current.key, **options)
@@ -240,7 +239,7 @@ def _turn(every: tuple[Stage, ...], chosen: int) -> None:
         go(after, chosen + 1, key="next stage", icon=":material/chevron_right:", icon_position="right")
 
 
-def _stage(call: Call, stage: Stage) -> Figure | None:
+def _stage(call: HeadCall, stage: Stage) -> Figure | None:
     """One stage, large: what it does in one sentence, and its tables."""
     block(f"{WHY[stage.key].partition('. ')[0].removesuffix('.')}.", "large")
     if stage.missing:
@@ -259,7 +258,7 @@ def _stage(call: Call, stage: Stage) -> Figure | None:
     return figure
 
 
-def _picture(call: Call, figure: Figure, key: str) -> None:
+def _picture(call: HeadCall, figure: Figure, key: str) -> None:
     """Tables on the page; a click selects a query, a key, or both."""
 
     def select(point: dict) -> None:
@@ -269,7 +268,7 @@ def _picture(call: Call, figure: Figure, key: str) -> None:
     picture(figure, key, select="cell", on_click=select)
 
 
-def _result(call: Call, stage: Stage) -> None:
+def _result(call: HeadCall, stage: Stage) -> None:
     """The stage in the numbers of the selected cell; before there are cells, in those of the query's vector."""
     if call.context.source.read_only:
         return
@@ -291,7 +290,7 @@ def _result(call: Call, stage: Stage) -> None:
             in_words(f"{query} is {matrix.shape[1]} numbers here: {first}, …")
 
 
-def arithmetic(call: Call) -> list[tuple[str, str]]:
+def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
     """The way from q · k to the weight of the selected cell: the key of a stage, and its line.
 
     A stage before the softmax that leaves the number as it is has no line.
@@ -321,7 +320,7 @@ def arithmetic(call: Call) -> list[tuple[str, str]]:
     return [*lines, *(("softmax", line) for line in (shifted, *shares))]
 
 
-def _row(call: Call) -> dict[str, Figure]:
+def _row(call: HeadCall) -> dict[str, Figure]:
     """The row in full, a line for each key, and folded the vectors behind it; returns figures by their names."""
     context = call.context
     if context.source.read_only:

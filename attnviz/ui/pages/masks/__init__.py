@@ -124,22 +124,32 @@ def _effect(context: Context, mask: Mask, own: Mask) -> None:
 
 
 def _empty_rows(context: Context, mask: Mask) -> None:
-    """Rows without a key, and the choice of what they get."""
+    """Number of fully masked rows, and the choice of what they get."""
     left = mask.keys_left(*map(len, context.tokens), sentence=context.sentence)
     rows = int((left == 0).sum())
     if rows:
-        note(f"{counted(rows, 'row')} without a key.", "notice")
+        note(f"{counted(rows, 'fully masked row')}.", "notice")
     if (rows or now()["empty"] != EMPTY_ROWS[0]) and not context.source.read_only:
         options = {"part": "of the page", "format_func": EMPTY.get, "required": True}
-        control(st.segmented_control, "A row without keys gets", "empty", EMPTY_ROWS, **options)
+        control(st.segmented_control, "A fully masked row gets", "empty", EMPTY_ROWS, **options)
 
 
 def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
     """The mask as a picture with the number of keys of each row; cells can be painted on it."""
     brush = paint and context.view == View()
-    options = {"sentence": context.sentence, "view": context.view, "dark": context.dark, "selected": context.outlined}
-    options |= {"counted": True, "beside": True, "side": SIDE, "brush": brush, "yours": rules.stack().mask()}
-    figure = figures.mask(mask, *context.tokens, **options)
+    figure = figures.mask(
+        mask,
+        *context.tokens,
+        sentence=context.sentence,
+        view=context.view,
+        dark=context.dark,
+        selected=context.outlined,
+        counted=True,
+        beside=True,
+        side=SIDE,
+        brush=brush,
+        yours=rules.stack().mask(),
+    )
     if brush:
         act = partial(_paint, context)
 
@@ -182,8 +192,8 @@ def _code(context: Context, mask: Mask) -> None:
     if not fold.open:
         return
     with fold:
-        options = {"value": now()["library"] or LIBRARIES[0], "visible": False, "required": True}
-        options["format_func"] = lambda name: mask_format(name).title
+        titles = {name: mask_format(name).title for name in LIBRARIES}
+        options = {"value": now()["library"] or LIBRARIES[0], "format_func": titles.get, "required": True}
         target = mask_format(control(st.segmented_control, "Library", "library", LIBRARIES, **options))
         queries, keys = map(len, context.tokens)
         if queries != keys:

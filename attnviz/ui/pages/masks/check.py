@@ -69,18 +69,18 @@ def array(context: Context, lab: str) -> None:
         st.code(f"{COMMAND}\n{COMMAND.replace('check', 'app')}", "sh")
     try:
         with place:
-            given = _input(context, lab)
-            arguments = {} if given is None else _arguments(context, lab, given)
+            checked = _input(context, lab)
+            arguments = {} if checked is None else _arguments(context, lab, checked)
         with right:
-            if given is not None:
-                _answer(context, given, arguments)
+            if checked is not None:
+                _answer(context, checked, arguments)
     except AttnvizError as error:
         with right:
             note(str(error))
 
 
 def _input(context: Context, lab: str) -> Input | None:
-    """The array; None while nothing is given."""
+    """The array; None as long as there is none."""
     if lab == "check":
         endings = [ending.removeprefix(".") for ending in reading.ENDINGS]
         file = st.file_uploader("Drop a file with a mask, weights or scores", endings, key="checked file")
@@ -107,9 +107,9 @@ def _chosen(contents: reading.ArrayFile) -> Input:
     return names[first], contents.arrays[names[first]], contents.rounding
 
 
-def _arguments(context: Context, lab: str, given: Input) -> dict[str, Any]:
-    """What a person says of the array, as arguments of `check`."""
-    name, values, _ = given
+def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
+    """Arguments of `check` that a person chooses."""
+    name, values, _ = checked
     intent = _intent([OF_PAGE, *MEANT], "Meant to be")
     kind, padding = {"check mask": "may-attend", "check weights": "weights"}.get(lab), None
     if kind is None:
@@ -133,14 +133,14 @@ def _arguments(context: Context, lab: str, given: Input) -> dict[str, Any]:
 
 def _intent(names: list[str], label: str) -> str | None:
     """The choice of what a mask is meant to be: a name, or the text of a mask that is typed."""
-    shown = now()["intent"] or NOT_SAID
+    current = now()["intent"] or NOT_SAID
     about = "A kind with any padding, or a mask as text, such as causal & window(4). The mistakes that give the mask "
     chosen = control(
         st.selectbox,
         label,
         "intent",
-        list(dict.fromkeys((NOT_SAID, *names, shown))),
-        value=shown,
+        list(dict.fromkeys((NOT_SAID, *names, current))),
+        value=current,
         step=lambda choices, name: choices.put(intent=None if name in (None, NOT_SAID) else name),
         format_func=lambda name: f"{name}: {MEANT[name]}" if name in MEANT else name,
         accept_new_options=True,
@@ -149,9 +149,9 @@ def _intent(names: list[str], label: str) -> str | None:
     return None if chosen in (None, NOT_SAID) else chosen
 
 
-def _answer(context: Context, given: Input, arguments: dict[str, Any]) -> None:
+def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None:
     """The verdict with its repair, the cells that it is about, and the rest, folded."""
-    name, values, rounding = given
+    name, values, rounding = checked
     report = check(values, rounding=rounding, **arguments)
     wrong = _findings(report)
     is_unsure = report.verdict == NOT_SURE

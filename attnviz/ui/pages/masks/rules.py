@@ -27,7 +27,7 @@ from attnviz.ui.toolbar import Context
 
 RULES = {rule.keyword: rule for rule in composable() if rule.parameters()[0].kind != "cells"}
 """Rules that the menus offer, by name; cells are painted."""
-KNOWN = {
+PRESETS = {
     "prefix-LM": "causal | prefix(2)",
     "causal with padding": "causal & padding({lengths})",
     "causal with left padding": "causal & padding({lengths}, left={keys})",
@@ -39,7 +39,7 @@ KNOWN = {
 LONG = ("dilated", "strided", "fixed", "blocks", "random", "block_diffusion", "Longformer", "BigBird", "StreamingLLM")
 PICTURES = ("patch_windows", "neighborhood", "media")
 GROUPS = {
-    "Basic": tuple(name for name in (*RULES, *KNOWN) if name not in (*LONG, *PICTURES)),
+    "Basic": tuple(name for name in (*RULES, *PRESETS) if name not in (*LONG, *PICTURES)),
     "Long context": LONG,
     "Pictures": PICTURES,
 }
@@ -92,9 +92,9 @@ def draw(context: Context) -> None:
         note(refused)
 
 
-def known(name: str, keys: int, lengths: tuple[int, ...]) -> Stack:
+def preset(name: str, keys: int, lengths: tuple[int, ...]) -> Stack:
     """The rules of a known mask, for a number of keys and the lengths of the texts."""
-    return stack_from_text(KNOWN[name].format(keys=keys, lengths=", ".join(map(str, lengths))))
+    return stack_from_text(PRESETS[name].format(keys=keys, lengths=", ".join(map(str, lengths))))
 
 
 def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...]) -> None:
@@ -103,15 +103,15 @@ def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...
 
     def add() -> None:
         name = streamlit_internals.peek(f"add {title}")
-        if name in KNOWN:
-            change(partial(changed, lambda _: known(name, keys, lengths)))
+        if name in PRESETS:
+            change(partial(changed, lambda _: preset(name, keys, lengths)))
         elif name in RULES:
             rule = started(RULES[name], keys, lengths)
             change(partial(changed, lambda stack: stack.added(Entry(rule, rule.join))))
 
     def offered(name: str) -> str:
         return literal(
-            f"{name}: replaces the rules" if name in KNOWN else f"{name.replace('_', ' ')}: {RULES[name].meaning}"
+            f"{name}: replaces the rules" if name in PRESETS else f"{name.replace('_', ' ')}: {RULES[name].meaning}"
         )
 
     st.menu_button(title, names, key=f"add {title}", icon=":material/add:", on_click=add, format_func=offered)
