@@ -107,6 +107,8 @@ def test_a_mask_that_no_link_could_open_is_refused(monkeypatch):
 
     assert rules.changed(lambda stack: stack.removed(7), before) == before
     assert "no entry 7" in memory.memory["rules refused"]
+    assert rules.changed(lambda _: Stack((Entry(Window(10**12)),)), before) == before
+    assert "1000000000000" in memory.memory["rules refused"].replace(",", "")
 
 
 class Leaky(Writer):
