@@ -53,11 +53,11 @@ def menu(source: Source, site: Site) -> None:
         )
         if refused := session().memory.pop("mask refused", ""):
             note(refused)
-        control(st.toggle, "The model's own mask", "own_mask")
+        control(st.toggle, "Built-in mask", "own_mask")
         if stack.entries and any(site.kind == "cross" for site in source.sites):
             control(st.toggle, "Also on cross-attention", "cross", value=of(source).mask_cross)
         if stack.entries:
-            control(st.selectbox, "A row without keys gets", "empty", EMPTY_ROWS, format_func=EMPTY.get)
+            control(st.selectbox, "A fully masked row gets", "empty", EMPTY_ROWS, format_func=EMPTY.get)
         _scores(site)
 
 
@@ -152,7 +152,7 @@ def _changes(source: Source) -> Iterator[tuple[str, Callable[[Choices], Choices]
         "scaled": f"No division by √dₖ in {scored}" if edits.scale is not None else "",
         "softcap": f"Scores capped at {edits.softcap:g}" if edits.softcap else "",
         "bias": " and ".join(map(str, edits.bias)),
-        "empty": f"Rows without keys get {EMPTY[edits.empty_rows]}" if edits.empty_rows != EMPTY_ROWS[0] else "",
+        "empty": f"Fully masked rows get {EMPTY[edits.empty_rows]}" if edits.empty_rows != EMPTY_ROWS[0] else "",
     }
     yield from ((text, _back(name)) for name, text in values.items() if text)
 

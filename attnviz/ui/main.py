@@ -12,7 +12,7 @@ import streamlit as st
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError
 
-PAGES = ("Heads", "Learn")
+PAGES = ("Heads", "Masks", "Steps", "Learn")
 """Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
 STYLE = Path(__file__).with_name("style.css")
 FIRST = {"model": "story", "layer": "d1", "head": "0"}

@@ -24,6 +24,7 @@ def picture(
     on_click: Callable[[dict], None] | None = None,
     on_escape: Callable[[], None] | None = None,
     on_zoom: Callable[[dict], None] | None = None,
+    on_drag: Callable[[dict], None] | None = None,
 ) -> None:
     """Draw a figure in its own frame; where it takes long, its progress stands there.
 
@@ -33,6 +34,8 @@ def picture(
         on_click: called with the fields of what was clicked, once for each click.
         on_escape: called when the selection is cleared with Escape.
         on_zoom: called with the part of a large map that a drag or the wheel asks for.
+        on_drag: called with the stretches that a drag went over, {"row": [1.2, 3.4], "column": ...}, of a grid with a
+            brush, and with {} once it is over.
     """
     if on_click:
         figure = replace(figure, rev=session().clicks.get(key, 0))
@@ -54,12 +57,18 @@ def picture(
             return
         points = selection.get(select)
         point = points[0] if isinstance(points, list) and points else points
+        if on_drag:
+            on_drag(selection.get("drag") or {})
         if point and clicked(key, point):
             on_click(point)
         elif not point and on_escape:
             on_escape()
 
-    modes = [select, "zoom"] if zooms else [select]
+    modes = [select]
+    if zooms:
+        modes.append("zoom")
+    if on_drag and "marks" not in screen.spec:
+        modes.append("drag")
     events = {"on_select": report, "selection_mode": modes} if on_click else {}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(screen.data, screen.spec, key=name, theme=None, width="content", alt=ALT, **events)

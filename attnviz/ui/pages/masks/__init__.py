@@ -1,0 +1,196 @@
+"""Masks: a mask is composed beside the weights it gives; an array or a model is checked."""
+
+from functools import partial
+
+import streamlit as st
+import torch
+
+from attnviz import figures
+from attnviz.analysis import sentences
+from attnviz.analysis.views import View
+from attnviz.core.amounts import counted
+from attnviz.core.errors import AttnvizError
+from attnviz.core.masks import ALIGNMENTS, Full, Mask
+from attnviz.core.modifiers import ALiBi, RelativeBias
+from attnviz.core.request import Request
+from attnviz.core.scoring import EMPTY_ROWS
+from attnviz.figures import Figure
+from attnviz.link import Choices
+from attnviz.mask_formats import mask_format
+from attnviz.sources.base import Source
+from attnviz.sources.wrapped import Wrapped
+from attnviz.ui import export_menu
+from attnviz.ui.edits import EMPTY
+from attnviz.ui.pages.masks import check, rules
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import control, now, put, session
+from attnviz.ui.shared.text import in_words, note, quiet
+from attnviz.ui.toolbar import ROW, Context, toolbar
+
+PARTS = {"compose": "Compose", "check": "Check an array", "model": "Check this model"}
+"""Parts of the page by their names in the link; "check mask" and "check weights" are choices within the second."""
+PAINTING = "A click blocks an open cell and opens a blocked one. A drag blocks cells, or opens them if all are blocked."
+LIBRARIES = ("sdpa", "flex_attention", "attn_mask", "huggingface")
+"""Libraries whose code is written, by the names of `attnviz.mask_formats`."""
+BIASES = {"ALiBi": ALiBi(), "Relative": RelativeBias(seed=0)}
+SOFTCAP = 5.0
+"""Bound of the scores that is switched on."""
+SIDE = 300
+"""Pixels of each map, so that both stand side by side."""
+MOST_COMPARED = 1024
+"""Tokens up to which the mask is compared cell by cell with the built-in one."""
+
+
+def page(source: Source, request: Request) -> None:
+    """Draw the page; a model of one's own opens on its findings."""
+    current = session()
+    for name, names in {"lab": (*PARTS, *check.ARRAYS), "library": LIBRARIES}.items():
+        if now()[name] not in (None, *names):
+            complaint = f"The link's {name} was left out: it is one of {', '.join(names)}."
+            current.complaints, current.choices = (*current.complaints, complaint), now().put(**{name: None})
+    lab = now()["lab"] or ("model" if isinstance(source, Wrapped) else "compose")
+    context, part, paint = toolbar(source, request), lab.partition(" ")[0], False
+    options = {"value": part, "visible": False, "format_func": PARTS.get, "required": True}
+    with st.container(**ROW):
+        control(st.segmented_control, "Part of the page", "lab", [*PARTS], **options)
+        if part == "compose":
+            paint = check.remembered(st.toggle, "Paint cells", "paint", default=False, help=PAINTING)
+    if part == "compose":
+        _compose(context, paint)
+    elif part == "model":
+        check.model(context)
+    else:
+        check.array(context, lab)
+
+
+def _compose(context: Context, paint: bool) -> None:
+    """The rules, the mask that they make, and the weights under it."""
+    with st.container(horizontal=True, gap="medium"):  # on a phone the list comes last
+        left, middle, right = st.container(key="list", width=370), st.container(width=440), st.container(width=500)
+    with left:
+        place = st.container()
+        rules.draw(context)
+        _bias(context)
+    mask, own = rules.acting(context), rules.built_in(context)
+    with place:
+        if context.source.read_only:
+            quiet("This model cannot be changed: rules change the mask that is drawn, not the weights.")
+        elif own is not None:
+            control(st.toggle, f"Built-in mask: {own}", "own_mask", part="in the list")
+    with left:
+        _effect(context, mask, own or Full())
+        _empty_rows(context, mask)
+    with middle:
+        grid = _mask(context, mask, paint)
+    with right:
+        options = context.options | {"selected": context.outlined, "explained": True, "side": SIDE}
+        head = figures.head(context.record, context.site, context.head, **options)
+        picture(head, "weights", select="cell", on_click=check.select, on_escape=lambda: put(cell=None))
+        place = context.record, context.site, context.head, *context.outlined, context.sentence
+        in_words(sentences.cell(*place, view=context.view))
+    with context.export:
+        export_menu.menu({"Mask": grid, "Weights": head}, "masks")
+    _code(context, mask)
+    numbers(grid, "mask")
+
+
+def _bias(context: Context) -> None:
+    """Additions to the scores, and a bound of them: numbers, no mask."""
+    on = [name for name, bias in BIASES.items() if any(isinstance(part, type(bias)) for part in now()["bias"])]
+    on += ["Softcap"] if now()["softcap"] is not None else []
+
+    def step(choices: Choices, names: list[str]) -> Choices:
+        old = {type(part): part for part in choices["bias"]}
+        parts = tuple(old.get(type(bias), bias) for name, bias in BIASES.items() if name in names)
+        return choices.put(bias=parts, softcap=(choices["softcap"] or SOFTCAP) if "Softcap" in names else None)
+
+    about = "ALiBi takes more from the score of a key the farther away it is; a relative bias is a random number for "
+    about += "each distance; a softcap bends scores so that they stay below a bound. None of them blocks a key."
+    options = {"value": on, "selection_mode": "multi", "help": about, "disabled": bool(context.source.read_only)}
+    control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=step, part="of the page", **options)
+
+
+def _effect(context: Context, mask: Mask, own: Mask) -> None:
+    """A sentence if the rules change nothing here."""
+    size = tuple(map(len, context.tokens))
+    if not any(entry.on for entry in rules.stack().entries) or context.source.read_only:
+        return
+    if context.site.kind == "cross" and not context.edits.mask_cross:
+        note("The rules do not act on cross-attention; the menu Mask has a switch for that.", "notice")
+    elif context.edits.own_mask and max(size) <= MOST_COMPARED:
+        before, after = (each.grid(*size, sentence=context.sentence) for each in (own, mask))
+        if torch.equal(before, after):
+            blocks = "block no cell" if isinstance(own, Full) else "block nothing that the built-in mask does not"
+            note(f"These rules {blocks} here.", "notice")
+
+
+def _empty_rows(context: Context, mask: Mask) -> None:
+    """Number of fully masked rows, and the choice of what they get."""
+    left = mask.keys_left(*map(len, context.tokens), sentence=context.sentence)
+    rows = int((left == 0).sum())
+    if rows:
+        note(f"{counted(rows, 'fully masked row')}.", "notice")
+    if (rows or now()["empty"] != EMPTY_ROWS[0]) and not context.source.read_only:
+        options = {"part": "of the page", "format_func": EMPTY.get, "required": True}
+        control(st.segmented_control, "A fully masked row gets", "empty", EMPTY_ROWS, **options)
+
+
+def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
+    """The mask as a picture with the number of keys of each row; cells can be painted on it."""
+    brush = paint and context.view == View()
+    options = context.options | {"selected": context.outlined, "counted": True, "beside": True, "side": SIDE}
+    figure = figures.mask(mask, *context.tokens, brush=brush, yours=rules.stack().mask(), **options)
+    if brush:
+        act = partial(_paint, context)
+
+        def flip(point: dict) -> None:
+            act({(int(point["query"]), int(point["key"]))})
+
+        picture(figure, "painted mask", select="cell", on_click=flip, on_drag=partial(_drag, act))
+    else:
+        picture(figure, "mask", select="cell", on_click=check.select, on_escape=lambda: put(cell=None))
+    if paint and not brush:
+        quiet("Cells are painted where rows and columns are tokens: choose that under More.")
+    if refused := session().memory.pop("not painted", ""):
+        note(refused, "notice")
+    return figure
+
+
+def _paint(context: Context, cells: set[tuple[int, int]]) -> None:
+    """Paint cells, unless the built-in mask blocks them all: rules cannot open those."""
+    own = rules.built_in(context)
+    if own is not None and context.edits.own_mask:
+        cells = {cell for cell in cells if not own.blocked_by(*cell, sentence=context.sentence)}
+    if cells:
+        put(mask=rules.flipped(rules.stack(), cells, sentence=context.sentence))
+    else:
+        session().memory["not painted"] = f"The built-in mask ({own}) blocks this: switch it off to open it."
+
+
+def _drag(act, over: dict) -> None:
+    """Paint what a drag went over once it has ended: the browser reports a slow one in parts, then nothing."""
+    memory = session().memory
+    ended, memory["drag"] = memory.get("drag"), over if any(over.values()) else None
+    if ended and memory["drag"] is None:
+        act(rules.dragged(ended))
+
+
+def _code(context: Context, mask: Mask) -> None:
+    """The mask as code to copy, folded."""
+    is_asked = now()["library"] is not None
+    fold = st.expander("The mask as code", on_change="rerun", key="mask as code", expanded=is_asked)
+    if not fold.open:
+        return
+    with fold:
+        titles = {name: mask_format(name).title for name in LIBRARIES}
+        options = {"value": now()["library"] or LIBRARIES[0], "format_func": titles.get, "required": True}
+        target = mask_format(control(st.segmented_control, "Library", "library", LIBRARIES, **options))
+        queries, keys = map(len, context.tokens)
+        if queries != keys:
+            ends = st.segmented_control("Queries are aligned", ALIGNMENTS, default=ALIGNMENTS[0], required=True)
+            mask = mask.aligned(queries, keys, ends)
+        quiet(f"{target.title}: {target.meaning}.")
+        try:
+            st.code(target.code(mask, queries, keys), "python", wrap_lines=True)
+        except AttnvizError as error:
+            note(str(error), "notice")

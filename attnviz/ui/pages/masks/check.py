@@ -1,0 +1,259 @@
+"""Check: what is wrong with an array or with this model, in one sentence with its repair."""
+
+import io
+import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import streamlit as st
+from torch import Tensor
+
+from attnviz import figures
+from attnviz.analysis import sentences
+from attnviz.check import CONVENTIONS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
+from attnviz.check.model import ModelReport, check_model
+from attnviz.core import progress
+from attnviz.core.amounts import counted
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.leaks import MOST, LeakTest
+from attnviz.core.masks import Padding
+from attnviz.core.request import Request
+from attnviz.figures.evidence import as_checked, evidence
+from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate, estimate
+from attnviz.sources.wrapped import Wrapped
+from attnviz.ui import export_menu
+from attnviz.ui.pages.masks import rules
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import control, now, put, session
+from attnviz.ui.shared import cache, cores
+from attnviz.ui.shared.text import clean, in_words, note, quiet, verdict
+from attnviz.ui.toolbar import Context
+
+ARRAYS = {"check": "File or numbers", "check mask": "This mask", "check weights": "These weights"}
+"""Arrays that can be checked, by their names in the link."""
+NOT_SAID, OF_PAGE = "not said", "the mask under Compose"
+KINDS = {"weights": "weights, after the softmax", "scores": "scores, before the softmax"}
+KINDS |= {name: f"{name}: {meaning}" for name, meaning in CONVENTIONS.items()}
+"""Meanings of the numbers that can be said: a kind of array, or a convention of masks."""
+EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0.1 0.2 0.2 0.2"
+"""Weights of a causal head with one leak: position 2 sees position 4."""
+SIDE = 360
+"""Pixels of a picture of cells."""
+COMMAND = "attnviz check my_model.py:build"
+"""Check of a model of one's own, whose code a browser never runs."""
+
+
+Input = tuple[str, np.ndarray | Tensor]
+"""An array to check: its name, its numbers, and half of their last digit if they were printed."""
+
+
+def remembered(widget: Callable, label: str, name: str, *args: Any, default: Any, **options: Any) -> Any:
+    """A widget of what no link holds; another page does not clear it."""
+    memory = session().memory
+    st.session_state.setdefault(name, memory.get(name, default))
+    memory[name] = widget(label, *args, key=name, **options)
+    return memory[name]
+
+
+def array(context: Context, lab: str) -> None:
+    """Draw the check of an array: what it is at the left, the answer at the right."""
+    left, right = st.columns([1, 1.6], gap="large")
+    with left:
+        options = {"value": lab, "visible": False, "format_func": ARRAYS.get, "required": True}
+        control(st.segmented_control, "What to check", "lab", [*ARRAYS], part="array", **options)
+        place = st.container()
+        quiet("A model is checked in a shell, where its code runs on your machine; its pictures open on this page:")
+        st.code(f"{COMMAND}\n{COMMAND.replace('check', 'app')}", "sh")
+    try:
+        with place:
+            checked = _input(context, lab)
+            arguments = {} if checked is None else _arguments(context, lab, checked)
+        with right:
+            if checked is not None:
+                _answer(context, checked, arguments)
+    except AttnvizError as error:
+        with right:
+            note(str(error))
+
+
+def _input(context: Context, lab: str) -> Input | None:
+    """The array; None as long as there is none."""
+    if lab == "check":
+        endings = [ending.removeprefix(".") for ending in reading.ENDINGS]
+        file = st.file_uploader("Drop a file with a mask, weights or scores", endings, key="checked file")
+        label = "Or paste a printed tensor, nested lists or rows"
+        text = remembered(st.text_area, label, "pasted", default=EXAMPLE, height=150)
+        if file is not None:
+            return _chosen(reading.read_file(clean(file.name), file.getvalue()))
+        return _chosen(reading.read_text(clean(text))) if text.strip() else None
+    queries, keys = map(len, context.tokens)
+    if queries * keys > MOST_CELLS:
+        raise InputError(f"The map has {queries:,} × {keys:,} cells; at most {MOST_CELLS:,} are checked at once.")
+    if lab == "check mask":
+        return "mask", rules.acting(context).grid(queries, keys, sentence=context.sentence)
+    weights = context.record.step(context.site).weights(rules.number(context), sentence=context.sentence)
+    return "weights", weights
+
+
+def _chosen(contents: reading.ArrayFile) -> Input:
+    """One array of a file; of several the one that is chosen."""
+    names = list(contents.arrays)
+    first = next((i for i, name in enumerate(names) if reading.kind_by_name(name)), 0)
+    if len(names) > 1:
+        first = st.selectbox("Which array", range(len(names)), first, format_func=lambda i: clean(names[i])[:80])
+    return names[first], contents.arrays[names[first]]
+
+
+def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
+    """Arguments of `check` that a person chooses."""
+    name, values = checked
+    intent = _intent([OF_PAGE, *MEANT], "Meant to be")
+    kind, padding = {"check mask": "may-attend", "check weights": "weights"}.get(lab), None
+    if kind is None:
+        options = {"default": NOT_SAID, "format_func": lambda name: KINDS.get(name, name)}
+        kind = remembered(st.selectbox, "The numbers are", "numbers are", (NOT_SAID, *KINDS), **options)
+        kind = reading.kind_by_name(name) if kind == NOT_SAID else kind
+        options = {"default": "", "placeholder": "read off the array; or 5, 3"}
+        lengths = rules.whole_numbers(
+            remembered(st.text_input, "Padding: tokens of each text", "padding", **options), "lengths"
+        )
+        if lengths and max(lengths) > values.shape[-1]:
+            raise InputError(f"A text of {max(lengths)} tokens does not fit the {values.shape[-1]} keys of the array.")
+        padding = Padding(lengths).tensor(1, values.shape[-1])[:, 0, 0] if lengths else None
+    return {
+        "kind": None if kind in CONVENTIONS else kind,
+        "convention": kind if kind in CONVENTIONS else None,
+        "intent": rules.acting(context) if intent == OF_PAGE else intent,
+        "padding": padding,
+    }
+
+
+def _intent(names: list[str], label: str) -> str | None:
+    """The choice of what a mask is meant to be: a name, or the text of a mask that is typed."""
+    current = now()["intent"] or NOT_SAID
+    about = "A kind with any padding, or a mask as text, such as causal & window(4). The mistakes that give the mask "
+    chosen = control(
+        st.selectbox,
+        label,
+        "intent",
+        list(dict.fromkeys((NOT_SAID, *names, current))),
+        value=current,
+        step=lambda choices, name: choices.put(intent=None if name in (None, NOT_SAID) else name),
+        format_func=lambda name: f"{name}: {MEANT[name]}" if name in MEANT else name,
+        accept_new_options=True,
+        help=f"{about}are then named.",
+    )
+    return None if chosen in (None, NOT_SAID) else chosen
+
+
+def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None:
+    """The verdict with its repair, the cells that it is about, and the rest, folded."""
+    name, values = checked
+    report = check(values, **arguments)
+    wrong = _findings(report)
+    is_unsure = report.verdict == NOT_SURE
+    if not wrong:
+        assumed = f" Assumed: {report.assumed}." if report.assumed else ""
+        verdict(f"{report.verdict}{assumed}", "unsure" if is_unsure else "right")
+    if report.question or is_unsure:
+        note(report.question or "Say at the left what the numbers are, or are meant to be.", "remark")
+    grids = (evidence(values, report, finding) for finding in wrong)
+    marked = next((grid for grid in grids if grid is not None), None) or as_checked(values, report)
+    figure = figures.states(marked, dark=context.dark, side=SIDE)
+    picture(figure, "checked")
+    if report.repaired is not None:
+        buffer = io.BytesIO()
+        np.save(buffer, np.asarray(report.repaired), allow_pickle=False)
+        file = f"{name or 'mask'}-repaired.npy", "application/octet-stream"
+        st.download_button("Save the repaired mask", buffer.getvalue(), *file, key="repaired", on_click="ignore")
+    with context.export:
+        export_menu.menu({"What was checked": figure}, "check")
+    with st.expander("How it was read"):
+        st.code(clean("\n".join(report.lines(name))), None, wrap_lines=True)
+
+
+def _findings(report: Report | ModelReport) -> list[Finding]:
+    """Draw the findings: what is wrong in one sentence, where, and the repair with a button that copies it."""
+    wrong = [finding for finding in report.findings if finding.severity != "note"]
+    for i, finding in enumerate(wrong):
+        kind = "error" if finding.severity == "error" else "notice"
+        (note if i else verdict)(f"{finding.severity.capitalize()}: {finding.message}", kind)
+        if finding.calls:
+            quiet(f"In {', '.join(finding.calls)}.")
+        if finding.fix:
+            st.code(finding.fix, None, wrap_lines=True)
+    return wrong
+
+
+def model(context: Context) -> None:
+    """Draw the check of the model: the verdict, which outputs move with what is hidden, and what it was held to."""
+    left, right = st.columns([1.6, 1], gap="large")
+    with right:
+        intent = _intent(["causal", "two-way"], "The model is meant to be")
+    with left:
+        report = _report(context, intent)
+        _verdict(report)
+        if report.future is not None:
+            _leaks(context, report.future)
+    with right, st.expander("What was tested, and the same in a shell", expanded=True):
+        quiet(*report.passed, *report.skipped)
+        is_own, parts = isinstance(context.source, Wrapped), [context.request.texts[context.sentence]]
+        parts += [] if is_own else ["--model", context.source.id]
+        parts += ["--intent", intent] if intent else []
+        st.code(clean(f"{COMMAND if is_own else 'attnviz check'} {shlex.join(parts)}"), "sh", wrap_lines=True)
+
+
+def _report(context: Context, intent: str | None) -> ModelReport:
+    """The check of the model on the text in view, from the cache; a long one shows its progress."""
+    source, sentence, mask = context.source, context.sentence, context.edits.mask
+    edits = replace(context.edits, mask=mask and mask.of_sentence(sentence if mask.batch_size else 0))
+    length = min(len(cache.sentences(source, context.request)[sentence].tokens), MOST)
+    cost = Estimate(length, estimate(source, length, sentences=length).seconds, 0, 0)
+    tested = source, replace(context.request, edits=edits), context.site.kind, intent, sentence
+    return cache.worked(_checked, *tested, cost=cost, unit="tokens changed")
+
+
+def _checked(source: Source, request: Request, kind: str, intent: str | None, sentence: int) -> ModelReport:
+    targets = cache.targets(source, request)[sentence : sentence + 1]
+    with progress.counted(MOST) as report, cores.used_by(source):
+        options = {"intent": intent, "site": kind, "targets": targets, "report": report}
+        return check_model(source, request.texts[sentence], edits=request.edits, **options)
+
+
+def _verdict(report: ModelReport) -> None:
+    """The worst finding, the others, and what is still to be answered."""
+    wrong, test = _findings(report), report.future
+    if question := report.question.partition(" Say --")[0]:
+        (note if wrong else verdict)(f"{question} Say at the right what it is meant to be.", "unsure")
+    elif not wrong and test is not None and test.is_tested:
+        pairs = counted(int(test.hidden.sum()), "pair")
+        verdict(f"No leak: no output moves with a token that is hidden from it ({pairs} tried).", "right")
+    elif not wrong:
+        verdict("Nothing wrong was found, but no output could be compared.", "unsure")
+    if report.assumed:
+        quiet(f"{report.assumed.partition('. If')[0]}. If it is not, say so under “meant to be”.")
+
+
+def _leaks(context: Context, test: LeakTest) -> None:
+    """Which outputs move when a token is changed, those that must not in red; the selected cell in words."""
+    cell = context.cell
+    cell = cell if cell and all(i < size for i, size in zip(cell, test.moved.shape, strict=True)) else None
+    pair = cell or next(iter(test.pairs), None)
+    if pair is not None:
+        text = sentences.leak(test, *pair)
+        in_words(f"{text[:1].upper()}{text[1:]}.")
+    figure = figures.leaks(test, selected=cell, dark=context.dark, side=SIDE)
+    picture(figure, "leaks", select="cell", on_click=select, on_escape=lambda: put(cell=None))
+    quiet("A row whose output moves when the token of a column is changed has seen that token, in whatever way.")
+    with context.export:
+        export_menu.menu({"Leak test": figure}, "leaks")
+    numbers(figure, "leaks")
+
+
+def select(point: dict) -> None:
+    """Select the cell that was clicked; the selected one again is let go."""
+    cell = int(point["query"]), int(point["key"])
+    put(cell=None if now()["cell"] == cell else cell)

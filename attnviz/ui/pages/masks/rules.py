@@ -1,0 +1,283 @@
+"""The mask of the page: the rules as a list that a person edits, cells painted by hand, and what acts in the model."""
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Any
+
+import streamlit as st
+import torch
+from torch import Tensor
+
+from attnviz.core.amounts import counted
+from attnviz.core.edits import Site
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.masks import Full, Mask, Opened, Painted, Parameter, composable, started
+from attnviz.core.record import Record
+from attnviz.core.stack import Entry, Stack, stack_from_text
+from attnviz.link import Choices
+from attnviz.ui import streamlit_internals
+from attnviz.ui.request import change, control, now, session
+from attnviz.ui.shared import cache
+from attnviz.ui.shared.text import literal, note, quiet
+from attnviz.ui.toolbar import Context
+
+RULES = {rule.keyword: rule for rule in composable() if rule.parameters()[0].kind != "cells"}
+"""Rules that the menus offer, by name; cells are painted."""
+PRESETS = {
+    "prefix-LM": "causal | prefix(2)",
+    "causal with padding": "causal & padding({lengths})",
+    "causal with left padding": "causal & padding({lengths}, left={keys})",
+    "Longformer": "window(1, 1) | global(0)",
+    "BigBird": "blocks(2, first=1) | random(1, {keys}, 0)",
+    "StreamingLLM": "(window(2) | prefix(1)) & causal",
+}
+"""Known masks of several rules, which take the place of the list."""
+LONG = ("dilated", "strided", "fixed", "blocks", "random", "block_diffusion", "Longformer", "BigBird", "StreamingLLM")
+PICTURES = ("patch_windows", "neighborhood", "media")
+GROUPS = {
+    "Basic": tuple(name for name in (*RULES, *PRESETS) if name not in (*LONG, *PICTURES)),
+    "Long context": LONG,
+    "Pictures": PICTURES,
+}
+"""Menus of rules and known masks."""
+JOINS = {"and": ("and", False), "and not": ("and", True), "or": ("or", False), "or not": ("or", True)}
+FIRST = {"begin with": ("", False), "begin with not": ("", True)}
+"""How a rule joins those above it, and how the first one begins: its join, and whether it is turned around."""
+
+
+def stack() -> Stack:
+    """The rules of the page, also those that are off."""
+    return now()["mask"] or Stack()
+
+
+def changed(how: Callable[[Stack], Stack], choices: Choices) -> Choices:
+    """The choices with another mask; one that cannot be leaves them as they are, and the page says why."""
+    try:
+        after = how(choices["mask"] or Stack())
+        stack_from_text(after.text)  # what a link could not open again is refused
+    except AttnvizError as error:
+        session().memory["rules refused"] = str(error)
+        return choices
+    return choices.put(mask=after if after.entries else None)
+
+
+def draw(context: Context) -> None:
+    """Draw the menus, the list and the mask as text."""
+    texts = cache.sentences(context.source, context.request)
+    keys, lengths = max(len(text.tokens) for text in texts), tuple(text.length for text in texts)
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        for title, names in GROUPS.items():
+            _menu(title, names, keys, lengths)
+    entries = stack().entries
+    first = next((i for i, entry in enumerate(entries) if entry.on), 0)
+    for i, entry in enumerate(entries):
+        with st.container(key=f"rule {i}", gap="xsmall"):
+            _rule(entry, i, FIRST if i <= first else JOINS)
+    if not entries:
+        quiet("No rule yet. Add one, or paint cells.")
+    control(
+        st.text_input,
+        "Rules as text",
+        "mask",
+        value=stack().text if entries else "",
+        step=lambda choices, text: changed(lambda _: stack_from_text(text or "none"), choices),
+        part="rules as text",
+        placeholder="causal & window(2)",
+    )
+    if refused := session().memory.pop("rules refused", ""):
+        note(refused)
+
+
+def preset(name: str, keys: int, lengths: tuple[int, ...]) -> Stack:
+    """The rules of a known mask, for a number of keys and the lengths of the texts."""
+    return stack_from_text(PRESETS[name].format(keys=keys, lengths=", ".join(map(str, lengths))))
+
+
+def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...]) -> None:
+    """A menu of rules, each of which joins the list, and of known masks, which take its place."""
+    lengths = lengths if min(lengths) < keys else (max(1, keys - 2),) * len(lengths)  # two tokens of padding to see
+
+    def add() -> None:
+        name = streamlit_internals.peek(f"add {title}")
+        if name in PRESETS:
+            change(partial(changed, lambda _: preset(name, keys, lengths)))
+        elif name in RULES:
+            rule = started(RULES[name], keys, lengths)
+            change(partial(changed, lambda stack: stack.added(Entry(rule, rule.join))))
+
+    def offered(name: str) -> str:
+        return literal(
+            f"{name}: replaces the rules" if name in PRESETS else f"{name.replace('_', ' ')}: {RULES[name].meaning}"
+        )
+
+    st.menu_button(title, names, key=f"add {title}", icon=":material/add:", on_click=add, format_func=offered)
+
+
+def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
+    """One rule: how it joins those above, whether it is on, its place, its numbers."""
+    mask = entry.mask
+    way = next(name for name, (join, negated) in joins.items() if negated == entry.negated and join in ("", entry.join))
+
+    def join(old: Entry, way: str) -> Entry:
+        join, negated = joins[way]
+        return replace(old, join=join or old.join, negated=negated)
+
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        options = {"value": way, "step": join, "visible": False, "width": 124}
+        _control(st.selectbox, f"How rule {i + 1} joins", i, "join", [*joins], **options)
+        with st.container(width="stretch"):
+            title = literal(mask.keyword.replace("_", " ") if mask.parameters() else str(mask))
+            about = literal(mask.meaning) or None
+            _control(st.checkbox, title, i, "on", value=entry.on, step=lambda old, on: replace(old, on=on), help=about)
+        _button("Move up", "arrow_upward", i, lambda stack: stack.moved(i, i - 1), disabled=i == 0)
+        _button("Remove", "close", i, lambda stack: stack.removed(i))
+    with st.container(horizontal=True, gap="small"):
+        for parameter in mask.parameters():
+            _numbers(i, mask, parameter)
+
+
+def _button(title: str, icon: str, i: int, how: Callable[[Stack], Stack], **options: Any) -> None:
+    """An icon that changes the list."""
+    named = {"key": f"{icon} rule {i}", "icon": f":material/{icon}:", "help": f"{title} rule {i + 1}"}
+    st.button("", type="tertiary", on_click=change, args=(partial(changed, how),), **named, **options)
+
+
+def _control(widget: Callable, label: str, i: int, part: str, *args: Any, step: Callable, **options: Any) -> None:
+    """A widget that changes one rule; `step` makes the new entry of the old one and the reported value."""
+
+    def report(choices: Choices, value: Any) -> Choices:
+        return changed(lambda stack: stack.replaced(i, step(stack.entries[i], value)), choices)
+
+    control(widget, label, "mask", *args, step=report, part=f"{part} of rule {i}", **options)
+
+
+def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
+    """A number of a rule, or a list of them as text; of painted cells how many there are."""
+    value, name = getattr(mask, parameter.name), parameter.name
+    place = parameter.label, i, f"{mask.keyword} {name}"
+
+    def step(old: Entry, typed: int | str) -> Entry:
+        numbers = whole_numbers(typed, parameter.label) if isinstance(typed, str) else typed
+        return replace(old, mask=replace(old.mask, **{name: numbers}))
+
+    if parameter.kind == "cells":
+        quiet(f"{counted(len(value), 'cell')} painted by hand")
+    elif parameter.kind == "numbers":
+        _control(st.text_input, *place, value=", ".join(map(str, value)), step=step, width=190, max_chars=300)
+    elif value is not None:
+        bounds = min(parameter.least, value), max(parameter.most, value)
+        _control(st.number_input, *place, *bounds, value=value, step=step, width=110)
+
+
+def whole_numbers(text: str, label: str) -> tuple[int, ...]:
+    """Whole numbers that were typed with commas or blanks between them.
+
+    Raises:
+        InputError: if one is something else.
+    """
+    parts = text.replace(",", " ").split()
+    if wrong := next((part for part in parts if not re.fullmatch(r"\d{1,6}", part, re.ASCII)), ""):
+        raise InputError(f"{quoted(wrong[:20])} is none of the {label}: write whole numbers, such as 5, 3.")
+    return tuple(map(int, parts))
+
+
+def flipped(stack: Stack, cells: Iterable[tuple[int, int]], *, sentence: int = 0) -> Stack:
+    """The rules with some cells blocked or, if all of them are blocked, opened.
+
+    The last entries hold them: one that blocks cells, and one that opens cells that the rules block.
+    """
+    cells = set(cells)
+    opened = not _open(stack, cells, sentence)
+    stack = _painted(stack, Painted if opened else Opened, lambda old: old - cells)
+    still_open = _open(stack, cells, sentence)
+    rest = cells - still_open if opened else still_open
+    return _painted(stack, Opened if opened else Painted, lambda old: old | rest)
+
+
+def dragged(over: dict[str, list[float]]) -> set[tuple[int, int]]:
+    """Each (query, key) that a drag went over, which the browser reports as {"row": [1.2, 3.4], "column": ...}."""
+    ends = (sorted(over.get(name) or [0.0, 0.0]) for name in ("row", "column"))
+    return set(product(*(range(math.floor(start), math.ceil(end)) for start, end in ends)))
+
+
+def _open(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple[int, int]]:
+    """Those of some cells that the rules leave open."""
+    if not cells:
+        return set()
+    queries, keys = (max(places) + 1 for places in zip(*cells, strict=True))
+    grid = (stack.mask() or Full()).grid(queries, keys, sentence=sentence)
+    return {cell for cell in cells if grid[cell]}
+
+
+def _painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[[set], set]) -> Stack:
+    """The rules with other cells in the entry of a kind among the last ones, which are painted; none without cells."""
+    index = None
+    for i in reversed(range(len(stack.entries))):
+        mask = stack.entries[i].mask
+        if not isinstance(mask, Painted | Opened) or stack.entries[i] != Entry(mask, mask.join):
+            break
+        index = i if isinstance(mask, kind) and index is None else index
+    cells = tuple(change(set() if index is None else set(stack.entries[index].mask.cells)))
+    if index is None:
+        return stack.added(Entry(kind(cells), kind.join)) if cells else stack
+    return stack.replaced(index, Entry(kind(cells), kind.join)) if cells else stack.removed(index)
+
+
+@dataclass(frozen=True, eq=False)
+class ModelMask(Mask):
+    """A mask that a model computes without a rule, as its cells, (Q, K); it blocks nothing beyond them."""
+
+    cells: Tensor
+    title: str
+
+    def allows(self, query, key, sentence):
+        last_query, last_key = (size - 1 for size in self.cells.shape)
+        inside = (query >= 0) & (query <= last_query) & (key <= last_key)
+        return ~inside | self.cells[query.clamp(0, last_query), key.clamp(0, last_key)]
+
+    @property
+    def text(self) -> str:
+        return Painted(tuple(map(tuple, torch.nonzero(~self.cells).tolist()))).text
+
+    def __str__(self) -> str:
+        return self.title
+
+
+@cache.cached
+def _acted(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
+    """Mask of a call in a run: a rule where it has one, else its cells; None if it blocks nothing."""
+    step = record.step(site)
+    if step.mask is None and step.weights_only:
+        cells = step.weights(head, sentence=sentence) > 0
+        return None if bool(cells.all()) else ModelMask(cells, "a weight of exactly 0")
+    if isinstance(step.mask, Tensor):
+        return ModelMask(step.may_attend(head, sentence=sentence), "the model's mask")
+    return step.mask
+
+
+def number(context: Context) -> int:
+    """The head in view; the first one where all are combined."""
+    return context.head if isinstance(context.head, int) else 0
+
+
+def built_in(context: Context) -> Mask | None:
+    """The mask of the model itself at the call in view; None if it has none there."""
+    original = context.record if context.before is None else context.before
+    return _acted(original, context.site, number(context), context.sentence)
+
+
+def acting(context: Context) -> Mask:
+    """The mask of the call in view; of a model that cannot be changed its own with the rules that would be added."""
+    rules = stack().mask()
+    if not context.source.read_only:
+        mask = _acted(context.record, context.site, number(context), context.sentence)
+        if not isinstance(mask, ModelMask):
+            return mask or Full()
+        if rules is None or not context.edits.own_mask or context.edits.mask_at(context.site.kind) != rules:
+            return mask
+    own = built_in(context)
+    return own & rules if own is not None and rules is not None else own or rules or Full()

@@ -1,0 +1,359 @@
+"""Steps: one head's computation, from tokens to the output of its layer, stage by stage."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import figures
+from attnviz.analysis import steps
+from attnviz.analysis.sentences import quoted_token
+from attnviz.analysis.steps import KEYS, Matrix, Row, Stage
+from attnviz.core.amounts import digits, in_cell
+from attnviz.core.display import visible_text
+from attnviz.core.edits import Site
+from attnviz.core.origin import Origin
+from attnviz.core.record import Record
+from attnviz.core.request import Request
+from attnviz.figures import Figure
+from attnviz.figures.steps import scale_text
+from attnviz.link import Choices
+from attnviz.sources.base import Source
+from attnviz.ui import export_menu
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import change, control, now, put, session
+from attnviz.ui.shared import cache
+from attnviz.ui.shared.text import block, in_words, quiet
+from attnviz.ui.toolbar import ROW, Context, toolbar
+
+WHY = {
+    "embedding": "Each token is looked up in a table, E. The same word gets the same vector wherever it stands.",
+    "position": "Positions, P, tell the order of the words: attention has none of its own.",
+    "input": "Attention reads X: what the layers before it made of the tokens. In the first layer these are the tokens "
+    "themselves, in many models normalized.",
+    "project": "Each token becomes a query, a key and a value, by one d_model × H·dₖ matrix each for all heads.",
+    "split": "The vectors are split into heads. Splitting only renames columns: (B, n, H·dₖ) becomes (B, H, n, dₖ).",
+    "adjust": "Queries and keys are adjusted before they meet. Some models normalize each; many turn pairs of numbers "
+    "by an angle that grows with the position (rotary embedding): a product then depends on the distance.",
+    "products": "Each cell is one number: how well a query and a key agree.",
+    "scale": "Dividing by √dₖ keeps scores small, however wide the vectors are. q · k adds up dₖ products: if they are "
+    "independent with variance 1, the sum has variance dₖ; divided by √dₖ, it is 1 again.",
+    "softcap": "Some models bend scores so that they never leave a bound.",
+    "bias": "A bias is added to scores by where tokens stand. It makes cells weaker or stronger, not impossible.",
+    "temperature": "Below 1 the largest weight grows, above 1 weights become more alike.",
+    "mask": "Blocked scores become −∞, so that their weights are 0: e^−∞ = 0, and the others share all.",
+    "softmax": "Each row becomes weights that sum to 1: e to the score, over the sum of these in its row.",
+    "values": "Each query gets the mean of all values, weighted by its row.",
+    "concat": "The outputs of the heads stand side by side. Heads have not met until here.",
+    "output": "The output weights mix the heads and lead back to as many numbers as came in. They are added to these.",
+}
+"""Purpose of each stage; the first sentence stands over its tables."""
+MOST_LISTED = 64
+"""Tokens up to which the row is chosen from a list; of more, by its number."""
+SIGNS = "Same signs of q and k in a dimension raise the score, opposite ones lower it; a row of q ∘ k adds up to q · k."
+INFLUENCE = "A weight is not an influence: what a key adds is its weight times its value."
+
+
+class RunInputs(NamedTuple):
+    """Inputs of the attention calls in runs of these texts."""
+
+    source: Source
+
+    def origin(self, record: Record, site: Site) -> Origin | None:
+        """Cached inputs of a call: of a long text they need the calls before it."""
+        return cache.call_origin(self.source, record, site)
+
+
+@dataclass(frozen=True, eq=False)
+class HeadCall:
+    """The head and the cell that are computed.
+
+    Attributes:
+        record: the run: with the edits, or the original one.
+        head: its number.
+        query, key: the selected cell.
+    """
+
+    context: Context
+    record: Record
+    head: int
+    query: int
+    key: int
+
+    @property
+    def place(self) -> tuple[Record, Site, int]:
+        return self.record, self.context.site, self.head
+
+    @cached_property
+    def row(self) -> Row:
+        """The query in full."""
+        keys = self.windows["keys"]
+        return steps.row(*self.place, self.query, sentence=self.context.sentence, keys=keys)
+
+    @property
+    def index(self) -> int:
+        """Place of the key in the row."""
+        return self.row.keys.index(self.key)
+
+    @property
+    def windows(self) -> dict[str, slice]:
+        """Queries and keys in the tables: all up to 64, else those around the selected cell."""
+        queries, keys = map(len, self.context.tokens)
+        return {"queries": _window(self.query, queries), "keys": _window(self.key, keys)}
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The query and the key in quotes."""
+        queries, keys = self.context.tokens
+        return quoted_token(queries[self.query].text, self.query), quoted_token(keys[self.key].text, self.key)
+
+    def figure(self, stage: Stage, matrices: Sequence[Matrix]) -> Figure:
+        """Tables of a stage, with the selected cell outlined."""
+        options = {"selected": (self.query, self.key), "dark": self.context.dark, "sentence": self.context.sentence}
+        return figures.stage(*self.place, stage, tuple(matrices), **options)
+
+
+def _window(around: int, size: int) -> slice:
+    first = max(0, min(around - steps.MOST_TOKENS // 2, size - steps.MOST_TOKENS))
+    return slice(first, min(size, first + steps.MOST_TOKENS))
+
+
+def page(source: Source, request: Request) -> None:
+    """Draw the page."""
+    context = toolbar(source, request)
+    with st.container(**ROW):
+        call = _call(context)
+        _question(call)
+    every = _stages(call)
+    chosen = _chosen(call, every)
+    with st.container(horizontal=True, gap="medium"):  # on a phone the rail comes last
+        left, middle, right = st.container(key="overview", width=344), st.container(width=640), st.container(width=316)
+    with left:
+        rail = _rail(call, every, every[chosen])
+    with middle:
+        _turn(every, chosen)
+        figure = _stage(call, every[chosen])
+    with right:
+        _result(call, every[chosen])
+        st.latex(every[chosen].equation)
+        more = WHY[every[chosen].key].partition(". ")[2]
+        quiet(*filter(None, (more, every[chosen].changed)))
+    exports = ({} if figure is None else {"This step": figure}) | {"All steps": rail} | _row(call)
+    with context.export:
+        export_menu.menu(exports, "steps")
+    if figure is not None:
+        numbers(figure, "stage")
+
+
+def _call(context: Context) -> HeadCall:
+    """The choices of the row and of the run, and the call that they name."""
+    head = context.head if isinstance(context.head, int) else 0
+    query, key = context.outlined or (0, 0)
+    queries, record = context.tokens[0], context.record
+
+    def step(choices: Choices, row: int) -> Choices:
+        weights = record.step(context.site).weights(head, slice(row, row + 1), sentence=context.sentence)
+        return choices.put(cell=(row, int(weights[0].nan_to_num().argmax())))
+
+    if len(queries) > MOST_LISTED:
+        options = {"value": query, "step": step, "visible": False, "width": 130}
+        control(st.number_input, "Row", "cell", 0, len(queries) - 1, **options)
+    else:
+        rows = {i: f"Row {visible_text(token.text, 30)} ({i})" for i, token in enumerate(queries)}
+        options = {"value": query, "step": step, "visible": False, "format_func": rows.get, "width": 190}
+        control(st.selectbox, "Row", "cell", [*rows], **options)
+    if context.before is not None:
+        runs = ("With the changes", "Original model")
+        memory = session().memory
+        options = {"default": memory.get("run", runs[0]), "required": True, "label_visibility": "collapsed"}
+        memory["run"] = st.segmented_control("Run", runs, key="run", **options)
+        record = context.before if memory["run"] == runs[1] else record
+    if not isinstance(context.head, int):
+        quiet("Steps are those of one head: this is head 0.")
+    return HeadCall(context, record, head, query, key)
+
+
+def _stages(call: HeadCall) -> tuple[Stage, ...]:
+    """The stages that the call has; those without an effect in it are left out."""
+    context = call.context
+    inputs = RunInputs(context.source)
+    options = {"sentence": context.sentence} | call.windows
+    every = cache.cached(steps.chain)(call.record, inputs, context.site, call.head, **options)
+    return tuple(stage for stage in every if stage.is_used)
+
+
+def _chosen(call: HeadCall, every: tuple[Stage, ...]) -> int:
+    """Which stage is large: the chosen one, else the softmax, else the first whose numbers are known."""
+    keys, name = [stage.key for stage in every], now()["stage"]
+    if name is not None and name not in keys:
+        reason = "is no stage" if name not in KEYS else "has no effect in this call"
+        quiet(f"“{visible_text(name[:40])}” {reason}; the stages are {', '.join(keys)}.")
+    computed = [stage.key for stage in every if stage.matrices] or keys
+    first = "softmax" if "softmax" in computed else computed[0]
+    return keys.index(name if name in keys else first)
+
+
+def _question(call: HeadCall) -> None:
+    """The question of the page: how the selected cell gets its weight."""
+    if call.context.source.read_only:
+        quiet(call.context.source.read_only)
+        return
+    query, key = call.names
+    weight = float(call.row.weights[call.index])
+    share = f"{weight:.2g}" if 0 < weight < 0.005 else in_cell(weight)
+    block(f"How {query} gives {share} of its attention to {key}, step by step", "large")
+    if call.context.before is not None:
+        place = call.context.site, call.head, call.query
+        quiet(steps.compare(call.context.before, call.context.record, *place, sentence=call.context.sentence).message)
+
+
+def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:
+    """All stages, small; a click opens one."""
+    options = {"selected": (call.query, call.key), "dark": call.context.dark, "sentence": call.context.sentence}
+    figure = figures.chain(*call.place, every, current=current.key, **options)
+
+    def choose(point: dict) -> None:
+        put(stage=every[int(point["position"])].key)
+
+    picture(figure, "rail", select="stage", on_click=choose)
+    return figure
+
+
+def _turn(every: tuple[Stage, ...], chosen: int) -> None:
+    """The stage before, any by its name, and the next one."""
+    names = {stage.key: f"{i} · {stage.title}" for i, stage in enumerate(every, 1)}
+    keys = [*names]
+
+    def go(label: str, to: int, **options: Any) -> None:
+        there = {"on_click": change, "args": (lambda choices: choices.put(stage=keys[to]),)}
+        st.button(label, disabled=not 0 <= to < len(keys), **there, **options)
+
+    with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
+        go("Back", chosen - 1, key="stage before", icon=":material/chevron_left:")
+        options = {"value": keys[chosen], "visible": False, "format_func": names.get, "width": 190, "part": "list"}
+        control(st.selectbox, "Step", "stage", keys, **options)
+        after = f"Next: {names[keys[chosen + 1]]}" if chosen + 1 < len(keys) else "Next"
+        go(after, chosen + 1, key="next stage", icon=":material/chevron_right:", icon_position="right")
+
+
+def _stage(call: HeadCall, stage: Stage) -> Figure | None:
+    """One stage, large: what it does in one sentence, and its tables."""
+    block(f"{WHY[stage.key].partition('. ')[0].removesuffix('.')}.", "large")
+    if stage.missing:
+        quiet(stage.missing)
+    if not stage.matrices:
+        return None
+    matrices = {matrix.key: matrix for matrix in stage.matrices}
+    if stage.key == "project":
+        options = {"default": "Q", "required": True, "key": "projection"}
+        letter = st.segmented_control("Projection", tuple("QKV"), label_visibility="collapsed", **options).lower()
+        tables = [matrices[key] for key in (f"{letter}_all", f"w_{letter}", f"b_{letter}") if key in matrices]
+    else:
+        tables = stage.matrices[:1] if stage.key == "mask" else stage.matrices
+    figure = call.figure(stage, tables)
+    _picture(call, figure, "stage")
+    return figure
+
+
+def _picture(call: HeadCall, figure: Figure, key: str) -> None:
+    """Tables on the page; a click selects a query, a key, or both."""
+
+    def select(point: dict) -> None:
+        query, key = int(point["query"]), int(point["key"])
+        put(cell=(call.query if query < 0 else query, call.key if key < 0 else key))
+
+    picture(figure, key, select="cell", on_click=select)
+
+
+def _result(call: HeadCall, stage: Stage) -> None:
+    """The stage in the numbers of the selected cell; before there are cells, in those of the query's vector."""
+    if call.context.source.read_only:
+        return
+    query, key = call.names
+    if stage.key == "values":
+        part, total = (float(numbers[0]) for numbers in (call.row.weighted_values[call.index], call.row.output))
+        rest = digits(total - part)
+        in_words(
+            f"The first number of {query}:\n{digits(part)} from {key}\n+ {rest} from the others\n= {digits(total)}"
+        )
+    elif KEYS.index("products") <= KEYS.index(stage.key) <= KEYS.index("softmax"):
+        lines = [line for name, line in arithmetic(call) if KEYS.index(name) <= KEYS.index(stage.key)]
+        in_words("\n".join([f"{query} and {key}:", *lines]))
+    else:
+        matrix = next((each for each in stage.matrices if each.axes[0] == "query" and call.query in each.rows), None)
+        if matrix is not None:
+            vector = matrix.values[call.query - matrix.rows.start]
+            first = ", ".join(map(digits, vector[:3].tolist()))
+            in_words(f"{query} is {matrix.shape[1]} numbers here: {first}, …")
+
+
+def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
+    """The way from q · k to the weight of the selected cell: the key of a stage, and its line.
+
+    A stage before the softmax that leaves the number as it is has no line.
+    """
+    row, i, scoring = call.row, call.index, call.record.step(call.context.site).scoring
+    terms, added = row.products[i].tolist(), float(row.biased[i] - row.capped[i])
+    signed = [f"{'−' if term < 0 else '+'} {digits(abs(term))}" for term in terms[1:3]]
+    more = [*signed, *(["+ …"] if len(terms) > 3 else [])]
+    lines = [("products", f"q · k = {' '.join([digits(terms[0]), *more])} = {digits(row.sums[i])}")]
+    numbers = row.sums
+    for name, does, after in (
+        ("scale", scale_text(call.record.step(call.context.site)), row.scaled),
+        ("softcap", f"softcap {scoring.softcap or 0:g}", row.capped),
+        ("bias", f"{'−' if added < 0 else '+'} bias {digits(abs(added))}", row.biased),
+        ("temperature", f"÷ {scoring.temperature:g} (temperature)", row.scores),
+    ):
+        if digits(numbers[i]) != digits(after[i]):
+            lines.append((name, f"{does} → {digits(after[i])}"))
+        numbers = after
+    if row.rules[i]:
+        lines.append(("mask", f"{row.rules[i]} blocks it → −∞"))
+    weight = digits(row.weights[i])
+    if row.state == "empty row":
+        return [*lines, ("softmax", f"no key is left in this row, so its weight is {weight}")]
+    shifted = f"− row's largest ({digits(row.maximum)}) → {digits(row.shifted[i])}"
+    shares = f"exp → {digits(row.exps[i])}", f"÷ row's sum ({digits(row.sum_exps)}) → {weight}"
+    return [*lines, *(("softmax", line) for line in (shifted, *shares))]
+
+
+def _row(call: HeadCall) -> dict[str, Figure]:
+    """The row in full, a line for each key, and folded the vectors behind it; returns figures by their names."""
+    context = call.context
+    if context.source.read_only:
+        return {}
+    row, keys = call.row, context.tokens[1]
+    stage = figures.row(row, call.record.step(context.site))
+    table = {"key": [f"{visible_text(keys[i].text, 30)} ({i})" for i in row.keys]}
+    table |= {matrix.name: [digits(number) for number in matrix.values[:, 0].tolist()] for matrix in stage.matrices}
+    if any(row.rules):
+        table["blocked by"] = row.rules
+    if context.before is not None and call.record is not context.before:
+        before = steps.row(
+            context.before, *call.place[1:], call.query, sentence=context.sentence, keys=call.windows["keys"]
+        )
+        table["weight before"] = [digits(weight) for weight in before.weights.tolist()]
+    st.subheader(f"How {call.names[0]} shares its attention", anchor=False)
+    st.dataframe(pd.DataFrame(table), hide_index=True, key="row", width="content")
+    notes = [
+        stage.changed,
+        "Weight = exp / sum of exp; the largest score is subtracted first, so that no exp overflows.",
+    ]
+    if len(row.keys) < len(keys):
+        notes.append(f"Keys {row.keys.start} to {row.keys.stop - 1} of {len(keys):,}; the sums are over all keys.")
+    quiet(*notes, row.digits)
+    exports = {"This row": call.figure(stage, stage.matrices)}
+    for title, about, part in (
+        ("q · k, element by element", SIGNS, figures.neurons(row, len(keys))),
+        ("Weighted values", INFLUENCE, figures.values(row, len(keys))),
+    ):
+        fold = st.expander(title, on_change="rerun", key=f"fold {part.key}")
+        if fold.open:
+            with fold:
+                quiet(about)
+                exports[title] = call.figure(part, part.matrices)
+                _picture(call, exports[title], part.key)
+    return exports
