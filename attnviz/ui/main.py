@@ -11,7 +11,7 @@ import streamlit as st
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError
 
-PAGES = ("Heads",)
+PAGES = ("Heads", "Overview", "Compare")
 """Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
 """The address that a first visit opens."""
@@ -25,8 +25,7 @@ def app() -> None:
     """
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
     st.logo(str(assets.path("logo.svg")), size="large")
-    there = [st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0]) for title in PAGES]
-    page = st.navigation(there, position="top")
+    page = st.navigation([*map(_page, PAGES)], position="top")
     from attnviz.ui import inputs, request
     from attnviz.ui.shared.text import STYLE
 
@@ -36,6 +35,11 @@ def app() -> None:
     page.run()
 
 
+def _page(title: str) -> st.Page:
+    """A page by its title."""
+    return st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0])
+
+
 def _runner(title: str) -> Callable[[], None]:
     """The function that draws a page."""
     return lambda: _body(import_module(f"attnviz.ui.pages.{title.lower()}").page)
@@ -43,11 +47,13 @@ def _runner(title: str) -> Callable[[], None]:
 
 @st.fragment
 def _body(page: Callable) -> None:
-    """A page; an error ends it with one sentence, and the way back stays."""
+    """A page; an error ends it with one sentence, and the way back stays. A click may have asked for another page."""
     from attnviz.ui import request
     from attnviz.ui.shared import cache, runs
     from attnviz.ui.shared.text import note
 
+    if title := request.session().memory.pop("open", ""):
+        st.switch_page(_page(title))
     chosen = st.session_state["chosen"]
     if chosen is not None:
         try:
