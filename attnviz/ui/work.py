@@ -33,17 +33,12 @@ def is_requested(key: str, what: Hashable, cost: Estimate, label: str) -> bool:
     Raises:
         OverBudget: if it costs more than this server takes.
     """
-    if cost.seconds <= budget.SILENT or session().memory.get(key) == what:
+    memory = session().memory
+    if cost.seconds <= budget.SILENT or memory.get(key) == what:
         return True
     budget.check_work(cost)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.button(
-            label,
-            key=key,
-            type="primary",
-            icon=":material/play_arrow:",
-            on_click=session().memory.update,
-            args=({key: what},),
-        )
+        icon = ":material/play_arrow:"
+        st.button(label, key=key, type="primary", icon=icon, on_click=memory.update, args=({key: what},))
         quiet(f"About {in_time(cost.seconds)} on this machine.")
     return False

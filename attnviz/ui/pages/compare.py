@@ -89,7 +89,7 @@ class Compared(Context):
 def page(source: Source, lines: tuple[str, ...]) -> None:
     """Draw the page."""
     context = toolbar(source, lines)
-    with st.container(**ROW, key="b"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="b"):
         kind, other = _b(context)
         b = None
         try:
@@ -129,8 +129,9 @@ def _b(context: Context) -> tuple[str, Choices]:
         value=kind,
         step=lambda choices, kind: choices.put(b=_first(context, kind)),
         part="kind",
-        format_func=KINDS.get,
-        width=230,
+        visible=False,
+        format_func=lambda kind: f"B: {KINDS[kind]}",
+        width=250,
     )
     return kind, b
 
@@ -207,7 +208,7 @@ def _ask(widget: Callable, label: str, name: str, *args, value: object, step: Ca
         values = step(reported) if step else {name: reported}
         return choices.put(b=Choices({"part": kind, **values}))
 
-    return control(widget, label, "b", *args, value=value, step=report, part=name, **options)
+    return control(widget, label, "b", *args, value=value, step=report, part=name, visible=False, **options)
 
 
 def _side(context: Context, kind: str, b: Choices) -> Compared:
@@ -220,7 +221,10 @@ def _side(context: Context, kind: str, b: Choices) -> Compared:
     side = Compared(**fields)
     if kind == "text":
         typed = b["text"] or ""
-        _ask(st.text_area, "Text of B", "text", value=typed, height="content", max_chars=LONGEST)
+        several = {"widget": st.text_area, "height": "content"} if "\n" in typed else {"widget": st.text_input}
+        _ask(label="Text of B", name="text", value=typed, max_chars=LONGEST, **several)
+        if not typed.strip():
+            raise InputError("B has no text yet: type one.")
         lines = cache.texts(typed, by_line=False)
         return replace(side, lines=lines, sentence=0, edits=replace(context.edits, taken=()))
     if kind == "head":
@@ -381,9 +385,11 @@ def _predictions(context: Context, b: Compared, pair: AlignedPair | None) -> Non
     asked = a.asked_at
     if pair is not None and asked is not None and a.record.read[a.sentence].tokens == pair.a.tokens[0]:
         asked = next((in_b for in_a, in_b in pair.rows if in_a == asked), None)
-    for name, side in (("A", a), ("B", replace(b, asked_at=asked))):
-        if text := predictions.sentence(side):
-            block(f"{name}: {text}", "says", role="status")
+    with st.container(horizontal=True, gap="large", key="predictions"):
+        for name, side in (("A", a), ("B", replace(b, asked_at=asked))):
+            if text := predictions.sentence(side):
+                with st.container(width="content"):
+                    block(f"{name}: {text}", "says", role="status")
 
 
 def _why_same(context: Context, b: Compared, pair: AlignedPair) -> None:
