@@ -91,7 +91,7 @@ def test_a_role_narrows_the_heads_and_one_that_no_head_has_is_a_sentence(page, n
 
 def test_a_text_of_the_corpus_opens_on_heads_with_its_cell(page, new_app):
     driver.open_page(page, f"{new_app}/overview?model=story&layer=d1&head=0&part=Corpus")
-    page.get_by_role("button", name="Open", exact=True).first.click()
+    page.locator(".st-key-atlas-texts button").first.click()
     page.wait_for_url(re.compile(r"/\?model=story&text=.*cell="))
     driver.settled(page)
 

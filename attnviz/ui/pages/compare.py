@@ -316,10 +316,6 @@ def _compared(context: Context, b: Compared) -> dict[str, Figure]:
     cell = _on_grid(pair, context.cell)
     if pair.most_cell is None:
         _why_same(context, b, pair)
-    target = cell or pair.most_cell
-    if target is not None:
-        most = "" if cell else "Largest difference: "
-        in_words(f"{most}{sentences.compared_cell(pair, *target)}")
     figure = figures.difference(pair, selected=cell, dark=context.dark, cost=cost)
 
     def select(point: dict) -> None:
@@ -332,6 +328,10 @@ def _compared(context: Context, b: Compared) -> dict[str, Figure]:
             put(cell=None if now()["cell"] == chosen else chosen)
 
     picture(figure, "difference", select="cell", on_click=select, on_escape=lambda: put(cell=None))
+    target = cell or pair.most_cell
+    if target is not None:
+        most = "" if cell else "Largest difference: "
+        in_words(f"{most}{sentences.compared_cell(pair, *target)}")
     if pair.most_cell is not None:
         quiet(sentences.compared(pair, with_cell=cell is not None))
     numbers(figure, "difference")

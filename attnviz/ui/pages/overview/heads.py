@@ -32,7 +32,7 @@ from attnviz.ui.toolbar import Context
 
 R = TypeVar("R")
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "small"}
-LAYER = "layer"
+LAYER = "by layer"
 """Order of the model itself."""
 EFFECTS = {
     "divergence": "Prediction change when off (nats)",
@@ -132,7 +132,7 @@ def _controls(context: Context) -> tuple[str, str, str | None]:
             orders,
             step=lambda choices, name: choices.put(sort=None if name == LAYER else name),
             visible=False,
-            format_func=lambda name: f"Order: {TITLES.get(name, 'by layer')}",
+            format_func=lambda name: f"Order: {TITLES.get(name, name)}",
             width=290,
         )
         if now()["role"] not in (None, *options):
