@@ -89,6 +89,7 @@ def test_a_part_of_b_is_taken_and_the_way_that_each_head_carries_is_a_map(page, 
     ("b", "sentence"),
     [
         ("part%3Dmodel%26model%3Dno%2Fsuch%2Fplace", "no/such/place"),
+        ("part%3Dmodel%26model%3Dshapes", "one alone reads a picture"),
         ("part%3Dhead%26layer%3Dd7%26head%3D1", "There is no head d7.1"),
         ("part%3Doriginal", "nothing is changed"),
         ("part%3Dtext%26text%3D", "B has no text yet: type one."),

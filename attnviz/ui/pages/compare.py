@@ -43,6 +43,8 @@ KINDS = {
     "original": "the model without changes",
 }
 """Things in which B may differ, by their names in the link."""
+TEXTLESS = ("picture", "sound")
+"""Things that are read by models that read no text."""
 LONGEST = 2_000
 """Characters of a text of B."""
 SWAPS = (("it", "she"), ("she", "it"), ("he", "it"), ("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"))
@@ -59,18 +61,13 @@ class Compared(Context):
 
     Attributes:
         asked_at: position whose prediction is compared; None for the last.
-        run: the record, where it is another than that of the source on its lines.
+        run: the run whose maps are compared, where it is another than the record.
         run_before: the same side without what was taken from B; None if nothing was.
     """
 
     asked_at: int | None = None
     run: Record | None = None
     run_before: Record | None = None
-
-    @property
-    def record(self) -> Record:
-        """The run of this side."""
-        return super().record if self.run is None else self.run
 
     @property
     def before(self) -> Record | None:
@@ -195,8 +192,8 @@ def _next_head(context: Context) -> tuple[Site, int]:
 
 def _models(context: Context) -> list[str]:
     """Models that ship and read what A's reads, but for A's."""
-    reads = context.source.reads in ("picture", "sound")
-    names = [name for name, kind in api.SOURCES.items() if (kind.reads in ("picture", "sound")) == reads]
+    reads = context.source.reads in TEXTLESS
+    names = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == reads]
     return [name for name in (*api.OFFERED, *names) if name != context.source.id]
 
 
@@ -272,6 +269,9 @@ def _other_model(context: Context, side: Compared, name: str) -> Compared:
         width=260,
     )
     source = cache.source(name)
+    if (source.reads in TEXTLESS) != (context.source.reads in TEXTLESS):
+        reads = source.reads if source.reads in TEXTLESS else context.source.reads
+        raise InputError(f"Of {source.name} and {context.source.name} one alone reads a {reads}: choose another model.")
     lines = source.one_run or (context.lines[context.sentence],)
     edits = Edits() if source.read_only else replace(context.edits, taken=(), heads_off=frozenset())
     record = cache.record(source, lines, edits)
@@ -302,7 +302,10 @@ def _run(source: Source, lines: tuple[Sentence, ...], edits: Edits, targets: tup
 
 def _compared(context: Context, b: Compared) -> dict[str, Figure]:
     """Predictions of both, then the maps of A, B and their difference; of maps that do not fit each other, two maps."""
-    sides = [Side(side.record, side.site, side.head, side.sentence) for side in (context, b)]
+    sides = [
+        Side(record, side.site, side.head, side.sentence)
+        for side, record in ((context, context.record), (b, b.run or b.record))
+    ]
     try:
         pair = beside(*sides, _apart)
         cost = _cost(pair)
