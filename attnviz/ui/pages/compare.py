@@ -56,7 +56,7 @@ ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
 
 
 @dataclass(frozen=True)
-class Compared(Context):
+class ComparedSide(Context):
     """One side as the sentence of its prediction sees it.
 
     Attributes:
@@ -134,7 +134,7 @@ def _b(context: Context) -> tuple[str, Choices]:
 
 
 def _kinds(context: Context) -> list[str]:
-    """What B may differ in here."""
+    """Things in which B may differ here."""
     lacks = {
         "text": bool(context.source.one_run) or context.source.reads not in ("text", "both"),
         "step": len(context.source.steps) < 2,
@@ -145,7 +145,7 @@ def _kinds(context: Context) -> list[str]:
 
 
 def _opening(context: Context) -> str:
-    """What B differs in until a person chooses: what shows most of the model at hand."""
+    """Kind of B until a person chooses: the one that shows most of the model at hand."""
     there = _kinds(context)
     if "original" in there:
         return "original"
@@ -208,14 +208,14 @@ def _ask(widget: Callable, label: str, name: str, *args, value: object, step: Ca
     return control(widget, label, "b", *args, value=value, step=report, part=name, visible=False, **options)
 
 
-def _side(context: Context, kind: str, b: Choices) -> Compared:
+def _side(context: Context, kind: str, b: Choices) -> ComparedSide:
     """B, with the control of what it differs in.
 
     Raises:
         AttnvizError: says why there is no such B.
     """
     fields = {name: getattr(context, name) for name in Context.__dataclass_fields__}
-    side = Compared(**fields)
+    side = ComparedSide(**fields)
     if kind == "text":
         typed = b["text"] or ""
         several = {"widget": st.text_area, "height": "content"} if "\n" in typed else {"widget": st.text_input}
@@ -254,7 +254,7 @@ def _side(context: Context, kind: str, b: Choices) -> Compared:
     return replace(side, edits=Edits())
 
 
-def _other_model(context: Context, side: Compared, name: str) -> Compared:
+def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSide:
     """B of another model: at the same layer and head, or the nearest that reads the same text."""
     names = [*dict.fromkeys([name, *_models(context)])]
     _ask(
@@ -284,7 +284,7 @@ def _other_model(context: Context, side: Compared, name: str) -> Compared:
     return replace(side, source=source, lines=lines, edits=edits, site=site, head=head, sentence=0)
 
 
-def _reading(context: Context, b: Compared) -> Compared:
+def _reading(context: Context, b: ComparedSide) -> ComparedSide:
     """Another training step of a model that writes: it reads the words that A wrote, so that rows are of one word."""
     targets = context.record.targets
     if not targets or b.record.targets == targets:
@@ -300,7 +300,7 @@ def _run(source: Source, lines: tuple[Sentence, ...], edits: Edits, targets: tup
         return source.run(lines, edits, targets)
 
 
-def _compared(context: Context, b: Compared) -> dict[str, Figure]:
+def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
     """Predictions of both, then the maps of A, B and their difference; of maps that do not fit each other, two maps."""
     sides = [
         Side(record, side.site, side.head, side.sentence)
@@ -369,12 +369,12 @@ def _side_by_side(context: Context, *sides: Side) -> dict[str, Figure]:
     return every
 
 
-def _predictions(context: Context, b: Compared, pair: AlignedPair | None) -> None:
-    """What A and B predict, at the same token."""
+def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) -> None:
+    """Predictions of A and B at the same token."""
     fields = {name: getattr(context, name) for name in Context.__dataclass_fields__}
     untaken = replace(context.edits, taken=())
     taken = cache.record(context.source, context.lines, untaken) if context.edits.taken else None
-    a = Compared(**fields, asked_at=context.position, run_before=taken)
+    a = ComparedSide(**fields, asked_at=context.position, run_before=taken)
     if a.record is b.record:
         if text := predictions.sentence(a):
             block(f"A and B are one run. {text}", "says", role="status")
@@ -385,17 +385,17 @@ def _predictions(context: Context, b: Compared, pair: AlignedPair | None) -> Non
         distance = max(0.0, float(1 - torch.cosine_similarity(*both, dim=0)))
         block(f"The vectors of A and B are {distance:.3f} apart (1 − cosine).", "says", role="status")
         return
-    asked = a.asked_at
-    if pair is not None and asked is not None and a.record.read[a.sentence].tokens == pair.a.tokens[0]:
-        asked = next((in_b for in_a, in_b in pair.rows if in_a == asked), None)
+    position = a.asked_at
+    if pair is not None and position is not None and a.record.read[a.sentence].tokens == pair.a.tokens[0]:
+        position = next((in_b for in_a, in_b in pair.rows if in_a == position), None)
     with st.container(horizontal=True, gap="large", key="predictions"):
-        for name, side in (("A", a), ("B", replace(b, asked_at=asked))):
+        for name, side in (("A", a), ("B", replace(b, asked_at=position))):
             if text := predictions.sentence(side):
                 with st.container(width="content"):
                     block(f"{name}: {text}", "says", role="status")
 
 
-def _why_same(context: Context, b: Compared, pair: AlignedPair) -> None:
+def _why_same(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
     """Why a change moved no weight of this map, and the way to the first map that it moves."""
     in_words(sentences.compared(pair))
     if context.edits == b.edits or context.before is None or b.source is not context.source:
@@ -442,7 +442,7 @@ def _unlike(context: Context) -> None:
     )
 
 
-def _can_take(context: Context, b: Compared) -> bool:
+def _can_take(context: Context, b: ComparedSide) -> bool:
     """Whether a part of B can be taken into A: B is another text of the same model."""
     source = context.source
     if b.source is not source or b.lines == context.lines or len(context.lines) > 1:
@@ -450,7 +450,7 @@ def _can_take(context: Context, b: Compared) -> bool:
     return not (source.read_only or source.untaken)
 
 
-def _patching(context: Context, b: Compared) -> None:
+def _patching(context: Context, b: ComparedSide) -> None:
     """Activation patching: what to take from B, and how much of the way each head carries."""
     heading("Activation patching: take from B")
     with st.container(**ROW, key="take"):
@@ -480,7 +480,7 @@ def _patching(context: Context, b: Compared) -> None:
                     _carried(context, b.lines[0])
 
 
-def _positions(context: Context, b: Compared, part: str) -> tuple[int, ...]:
+def _positions(context: Context, b: ComparedSide, part: str) -> tuple[int, ...]:
     """Positions in A and in B; none where all are taken.
 
     Raises:

@@ -88,10 +88,10 @@ def _circuits(source: Source) -> Circuits:
 
 
 def card(context: Context) -> dict[str, Figure]:
-    """What was measured of a model that ships; of another one how it is made."""
-    source, known = context.source, context.source.card
-    large(f"{source.title or source.id}. {known.does if known else source.does}")
-    if known is None:
+    """Measured results of a model that ships; of another one how it is made."""
+    source, facts = context.source, context.source.card
+    large(f"{source.title or source.id}. {facts.does if facts else source.does}")
+    if facts is None:
         quiet(*filter(None, (source.read_only, source.alone, source.unseen)))
         table(source.described(), numbers=(1,))
         quiet("What its heads do was not measured here.")
@@ -101,15 +101,15 @@ def card(context: Context) -> dict[str, Figure]:
     left, right = st.columns(2)
     with left:
         heading("How well it does")
-        table([(measure.what, percent(measure.value)) for measure in known.measured], numbers=(1,))
+        table([(measure.what, percent(measure.value)) for measure in facts.measured], numbers=(1,))
         heading("What it cannot do")
-        st.markdown("\n".join(f"- {literal(sentence)}" for sentence in known.cannot))
+        st.markdown("\n".join(f"- {literal(sentence)}" for sentence in facts.cannot))
     with right:
         heading("What it was trained on")
-        block(known.trained_on, "text")
-        quiet(known.origin)
+        block(facts.trained_on, "text")
+        quiet(facts.origin)
         heading("Sizes")
-        table([(name, f"{size:,}") for name, size in known.sizes.items()], numbers=(1,))
+        table([(name, f"{size:,}") for name, size in facts.sizes.items()], numbers=(1,))
     quiet("Measured before it shipped: these numbers do not follow your text.")
     return {}
 

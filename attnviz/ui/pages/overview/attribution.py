@@ -46,7 +46,7 @@ INTEGRAL = ("50", "20", "200", "1000")
 
 
 def contributions(context: Context) -> dict[str, Figure]:
-    """What each head and each other part adds to the logit of a word, and how much that falls with the head off."""
+    """Contributions of each head and other part to the logit of a word, and how much it falls with the head off."""
     quiet("Direct logit attribution: which head adds the predicted word, and do others replace it when it is off?")
     record = cache.with_stream(context.source, context.lines, context.record)
     with st.container(**ROW):
@@ -161,7 +161,7 @@ def _word(label: str, name: str, likely: list[str], opening: str | None) -> str 
 
 
 def lens(context: Context) -> dict[str, Figure]:
-    """What the model would predict after each layer, or which words the chosen head pushes; a word can be clicked."""
+    """Words that the model would predict after each layer, or that the chosen head pushes; one can be clicked."""
     record = cache.with_stream(context.source, context.lines, context.record)
     with st.container(**ROW):
         is_head = LENSES[1] == choice(st.segmented_control, "Shown as", "form", LENSES, visible=False, required=True)
@@ -203,7 +203,7 @@ def lens(context: Context) -> dict[str, Figure]:
 
 
 def rollout(context: Context) -> dict[str, Figure]:
-    """What each position is mixed from after a layer, as a map, and one position as bars."""
+    """Tokens that each position is mixed from after a layer, as a map, and one position as bars."""
     record, text = context.record, context.sentence
     sites = {str(site): site for site in reversed(context.source.sites) if site.kind != "cross"}
     if not sites:

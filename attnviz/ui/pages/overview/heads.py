@@ -243,7 +243,7 @@ def _figure(context: Context, by: str, rows: pd.DataFrame | None) -> Figure:
 
 def number(name: str, value: float) -> str:
     """A number of a head as text."""
-    return f"{value:.1%}" if name == "output" else decimals(value, 3 if name == "divergence" else 2)
+    return f"{value:.1%}" if name == "output" else decimals(value, 2 + (name == "divergence"))
 
 
 def _verdict(swept: Sweep | None) -> None:
@@ -283,7 +283,7 @@ def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: 
     chosen = [i for i, place in enumerate(places) if place == (context.site, context.head)][:1]
     memory, name = session().memory, f"table {key} {hash(tuple(places))}"
     if memory.setdefault(name, chosen) != chosen:  # chosen elsewhere: another table, which has that row selected
-        memory |= {name: chosen, f"{name} rev": memory.get(f"{name} rev", 0) + 1}
+        memory.update({name: chosen, f"{name} rev": memory.get(f"{name} rev", 0) + 1})
     key = f"{name} {memory.get(f'{name} rev', 0)}"
 
     def select() -> None:
