@@ -78,7 +78,7 @@ def test_heads_are_ordered_by_what_switching_them_off_changes(page, new_app):
 
 def test_a_role_narrows_the_heads_and_one_that_no_head_has_is_a_sentence(page, new_app):
     driver.open_page(page, f"{new_app}/overview?model=translator&role=cross")
-    names = driver.picture(page, "every").locator("tspan").filter(has_text=re.compile(r"^cross \d\.\d$"))
+    names = driver.picture(page, "every").locator("text").filter(has_text=re.compile(r"^cross \d\.\d$"))
 
     assert names.count() == 8
 

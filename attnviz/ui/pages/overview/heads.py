@@ -261,9 +261,7 @@ def _table(context: Context, rows: pd.DataFrame) -> None:
     """A row of numbers for each head; a selected row is the chosen head."""
     names = [name for name in dict.fromkeys((*EFFECTS, *MAIN, *TITLES)) if name in rows and rows[name].notna().any()]
     columns = columns_of({name: (TITLES[name], _explained(name)) for name in names}, "%.3f")
-    columns["role"] = st.column_config.TextColumn(
-        "Role", help="Measured; with ?, by weights on this text.", width="medium"
-    )
+    columns["role"] = st.column_config.TextColumn("Role", help="?: by its weights on this text alone", width="medium")
     choose_row(context, rows, ["role", *names], columns, "heads")
     quiet(
         "Select a row to choose its head; the name of a column sorts by it, and says under the pointer what it means."
