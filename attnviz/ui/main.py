@@ -12,7 +12,7 @@ import streamlit as st
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError
 
-PAGES = ("Heads", "Masks", "Steps", "Learn")
+PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
 STYLE = Path(__file__).with_name("style.css")
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
@@ -27,8 +27,7 @@ def app() -> None:
     """
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
     st.logo(str(assets.path("logo.svg")), size="large")
-    there = [st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0]) for title in PAGES]
-    page = st.navigation(there, position="top")
+    page = st.navigation([*map(_page, PAGES)], position="top")
     from attnviz.ui import inputs, request
 
     st.html(STYLE)
@@ -39,7 +38,12 @@ def app() -> None:
 
 def go_to(title: str) -> None:
     """Open another page with all that is chosen."""
-    st.switch_page(st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0]))
+    st.switch_page(_page(title))
+
+
+def _page(title: str) -> st.Page:
+    """A page by its title."""
+    return st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0])
 
 
 def _runner(title: str) -> Callable[[], None]:
@@ -49,12 +53,14 @@ def _runner(title: str) -> Callable[[], None]:
 
 @st.fragment
 def body(title: str) -> None:
-    """A page by its title; an error ends it with one sentence, and the way back stays."""
+    """A page by its title, or the one that a click has asked for; an error ends it with one sentence."""
     page = import_module(f"attnviz.ui.pages.{title.lower()}").page
     from attnviz.ui import request
     from attnviz.ui.shared import cache, runs
     from attnviz.ui.shared.text import note
 
+    if other := request.session().memory.pop("open", ""):
+        go_to(other)
     chosen = st.session_state["chosen"]
     if chosen is not None:
         try:

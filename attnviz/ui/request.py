@@ -5,7 +5,7 @@ own `bind` was tried: it adds no entry to the browser's history, so that Back le
 address holds the choices of the run before.)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,6 +129,14 @@ def control(
 
     label_visibility = "visible" if visible else "collapsed"
     return widget(label, *args, key=key, on_change=report, label_visibility=label_visibility, **options)
+
+
+def choice(
+    widget: Callable[..., Any], label: str, name: str, options: Sequence[Any], opening: Any = None, **more: Any
+) -> Any:
+    """Draw a `control` of some options; another value in the link gives way to `opening`, by default the first."""
+    first = options[0] if opening is None else opening
+    return control(widget, label, name, options, value=now()[name] if now()[name] in options else first, **more)
 
 
 def _is_turned_to(key: str, value: Any) -> bool:

@@ -54,7 +54,7 @@ class Context:
     view: View
     dark: bool
     export: DeltaGenerator
-    _runs: WeakValueDictionary[Request, Record] = field(default_factory=WeakValueDictionary, repr=False)
+    _runs: WeakValueDictionary[Request, Record] = field(default_factory=WeakValueDictionary, init=False, repr=False)
 
     @property
     def record(self) -> Record:

@@ -1,0 +1,555 @@
+"""Compare: two runs A and B that differ in one thing, their predictions, maps and difference, and activation patching.
+
+The link's `b` holds what B has in the place of A's, and its `part` names it: "text", "model", "head", "step", or
+"original", the model without changes. All else of B is A's.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
+
+import streamlit as st
+import torch
+
+from attnviz import analysis, api, figures
+from attnviz.analysis import sentences
+from attnviz.analysis.align import SAME, AlignedPair, Side, apart, beside, first_moved, written
+from attnviz.analysis.contributions import Carried
+from attnviz.analysis.heads import farthest
+from attnviz.core import progress
+from attnviz.core.amounts import counted
+from attnviz.core.display import visible_text
+from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.record import Record
+from attnviz.core.request import Request
+from attnviz.core.tokens import Sentence, Token
+from attnviz.figures import Figure
+from attnviz.link import NAMES, Choices, head_text
+from attnviz.sources import estimate
+from attnviz.sources.base import Source
+from attnviz.studies import patching
+from attnviz.ui import export_menu, predictions, work
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import control, now, put
+from attnviz.ui.shared import budget, cache, cores
+from attnviz.ui.shared.text import block, heading, in_words, note, quiet
+from attnviz.ui.toolbar import Context, toolbar
+
+KINDS = {
+    "text": "another text",
+    "head": "another head",
+    "model": "another model",
+    "step": "another training step",
+    "original": "the model without changes",
+}
+"""Things in which B may differ, by their names in the link."""
+TEXTLESS = ("picture", "sound")
+"""Things that are read by models that read no text."""
+LONGEST = 2_000
+"""Characters of a text of B."""
+SWAPS = (("it", "she"), ("she", "it"), ("he", "it"), ("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"))
+"""One word for another: a first B that shows a difference."""
+SCOPES = {"head": "this head", "layer": "all heads of the layer", "stream": "input of the layer (stream)"}
+TAKEN = {"output": "output", "pattern": "pattern (weights)", "values": "values"}
+"""Parts of a head that can be taken from B."""
+ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
+
+
+@dataclass(frozen=True)
+class ComparedSide(Context):
+    """One side as the sentence of its prediction sees it.
+
+    Attributes:
+        asked_at: position whose prediction is compared; None for the last.
+        run: the run whose maps are compared, where it is another than the record.
+        run_before: the same side without what was taken from B; None if nothing was.
+    """
+
+    asked_at: int | None = None
+    run: Record | None = None
+    run_before: Record | None = None
+
+    @property
+    def before(self) -> Record | None:
+        """The run that the sentence compares with."""
+        return self.run_before
+
+    @property
+    def position(self) -> int | None:
+        """The position whose prediction is compared."""
+        position = super().position
+        if position is None or self.asked_at is None or analysis.fills_in(self.record):
+            return position
+        return min(self.asked_at, self.record.read[self.sentence].length - 1)
+
+
+def page(source: Source, request: Request) -> None:
+    """Draw the page."""
+    context = toolbar(source, request)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="b"):
+        kind, other = _b(context)
+        b = None
+        try:
+            b = _side(context, kind, other)
+        except AttnvizError as error:
+            note(str(error))
+    every: dict[str, Figure] = {}
+    if b is not None:
+        with work.part():
+            every = _compared(context, b)
+        if _can_take(context, b):
+            _patching(context, b)
+    with work.part():
+        _unlike(context)
+    if every:
+        with context.export:
+            export_menu.menu(every, "compare")
+
+
+def _b(context: Context) -> tuple[str, Choices]:
+    """The choice of what differs; returns it and the choices of B in which it stands."""
+    there = _kinds(context)
+    b = now()["b"]
+    kind = None if b is None else b["part"] or next((name for name in KINDS if name in b.chosen), "")
+    if kind is not None and kind not in there:
+        reason = "nothing is changed" if kind == "original" else f"{context.source.name} has no other"
+        note(f"B cannot be {KINDS.get(kind, quoted(kind))}: {reason}. B is {KINDS[_opening(context)]}.", "notice")
+        kind, b = None, None
+    if kind is None:
+        kind = _opening(context)
+        b = _first(context, kind)
+    kind = control(
+        st.selectbox,
+        "Compare with",
+        "b",
+        there,
+        value=kind,
+        step=lambda choices, kind: choices.put(b=_first(context, kind)),
+        part="kind",
+        visible=False,
+        format_func=lambda kind: f"B: {KINDS[kind]}",
+        width=250,
+    )
+    return kind, b
+
+
+def _kinds(context: Context) -> list[str]:
+    """Things in which B may differ here."""
+    lacks = {
+        "text": bool(context.source.one_run) or context.source.reads not in ("text", "both"),
+        "step": len(context.source.steps) < 2,
+        "original": context.edits == Edits(),
+        "model": not _models(context),
+    }
+    return [kind for kind in KINDS if not lacks.get(kind)]
+
+
+def _opening(context: Context) -> str:
+    """Kind of B until a person chooses: the one that shows most of the model at hand."""
+    there = _kinds(context)
+    if "original" in there:
+        return "original"
+    if "step" in there:
+        return "step"
+    return "text" if "text" in there and _swapped(context) != _text(context) else "head"
+
+
+def _first(context: Context, kind: str) -> Choices:
+    """The B that a kind opens with; another text begins as A's where it was chosen."""
+    steps = context.source.steps
+    values = {
+        "text": lambda: {
+            "text": _swapped(context) if now()["b"] is None and kind == _opening(context) else _text(context)
+        },
+        "head": lambda: dict(zip(("layer", "head"), _next_head(context), strict=True)),
+        "model": lambda: {"model": _models(context)[0]},
+        "step": lambda: {"step": steps[-1] if context.source.step == steps[0] else steps[0]},
+        "original": dict,
+    }
+    return Choices({"part": kind, **values[kind]()})
+
+
+def _text(context: Context) -> str:
+    return context.request.texts[context.sentence][:LONGEST]
+
+
+def _swapped(context: Context) -> str:
+    """The text with one word changed for another that the model knows; as it is if there is none."""
+    for word, other in SWAPS:
+        changed, count = re.subn(rf"\b{word}\b", other, _text(context), count=1)
+        if count and not cache.unknown(context.source, (other,)):
+            return changed
+    return _text(context)
+
+
+def _next_head(context: Context) -> tuple[Site, int]:
+    """The next head of the layer, or the first of another layer."""
+    heads = context.source.num_heads
+    if heads > 1 or len(context.source.sites) < 2:
+        return context.site, (context.head + 1) % heads if isinstance(context.head, int) else 0
+    return next(site for site in context.source.sites if site != context.site), 0
+
+
+def _models(context: Context) -> list[str]:
+    """Models that ship and read what A's reads, but for A's."""
+    reads = context.source.reads in TEXTLESS
+    names = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == reads]
+    return [name for name in (*api.OFFERED, *names) if name != context.source.id]
+
+
+def _ask(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
+    """The control of what B has in the place of A's."""
+    kind = {"layer": "head"}.get(name, name)
+
+    def report(choices: Choices, reported: object) -> Choices:
+        values = step(reported) if step else {name: reported}
+        return choices.put(b=Choices({"part": kind, **values}))
+
+    return control(widget, label, "b", *args, value=value, step=report, part=name, visible=False, **options)
+
+
+def _side(context: Context, kind: str, b: Choices) -> ComparedSide:
+    """B, with the control of what it differs in.
+
+    Raises:
+        AttnvizError: says why there is no such B.
+    """
+    fields = {entry.name: getattr(context, entry.name) for entry in dataclass_fields(Context) if entry.init}
+    side = ComparedSide(**fields)
+    if kind == "text":
+        typed = b["text"] or ""
+        several = {"widget": st.text_area, "height": "content"} if "\n" in typed else {"widget": st.text_input}
+        _ask(label="Text of B", name="text", value=typed, max_chars=LONGEST, **several)
+        if not typed.strip():
+            raise InputError("B has no text yet: type one.")
+        texts = cache.texts(typed, by_line=False)
+        request = replace(context.request, texts=texts, targets=(), answer=(), edits=replace(context.edits, taken=()))
+        return replace(side, request=request, sentence=0)
+    if kind == "head":
+        every = [(site, head) for site in context.source.sites for head in range(context.source.num_heads)]
+        chosen = (b["layer"] or context.site, b["head"] if b["head"] is not None else 0)
+        if chosen not in every:
+            note(f"There is no head {head_text(chosen)}: B is {head_text(every[0])}.", "notice")
+            chosen = every[0]
+        names = {head_text(place): place for place in every}
+        _ask(
+            st.selectbox,
+            "Head of B",
+            "layer",
+            [*names],
+            value=head_text(chosen),
+            step=lambda name: dict(zip(("layer", "head"), names[name], strict=True)),
+            format_func=lambda name: names[name][0].brief(names[name][1]),
+            width=190,
+        )
+        return replace(side, site=chosen[0], head=chosen[1])
+    if kind == "step":
+        steps = context.source.steps
+        step = b["step"] if b["step"] in steps else steps[0]
+        if b["step"] not in steps:
+            note(f"Step {b['step']} was not kept. There are {', '.join(map(str, steps))}.", "notice")
+        _ask(st.selectbox, "Training step of B", "step", steps, value=step, format_func="{:,}".format, width=160)
+        return _reading(context, replace(side, source=cache.source(context.source.id, step)))
+    if kind == "model":
+        return _other_model(context, side, b["model"])
+    return replace(side, request=context.request.unchanged)
+
+
+def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSide:
+    """B of another model: at the same layer and head, or the nearest that reads the same text."""
+    names = [*dict.fromkeys([name, *_models(context)])]
+    _ask(
+        st.selectbox,
+        "Model of B",
+        "model",
+        names,
+        value=name,
+        step=lambda name: {"model": name or NAMES["model"].default},
+        accept_new_options=True,
+        help="A model that ships, a folder or a model of Hugging Face by its name.",
+        width=260,
+    )
+    source = cache.source(name)
+    if (source.reads in TEXTLESS) != (context.source.reads in TEXTLESS):
+        reads = source.reads if source.reads in TEXTLESS else context.source.reads
+        raise InputError(f"Of {source.name} and {context.source.name} one alone reads a {reads}: choose another model.")
+    texts = source.one_run or (context.request.texts[context.sentence],)
+    edits = Edits() if source.read_only else replace(context.edits, taken=(), heads_off=frozenset())
+    request = Request(texts, pictures=context.request.pictures[:1], edits=edits)
+    record = cache.record(source, request)
+    alike = [site for site in record.sites if written(record, site) == written(context.record, context.site)]
+    reads = [site for site in alike if site.kind == context.site.kind] or alike or list(record.sites)
+    site = context.site if context.site in reads else reads[-1]
+    head = context.head if isinstance(context.head, str) else min(context.head, source.num_heads - 1)
+    if (site, head) != (context.site, context.head):
+        quiet(f"{source.name} has other layers or heads: B is {site.head(head)}.")
+    return replace(side, source=source, request=request, site=site, head=head, sentence=0)
+
+
+def _reading(context: Context, b: ComparedSide) -> ComparedSide:
+    """Another training step of a model that writes: it reads the words that A wrote, so that rows are of one word."""
+    targets = context.record.targets
+    if not targets or b.record.targets == targets:
+        return b
+    cost = budget.cost(b.source, b.record.sentences, b.edits)
+    run = cache.worked(_run, b.source, b.record.sentences, b.edits, targets, cost=cost)
+    quiet("B reads the words that A wrote, so that each row is of the same word.")
+    return replace(b, run=run)
+
+
+def _run(source: Source, lines: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]) -> Record:
+    with cores.used_by(source):
+        return source.run(lines, edits, targets)
+
+
+def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
+    """Predictions of both, then the maps of A, B and their difference; of maps that do not fit each other, two maps."""
+    sides = [
+        Side(record, side.site, side.head, side.sentence)
+        for side, record in ((context, context.record), (b, b.run or b.record))
+    ]
+    try:
+        pair = beside(*sides, _apart)
+        cost = _cost(pair)
+        if cost is not None:
+            cache.worked(apart, *pair.measured(), cost=cost)
+    except InputError as error:
+        _predictions(context, b, None)
+        note(f"{error} Here they stand beside each other.", "notice")
+        return _side_by_side(context, *sides)
+    _predictions(context, b, pair)
+    cell = _on_grid(pair, context.cell)
+    if pair.most_cell is None:
+        _why_same(context, b, pair)
+    figure = figures.difference(pair, selected=cell, dark=context.dark, cost=cost)
+
+    def select(point: dict) -> None:
+        row, column = int(point["query"]), int(point["key"])
+        tile = figure.size.tile
+        if tile > 1:
+            row, column = pair.most_of(row // tile, column // tile, tile)
+        chosen = (pair.rows[row][0], pair.columns[column][0])
+        if None not in chosen:
+            put(cell=None if now()["cell"] == chosen else chosen)
+
+    picture(figure, "difference", select="cell", on_click=select, on_escape=lambda: put(cell=None))
+    target = cell or pair.most_cell
+    if target is not None:
+        most = "" if cell else "Largest difference: "
+        in_words(f"{most}{sentences.compared_cell(pair, *target)}")
+    if pair.most_cell is not None:
+        quiet(sentences.compared(pair, with_cell=cell is not None))
+    numbers(figure, "difference")
+    return {"A, B and their difference": figure}
+
+
+_apart = cache.cached(apart)
+
+
+def _cost(pair: AlignedPair) -> estimate.Estimate | None:
+    """Cost of measuring two maps that are too large to be held; None of others."""
+    return estimate.of_maps(pair.a.step, 2) if pair.tile > 1 else None
+
+
+def _on_grid(pair: AlignedPair, cell: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Place of a cell of A on the grid of both."""
+    if cell is None:
+        return None
+    rows, columns = ([in_a for in_a, _ in places] for places in (pair.rows, pair.columns))
+    return (rows.index(cell[0]), columns.index(cell[1])) if cell[0] in rows and cell[1] in columns else None
+
+
+def _side_by_side(context: Context, *sides: Side) -> dict[str, Figure]:
+    every: dict[str, Figure] = {}
+    for column, name, side in zip(st.columns(2), "AB", sides, strict=True):
+        cost = estimate.of_maps(side.step)
+        options = {"sentence": side.sentence, "dark": context.dark, "cost": cost}
+        every[name] = figures.head(side.record, side.site, side.head, **options)
+        with column:
+            heading(name)
+            picture(every[name], f"map {name}")
+    return every
+
+
+def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) -> None:
+    """Predictions of A and B at the same token."""
+    fields = {entry.name: getattr(context, entry.name) for entry in dataclass_fields(Context) if entry.init}
+    untaken = replace(context.edits, taken=())
+    before = replace(context.request, edits=untaken)
+    taken = cache.record(context.source, before) if context.edits.taken else None
+    a = ComparedSide(**fields, asked_at=context.position, run_before=taken)
+    if a.record is b.record:
+        if text := predictions.sentence(a):
+            block(f"A and B are one run. {text}", "says", role="status")
+        return
+    vectors = [side.record.vectors for side in (a, b)]
+    if None not in vectors and vectors[0].shape[-1] == vectors[1].shape[-1]:
+        both = [vector[side.sentence].double() for vector, side in zip(vectors, (a, b), strict=True)]
+        distance = max(0.0, float(1 - torch.cosine_similarity(*both, dim=0)))
+        block(f"The vectors of A and B are {distance:.3f} apart (1 − cosine).", "says", role="status")
+        return
+    position = a.asked_at
+    if pair is not None and position is not None and a.record.read[a.sentence].tokens == pair.a.tokens[0]:
+        position = next((in_b for in_a, in_b in pair.rows if in_a == position), None)
+    with st.container(horizontal=True, gap="large", key="predictions"):
+        for name, side in (("A", a), ("B", replace(b, asked_at=position))):
+            if text := predictions.sentence(side):
+                with st.container(width="content"):
+                    block(f"{name}: {text}", "says", role="status")
+
+
+def _why_same(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
+    """Why a change moved no weight of this map, and the way to the first map that it moves."""
+    in_words(sentences.compared(pair))
+    if context.edits == b.edits or context.before is None or b.source is not context.source:
+        return
+    cost = estimate.of_all_maps(context.record)
+    moved = cache.worked(first_moved, context.before, context.record, sentence=context.sentence, least=SAME, cost=cost)
+    why = f"The change leaves the weights of {context.site} as they are."
+    if context.edits.off(context.site):
+        why = "A head that is off looks where it looked before, but what it finds is not passed on."
+    if moved is None:
+        quiet(f"{why} No weight of any layer moves.")
+        return
+    site, head = moved
+    quiet(f"{why} The first weights that move are those of {site}.")
+    st.button(
+        f"Compare {site.head(head)}",
+        key="see moved",
+        icon=":material/arrow_forward:",
+        on_click=put,
+        kwargs={"layer": site, "head": head},
+    )
+
+
+def _unlike(context: Context) -> None:
+    """The three heads that differ most from A's; a click makes one of them B."""
+    if not isinstance(context.head, int):
+        return
+    cost = estimate.of_all_maps(context.record)
+    heads = cache.worked(farthest, context.record, context.site, context.head, sentence=context.sentence, cost=cost)
+    if not heads:
+        return
+    heading(f"Heads that differ most from {context.site.head(context.head)}")
+    with st.container(horizontal=True, gap="small", key="different heads"):
+        for i, (site, head, divergence) in enumerate(heads):
+            st.button(
+                f"{site.head(head).capitalize()}: {divergence:.2f}",
+                key=f"different head {i}",
+                on_click=put,
+                kwargs={"b": Choices({"part": "head", "layer": site, "head": head})},
+            )
+    quiet(
+        "Mean Jensen-Shannon divergence of the rows on this text, from 0 (same weights) to 0.69 (no key in common). "
+        "Click a head to compare it."
+    )
+
+
+def _can_take(context: Context, b: ComparedSide) -> bool:
+    """Whether a part of B can be taken into A: B is another text of the same model."""
+    source = context.source
+    texts = context.request.texts
+    if b.source is not source or b.request.texts == texts or len(texts) > 1:
+        return False
+    return not (source.read_only or source.untaken)
+
+
+def _patching(context: Context, b: ComparedSide) -> None:
+    """Activation patching: what to take from B, and how much of the way each head carries."""
+    heading("Activation patching: take from B")
+    with st.container(**ROW, key="take"):
+        scope = st.selectbox("Take from", [*SCOPES], format_func=SCOPES.get, key="take scope", width=230)
+        part = "stream"
+        if scope != "stream":
+            part = st.selectbox("Part", [*TAKEN], format_func=TAKEN.get, key="take part", width=190)
+        head = context.head if scope == "head" and isinstance(context.head, int) else None
+        try:
+            take = Take(b.request.texts[0], part, context.site, head, *_positions(context, b, part))
+        except AttnvizError as error:
+            quiet(str(error))
+        else:
+            st.button(
+                "Take",
+                key="take from b",
+                icon=":material/move_down:",
+                disabled=take in context.edits.taken,
+                on_click=put,
+                kwargs={"take": (*now()["take"], take)},
+            )
+    quiet("A then runs with this part of B's run; the line of A above says what that changes.")
+    if context.record.prediction is not None:
+        with st.expander("How much of the way from A to B each head carries", on_change="rerun", key="carried") as fold:
+            if fold.open:
+                with work.part():
+                    _carried(context, b.request.texts[0])
+
+
+def _positions(context: Context, b: ComparedSide, part: str) -> tuple[int, ...]:
+    """Positions in A and in B; none where all are taken.
+
+    Raises:
+        InputError: if a pattern is asked for and the texts have different lengths.
+    """
+    own, other = (_tokens(side, context.site, part) for side in (context, b))
+    if len(own) == len(other):
+        where = st.selectbox("Positions", ["all positions", "one position"], key="take where", width=140)
+        if where == "all positions":
+            return ()
+    elif part == "pattern":
+        count = f"A has {counted(len(own), 'token')}, B {len(other)}"
+        raise InputError(f"{count}, and a pattern has a weight for each: take the output or the values.")
+    names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (own, other)]
+    opens = min(context.cell[0], len(own) - 1) if context.cell else len(own) - 1
+    to = st.selectbox(
+        "In A", range(len(own)), opens, names[0].__getitem__, key=f"take to {len(own)} {opens}", width=150
+    )
+    if part == "pattern":
+        return (to,)
+    opens = min(to, len(other) - 1)
+    key = f"take of {len(other)} {opens}"
+    of = st.selectbox("From B", range(len(other)), opens, names[1].__getitem__, key=key, width=150)
+    return (to,) if of == to else (to, of)
+
+
+def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
+    """Tokens whose positions are counted."""
+    text = side.record.texts(site, sentence=side.sentence)[part in ("pattern", "values")]
+    return text.tokens[: text.length]
+
+
+def _carried(context: Context, text: str) -> None:
+    """The map of how much of the way from A to B each head carries by one part."""
+    part = st.segmented_control(
+        "Part", [*TAKEN], default="output", format_func=TAKEN.get, required=True, key="carried part"
+    )
+    record = context.record
+    count = sum(step.num_heads for step in record.steps)
+    position = record.read[context.sentence].length - 1 if context.position is None else context.position
+    run = context.source, replace(context.request, edits=replace(context.edits, taken=()))
+    cost = budget.of_runs(count + 2, context.source, cache.sentences(*run), run[1].edits)
+    if not work.is_requested("each from b", (*run, text, part, position), cost, "Take each head from B in turn"):
+        return
+    carried = cache.worked(_carry, *run, text, part, position, count, cost=cost, unit="heads")
+    focused = (context.site, context.head)
+    figure = figures.carried(cache.record(*run), carried, focused=focused, dark=context.dark)
+    in_words(carried.in_words())
+
+    def choose(point: dict) -> None:
+        put(layer=Site(point["kind"], int(point["layer"])), head=int(point["head"]))
+
+    picture(figure, "carried", select="head", on_click=choose)
+    quiet(
+        "Each head alone takes this part from B. A number is (after - A) / (B - A) of the logit difference: 0 is A, 1 "
+        "is B; below 0 the head leads away from B. Click a head to look at it."
+    )
+    numbers(figure, "carried")
+    export_menu.menu({"Way from A to B": figure}, "carried")
+
+
+def _carry(source: Source, request: Request, text: str, part: str, position: int, count: int) -> Carried:
+    with progress.counted(count) as report, cores.used_by(source):
+        texts, targets = cache.sentences(source, request), cache.targets(source, request)
+        how = {"position": position, "targets": targets, "report": report}
+        return patching.carried(source, texts, text, request.edits, part, **how)

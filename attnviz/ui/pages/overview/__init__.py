@@ -1,0 +1,128 @@
+"""Overview: every head of the model, what heads add to a word, what they do over many texts, circuits of the weights.
+
+A part of the page is a function that draws it and returns its figures by their names in the export menu.
+"""
+
+import streamlit as st
+
+from attnviz import figures
+from attnviz.analysis.circuits import NUMBERS, Circuits, bytes_of, seconds
+from attnviz.analysis.circuits import circuits as circuits_of
+from attnviz.core.amounts import percent
+from attnviz.core.request import Request
+from attnviz.figures import Figure
+from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate
+from attnviz.ui import export_menu, work
+from attnviz.ui.pages.overview import attribution, corpus, heads
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import choice
+from attnviz.ui.shared import cache, cores
+from attnviz.ui.shared.text import block, heading, large, literal, quiet, table
+from attnviz.ui.toolbar import Context, toolbar
+
+CIRCUITS = {
+    "copying": ("Copying", "OV circuit, from -1 to 1. 1: a token that is attended to becomes more probable itself."),
+    "eigenvalue": ("Largest eigenvalue", "OV circuit: real part of the eigenvalue with the largest size."),
+    "previous_token": ("Previous token", "QK circuit of the vectors of positions: mean weight on the position before."),
+    "induction": ("Induction", "QK circuit through an earlier head. 1: it looks for its own token where that looked."),
+}
+"""Title of each number of a head's circuits, and its meaning."""
+COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
+"""Inputs of a later head that an earlier one writes into."""
+
+
+def page(source: Source, request: Request) -> None:
+    """Draw the page."""
+    context = toolbar(source, request)
+    name = choice(st.segmented_control, "Part", "part", [*PARTS], visible=False, required=True, wrap=True)
+    every: dict[str, Figure] = {}
+    with work.part():
+        every = PARTS[name](context)
+    if every:
+        with context.export:
+            export_menu.menu(every, f"overview {name}")
+
+
+def circuits(context: Context) -> dict[str, Figure]:
+    """Circuits of the weights: a row for each head, and how heads compose."""
+    source = context.source
+    quiet("What heads can read from each other and write, by the weights alone: no text is run (Elhage et al. 2021).")
+    search = Estimate(1, 0.0, 0, 0, unit="heads")
+    cost = cache.worked(_cost, source, cost=search, unit="searches for projections")
+    if not work.is_requested("measure circuits", source, cost, "Measure circuits"):
+        return {}
+    measured = cache.worked(_circuits, source, cost=cost)
+    names = [name for name in NUMBERS if measured.heads[name].notna().any()]
+    columns = heads.columns_of(CIRCUITS, "%.3f")
+    columns["through"] = st.column_config.TextColumn("Through", help="Earlier head with which its keys compose most.")
+    through = ["through"] if measured.heads["through"].notna().any() else []
+    heads.choose_row(context, measured.heads, [*names, *through], columns, "circuits")
+    if lacking := [CIRCUITS[name][0] for name in CIRCUITS if name not in names]:
+        quiet(f"Its embeddings, positions or projections give no number for: {', '.join(lacking)}.")
+    if measured.left_out:
+        quiet("Heads of cross-attention are left out: their keys are words of another text.")
+    quiet(
+        "Weights show what a head can do, not that it does it on a text: test that by switching it off. Norms count "
+        "with their gains, not with what they divide by. Biases and feed-forward layers are left out."
+    )
+    kinds = [name for name, kind in COMPOSITIONS.items() if measured.composition[kind].notna().any()]
+    if not kinds:
+        return {}
+    name = choice(st.segmented_control, "Composition", "form", kinds, part="composition", required=True)
+    figure = figures.composition(measured, COMPOSITIONS[name], model=source.name, dark=context.dark)
+    picture(figure, "composition")
+    numbers(figure, "composition")
+    return {"Composition": figure}
+
+
+def _cost(source: Source) -> Estimate:
+    """Cost of the circuits, by the sizes of the weights."""
+    with cores.used_by(source):
+        weights = source.model_weights()
+    return Estimate(sum(weights.num_heads.values()), seconds(weights), bytes_of(weights), 0, unit="heads")
+
+
+def _circuits(source: Source) -> Circuits:
+    with cores.used_by(source):
+        return circuits_of(source.model_weights())
+
+
+def card(context: Context) -> dict[str, Figure]:
+    """Measured results of a model that ships; of another one how it is made."""
+    source, facts = context.source, context.source.card
+    large(f"{source.title or source.id}. {facts.does if facts else source.does}")
+    if facts is None:
+        quiet(*filter(None, (source.read_only, source.alone, source.unseen)))
+        table(source.described(), numbers=(1,))
+        quiet("What its heads do was not measured here.")
+        return {}
+    corpus.known_roles(context)
+    heads.opener(context.site, context.head)
+    left, right = st.columns(2)
+    with left:
+        heading("How well it does")
+        table([(measure.what, percent(measure.value)) for measure in facts.measured], numbers=(1,))
+        heading("What it cannot do")
+        st.markdown("\n".join(f"- {literal(sentence)}" for sentence in facts.cannot))
+    with right:
+        heading("What it was trained on")
+        block(facts.trained_on, "text")
+        quiet(facts.origin)
+        heading("Sizes")
+        table([(name, f"{size:,}") for name, size in facts.sizes.items()], numbers=(1,))
+    quiet("Measured before it shipped: these numbers do not follow your text.")
+    return {}
+
+
+PARTS = {
+    "All heads": heads.every_head,
+    "Contributions": attribution.contributions,
+    "Logit lens": attribution.lens,
+    "Rollout": attribution.rollout,
+    "Gradients": attribution.gradients,
+    "Corpus": corpus.corpus,
+    "Circuits": circuits,
+    "Model card": card,
+}
+"""Parts of the page by their names in the link."""

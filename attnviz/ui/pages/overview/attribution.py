@@ -1,0 +1,344 @@
+"""Which heads and tokens a predicted word comes from: contributions, logit lens, rollout and gradients."""
+
+from dataclasses import replace
+
+import numpy as np
+import streamlit as st
+
+from attnviz import analysis, figures
+from attnviz.analysis import rollout as tracing
+from attnviz.analysis import sentences
+from attnviz.analysis.lens import stages
+from attnviz.analysis.relevance import IntegratedGradients, Relevance
+from attnviz.analysis.rollout import Mixed
+from attnviz.core import progress
+from attnviz.core.display import visible_text
+from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record
+from attnviz.core.tokens import Token
+from attnviz.figures import Figure
+from attnviz.figures.lens import MOST_POSITIONS
+from attnviz.figures.relevance import gap_in_words
+from attnviz.figures.rollout import Traced
+from attnviz.link import Choices
+from attnviz.sources import estimate
+from attnviz.sources.base import Source
+from attnviz.studies import ablation
+from attnviz.studies import gradients as studies
+from attnviz.ui import work
+from attnviz.ui.pages.overview.heads import choose, each_off, opener
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import choice, control, now, put
+from attnviz.ui.shared import budget, cache, cores
+from attnviz.ui.shared.text import in_words, large, quiet
+from attnviz.ui.toolbar import Context
+
+ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
+LIKELY = 10
+"""Most probable words to choose from."""
+LONGEST = 100
+"""Characters of a word in a link."""
+METHODS = ("gradient × weight", "gradient × weight, signed", "integrated gradients")
+LENSES = ("words by layer", "words of the head")
+INTEGRAL = ("50", "20", "200", "1000")
+"""Steps of the integral to choose from."""
+
+
+def contributions(context: Context) -> dict[str, Figure]:
+    """Contributions of each head and other part to the logit of a word, and how much it falls with the head off."""
+    quiet("Direct logit attribution: which head adds the predicted word, and do others replace it when it is off?")
+    record = cache.with_stream(context.source, context.record)
+    with st.container(**ROW):
+        position, token, likely = _position_and_word(context, record)
+        minus = _word("Minus", "minus", likely, None)
+    word = {"token": token, "position": position, "minus": minus, "sentence": context.sentence}
+    style = {"focused": (context.site, context.head), "dark": context.dark}
+    every: dict[str, Figure] = {"Heads": figures.contributions(record, **word, **style)}
+    answer, falls = st.container(), None
+    with st.container(horizontal=True, gap="medium"):
+        with st.container(width="content"):
+            picture(every["Heads"], "adds", select="head", on_click=choose)
+        with st.container(width="content"), work.part():
+            falls = each_off(context, "each off", ablation.logit_falls, **word)
+            if falls is not None:
+                every["Switched off"] = figures.replaced(record, **word, falls=falls, **style)
+                picture(every["Switched off"], "replaced", select="head", on_click=choose)
+        with st.container(width="content"):
+            every["Parts"] = figures.contribution_parts(record, **word, dark=context.dark)
+            picture(every["Parts"], "parts")
+    with answer:
+        added = every["Heads"].contributions
+        large(added.in_words(falls))
+        if added.most is not None:
+            opener(*added.most)
+    _how(
+        "A part adds its vector, scaled as the last norm scaled the whole, times the column of the word in the "
+        "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. What later "
+        "layers make of a head is not counted: the switch-off test shows both. Source: Elhage et al. 2021."
+    )
+    numbers(every["Heads"], "contributions")
+    return every
+
+
+def _how(text: str) -> None:
+    with st.expander("How this is computed"):
+        quiet(text)
+
+
+def _position_and_word(context: Context, record: Record) -> tuple[int, str | None, list[str]]:
+    """The position, the predicted word that is explained, and the most probable words there."""
+    position = _position(context, record)
+    words = analysis.next_words(record, position, sentence=context.sentence, count=LIKELY)
+    likely = [word.word for word in words]
+    return position, _word("Word", "word", likely, likely[0] if likely else None), likely
+
+
+def _position(context: Context, record: Record) -> int:
+    """The position after which a word is predicted: the query of the selected cell, else where the page predicts.
+
+    Raises:
+        InputError: if the model predicts no words.
+    """
+    if record.prediction is None:
+        raise InputError(f"{context.source.name} predicts no words, so there is no logit to explain.")
+    read, text = record.read[context.sentence], context.sentence
+    kind = "decoder" if any(site.kind == "decoder" for site in context.source.sites) else "encoder"
+    opening = read.length - 1 if context.position is None else context.position
+    if record.targets:  # the last word that is written, not the end of the text
+        predicted = record.prediction.words(sentence=text)[: read.length]
+        opening = max((i for i, word in enumerate(predicted) if word not in sentences.ENDS), default=read.length - 1)
+    blanks = [*record.prediction.blanks[text]] if analysis.fills_in(record) else []
+    return _query("In place of" if blanks else "After", context, kind, read.tokens[: read.length], opening, blanks)
+
+
+def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], opening: int, blanks: list[int]) -> int:
+    """The choice of a position of one text: the query of the selected cell, if that is of the same text."""
+    is_there = (context.site.kind == "encoder") == (kind == "encoder")
+    options, cell = blanks or [*range(len(tokens))], now()["cell"]
+    position = cell[0] if cell and is_there else opening
+    last = max(site for site in context.source.sites if site.kind == kind)
+
+    def step(choices: Choices, position: int) -> Choices:
+        return (choices if is_there else choices.put(layer=last)).put(cell=(position, 0))
+
+    return control(
+        st.selectbox,
+        label,
+        "cell",
+        options,
+        value=position if position in options else options[-1],
+        step=step,
+        part=label,
+        format_func={i: f"{visible_text(tokens[i].text)} ({i})" for i in options}.get,
+        width=170,
+    )
+
+
+def _word(label: str, name: str, likely: list[str], opening: str | None) -> str | None:
+    """A word of the vocabulary, one of the most probable or a typed one; `opening` where nobody chose."""
+    word = now()[name] or opening
+
+    def step(choices: Choices, typed: str | None) -> Choices:
+        typed = typed and typed.replace("␣", " ")[:LONGEST]
+        return choices.put(**{name: None if typed in ("", opening) else typed})
+
+    control(
+        st.selectbox,
+        label,
+        name,
+        [*dict.fromkeys([*likely, *filter(None, [word])])],
+        value=word,
+        step=step,
+        index=None,
+        placeholder="no other word",
+        accept_new_options=True,
+        format_func=visible_text,
+        help="One of the most probable words; or type any token of the vocabulary. ␣ stands for a space.",
+        width=170,
+    )
+    return word
+
+
+def lens(context: Context) -> dict[str, Figure]:
+    """Words that the model would predict after each layer, or that the chosen head pushes; one can be clicked."""
+    record = cache.with_stream(context.source, context.record)
+    with st.container(**ROW):
+        is_head = LENSES[1] == choice(st.segmented_control, "Shown as", "form", LENSES, visible=False, required=True)
+        position = _position(context, record)
+    if is_head and not isinstance(context.head, int):
+        raise InputError("Words are pushed by one head: choose one above.")
+    first = position // MOST_POSITIONS * MOST_POSITIONS
+    columns = slice(first, min(record.read[context.sentence].length, first + MOST_POSITIONS))
+    last, style = len(stages(record)) - 1, {"sentence": context.sentence, "dark": context.dark}
+    row = int(now()["stage"]) if (now()["stage"] or "").isdecimal() else 0
+    row = min(row, 0 if is_head else last)
+    options = {"columns": columns, "selected": (row, position), **style}
+    if is_head:
+        quiet(f"Which words does {context.site.head(context.head)} push up and down after each token?")
+        grid = figures.pushed(record, context.site, context.head, **options)
+    else:
+        quiet("What would the model predict if it ended after each layer? Click a word for the others there.")
+        grid = figures.logit_lens(record, **options)
+    if row == 0:
+        bars = figures.next_word(record, position, **style)
+    else:
+        bars = figures.lens_words(record, position, stage=last - row, **style)
+    picture(
+        grid,
+        "lens",
+        select="cell",
+        on_click=lambda point: put(stage=str(point["query"]), cell=(int(point["key"]), 0)),
+    )
+    picture(bars, "lens words")
+    _how(
+        "The head's output times its part of W_O, scaled as the last norm scaled the whole in this run, times the "
+        "unembedding: what it adds to the logit of each word. What later layers make of it is not counted."
+        if is_head
+        else "Each row reads the residual stream after a layer through the last norm and the unembedding (logit lens, "
+        "nostalgebraist 2020), which were trained for its end: only the top row is what the model predicts."
+    )
+    numbers(grid, "lens")
+    return {"Words": grid, "Probabilities": bars}
+
+
+def rollout(context: Context) -> dict[str, Figure]:
+    """Tokens that each position is mixed from after a layer, as a map, and one position as bars."""
+    record, text = context.record, context.sentence
+    sites = {str(site): site for site in reversed(context.source.sites) if site.kind != "cross"}
+    if not sites:
+        raise InputError(f"{context.source.name} has no self-attention to follow.")
+    with st.container(**ROW):
+        name = choice(
+            st.selectbox, "After layer", "stage", [*sites], part="rollout", format_func="after {}".format, width=210
+        )
+        last, read = sites[name], record.texts(sites[name], sentence=text)[0]
+        position = _query("Position", context, last.kind, read.tokens[: read.length], read.length - 1, [])
+    quiet("Attention rollout: what is each position mixed from, through all layers? Click a row to follow it.")
+    traced = _traced(context, last, position)
+    if traced is None:
+        return {}
+    mixed_from = sentences.reached(traced.shares[position], traced.texts, position)
+    in_words(f"Within the decoder alone, {mixed_from}" if traced.mixed.note else mixed_from)
+
+    def follow(point: dict) -> None:
+        is_there = (context.site.kind == "encoder") == (last.kind == "encoder")
+        put(cell=(int(point["query"]), 0), layer=now()["layer"] if is_there else last)
+
+    every: dict[str, Figure] = {}
+    with st.container(horizontal=True, gap="large"):
+        if len(traced.mixed.layers):
+            every["All positions"] = figures.rollout(traced, selected=position, dark=context.dark)
+            with st.container(width="content"):
+                picture(every["All positions"], "reach", select="cell", on_click=follow)
+        every["This position"] = figures.rollout_row(traced, position, dark=context.dark)
+        with st.container(width="content"):
+            picture(every["This position"], "reached")
+    quiet("Rollout shows where content can go, not what is used.")
+    _how(
+        "In each layer a position keeps half of itself (the residual connection). The other half comes from where its "
+        "heads look: the mean of all, also of those that are off. Values and feed-forward networks are ignored. "
+        "Source: Abnar and Zuidema 2020."
+    )
+    numbers(every["This position"], "reached")
+    return every
+
+
+def _traced(context: Context, last: Site, position: int) -> Traced | None:
+    """Rollout after a layer; of a long text one position alone, below a button with its cost."""
+    record, text, step = context.record, context.sentence, context.record.step(last)
+    layers = sorted(site.layer for site in record.sites if site.kind == last.kind)
+    below = layers.index(last.layer)
+    if len(record.sites) * record.texts(last, sentence=text)[0].length ** 2 <= tracing.MOST_CELLS:
+        cost = estimate.of_maps(step, len(layers) * step.num_heads)
+        mixed, shares = cache.worked(_followed, record, last.kind, text, cost=cost)
+        return Traced(record, mixed, last.layer, shares[below])
+    cost = estimate.of_maps(step, below * step.num_heads)
+    key = context.source, context.request, text, last, position
+    if not work.is_requested("follow", key, cost, "Follow this position"):
+        quiet("The map of all positions is too large, so one of them is followed.")
+        return None
+    options = {"layers": below + 1, "sentence": text, "cost": cost}
+    mixed, rows = cache.worked(tracing.rows, record, (position,), last.kind, **options)
+    return Traced(record, mixed, last.layer, {position: rows[0].numpy()})
+
+
+def _followed(record: Record, kind: str, sentence: int) -> tuple[Mixed, np.ndarray]:
+    mixed = tracing.mixed(record, kind, sentence=sentence)
+    return mixed, tracing.rollout(mixed).numpy()
+
+
+def gradients(context: Context) -> dict[str, Figure]:
+    """Gradient times weight of the chosen head and relevance of each token, or integrated gradients."""
+    record, text = context.record, context.sentence
+    steps = None
+    with st.container(**ROW):
+        method = choice(st.selectbox, "Method", "form", METHODS, part="method", width=240)
+        position, word, _ = _position_and_word(context, record)
+        if method == METHODS[2]:
+            steps = int(choice(st.selectbox, "Steps", "number", INTEGRAL, part="steps", width=110))
+    place = word, position, text
+    cost = budget.of_runs(
+        studies.RUNS * (steps or 1), context.source, cache.sentences(context.source, context.request), context.edits
+    )
+    cost = replace(cost, bytes=cost.bytes + studies.COPIES * studies.weights_of(record))
+    key = context.source, context.request, *place, steps
+    if not work.is_requested("gradients", key, cost, "Compute gradients"):
+        return {}
+    if steps is not None:
+        computed = cache.worked(_integrated, context.source, record, *place, steps, cost=cost, unit="steps")
+        return _by_embeddings(context, computed)
+    names = tuple(map(str, record.sites))
+    computed = cache.worked(_relevance, context.source, record, *place, cost=cost, names=names)
+    return _by_weights(context, computed, signed=method == METHODS[1])
+
+
+def _by_weights(context: Context, computed: Relevance, *, signed: bool) -> dict[str, Figure]:
+    """Gradient times weight of the chosen head, and the relevance of each token after a layer."""
+    if not isinstance(context.head, int):
+        raise InputError("Gradients are of one head: choose one above.")
+    quiet("Which weights, and through them which tokens, does the chosen word's logit depend on?")
+    record, style = context.record, {"dark": context.dark}
+    head = figures.relevance(record, computed, context.site, context.head, signed=signed, **style)
+    with st.container(horizontal=True, gap="large"):
+        with st.container(width="content"):
+            picture(head, "relevance")
+        with st.container(width="content"):
+            layers = [*map(str, sorted(computed.layers, reverse=True))]
+            name = {"part": "relevance", "format_func": "after layer {}".format, "width": 150, "visible": False}
+            layer = int(choice(st.selectbox, "After layer", "stage", layers, **name))
+            bars = figures.relevance_bars(record, computed, layer, **style)
+            picture(bars, "relevant")
+    _how(
+        "The gradient of the logit by each weight, times the weight; negative ones are set to 0, and heads are "
+        "averaged. From layer to layer each position adds what the positions have that it looks at: R ← R + Ā R. Where "
+        "the model is sure a gradient can be near zero, although the weight matters. Source: Chefer et al. 2021."
+    )
+    numbers(bars, "relevant")
+    return {"This head": head, "Tokens": bars}
+
+
+def _by_embeddings(context: Context, computed: IntegratedGradients) -> dict[str, Figure]:
+    """Integrated gradients of each token, and their gap."""
+    quiet("What does the embedding of each token add to the chosen word's logit?")
+    figure = figures.integrated_gradients(context.record, computed, dark=context.dark)
+    in_words(gap_in_words(computed))
+    picture(figure, "integrated")
+    _how(
+        "Each embedding times the mean gradient of the logit on the straight way from a vector of zeros to it. The "
+        "tokens sum to the change of the logit, but for the gap: more steps make it smaller. Source: Sundararajan 2017."
+    )
+    numbers(figure, "integrated")
+    return {"Tokens": figure}
+
+
+def _relevance(source: Source, record: Record, word: str | None, position: int, sentence: int) -> Relevance:
+    with cores.used_by(source):
+        return studies.relevance(source, record, word, position, sentence=sentence)
+
+
+def _integrated(
+    source: Source, record: Record, word: str | None, position: int, sentence: int, steps: int
+) -> IntegratedGradients:
+    with progress.counted(steps) as report, cores.used_by(source):
+        return studies.integrated(source, record, word, position, sentence=sentence, steps=steps, report=report)

@@ -1,0 +1,280 @@
+"""Corpus: what each head does over many texts, those of an atlas, those that ship, or a person's own."""
+
+import os
+import shutil
+import tempfile
+import weakref
+from functools import lru_cache
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import analysis, atlas, figures
+from attnviz.analysis.heads import MAIN, METRICS, roles
+from attnviz.atlas import Atlas
+from attnviz.core import assets, progress
+from attnviz.core.amounts import counted, percent
+from attnviz.core.display import visible_text
+from attnviz.core.edits import Edits
+from attnviz.core.errors import AttnvizError
+from attnviz.core.record import Record
+from attnviz.figures import Figure
+from attnviz.sources.base import Source
+from attnviz.studies import texts
+from attnviz.ui import work
+from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metrics, open_on_heads
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import choice
+from attnviz.ui.shared import cache, cores
+from attnviz.ui.shared.text import heading, large, note, quiet
+from attnviz.ui.toolbar import Context
+
+FOLDERS = "ATTNVIZ_ATLAS"
+"""Environment variable with folders of atlases, separated as those of PATH are."""
+PAIRS = "pairs"
+"""Choice of texts by the weight between two words."""
+PLACE = ["kind", "layer", "head"]
+MOST, UNFOLDED = 10, 5
+"""Texts of a head, and how many of them are not folded."""
+COLUMNS = {
+    "here": ("This text", ""),
+    "mean": ("Mean", "Mean over texts; each counts the same."),
+    "low": ("from", "The mean of all such texts lies from here, 19 times in 20."),
+    "high": ("to", "The mean of all such texts lies up to here, 19 times in 20."),
+    "spread": ("Std. dev.", "How far texts are from their mean."),
+}
+ROLES = {
+    "often": ("Looks there", "Share of the rows whose largest weight is where the role says."),
+    "on": ("Right, head on", "How much the model gets right with all heads on."),
+    "off": ("Right, head off", "How much it gets right with this head off."),
+}
+"""Title of each number of a measured role, and its meaning."""
+
+
+def corpus(context: Context) -> dict[str, Figure]:
+    """Known roles, all heads over the corpus beside this text, and the chosen head with texts that open."""
+    quiet("What does each head do over many texts? One text can mislead.")
+    with st.popover("Own texts", icon=":material/upload_file:"):
+        st.caption("A text on each line. Without a file: fifty texts that ship with attnviz.")
+        files = st.file_uploader(".txt files", ["txt"], accept_multiple_files=True, key="texts", width=330)
+    own = texts.lines(b"\n".join(file.getvalue() for file in files)) if files else ()
+    built = None if own or context.edits != Edits() else _built(context.source)
+    lines = () if built else own or texts.shipped(context.source)
+    measured, key = built, (context.source, lines, context.edits)
+    if built is None:
+        cost = _cost(*key)
+        if work.is_requested("measure texts", key, cost, f"Measure {counted(len(lines), 'text')}"):
+            measured = cache.worked(_measure, *key, cost=cost, unit="texts")
+    if measured and lines and measured.texts < len(lines):
+        unread, first = counted(len(lines) - measured.texts, "text"), measured.problems().iloc[0]
+        note(f"{unread} could not be read. Text {first['line']}: {first['problem']}", "notice")
+    if lines:
+        with st.expander(f"The {counted(len(lines), 'text')}", on_change="rerun", key="the texts") as fold:
+            if fold.open:
+                st.dataframe({"Text": lines}, height=260)
+    return {} if measured is None else _draw(context, measured)
+
+
+def _built(source: Source) -> Atlas | None:
+    """The atlas of a model, of those in named folders and those that ship; one of several is chosen."""
+    named = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep))
+    shipped = sorted(assets.path("atlas").iterdir()) if assets.path("atlas").is_dir() else []
+    there: dict[str, Atlas] = {}
+    for folder in (*map(Path, named), *shipped):
+        finished = folder / "atlas.json"
+        opened = _opened(folder, finished.stat().st_mtime if finished.is_file() else 0.0)
+        if isinstance(opened, AttnvizError):
+            note(str(opened), "notice")
+        elif opened.plan.model.name == source.id and dict(opened.plan.model.settings).get("step") == source.step:
+            there[folder.name] = opened
+    if len(there) < 2:
+        return next(iter(there.values()), None)
+
+    def named_with_texts(name: str) -> str:
+        return f"{name}: {there[name].texts:,} texts"
+
+    options = {"part": "atlas", "format_func": named_with_texts, "width": 330}
+    return there[choice(st.selectbox, "Atlas", "library", [*there], **options)]
+
+
+@lru_cache(maxsize=32)
+def _opened(folder: Path, changed: float) -> Atlas | AttnvizError:
+    """An atlas as it was when it changed last, or why it cannot be opened."""
+    try:
+        return atlas.open(folder)
+    except AttnvizError as problem:
+        return problem
+
+
+_cost = cache.cached(texts.cost)
+
+
+def _measure(source: Source, lines: tuple[str, ...], edits: Edits) -> Atlas:
+    """Measure an atlas in a folder that lives as long as it does."""
+    folder = Path(tempfile.mkdtemp(prefix="attnviz-atlas-"))
+    try:
+        with progress.counted(len(lines)) as report, cores.used_by(source):
+            atlas.measure_texts(source, lines, folder, edits, report=lambda now: report(now.done, now.of))
+        opened = atlas.open(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(opened, shutil.rmtree, folder, ignore_errors=True)
+    return opened
+
+
+def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
+    """The role of the chosen head, its texts and numbers, beside the known roles and all heads."""
+    site, head, every = context.site, context.head, measured.heads()
+    chosen = every[(every["site"] == str(site)) & (every["head"] == head)]
+    if chosen.empty:
+        large("The corpus has numbers of single heads: choose one above.")
+    else:
+        _answer(context, measured, chosen.iloc[0])
+    there = [PAIRS, *(metric.name for metric in METRICS if every[metric.name].notna().any())]
+    names = {PAIRS: "Weight between two words"} | TITLES
+    options = {"part": "corpus", "format_func": names.get, "width": 300}
+    by = choice(st.selectbox, "Texts and heads by", "number", there, **options)
+    left, right = st.columns([1, 1.15])
+    with left:
+        known_roles(context)
+        heading("All heads")
+        _all_heads(context, every, MAIN[0] if by == PAIRS else by, measured.texts)
+    if chosen.empty:
+        return {}
+    with right:
+        with work.part():
+            _examples(context, measured, by, float(chosen.iloc[0]["pairs_above"]))
+        curve = measured.table("distances", site, head)
+        if curve.empty:
+            return {}
+        name = site.head(head)
+        figure = figures.distance_over_corpus(context.source.name, name, curve, measured.texts, dark=context.dark)
+        picture(figure, "over corpus")
+        numbers(figure, "over corpus")
+    return {"Distance": figure}
+
+
+def _answer(context: Context, measured: Atlas, row: pd.Series) -> None:
+    """The role of the chosen head: what was measured of it, else what its weights over the corpus look like."""
+    name = context.site.head(context.head).capitalize()
+    named = roles(row.to_dict() | {"texts": measured.texts})[:1]
+    if context.behaviors:
+        large(f"{name} {context.behaviors[0].does.rstrip('. ')}.")
+    else:
+        large(f"{name} looks like this, by its weights: {named[0].name}." if named else f"{name} has no clear role.")
+    by_weights = [f"Role by its weights alone: {role.evidence}." for role in named]
+    quiet(" ".join([*by_weights, f"Over {measured.texts:,} texts, {measured.tokens:,} tokens."]))
+
+
+def known_roles(context: Context) -> None:
+    """Each measured role of a head as a row that chooses the head."""
+    behaviors = context.source.card.behaviors if context.source.card and context.source.step is None else ()
+    if not behaviors:
+        return
+    rows = pd.DataFrame(
+        {
+            "kind": behavior.site.kind,
+            "layer": behavior.site.layer,
+            "head": head,
+            "does": f"{behavior.does[:1].upper()}{behavior.does[1:]}",
+            "often": behavior.rates[i] if behavior.rates else None,
+            "on": behavior.on,
+            "off": behavior.off[i] if behavior.off else None,
+            "evidence": behavior.evidence,
+        }
+        for behavior in behaviors
+        for i, head in enumerate(behavior.heads)
+    )
+    heading("Known roles")
+    columns = columns_of(ROLES, "percent")
+    columns["does"] = st.column_config.TextColumn("What it does", width="medium")
+    columns["evidence"] = st.column_config.TextColumn("Evidence", width="large")
+    there = [name for name in ROLES if rows[name].notna().any()]
+    choose_row(context, rows, ["does", *there, "evidence"], columns, "roles")
+
+
+def _all_heads(context: Context, every: pd.DataFrame, name: str, count: int) -> None:
+    """A number of every head on this text and over the corpus."""
+    here = metrics(context).reindex(columns=[*PLACE, name]).rename(columns={name: "here"})
+    many = {name: "mean", f"{name}_low": "low", f"{name}_high": "high", f"{name}_spread": "spread"}
+    rows = every[[*PLACE, *many]].rename(columns=many).merge(here, on=PLACE, how="left")
+    there = rows[["here", "mean", "spread"]].notna().all(axis=1)
+    both = rows[there]
+    usual = [texts.is_typical(row.here, row.mean, row.spread) for row in both.itertuples()]
+    rows.loc[there, "compared"] = ["usual" if is_usual else "unusual" for is_usual in usual]
+    quiet(f"{TITLES[name]}: {usual.count(False)} of {len(both)} heads are unusual on this text, compared with {count}.")
+    columns = columns_of(COLUMNS, "%.3f") | {"compared": st.column_config.TextColumn("Compared")}
+    rows = rows.sort_values("mean", ascending=False, na_position="last", ignore_index=True)
+    choose_row(context, rows, ["here", "compared", "mean", "low", "high", "spread"], columns, "over texts")
+
+
+def _examples(context: Context, measured: Atlas, by: str, above: float) -> None:
+    """Ten texts of a head, each with the weights of one query as shades; a click opens one on Heads."""
+    heading(f"Texts with the largest {'weight between two words' if by == PAIRS else TITLES[by].lower()}")
+    role = context.behaviors[0].role if context.behaviors else ""
+    word = role.partition("“")[2].partition("”")[0]
+    if by == PAIRS:
+        rows = measured.table("pairs", context.site, context.head)
+        if word:
+            rows = rows.sort_values("query_token", key=lambda tokens: tokens.str.lower() != word, kind="stable")
+        rows = rows.drop_duplicates(["file", "line"]).head(MOST)
+        rows = rows.assign(text=list(map(measured.text, rows["file"], rows["line"])))
+    else:
+        rows = measured.examples(context.site, context.head, by, MOST)
+    if rows.empty:
+        quiet("There are none: the head has no such number.")
+        return
+    shaded = "The word before the arrow" if context.site.kind == "cross" else "The underlined word"
+    order = f" Pairs from “{word}” come first: that is its role." if word and by == PAIRS else ""
+    quiet(f"{shaded} looks at the shaded ones: the stronger, the more.{order}")
+    first, more = rows[:UNFOLDED].to_dict("records"), rows[UNFOLDED:].to_dict("records")
+    with st.container(gap="xsmall", key="atlas-texts"):
+        for i, row in enumerate(first):
+            _example(context, row, i, by)
+    if more:
+        with st.expander(f"{len(more)} more", on_change="rerun", key="more texts") as fold:
+            for i, row in enumerate(more if fold.open else (), UNFOLDED):
+                _example(context, row, i, by)
+    if by == PAIRS:
+        quiet(f"Each pair of words is listed once. Below {above:.2f} some may be missing.")
+
+
+def _example(context: Context, row: dict, index: int, by: str) -> None:
+    """One text with its weights and what is predicted, and the button that opens it."""
+    site, head = context.site, context.head
+    record = cache.record(context.source, (row["text"],), context.edits)
+    largest, keys = analysis.strongest(record.step(site), head)
+    query = int(row["query"]) if "query" in row else min(1 + int(largest[1:].argmax()), len(largest) - 1)
+    cell = query, int(row["key"] if "key" in row else keys[query])
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
+        st.button(
+            "Open",
+            key=f"open example {index}",
+            type="tertiary",
+            icon=":material/arrow_forward:",
+            on_click=open_on_heads,
+            kwargs={"text": row["text"], "layer": site, "head": head, "cell": cell},
+        )
+        st.html(_shaded(context, record, *cell, "" if by == PAIRS else f"{TITLES[by]} {row['value']:.2f}"))
+
+
+def _shaded(context: Context, record: Record, query: int, key: int, remark: str) -> str:
+    """HTML of the keys, each shaded by its weight, with the query underlined, and what is predicted after it."""
+    queries, keys = record.tokens(context.site)
+    weights = record.step(context.site).weights(context.head, slice(query, query + 1))[0].tolist()
+    name, parts = escape(visible_text(queries[query].text)), []
+    for i, (token, weight) in enumerate(zip(keys, weights, strict=True)):
+        is_query = context.site.kind != "cross" and i == query
+        text = f"<u>{name}</u>" if is_query else escape(visible_text(token.text))
+        space = "" if token.joined or not i else " "
+        parts.append(f'{space}<span style="--weight: {max(0.0, weight):.0%}">{text}</span>')
+    caption = escape(remark) or f"“{name}” → “{escape(visible_text(keys[key].text))}” {percent(weights[key], 0)}"
+    if record.predicted(context.site):
+        likely = analysis.next_words(record, query, count=3)
+        words = [f"“{visible_text(word.word)}” {percent(word.probability, 0)}" for word in likely]
+        caption += f"; predicts {escape(', '.join(words))}"
+    before = f"{name} → " if context.site.kind == "cross" else ""
+    return f'<div class="shaded">{before}{"".join(parts)} <i>{caption}</i></div>'

@@ -1,0 +1,348 @@
+"""All heads of all layers, as maps or as numbers, in an order, and what is known of the head that is chosen."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import pandas as pd
+import streamlit as st
+
+from attnviz import figures
+from attnviz.analysis.heads import MAIN, METRICS, THRESHOLDS, head_metrics, roles, seconds, weights_of_all
+from attnviz.core import progress
+from attnviz.core.amounts import decimals, percent
+from attnviz.core.display import file_stem
+from attnviz.core.edits import KINDS, Site
+from attnviz.core.errors import InputError
+from attnviz.core.record import Record
+from attnviz.core.request import Request
+from attnviz.figures import Figure
+from attnviz.sources import estimate
+from attnviz.sources.base import Source
+from attnviz.sources.estimate import Estimate
+from attnviz.studies import ablation
+from attnviz.studies.ablation import Sweep
+from attnviz.ui import streamlit_internals, work
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import change, choice, control, now, put, session
+from attnviz.ui.shared import budget, cache, cores
+from attnviz.ui.shared.text import large, quiet, table
+from attnviz.ui.toolbar import Context
+
+R = TypeVar("R")
+ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "small"}
+LAYER = "by layer"
+"""Order of the model itself."""
+EFFECTS = {
+    "divergence": "Prediction change when off (nats)",
+    "output": "Output change when off",
+    "turned": "Vector turn when off",
+}
+"""Effects of a head that is off; the most important first."""
+TITLES = EFFECTS | {metric.name: metric.title for metric in METRICS}
+MEANINGS = ablation.EFFECTS | {metric.name: metric.means for metric in METRICS}
+ONLY = {"encoder": "Encoder heads", "decoder": "Decoder heads", "cross": "Cross-attention heads"} | {
+    rule.name: f"Role: {rule.name}" for rule in THRESHOLDS
+}
+"""Kinds of attention and roles to which the heads can be narrowed."""
+AT_ONCE = 2**26
+"""Weights of all heads that are measured without a button: 8 heads of 2,900 tokens."""
+BLOCKS = 134_000_000
+"""Bytes that measuring holds at most: blocks of rows, however long the text."""
+
+
+def place_of(row: Mapping[str, Any]) -> tuple[Site, int]:
+    """The head that a click or a row of a table names."""
+    return Site(row["kind"], int(row["layer"])), int(row["head"])
+
+
+def open_on_heads(**values: Any) -> None:
+    """Choose a head, or a text with one of its cells, and open the page Heads."""
+    change(lambda choices: (choices.without("text") if "text" in values else choices).put(**values))
+    session().memory["open"] = "Heads"
+
+
+def opener(site: Site, head: int | str) -> None:
+    """A button that opens a head on the page Heads."""
+    name = site.head(head) if isinstance(head, int) else f"{site}, {head} of all heads"
+    options = {"icon": ":material/arrow_forward:", "on_click": open_on_heads, "kwargs": {"layer": site, "head": head}}
+    st.button(f"Open {name}", key=f"open {name}", **options)
+
+
+def choose(point: Mapping[str, Any]) -> None:
+    """Choose the head that was clicked."""
+    site, head = place_of(point)
+    put(layer=site, head=head)
+
+
+def every_head(context: Context) -> dict[str, Figure]:
+    """Maps or numbers of all heads, and beside them the chosen head."""
+    form, by, only = _controls(context)
+    swept = each_off(context, "sweep", _sweep) if by in EFFECTS else None
+    rows = None
+    if form == "table" or by != LAYER or only:
+        rows = _ordered(_numbers(context, swept), by, only)
+    figure = _figure(context, by, rows)
+    if form == "table":
+        _verdict(swept)
+        _table(context, rows)
+        _chosen(context, swept)
+        return {"All heads": figure}
+    with st.container(horizontal=True, gap="medium", key="heads-beside"):
+        with st.container(width="content", key="every-map"):
+
+            def click(point: Mapping[str, Any]) -> None:
+                site, head = place_of(point)
+                open_on_heads(layer=site, head=head)
+
+            picture(figure, "every", select="head", on_click=click)
+            quiet("Each map is one head: rows look, columns are looked at. Click one to open it on Heads.")
+        with st.container(width="stretch", key="beside"):
+            _verdict(swept)
+            _chosen(context, swept)
+    head = context.head if isinstance(context.head, int) else 0
+    html = partial(_html, context.record, context.before, context.sentence, context.site, head)
+    name = f"{file_stem(context.source.name, 'all heads')}.html"
+    options = {"key": "save page", "on_click": "ignore", "icon": ":material/download:"}
+    st.download_button("Interactive page (HTML)", html, name, "text/html", **options)
+    return {"All heads": figure}
+
+
+def _html(record: Record, before: Record | None, sentence: int, site: Site, head: int) -> bytes:
+    from attnviz.export.explore import explore
+
+    return explore(record, before=before, sentence=sentence, site=site, head=head).encode()
+
+
+def _controls(context: Context) -> tuple[str, str, str | None]:
+    """Form, order, and the kind or role to which the heads are narrowed; None for all heads."""
+    record = context.record
+    predicts = record.prediction is not None or record.labels is not None
+    effects = {"divergence": predicts, "output": True, "turned": record.vectors is not None}
+    orders = [LAYER, *(name for name in EFFECTS if effects[name]), *(metric.name for metric in METRICS)]
+    kinds = {site.kind for site in context.source.sites}
+    options = [name for name in ONLY if name not in KINDS or (name in kinds and len(kinds) > 1)]
+    with st.container(**ROW):
+        form = choice(st.segmented_control, "Shown as", "form", ("maps", "table"), visible=False, required=True)
+        by = choice(
+            st.selectbox,
+            "Order",
+            "sort",
+            orders,
+            step=lambda choices, name: choices.put(sort=None if name == LAYER else name),
+            visible=False,
+            format_func=lambda name: f"Order: {TITLES.get(name, name)}",
+            width=290,
+        )
+        if now()["role"] not in (None, *options):
+            session().choices = now().put(role=None)
+        picker = {"index": None, "placeholder": "All roles", "format_func": ONLY.get, "width": 230}
+        only = control(st.selectbox, "Only heads of this role", "role", options, visible=False, **picker)
+    return form, by, only
+
+
+def each_off(context: Context, key: str, study: Callable[..., R], **options: Any) -> R | None:
+    """Result of a study that switches off one head after another; None below a button with its cost.
+
+    Raises:
+        InputError: if nothing can be changed in this model.
+    """
+    source, request = run = context.source, context.request
+    if why := source.read_only or source.alone:
+        raise InputError(f"What a head changes cannot be measured here. {why}")
+    count = sum(step.num_heads for step in context.record.steps)
+    cost = budget.of_runs(count + 1, source, cache.sentences(source, request), request.edits)
+    if not work.is_requested(key, (*run, *options.values()), cost, "Switch each head off in turn"):
+        return None
+    return cache.worked(_studied, study, *run, count, cost=cost, unit="heads", **options)
+
+
+def _studied(study: Callable[..., R], source: Source, request: Request, count: int, **options: Any) -> R:
+    with progress.counted(count) as report, cores.used_by(source):
+        sentences, targets = cache.sentences(source, request), cache.targets(source, request)
+        return study(source, sentences, request.edits, report, targets, **options)
+
+
+def _sweep(*run: Any) -> Sweep:
+    """The sweep without its records, which are large."""
+    return replace(ablation.sweep(*run), output=(), divergence=None, before=None)
+
+
+def metrics(context: Context) -> pd.DataFrame:
+    """Every metric of every head on the text; of a long text after a click on a button, else without numbers."""
+    record, text = context.record, context.sentence
+    weights = weights_of_all(record.steps)
+    if weights <= AT_ONCE:
+        return cache.head_metrics(record, text).drop(columns="site")
+    cost = Estimate(max(step.shape[2] for step in record.steps), _seconds(record, text), BLOCKS, 0)
+    key = context.source, context.request, text
+    if work.is_requested("measure heads", key, cost, f"Measure all heads ({weights:,} weights)"):
+        return cache.worked(_metrics, context.source, record, text, cost=cost, unit="weights").copy()
+    places = [(step.site, head) for step in record.steps for head in range(step.num_heads)]
+    return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])
+
+
+_seconds = cache.cached(seconds)
+
+
+def _metrics(source: Source, record: Record, sentence: int) -> pd.DataFrame:
+    with progress.counted(weights_of_all(record.steps)) as report, cores.used_by(source):
+        return head_metrics(record, sentence, report=report).drop(columns="site")
+
+
+def _numbers(context: Context, swept: Sweep | None) -> pd.DataFrame:
+    """A row for each head: its role, the effects of switching it off if they are measured, and its metrics."""
+    rows, source = metrics(context), context.source
+    measured = source.card if source.step is None else None
+    behaviors = [measured and measured.behavior(*place_of(row)) for row in rows.to_dict("records")]
+    by_weights = [", ".join(f"{role.name}?" for role in roles(row)) for row in rows.to_dict("records")]
+    each = zip(behaviors, by_weights, strict=True)
+    rows.insert(3, "role", [behavior.role if behavior else guess for behavior, guess in each])
+    if swept is not None:
+        there = [name for name in EFFECTS if swept.table[name].notna().any()]
+        rows = rows.merge(swept.table[["kind", "layer", "head", *there]], "left", on=["kind", "layer", "head"])
+    return rows
+
+
+def _ordered(rows: pd.DataFrame, by: str, only: str | None) -> pd.DataFrame:
+    """The rows of a kind or a role, those with the largest number first.
+
+    Raises:
+        InputError: if there is no such head.
+    """
+    if only in KINDS:
+        rows = rows[rows["kind"] == only]
+    elif only:
+        rows = rows[[only in (role.strip("?") for role in each.split(", ")) for each in rows["role"]]]
+    if rows.empty:
+        raise InputError(f"No head has the role “{only}” on this text. Choose another role or all.")
+    if by in rows:
+        rows = rows.sort_values(by, ascending=False, na_position="last", kind="stable")
+    return rows.reset_index(drop=True)
+
+
+def _figure(context: Context, by: str, rows: pd.DataFrame | None) -> Figure:
+    """Maps of the heads in their order, with their numbers."""
+    order = captions = None
+    if rows is not None and (by in rows or len(rows) < sum(step.num_heads for step in context.record.steps)):
+        order = tuple(map(place_of, rows.to_dict("records")))
+        if by in rows:
+            captions = tuple("–" if pd.isna(value) else number(by, float(value)) for value in rows[by])
+    return figures.overview(
+        context.record,
+        order=order,
+        captions=captions,
+        by=f"{TITLES[by][:1].lower()}{TITLES[by][1:]}" if captions else "",
+        sentence=context.sentence,
+        dark=context.dark,
+        focused=(context.site, context.head),
+        cost=estimate.of_all_maps(context.record),
+    )
+
+
+def number(name: str, value: float) -> str:
+    """A number of a head as text."""
+    return f"{value:.1%}" if name == "output" else decimals(value, 2 + (name == "divergence"))
+
+
+def _verdict(swept: Sweep | None) -> None:
+    """The head that matters most, and the way to it."""
+    if swept is None:
+        return
+    matters, weights = swept.sentences()
+    large(matters)
+    quiet(*filter(None, [weights]))
+    if swept.strongest:
+        opener(*swept.strongest)
+
+
+def _table(context: Context, rows: pd.DataFrame) -> None:
+    """A row of numbers for each head; a selected row is the chosen head."""
+    names = [name for name in dict.fromkeys((*EFFECTS, *MAIN, *TITLES)) if name in rows and rows[name].notna().any()]
+    columns = columns_of({name: (TITLES[name], _explained(name)) for name in names}, "%.3f")
+    columns["role"] = st.column_config.TextColumn("Role", help="?: by its weights on this text alone", width="medium")
+    choose_row(context, rows, ["role", *names], columns, "heads")
+    quiet(
+        "Select a row to choose its head; the name of a column sorts by it, and says under the pointer what it means."
+    )
+
+
+def columns_of(titles: Mapping[str, tuple[str, str]], number_format: str) -> dict[str, Any]:
+    """Columns of numbers with their titles and meanings, beside the name of a head."""
+    columns = {
+        name: st.column_config.NumberColumn(title, help=means, format=number_format)
+        for name, (title, means) in titles.items()
+    }
+    return {"name": st.column_config.TextColumn("Head (layer.head)", pinned=True)} | columns
+
+
+def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: dict[str, Any], key: str) -> None:
+    """A table with a row for each head, of which one can be chosen."""
+    places = [*map(place_of, rows.to_dict("records"))]
+    chosen = [i for i, place in enumerate(places) if place == (context.site, context.head)][:1]
+    memory, name = session().memory, f"table {key} {hash(tuple(places))}"
+    if memory.setdefault(name, chosen) != chosen:  # chosen elsewhere: another table, which has that row selected
+        memory.update({name: chosen, f"{name} rev": memory.get(f"{name} rev", 0) + 1})
+    key = f"{name} {memory.get(f'{name} rev', 0)}"
+
+    def select() -> None:
+        memory[name] = selected = [*streamlit_internals.peek(key)["selection"]["rows"]]
+        if selected:
+            choose(rows.iloc[selected[0]])
+
+    st.dataframe(
+        rows.assign(name=[site.brief(head) for site, head in places])[["name", *names]],
+        key=key,
+        on_select=select,
+        selection_mode="single-row",
+        selection_default={"selection": {"rows": chosen, "columns": [], "cells": []}},
+        column_config=columns,
+        hide_index=True,
+        placeholder="–",
+        height="content" if len(rows) <= 12 else 433,
+    )
+
+
+def _meaning(name: str) -> str:
+    means = MEANINGS[name]
+    return f"{means[:1].upper()}{means[1:].rstrip('.')}."
+
+
+def _explained(name: str) -> str:
+    """Markdown of a number: its formula, what it says, its range and its source."""
+    metric = next((metric for metric in METRICS if metric.name == name), None)
+    if metric is None:
+        return _meaning(name)
+    where = f", {metric.where}" if metric.where else ""
+    means = f"{metric.means} From {metric.range}. Source: {metric.source.rstrip('.')}."
+    return f"${metric.formula}${where}\n\n" + means.replace("<", "\\<").replace("[", "\\[")
+
+
+def _chosen(context: Context, swept: Sweep | None) -> None:
+    """The chosen head: what it does, its numbers, and how far it looks."""
+    site, head, record = context.site, context.head, context.record
+    if not isinstance(head, int):
+        return
+    with st.container(**ROW):
+        large(site.head(head).capitalize())
+        if swept is None or swept.strongest != (site, head):
+            opener(site, head)
+    row = None
+    if weights_of_all([record.step(site)]) <= AT_ONCE:
+        row = cache.head_metrics(record, context.sentence, site).iloc[head]
+    if context.behaviors:
+        behavior = context.behaviors[0]
+        rate = f" ({percent(behavior.rates[behavior.heads.index(head)])} of cases)" if behavior.rates else ""
+        quiet(f"This head {behavior.does.rstrip('. ')}{rate}.")
+    elif row is not None and (named := roles(row)):
+        quiet(f"By its weights on this text alone: {', '.join(f'{role.name} {role.value:.2f}' for role in named)}.")
+    if row is not None:
+        there = [name for name in MAIN if not pd.isna(row[name])]
+        table([(TITLES[n], number(n, float(row[n])), _meaning(n)) for n in there], numbers=(1,), css="facts meant")
+    with st.expander("Attention by distance", on_change="rerun", key="by distance") as fold:
+        if fold.open:
+            cost = estimate.of_maps(record.step(site))
+            figure = figures.distance(record, site, head, sentence=context.sentence, dark=context.dark, cost=cost)
+            picture(figure, "distance")
+            numbers(figure, "distance")
