@@ -15,7 +15,20 @@ from attnviz.analysis.views import Groups
 from attnviz.charts import bands, pixels, state
 from attnviz.charts.axes import KEY, QUERY, axis_spec, label_width, names, notes_on, short, word_spans
 from attnviz.charts.legends import Ramp, ramp_spec, signs_spec
-from attnviz.charts.marks import APART, Spec, as_is, at, click, drag, hover, marks, places, rows_of_views, tips, whole
+from attnviz.charts.marks import (
+    APART,
+    Spec,
+    as_is,
+    click,
+    drag,
+    hover,
+    marks,
+    pixels_at,
+    places,
+    rows_of_views,
+    tips,
+    whole,
+)
 from attnviz.charts.marks import field as text_of
 from attnviz.charts.marks import unseen as unseen_point
 from attnviz.charts.picture import Form, Table
@@ -172,9 +185,8 @@ class Grid:
     @property
     def view(self) -> Spec:
         """One grid of several, with its title and without parameters, which these share."""
-        title = title_spec(f"{self.prefix}meta", view_of=self.style.colors)
-        if self.is_table:
-            title |= {"fontWeight": "normal", "fontSize": 12, "offset": 6}
+        small = {"fontWeight": "normal", "fontSize": 12, "offset": 6} if self.is_table else {}
+        title = title_spec(f"{self.prefix}meta", view_of=self.style.colors) | small
         return _layers(self) | {"title": title, "name": self.prefix}
 
     @cached_property
@@ -459,7 +471,8 @@ def params(grids: Sequence[Grid], selects: Sequence[str] = CELL) -> list[Spec]:
 def together(rows: Sequence[Sequence[Grid | Spec]], style: Style, *, has_params: bool = True) -> Form:
     """Grids, and views of another kind, in rows under one title."""
     views = [[part.view if isinstance(part, Grid) else part for part in row] for row in rows]
-    views[0][0] |= {"layer": [*views[0][0]["layer"], unseen_point("meta")]}
+    first = views[0][0]
+    views[0][0] = first | {"layer": [*first["layer"], unseen_point("meta")]}
     grids = [part for row in rows for part in row if isinstance(part, Grid)]
     title = None if style.on_screen else title_spec()
     return whole(rows_of_views(views, title, params(grids) if grids and has_params else ()), style.colors)
@@ -497,20 +510,23 @@ class _Layers:
             down = axis_spec(
                 f"{self.prefix}rows", size.rows, size.every, titles[0], colors, chosen=chosen, dotted=dotted
             )
-            down |= {"offset": self.left}
+            down["offset"] = self.left
         if any(columns):
             chosen, every = self._chosen_place("column"), size.every_column or size.every
             over = axis_spec(
                 f"{self.prefix}columns", size.columns, every, titles[1], colors, chosen=chosen, dotted=dotted,
                 upright=self.upright,
             )  # fmt: skip
-            over |= {"offset": self.above, "minExtent": grid.extent}
+            over["offset"], over["minExtent"] = self.above, grid.extent
         if grid.is_table:
             for axis, spec in zip(grid.axes, (down, over), strict=True):
                 if spec and axis not in TOKENS:
                     spec["labelColor"] = colors.quiet
         self.rows, self.columns = places(size.rows, down, reverse=True), places(size.columns, over)
-        self.wide, self.high = {"x": at(0), "x2": at(size.width)}, {"y": at(0), "y2": at(size.height)}
+        self.wide, self.high = (
+            {"x": pixels_at(0), "x2": pixels_at(size.width)},
+            {"y": pixels_at(0), "y2": pixels_at(size.height)},
+        )
 
     def _chosen_place(self, side: str) -> str:
         """An expression for the row or the column of the selected cell; far below 0 where none is selected."""
@@ -593,7 +609,7 @@ class _Layers:
         """The cells as one image; of a table each row can be clicked."""
         size = self.grid.size
         mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top"}
-        encoding = {"x": at(0), "y": at(0), "url": text_of("uri")}
+        encoding = {"x": pixels_at(0), "y": pixels_at(0), "url": text_of("uri")}
         layers = [self.marks("meta", "image", encoding, smooth=False, aspect=False, **mark)]
         if not self.grid.is_table:
             return layers
@@ -618,21 +634,21 @@ class _Layers:
         framed = self.marks(
             "rows", "rect", framed, where="datum.empty", fill=None, stroke=colors.warning, strokeWidth=1.5
         )
-        note = {"x": at(right + self.beside)}
+        note = {"x": pixels_at(right + self.beside)}
         noted = self.y("middle") | note | {"text": text_of("note"), "fill": as_is("ink")}
-        beside_rows = self.down("begin", "end") | {"x": at(-2.5 - self.left)}
-        over_columns = self.across("begin", "end") | {"y": at(-2.5 - self.above)}
+        beside_rows = self.down("begin", "end") | {"x": pixels_at(-2.5 - self.left)}
+        over_columns = self.across("begin", "end") | {"y": pixels_at(-2.5 - self.above)}
         layers = [
             framed,
-            self.marks("meta", "text", note | {"y": at(-12), "text": text_of("note_title")}, **over),
+            self.marks("meta", "text", note | {"y": pixels_at(-12), "text": text_of("note_title")}, **over),
             self.marks("rows", "text", noted, where="datum.note !== ''", font=MONO, **text),
             self.marks("words", "rule", beside_rows, where="datum.axis === 'rows'", **word),
             self.marks("words", "rule", over_columns, where="datum.axis === 'columns'", **word),
             columns,
         ]
         if self.beside:
-            beside = self.y("middle") | {"text": text_of("beside"), "fill": as_is("beside_ink"), "x": at(right)}
-            title = {"text": text_of("beside_title"), "x": at(right), "y": at(-12)}
+            beside = self.y("middle") | {"text": text_of("beside"), "fill": as_is("beside_ink"), "x": pixels_at(right)}
+            title = {"text": text_of("beside_title"), "x": pixels_at(right), "y": pixels_at(-12)}
             layers += [self.marks("rows", "text", beside, **text), self.marks("meta", "text", title, **over)]
         return layers
 
@@ -643,14 +659,14 @@ class _Layers:
         near, far, middle = bands.NEAR, bands.FAR, bands.MIDDLE
         bar, label = {"fill": as_is("ink"), "tooltip": tips(("role", "role"))}, {"text": text_of("label")}
         rows, columns = ({"where": f"datum.side === '{side}'"} for side in bands.SIDES)
-        beside = self.down("begin", "end") | {"x": at(near), "x2": at(far)} | bar
-        over = self.across("begin", "end") | {"y": at(near), "y2": at(far)} | bar
+        beside = self.down("begin", "end") | {"x": pixels_at(near), "x2": pixels_at(far)} | bar
+        over = self.across("begin", "end") | {"y": pixels_at(near), "y2": pixels_at(far)} | bar
         borders = ({"where": f"{side['where']} && datum.border > 0"} for side in (rows, columns))
         return [
             self.marks("bands", "rect", beside, **rows),
             self.marks("bands", "rect", over, **columns),
-            self.marks("bands", "text", self.y("middle") | {"x": at(middle)} | label, **rows, angle=270, **name),
-            self.marks("bands", "text", self.x("middle") | {"y": at(middle)} | label, **columns, **name),
+            self.marks("bands", "text", self.y("middle") | {"x": pixels_at(middle)} | label, **rows, angle=270, **name),
+            self.marks("bands", "text", self.x("middle") | {"y": pixels_at(middle)} | label, **columns, **name),
             self.marks("bands", "rule", self.y("border") | self.wide, **next(borders), **border),
             self.marks("bands", "rule", self.x("border") | self.high, **next(borders), **border),
         ]
@@ -658,8 +674,8 @@ class _Layers:
     def outline(self) -> list[Spec]:
         """A frame around the selected cell, and a mark at its labels."""
         accent = self.colors.accent
-        beside = self.down("row", "row2") | {"x": at(-4 - self.left), "x2": at(-1.5 - self.left)}
-        over = self.across("column", "column2") | {"y": at(-4 - self.above), "y2": at(-1.5 - self.above)}
+        beside = self.down("row", "row2") | {"x": pixels_at(-4 - self.left), "x2": pixels_at(-1.5 - self.left)}
+        over = self.across("column", "column2") | {"y": pixels_at(-4 - self.above), "y2": pixels_at(-1.5 - self.above)}
         box = self.down("row", "row2") | self.across("column", "column2")
         width = 1.5 if self.grid.is_table else 2.5
         return [
@@ -674,7 +690,10 @@ class _Layers:
         turned = {"angle": 270, "align": "left"} if self.upright else {"align": "center", "baseline": "bottom"}
         there = f"isValid(datum.query) && (datum.middle - 0.5) % {self.grid.size.every} === 0"
         says = {"text": text_of("label"), "tooltip": self.tooltip("weight_text")}
-        rows, columns = self.y("middle") | {"x": at(-6 - self.left)}, self.x("middle") | {"y": at(-6 - self.above)}
+        rows, columns = (
+            self.y("middle") | {"x": pixels_at(-6 - self.left)},
+            self.x("middle") | {"y": pixels_at(-6 - self.above)},
+        )
         return [
             self.marks("rows", "text", rows | says, where=there, **text | {"align": "right"}),
             self.marks("columns", "text", columns | says, where=there, **text | turned),

@@ -30,10 +30,10 @@ def marks(table: str, kind: str, encoding: Spec, *, where: str = "", **propertie
 
 def unseen(table: str) -> Spec:
     """A point that is not drawn, because Vega-Lite leaves out tables that no mark uses."""
-    return marks(table, "point", {"x": at(0), "y": at(0)}, opacity=0, size=0)
+    return marks(table, "point", {"x": pixels_at(0), "y": pixels_at(0)}, opacity=0, size=0)
 
 
-def at(pixels: Any) -> Spec:
+def pixels_at(pixels: Any) -> Spec:
     return {"value": pixels}
 
 
@@ -96,5 +96,5 @@ def rows_of_views(rows: Sequence[Sequence[Spec]], title: Spec | None, params: Se
         chart = {"hconcat": [*rows[0]], "spacing": 24}
     else:
         chart = {"vconcat": [{"hconcat": [*row], "resolve": APART} for row in rows], "spacing": 16}
-    chart |= {"resolve": APART}
+    chart["resolve"] = APART
     return chart | ({"title": title} if title else {}) | ({"params": [*params]} if params else {})

@@ -15,7 +15,7 @@ from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import pixels, state
 from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain_of
 from attnviz.charts.legends import Ramp, ramp_spec, signs_spec
-from attnviz.charts.marks import APART, as_is, at, click, field, marks, places, tips, unseen, whole
+from attnviz.charts.marks import APART, as_is, click, field, marks, pixels_at, places, tips, unseen, whole
 from attnviz.charts.picture import Form, Table, columns
 from attnviz.charts.state import CellState, blocked_by, your_rules
 from attnviz.charts.style import Style
@@ -112,7 +112,8 @@ class Mosaic:
         for site, view in self.views.items():
             heads = [head for (other, head), *_ in self.thumbnails if other == site]
             tile = max(1, -(-len(view.queries) // self.layout.height), -(-len(view.keys) // self.layout.side))
-            cells |= {(site, head): part for head, part in zip(heads, view.cells(heads, tile), strict=True)}
+            for head, part in zip(heads, view.cells(heads, tile), strict=True):
+                cells[site, head] = part
         return cells
 
     @cached_property
@@ -226,7 +227,7 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
     image = {"width": side, "height": height, "align": "left", "baseline": "top", "smooth": False, "aspect": False}
     tooltip = tips(("name", "head"), ("largest", "largest weight"), ("state", "state"))
     corner = {"shape": CORNER, "size": 400, "filled": True, "opacity": 1, "strokeWidth": 1, "xOffset": side}
-    inks = {"fill": at(colors.accent), "stroke": at(colors.background)}
+    inks = {"fill": pixels_at(colors.accent), "stroke": pixels_at(colors.background)}
     over = {"align": "left", "baseline": "top", "dy": 3 - above, "lineBreak": "\n", "lineHeight": LINE}
     beside = {
         "left": {"align": "right", "baseline": "middle", "dx": -8, "dy": height / 2, "color": colors.quiet},
@@ -252,5 +253,6 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
     ]
     chart = {"layer": layers, "width": width + 2 * MARGIN, "height": depth + MARGIN + max(MARGIN, above)}
     title = {"title": title_spec() | {"orient": orient}} if orient else {}
-    chart |= {"resolve": APART, "params": [click("head", ["heads"], "kind", "layer", "head", "rev")]} | title
-    return whole(chart, colors)
+    chart["resolve"] = APART
+    chart["params"] = [click("head", ["heads"], "kind", "layer", "head", "rev")]
+    return whole(chart | title, colors)

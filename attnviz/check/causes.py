@@ -221,7 +221,7 @@ def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: Join
     for start, end, first, count, _ in call.keys if is_cached else ():
         if start and start <= slots[query] < end:
             values = {"start": start, "last": start - 1, "past": counted(start, "key"), "keys": counted(count, "key")}
-            values |= {"tokens": counted(end, "token"), "queries": counted(end - start, "query")}
+            values["tokens"], values["queries"] = counted(end, "token"), counted(end - start, "query")
             corner = slots <= slots[query] - start
             symptom = "cache keys" if first else _of_cache(inside[query], wanted[query], slots >= start, corner)
             if symptom:

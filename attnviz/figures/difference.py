@@ -18,7 +18,7 @@ from attnviz.charts import axes, readout
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.grid import Grid, together
 from attnviz.charts.legends import Ramp
-from attnviz.charts.marks import Spec, at, field, marks, places
+from attnviz.charts.marks import Spec, field, marks, pixels_at, places
 from attnviz.charts.picture import Form, Table
 from attnviz.charts.size import Size, size_beside
 from attnviz.charts.state import CellState
@@ -246,7 +246,7 @@ def _bars_view(size: Size, colors: Theme) -> Spec:
     layers = [
         marks("bars", "rect", bar, fill=colors.ramp[5]),
         marks("bars", "text", text, align="left", baseline="middle", dx=6),
-        marks("meta", "rule", {"x": at(0)}, stroke=colors.line),
+        marks("meta", "rule", {"x": pixels_at(0)}, stroke=colors.line),
     ]
     return {"layer": layers, "width": BAR, "height": size.height}
 

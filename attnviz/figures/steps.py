@@ -14,7 +14,7 @@ from attnviz.analysis.views import Groups, as_tokens
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import READABLE, TOKENS, Grid, limit_of, together
 from attnviz.charts.legends import Ramp
-from attnviz.charts.marks import Spec, as_is, at, click, field, marks, places, unseen, whole
+from attnviz.charts.marks import Spec, as_is, click, field, marks, pixels_at, places, unseen, whole
 from attnviz.charts.picture import Form, Table, columns
 from attnviz.charts.size import THINNEST, Size, every_of, number_cell
 from attnviz.charts.state import CellState
@@ -217,13 +217,15 @@ def _rail(height: float, colors: Theme) -> Spec:
     ink = {"fill": as_is("ink")}
 
     def text(name: str, x: float, dy: float, encoding: Spec, **mark: object) -> Spec:
-        encoding = {"y": y["y"], "x": at(x), "text": field(name)} | encoding
+        encoding = {"y": y["y"], "x": pixels_at(x), "text": field(name)} | encoding
         mark = {"baseline": "middle", "align": "left", "dy": dy} | mark
         return marks("stages", "text", encoding, where=f"isValid(datum.{name})", **mark)
 
     has_image = {"where": "isValid(datum.uri)"}
-    area = marks("stages", "rect", y | {"x": at(-10), "x2": at(WIDTH)}, fill="transparent", cursor="pointer")
-    bar = y | {"x": at(-10), "x2": at(-6)}
+    area = marks(
+        "stages", "rect", y | {"x": pixels_at(-10), "x2": pixels_at(WIDTH)}, fill="transparent", cursor="pointer"
+    )
+    bar = y | {"x": pixels_at(-10), "x2": pixels_at(-6)}
     layers = [
         marks("stages", "image", box | {"url": field("uri")}, **has_image, aspect=False, smooth=False),
         marks("stages", "rect", box, **has_image, fill=None, stroke=colors.line),

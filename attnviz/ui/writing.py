@@ -164,7 +164,7 @@ def _answer(context: Context) -> None:
 
 
 def _instead(context: Context, generated: Generated, position: int) -> None:
-    """What a word was written from, and other words in its place; one that is taken is written on from there."""
+    """The row that a word was written from, and buttons that write another word there and go on from it."""
     token = generated.sentence.tokens[position]
     row = quoted_token(generated.sentence.tokens[position - 1].text, position - 1)
     share = percent(float(context.record.prediction.logits[0, position - 1].softmax(-1)[token.id]))

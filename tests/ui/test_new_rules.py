@@ -121,6 +121,7 @@ def masks_page():
     """The page as the app runs it, of the model that the link names."""
     import streamlit as st
 
+    from attnviz.core.request import Request
     from attnviz.ui import request
     from attnviz.ui.pages.masks import page
     from attnviz.ui.request import now
@@ -130,7 +131,7 @@ def masks_page():
     source = cache.source(now()["model"], None)
     try:
         with runs.page():
-            page(source, (next(iter(source.examples)),))
+            page(source, Request((next(iter(source.examples)),)))
     except runs.Waiting as waiting:  # on a busy machine
         waiting.job.settled.wait(60)
         st.rerun()

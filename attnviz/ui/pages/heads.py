@@ -81,7 +81,7 @@ def _controls(form: str, context: Context) -> None:
         if "least" in takes:
             names = {None: "any"} | {least: f"{least:g}" for least in LEAST}
             control(
-                st.selectbox, "Weights from", "least", [*names], format_func=names.get, placeholder="any", width=110
+                st.selectbox, "Minimum weight", "least", [*names], format_func=names.get, placeholder="any", width=110
             )
         if "side" in takes:
             control(st.segmented_control, "Attention", "side", ("from", "to"), required=True)
