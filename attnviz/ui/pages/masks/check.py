@@ -172,7 +172,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
     with context.export:
         export_menu.menu({"What was checked": figure}, "check")
     with st.expander("How it was read"):
-        st.code(clean("\n".join(report.lines(name))), None, wrap_lines=True)
+        st.code(clean("\n".join((f"{name}:", *report.lines()))), None, wrap_lines=True)
 
 
 def _findings(report: Report | ModelReport) -> list[Finding]:

@@ -20,6 +20,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.studies import texts
@@ -245,7 +246,7 @@ def _examples(context: Context, measured: Atlas, by: str, above: float) -> None:
 def _example(context: Context, row: dict, index: int, by: str) -> None:
     """One text with its weights and what is predicted, and the button that opens it."""
     site, head = context.site, context.head
-    record = cache.record(context.source, (row["text"],), context.edits)
+    record = cache.record(context.source, Request((row["text"],), edits=context.edits))
     largest, keys = analysis.strongest(record.step(site), head)
     query = int(row["query"]) if "query" in row else min(1 + int(largest[1:].argmax()), len(largest) - 1)
     cell = query, int(row["key"] if "key" in row else keys[query])
