@@ -123,13 +123,18 @@ def test_a_message_says_where_and_what_to_do():
 @pytest.mark.parametrize(
     ("fault", "run", "words"),
     [
+        ("not reset", "packed", "takes token 0 to stand at position 6"),
         ("not shifted", "left", "takes token 0 to stand at position 3"),
+        ("padding seen", "left", "Text 1 sees padding (6 cells"),
         ("mask cut", "cached", "ends with the 3 keys of the cache"),
         ("wrong corner", "cached", "upper left corner"),
         ("keys lost", "chunked", "2 keys after 4 tokens"),
+        ("window ignored", "cached", "no window where the text alone has a window of 4 tokens"),
         ("window one more", "cached", "a window of 5 tokens where the text alone has a window of 4"),
         ("boundary hidden", "chunked", "query 2, key 1"),
+        ("keys cut", "chunked", "ends with the 2 keys of the cache"),
         ("buffer seen", "cached", "7 keys after 4 tokens"),
+        ("empty rows", "left", "gives NaN: query 0 of the row has no key left"),
         ("batch mixed", "batched", "same masks up to decoder layer 1"),
     ],
 )
@@ -163,6 +168,13 @@ def test_a_wrapped_model_is_padded_by_the_id_that_it_knows():
     assert result_of(test, "right").same
     assert result_of(test, "batched").same
     assert causes(test) == {"left": "mask"} | dict.fromkeys(("packed", "cached", "chunked", "written"), "not tried")
+
+
+def test_padding_that_a_model_without_a_mask_sees_is_named():
+    torch.manual_seed(0)
+    source = attnviz.wrap(Writer(hides="nothing"), tokenize, TEXTS[0], words=WORDS, pad=0)
+
+    assert causes(attnviz.same_run(source, TEXTS, ("left", "right", "batched"))) == {"left": "mask", "right": "mask"}
 
 
 def test_a_way_that_raises_is_no_pass():
