@@ -284,3 +284,10 @@ def test_rows_of_padding_are_quiet_and_named_as_that(cat):
     assert PADDING in legend(chart)
     assert PADDING not in str(heatmap(cat, SITE, 0).to_dict())
     assert all(see(padded, SITE).strongest_cell(head)[0] < 3 for head in range(2))
+
+
+def test_the_selected_cell_is_outlined(cat):
+    (chosen,) = data(heatmap(cat, SITE, 0, selected=(2, 1)), "chosen")
+
+    assert (chosen["row"], chosen["row2"], chosen["column"], chosen["column2"]) == (2, 3, 1, 2)
+    assert data(heatmap(cat, SITE, 0, selected=(9, 9)), "chosen") == []

@@ -254,3 +254,43 @@ def test_the_numbers_of_the_figure_are_the_lines_that_are_drawn():
     assert (figure.arrays["line_weight"] == figure.table["weight"]).all()
     assert figure.name.startswith("test-encoder-layer-0-lines-1-0-The-cat")
     assert "2 " in figure.description
+
+
+def test_a_blocked_cell_that_is_selected_has_no_frame():
+    """There is no line to frame; its row is picked all the same."""
+    chart = lines(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, [0], selected=(1, 4))
+
+    assert data(chart, "chosen") == []
+    assert {row["query"] for row in drawn(chart)} == {1}
+
+
+def test_a_head_keeps_its_look_while_others_come_and_go():
+    record = record_of(["a", "b"], heads=12)
+
+    few, many = (
+        {row["name"]: row["look"] for row in lines_figure(record, SITE, heads).chart.datasets["heads"]}
+        for heads in ([3, 9], [9, 0, 3, 11])
+    )
+
+    assert few == {name: many[name] for name in few}
+
+
+def test_hovering_names_tokens_weight_and_head():
+    """A line says where it begins and ends, its weight and its head; a token, where its strongest line goes."""
+    record = record_of(["a", "b"], heads=1)
+    weight = float(record.step(SITE).weights(0)[0, 1])
+    chart = lines(record, SITE, [0])
+
+    line = next(row for row in drawn(chart) if (row["query"], row["key"]) == (0, 1))
+    assert (line["query_name"], line["key_name"], line["head_name"]) == ("a (0)", "b (1)", "head 0")
+    assert line["weight_text"] == f"{weight:.4f}"
+    tokens = [(row["query"], row["key"]) for side in ("queries", "keys") for row in data(chart, side)]
+    assert tokens == [(0, -1), (1, -1), (-1, 0), (-1, 1)]
+    assert all(row["key_name"].startswith("most: ") for row in data(chart, "queries"))
+
+
+def test_lines_fit_the_column_of_a_paper():
+    """The columns of tokens come nearer to each other."""
+    chart = lines(record_of(["a" * 12, "b"]), SITE, [0], width=357, heading="")
+
+    assert draw(chart.to_dict())[0].shape[1] <= 357 + 2 * 12

@@ -76,3 +76,11 @@ def test_each_reason_is_painted_with_its_pattern(blocked, patterns):
         square = slice(11 * i, 11 * i + 11), slice(11 * j, 11 * j + 11)
         expected = hatch.strokes(patterns[reason - 1], 55, 77)[square] if reason else np.zeros((11, 11), bool)
         assert (strokes[square] == expected).all()
+
+
+def test_nan_is_a_cross_at_any_size():
+    for zoom in (1, 2, 8):
+        image = painted([[np.nan, 0.5]], [[False, True]], None, [[True, False]], zoom=zoom)
+        colors = {tuple(color) for color in pixels.palette(LIGHT)[image[:, :zoom]].reshape(-1, 3).tolist()}
+        assert (0xA2, 0x1C, 0xAF) in colors  # the theme's warning
+        assert len(colors) == (1 if zoom < 3 else 2)

@@ -164,3 +164,23 @@ def test_a_flag_and_a_joined_emoji_are_as_wide_as_one_wide_sign():
 
     assert len({token["x2"] - token["x"] for token in tokens}) == 1
     assert text_width("漢") == text_width("\U0001f469\u200d\U0001f467") == 2 * text_width("a")
+
+
+def test_a_click_selects_the_token_on_the_side_that_is_shown():
+    """From: queries, to: keys; the other place of the selection is -1."""
+    record = record_of(WORDS)
+
+    looks, looked = (data(text_strip(record, SITE, 0, side=side), TABLE) for side in ("from", "to"))
+
+    assert [(token["query"], token["key"]) for token in looks] == [(i, -1) for i in range(5)]
+    assert [(token["query"], token["key"]) for token in looked] == [(-1, i) for i in range(5)]
+
+
+def test_what_is_no_number_is_outlined():
+    record = record_of(["a", "b"], scores={(0, 0, 1): math.nan})
+
+    chart = text_strip(record, SITE, 0, chosen=0)
+
+    assert [token["says"] for token in data(chart, TABLE)] == ["NaN: not a number"] * 2
+    assert numbers(chart) == ["NaN"] * 2
+    assert data(chart, TABLE)[1]["stroke"] == LIGHT.warning
