@@ -172,14 +172,21 @@ def arrive(first: dict[str, str]) -> None:
         choices, complaints = link.read({name: [value] for name, value in (there or first).items()})
     if current.opened:
         change(lambda _: choices)
-    current.choices, current.complaints, current.opened = choices, complaints, True
+    is_first, current.opened = not current.opened, True
+    current.choices, current.complaints = choices, complaints
+    if is_first:  # a typed address may hold brackets as they are, behind which charts do not find their colors
+        write_address(anew=True)
 
 
-def write_address() -> None:
-    """Make the address of the page hold the choices."""
+def write_address(*, anew: bool = False) -> None:
+    """Make the address of the page hold the choices.
+
+    Args:
+        anew: whether to write it also where it holds them already.
+    """
     current, there = session(), _address()
     held = link.write(current.choices)
-    if held != there:
+    if held != there or anew:
         st.query_params.from_dict(held)
         since = current.written[current.written.index(there) :] if there in current.written else (there,)
         current.written = (*since, held)
