@@ -64,7 +64,7 @@ def same(a, b):
 
 
 def check_same(record, again):
-    for field in fields(record):
+    for field in (field for field in fields(record) if field.name != "request"):  # which a case holds, not a record
         assert same(getattr(record, field.name), getattr(again, field.name)), field.name
     for n, step in enumerate(record.steps):
         for head in range(step.num_heads):

@@ -145,18 +145,18 @@ class Edits(Scoring):
         mask: joined to the built-in mask by "and", at every site.
         mask_cross: whether `mask` acts on cross-attention, too.
         heads_off: (site, head) of each head whose output is zeroed (zero ablation); its weights are still shown.
-        scored_site: the only layer whose scale, softcap and temperature change; None for every layer.
         own_mask: whether the built-in mask (padding; a decoder's future) stays. Without it, `mask` stands alone.
         taken: parts of the run of other texts, put in the place of this text's own, one after another. What a run of
             them gave is in `core.taking.Resolved`.
+        scored_site: the only layer whose scale, softcap and temperature change; None for every layer.
     """
 
     mask: Mask | None = None
     heads_off: frozenset[tuple[Site, int]] = frozenset()
-    scored_site: Site | None = None
     own_mask: bool = True
     mask_cross: bool = True
     taken: tuple[Take, ...] = ()
+    scored_site: Site | None = None
 
     def __post_init__(self):
         super().__post_init__()

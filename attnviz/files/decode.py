@@ -175,9 +175,9 @@ def _step(tensors: _StoredTensors, fields: dict[str, Any], batch: int) -> Step:
         _heads_of(fields["heads_off"]),
         bool(fields["has_sink"]),
         tuple(map(_heads_of, fields["off_alone"])),
-        _text(fields["name"]),
-        bool(fields["weights_only"]),
-        taken,
+        name=_text(fields["name"]),
+        weights_only=bool(fields["weights_only"]),
+        taken=taken,
     )
 
 
@@ -259,7 +259,9 @@ def _prediction(tensors: _StoredTensors, fields: dict[str, Any], places: tuple[i
     _check(isinstance(classes, bool) and (blanks is not None or not classes), "its labels are of no positions")
     cut = tuple(map(_whole, fields.get("cut", [])))
     _check(len(cut) in (0, len(written)), "other texts are cut than were written")
-    return Prediction(logits, vocabulary, written, blanks, _whole(fields["others"]), classes, cut)
+    special = frozenset(map(_whole, fields.get("special", [])))
+    _check(all(id < len(vocabulary) for id in special), "its special tokens are not in its vocabulary")
+    return Prediction(logits, vocabulary, written, blanks, _whole(fields["others"]), classes, cut, special)
 
 
 def _if_there(value: Any, read: Callable[[Any], Any]) -> Any:

@@ -177,6 +177,7 @@ def _prediction(prediction: Prediction, store: Tensors, whole: bool) -> dict[str
         "others": prediction.others,
         "classes": prediction.classes,
         "cut": list(prediction.cut),
+        "special": sorted(prediction.special),
         "logits": store.put("prediction.logits", prediction.logits),
     }
 
@@ -194,4 +195,5 @@ def _most_probable(prediction: Prediction) -> Prediction:
         logits=torch.cat([logits[..., ids], rest], -1),
         vocabulary=(*words, f"{int(others.sum()):,} other words"),
         others=int(others.sum()),
+        special=frozenset(place for place, id in enumerate(ids.tolist()) if id in prediction.special),
     )

@@ -40,7 +40,7 @@ def test_a_function_of_edits_is_a_source(look):
     off = attnviz.analyze(text, source, Edits(heads_off={(SITE, 1)}))
 
     assert (source.name, source.read_only, source.site_name(SITE)) == ("Sees", None, "encoder layer 0 · attention")
-    assert attnviz.analyze(text, source) is source.record
+    assert attnviz.analyze(text, source).steps is source.record.steps
     assert off.step(SITE).is_off(1)
     assert not torch.equal(off.output, source.record.output)
     assert len(sweep(source, source.tokenize([text])).heads) == 3

@@ -5,7 +5,7 @@ from streamlit.testing.v1 import AppTest
 from test_pages import html
 from test_pages_models import model_page
 
-from attnviz.analysis.circuits import seconds
+from attnviz.analysis.circuits import LACKING, seconds
 from attnviz.ui.about import circuits, words
 from attnviz.ui.shared import cache
 
@@ -30,7 +30,7 @@ def test_a_model_shows_its_heads_and_how_they_compose():
     assert rows.loc["decoder 1.0", "induction"] == pytest.approx(1)
     assert rows.loc["decoder 1.0", "through"] == "decoder 0.0"
     assert "copying" not in rows
-    assert words.LACKING["copying"] in html(app)
+    assert LACKING["copying"] in html(app)
     assert "Largest K-composition of 16 pairs: 0.0 to 1.0, 0.1250" in html(app)
     app.button_group(key="composition").set_value("Q: queries").run()
     assert "Largest Q-composition of 16 pairs: 0.0 to 1.3, 0.1250" in html(app)

@@ -8,6 +8,11 @@ from attnviz.core.edits import Site
 from attnviz.link import Choices
 
 CHAPTERS = lessons.course().steps
+ROOMS = (
+    *("edits", "export_menu", "files", "inputs", "main", "picture", "pictures", "predictions", "request", "toolbar"),
+    *("welcome", "work", "writing", "zoom"),
+)
+"""Files of the new app beside its pages."""
 
 
 def page_of(title: str) -> None:
