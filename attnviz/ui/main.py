@@ -10,7 +10,7 @@ from pathlib import Path
 import streamlit as st
 
 from attnviz.core import assets
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, TooLong
 
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
@@ -55,7 +55,7 @@ def _runner(title: str) -> Callable[[], None]:
 def body(title: str) -> None:
     """A page by its title, or the one that a click has asked for; an error ends it with one sentence."""
     page = import_module(f"attnviz.ui.pages.{title.lower()}").page
-    from attnviz.ui import request
+    from attnviz.ui import lengths, request
     from attnviz.ui.shared import cache, runs
     from attnviz.ui.shared.text import note
 
@@ -68,6 +68,8 @@ def body(title: str) -> None:
                 page(*chosen)
         except runs.Waiting as waiting:
             runs.show(waiting.job)
+        except TooLong as error:
+            lengths.offer(error, *chosen)
         except AttnvizError as error:
             note(str(error))
     cache.forget_the_dead()

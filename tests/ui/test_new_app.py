@@ -9,8 +9,8 @@ from attnviz.link import Choices
 
 CHAPTERS = lessons.course().steps
 ROOMS = (
-    *("edits", "export_menu", "files", "inputs", "main", "picture", "pictures", "predictions", "request", "toolbar"),
-    *("welcome", "work", "writing", "zoom"),
+    *("edits", "export_menu", "files", "inputs", "lengths", "main", "picture", "pictures", "predictions", "request"),
+    *("toolbar", "welcome", "work", "writing", "zoom"),
 )
 """Files of the new app beside its pages."""
 
@@ -101,3 +101,22 @@ def test_a_wrong_input_is_one_sentence(address, sentence):
 
     assert html(app).count('class="note') == 1
     assert sentence in html(app)
+
+
+def test_a_text_that_is_too_long_is_shortened_to_what_the_model_reads():
+    """Or read by a model that takes all of it."""
+    text = "the cat sat on the mat because it was tired . " * 9
+    app = opened(model="story", text=text)
+
+    app.button("first tokens").click().run()
+    assert not app.exception
+    shortened = choices(app)["text"]
+    assert text.startswith(shortened)
+    assert "reads up to" not in html(app)
+    longer = text[: len(shortened) + 5]
+    assert "reads up to 64" in html(opened(model="story", text=longer))
+    app = opened(model="story", text=text)
+    app.button("other model").click().run()
+
+    assert choices(app)["model"] != "story"
+    assert "reads up to" not in html(app)
