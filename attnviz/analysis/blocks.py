@@ -44,7 +44,7 @@ def reasons_of(
 ) -> tuple[tuple[str, ...], Tensor]:
     """`Step.reasons` of one head; of combined heads a cell is blocked where every head blocks it."""
     reasons = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
-    return reasons[0][0], torch.stack([blocked for _, blocked in reasons]).amin(0)
+    return reasons[0][0], reduce(torch.minimum, (blocked for _, blocked in reasons))  # amin takes 8 ms of 256 x 256
 
 
 def may_attend(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:

@@ -189,7 +189,8 @@ class Worker:
             process.wait()
 
     def __del__(self) -> None:
-        self.stop()
+        if os is not None:  # as Python ends, modules may be gone
+            self.stop()
 
     def _running(self) -> subprocess.Popen:
         """The process, or a new one; a forked child must not talk into its parent's pipes."""
