@@ -184,13 +184,12 @@ class Worker:
     def stop(self) -> None:
         """End the process; in a forked child the parent's is left alone."""
         process, self._process = self._process, None
-        if process and self._owner == os.getpid():
+        if process and os and self._owner == os.getpid():  # as Python ends, modules may be gone
             process.kill()
             process.wait()
 
     def __del__(self) -> None:
-        if os is not None:  # as Python ends, modules may be gone
-            self.stop()
+        self.stop()
 
     def _running(self) -> subprocess.Popen:
         """The process, or a new one; a forked child must not talk into its parent's pipes."""
