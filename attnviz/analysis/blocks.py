@@ -129,8 +129,8 @@ def blocks(
 ) -> Iterator[Block]:
     """Every block of a window, row by row; none holds a part of a tile beside another tile.
 
-    What a mask is known to block is not computed. To `core.progress` a map is one call. Of several heads the blocks are
-    smaller.
+    Parts that a mask blocks whole are not computed. `core.progress` counts a map as one call. Several heads have
+    smaller blocks.
 
     Args:
         heads: one head, a name of `AGGREGATIONS`, or several heads.

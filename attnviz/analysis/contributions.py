@@ -269,7 +269,7 @@ def written_by_heads(
     """Vectors that heads write into the residual stream at some positions.
 
     Returns:
-        What each head writes, (H, n, d_model); the part of it that is the bias of values, of the same shape; and the
+        Vectors of the heads, (H, n, d_model); the part of them that is the bias of values, of the same shape; and the
         bias of W_O, (n, d_model) or one row where it is the same everywhere. None where there is no such bias.
     """
     step, projections = record.step(site), stream_of(record).weights.sites[site]

@@ -1,6 +1,6 @@
 """Views, and the groups that they make of the tokens of a text: stretches of positions that are seen as one each.
 
-Of a record a view changes nothing: the weights of groups are sums of its own, computed block by block.
+A view changes nothing in a record: weights of groups are sums of its weights, computed block by block.
 """
 
 from collections.abc import Iterable, Sequence

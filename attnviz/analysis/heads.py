@@ -107,7 +107,7 @@ def head_metrics(
     names: Sequence[str] | None = None,
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> pd.DataFrame:
-    """One row per head, of one site if it is given: site, kind, layer, head, each of `METRICS`, rows, left_out.
+    """Table with a row for each head: site, kind, layer, head, each of `METRICS`, rows, left_out.
 
     `rows` counts the rows of tokens that were measured, `left_out` those with no key left or no numbers. A number is
     missing where it cannot be measured: at another kind of site, of a model that is read only, on a text without such

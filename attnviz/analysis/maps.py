@@ -49,7 +49,7 @@ _strongest: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] 
 class Pooled:
     """A window in squares of `tile` x `tile` cells; arrays are (r, c).
 
-    Of several heads `largest` is (H, r, c), and `open` as well where their masks differ; the rest is not known.
+    Maps of several heads have `largest` as (H, r, c), and `open` too if their masks differ.
 
     Attributes:
         queries, keys: first position of each row and of each column.
@@ -284,8 +284,8 @@ STATES = ("weight", "blocked", "nan", "empty row")
 class Cells:
     """A window of one head, or of all combined, ready to be drawn or written down; arrays are (rows, columns).
 
-    Where `tile` is above 1 each entry stands for a square of `tile` x `tile` cells: its weight is the
-    largest of theirs, and it is blocked only where every one of them is.
+    An entry of a larger `tile` stands for a square of `tile` x `tile` cells: its weight is the largest
+    of theirs, and it is blocked only if every cell is.
 
     Attributes:
         queries, keys: positions of the rows and columns; of tiles, the first.
@@ -295,7 +295,7 @@ class Cells:
         reasons: distinct rules that block cells here.
         blocked: 0 = may attend, i = blocked by reasons[i - 1].
         tile: cells per side of an entry.
-        tiles: of tiles, what else is known: where the largest weight stands, and the sum; of one head alone.
+        tiles: place of each tile's largest weight and its sum, for one head; else None.
     """
 
     queries: np.ndarray

@@ -223,7 +223,7 @@ def _classes(record: Record, sentence: int) -> tuple[tuple[str, ...], Tensor]:
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
     """How far each token's output vector moved, as a share of its length before, (n,): ||after - before|| / ||before||.
 
-    Where the vector before was zero the share is 0 if it stayed zero, else infinite.
+    The share of a vector that was zero is 0 if it stayed zero, else infinite.
 
     Raises:
         ShapeError: if the records have not read the same tokens, as where an encoder-decoder wrote another text.

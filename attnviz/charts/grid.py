@@ -689,14 +689,14 @@ class _Layers:
         text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer"}
         turned = {"angle": 270, "align": "left"} if self.upright else {"align": "center", "baseline": "bottom"}
         there = f"isValid(datum.query) && (datum.middle - 0.5) % {self.grid.size.every} === 0"
-        says = {"text": text_of("label"), "tooltip": self.tooltip("weight_text")}
+        texts = {"text": text_of("label"), "tooltip": self.tooltip("weight_text")}
         rows, columns = (
             self.y("middle") | {"x": pixels_at(-6 - self.left)},
             self.x("middle") | {"y": pixels_at(-6 - self.above)},
         )
         return [
-            self.marks("rows", "text", rows | says, where=there, **text | {"align": "right"}),
-            self.marks("columns", "text", columns | says, where=there, **text | turned),
+            self.marks("rows", "text", rows | texts, where=there, **text | {"align": "right"}),
+            self.marks("columns", "text", columns | texts, where=there, **text | turned),
         ]
 
 

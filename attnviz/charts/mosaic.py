@@ -236,7 +236,7 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
     }
     where = {"orient": "right" if aside else "bottom", "offset": 14}
     images = marks("heads", "image", place | {"url": field("uri"), "tooltip": tooltip}, cursor="pointer", **image)
-    seen = place | {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
+    edges = place | {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
     layers = [
         *([unseen("meta")] if ramp is None else [ramp_spec(ramp, where), signs_spec(where)]),
         images | {"name": "heads"},
@@ -244,7 +244,7 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
         marks("heads", "rule", place | to, where="datum.off", stroke=colors.quiet, strokeWidth=1.5, **box),
         marks("heads", "rect", place | to, where="datum.focused", stroke=colors.accent, strokeWidth=2.5, **frame),
         marks("heads", "point", place | inks, where="datum.marked", **corner),
-        marks("window", "rect", seen, stroke=colors.accent, strokeWidth=1.5, fill=None),
+        marks("window", "rect", edges, stroke=colors.accent, strokeWidth=1.5, fill=None),
         marks("heads", "text", place | {"text": field("label"), "fill": as_is("ink")}, **over),
         *(
             marks("labels", "text", place | {"text": field("text")}, where=f"datum.where === '{end}'", **mark)

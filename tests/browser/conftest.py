@@ -52,6 +52,17 @@ def _folder(tmp_path_factory, worker_id) -> Path:
     return (of_run if worker_id == "master" else of_run.parent) / "server"
 
 
+@pytest.fixture(scope="module")
+def new_app():
+    """The address of the new app, which is built beside the present one."""
+    os.environ["ATTNVIZ_NEW"] = "1"
+    try:
+        with driver.running_app() as address:
+            yield address
+    finally:
+        del os.environ["ATTNVIZ_NEW"]
+
+
 @pytest.fixture
 def server_log(server, tmp_path_factory, worker_id):
     """The file that the server writes to."""

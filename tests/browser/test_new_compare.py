@@ -1,6 +1,5 @@
 """The new page Compare (`ATTNVIZ_NEW=1`): B in the link, cells, heads that differ, and activation patching."""
 
-import os
 import re
 from urllib.parse import parse_qs, urlsplit
 
@@ -9,17 +8,6 @@ import pytest
 from playwright.sync_api import expect
 
 from attnviz import link
-
-
-@pytest.fixture(scope="module")
-def new_app():
-    os.environ["ATTNVIZ_NEW"] = "1"
-    try:
-        with driver.running_app() as address:
-            yield address
-    finally:
-        del os.environ["ATTNVIZ_NEW"]
-
 
 DOGS = "compare?model=story&layer=d1&head=0&b=" + "part%3Dtext%26text%3DThe+dogs+sat+on+the+mat+because+it+was+tired"
 

@@ -1,22 +1,10 @@
 """The new page Heads (`ATTNVIZ_NEW=1`): choices, their link, Back, undo, and clicks on pictures."""
 
-import os
-
 import driver
 import pytest
 from playwright.sync_api import expect
 
 import attnviz
-
-
-@pytest.fixture(scope="module")
-def new_app():
-    os.environ["ATTNVIZ_NEW"] = "1"
-    try:
-        with driver.running_app() as address:
-            yield address
-    finally:
-        del os.environ["ATTNVIZ_NEW"]
 
 
 @pytest.fixture

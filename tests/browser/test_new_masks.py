@@ -1,7 +1,5 @@
 """The new page Masks (`ATTNVIZ_NEW=1`): rules, painting, the mask as code, and the check of arrays and models."""
 
-import os
-
 import driver
 import numpy as np
 import pytest
@@ -9,16 +7,6 @@ from playwright.sync_api import expect
 
 LOWER = "\n".join(" ".join("1" if key <= query else "0" for key in range(5)) for query in range(5))
 """A causal mask of five tokens, as it is printed."""
-
-
-@pytest.fixture(scope="module")
-def new_app():
-    os.environ["ATTNVIZ_NEW"] = "1"
-    try:
-        with driver.running_app() as address:
-            yield address
-    finally:
-        del os.environ["ATTNVIZ_NEW"]
 
 
 @pytest.fixture

@@ -1,21 +1,10 @@
 """The new page Overview (`ATTNVIZ_NEW=1`): heads that open, parts and their links, undo, a wrong word."""
 
-import os
 import re
 
 import driver
 import pytest
 from playwright.sync_api import expect
-
-
-@pytest.fixture(scope="module")
-def new_app():
-    os.environ["ATTNVIZ_NEW"] = "1"
-    try:
-        with driver.running_app() as address:
-            yield address
-    finally:
-        del os.environ["ATTNVIZ_NEW"]
 
 
 def test_a_click_on_a_map_opens_the_head_on_heads(page, new_app):

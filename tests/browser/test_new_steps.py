@@ -1,20 +1,8 @@
 """The new page Steps (`ATTNVIZ_NEW=1`): stages are turned, rows and cells chosen, a change compared with before."""
 
-import os
-
 import driver
 import pytest
 from playwright.sync_api import expect
-
-
-@pytest.fixture(scope="module")
-def new_app():
-    os.environ["ATTNVIZ_NEW"] = "1"
-    try:
-        with driver.running_app() as address:
-            yield address
-    finally:
-        del os.environ["ATTNVIZ_NEW"]
 
 
 @pytest.fixture

@@ -115,15 +115,3 @@ def test_an_additive_mask_has_one_convention(n, fill):
     """So one that blocks the past is an error, whatever it blocks by."""
     assert check(additive(causal(n), fill)).findings == ()
     assert check(additive(~causal(n), fill), intent="causal").rules("error") == {"inverted"}
-
-
-@st.composite
-def masks_with_empty_rows(draw):
-    """Any cells, or a known mask with padding, of its queries too: of these a row without a key is no surprise."""
-    if draw(st.booleans()):
-        return torch.tensor(draw(st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=4, max_size=4)))
-    n = draw(st.integers(3, 7))
-    kept = padded((draw(st.integers(1, n)),), n)[0, 0, 0]
-    kept = kept.flip(-1) if draw(st.booleans()) else kept
-    base = draw(st.sampled_from([causal(n), causal(n).triu(-2), torch.ones(n, n, dtype=torch.bool)]))
-    return base & kept & (kept[:, None] | draw(st.booleans()))
