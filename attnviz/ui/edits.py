@@ -15,7 +15,7 @@ from attnviz.core.stack import Entry, Stack, stack_from_text
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui.request import change, control, now, session
-from attnviz.ui.shared.text import literal, note, quiet
+from attnviz.ui.text import literal, note, quiet
 
 RULES = {rule.keyword: rule for rule in composable()}
 """Every rule of a mask by its name in the text of masks."""

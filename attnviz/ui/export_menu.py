@@ -8,7 +8,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
 from attnviz.ui import streamlit_internals
 from attnviz.ui.request import session
-from attnviz.ui.shared.text import note
+from attnviz.ui.text import note
 
 USES = {"Screen": {"scale": 2}, "Paper": {"preset": "paper"}, "Slide": {"preset": "slide", "scale": 2}}
 """Uses of a picture, and the options of `export.render` for each; a scale is for PNG alone."""

@@ -13,10 +13,9 @@ from attnviz import cases, link
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
 from attnviz.files import sounds
 from attnviz.sources.saved import Saved
-from attnviz.ui import pictures, streamlit_internals
+from attnviz.ui import budget, cache, pictures, streamlit_internals
 from attnviz.ui.request import change, session
-from attnviz.ui.shared import budget, cache
-from attnviz.ui.shared.text import clean, note
+from attnviz.ui.text import clean, note
 
 PREFIX = "file:"
 TEXTS = (".txt", ".text", ".md")

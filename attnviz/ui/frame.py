@@ -11,7 +11,7 @@ import streamlit as st
 from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, EmptyRowError, TooLong
 from attnviz.ui.shared import history, pages, state, words
-from attnviz.ui.shared.text import SCRIPTS, STYLE, note
+from attnviz.ui.text import SCRIPTS, STYLE, note
 
 Page = Callable[..., None]
 
@@ -57,8 +57,8 @@ def selection(*, bar: bool = True) -> tuple | None:
 @st.fragment
 def body(page: Page, chosen: tuple | None, *, title: str = pages.TITLES[0]):
     """A page, which runs again by itself when something on it is used; an error ends it with one sentence."""
-    from attnviz.ui import settings
-    from attnviz.ui.shared import cache, lengths, runs, welcome
+    from attnviz.ui import cache, runs, settings
+    from attnviz.ui.shared import lengths, welcome
 
     if title not in pages.WITHOUT_BAR:
         welcome.cards(settings.LINKED, chosen and chosen[0], here=title == pages.TITLES[0])

@@ -12,10 +12,9 @@ from attnviz.core.parameters import parameters
 from attnviz.core.request import Request
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import files, pictures
+from attnviz.ui import cache, files, pictures
 from attnviz.ui.request import change, control, now
-from attnviz.ui.shared import cache
-from attnviz.ui.shared.text import literal, note, quiet
+from attnviz.ui.text import literal, note, quiet
 
 LONGEST = 20_000
 """Characters that a text box holds; a longer text is shown by its beginning and changed by a file."""

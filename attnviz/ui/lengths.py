@@ -9,9 +9,9 @@ from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.request import Request
 from attnviz.sources.base import Source
+from attnviz.ui import cache
 from attnviz.ui.request import change
-from attnviz.ui.shared import cache
-from attnviz.ui.shared.text import note
+from attnviz.ui.text import note
 
 LONGEST = 100_000
 """Characters for which another model is looked for: each model would cut all of a longer text into tokens."""

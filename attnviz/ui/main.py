@@ -55,9 +55,8 @@ def _runner(title: str) -> Callable[[], None]:
 def body(title: str) -> None:
     """A page by its title, or the one that a click has asked for; an error ends it with one sentence."""
     page = import_module(f"attnviz.ui.pages.{title.lower()}").page
-    from attnviz.ui import lengths, request
-    from attnviz.ui.shared import cache, runs
-    from attnviz.ui.shared.text import note
+    from attnviz.ui import cache, lengths, request, runs
+    from attnviz.ui.text import note
 
     if other := request.session().memory.pop("open", ""):
         go_to(other)

@@ -7,11 +7,10 @@ import streamlit as st
 
 from attnviz.core.errors import TooLong
 from attnviz.figures import Figure
-from attnviz.ui import streamlit_internals
+from attnviz.ui import cache, runs, streamlit_internals
+from attnviz.ui.budget import Busy
 from attnviz.ui.request import clicked, session
-from attnviz.ui.shared import cache, runs
-from attnviz.ui.shared.budget import Busy
-from attnviz.ui.shared.text import literal, note, unseen
+from attnviz.ui.text import literal, note, unseen
 
 ALT = "Picture of attention; its description follows"
 

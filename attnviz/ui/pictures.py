@@ -13,8 +13,8 @@ from attnviz.core.request import Request
 from attnviz.figures.patches import data_uri
 from attnviz.files import images, sounds
 from attnviz.sources.base import Source
+from attnviz.ui import cache
 from attnviz.ui.request import change, control, now, session
-from attnviz.ui.shared import cache
 
 NONE = "none"
 """Name of no picture, for a model that reads text without one, too."""

@@ -9,7 +9,7 @@ from attnviz.core.amounts import percent
 from attnviz.core.display import label_text
 from attnviz.figures import Figure
 from attnviz.ui.picture import picture
-from attnviz.ui.shared.text import block
+from attnviz.ui.text import block
 from attnviz.ui.toolbar import Context
 
 

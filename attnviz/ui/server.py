@@ -24,7 +24,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.ui import hosts, launch
 from attnviz.ui.long_links import LongLinks
 from attnviz.ui.shared.pages import FORMER, TITLES
-from attnviz.ui.shared.text import SCRIPTS
+from attnviz.ui.text import SCRIPTS
 from attnviz.ui.uploads import Uploads
 
 PAGE = Path(__file__).parent / "script" / "main.py"
@@ -79,7 +79,7 @@ class Headers:
 
 async def cell_values(request: Request) -> Response:
     """Exact numbers of a picture of many cells, for the readout under the pointer; empty once the picture is gone."""
-    from attnviz.ui.shared.arrow import CELLS
+    from attnviz.ui.arrow import CELLS
 
     address = f"cells/{request.path_params['name']}"
     if (cells := CELLS.get(address)) is None:
@@ -121,7 +121,7 @@ async def lifespan(app: object) -> AsyncIterator[None]:
 @asynccontextmanager
 async def beside(app: object) -> AsyncIterator[None]:
     """Around a server in a person's own process: its cores and its `__main__` stay that person's."""
-    from attnviz.ui.shared import cores
+    from attnviz.ui import cores
 
     global _main
     _main = sys.modules["__main__"]
@@ -157,8 +157,8 @@ def draw_first() -> None:
     from attnviz.core import request
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
-    from attnviz.ui import settings
-    from attnviz.ui.shared import budget, cache, cores, look, says, welcome
+    from attnviz.ui import budget, cache, cores, settings
+    from attnviz.ui.shared import look, says, welcome
     from attnviz.ui.shared.examples import of_model
     from attnviz.ui.shared.pretrained import MODEL
     from attnviz.ui.shared.setting import read

@@ -8,19 +8,7 @@ from attnviz.ui.masks import page as masks
 from attnviz.ui.overview import atlases, contributions, corpus, gradients, heads, lens, numbers, reach, tables
 from attnviz.ui.overview import examples as over_corpus
 from attnviz.ui.overview import page as overview
-from attnviz.ui.shared import (
-    answer,
-    edits,
-    examples,
-    look,
-    mask,
-    parameters,
-    photos,
-    pretrained,
-    says,
-    target,
-    zoom,
-)
+from attnviz.ui.shared import answer, edits, examples, look, mask, parameters, photos, pretrained, says, target, zoom
 from attnviz.ui.shared.setting import Setting
 from attnviz.ui.steps import rail
 

@@ -21,10 +21,9 @@ from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
-from attnviz.ui import edits
+from attnviz.ui import cache, edits
 from attnviz.ui.request import control, now, redo, session, undo
-from attnviz.ui.shared import cache
-from attnviz.ui.shared.text import note
+from attnviz.ui.text import note
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
 DOMAINS = {"adaptive": "adapts", "log": "log"}

@@ -7,7 +7,7 @@ import streamlit as st
 from attnviz import link
 from attnviz.ui import main
 from attnviz.ui.request import change, now, session
-from attnviz.ui.shared.text import block
+from attnviz.ui.text import block
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import streamlit as st
 
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.estimate import Estimate, in_time
+from attnviz.ui import budget, runs
 from attnviz.ui.request import session
-from attnviz.ui.shared import budget, runs
-from attnviz.ui.shared.text import note, quiet
+from attnviz.ui.text import note, quiet
 
 
 @contextmanager

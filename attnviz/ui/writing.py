@@ -16,9 +16,9 @@ from attnviz.generation import Generated, WritingProgress, write
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
+from attnviz.ui import cache, cores, runs
 from attnviz.ui.request import change, control, put, session
-from attnviz.ui.shared import cache, cores, runs
-from attnviz.ui.shared.text import literal, note, quiet
+from attnviz.ui.text import literal, note, quiet
 from attnviz.ui.toolbar import Context
 
 CHOICES = 5

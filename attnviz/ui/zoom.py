@@ -9,7 +9,7 @@ from attnviz.charts.size import RECTANGLES
 from attnviz.core.display import visible_text
 from attnviz.core.tokens import occurrences
 from attnviz.ui.request import change, now, put
-from attnviz.ui.shared.text import label, literal, quiet
+from attnviz.ui.text import label, literal, quiet
 from attnviz.ui.toolbar import Context
 
 DEEPEST = 8

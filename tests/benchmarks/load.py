@@ -9,7 +9,7 @@ predicts words; each of the others has a text of their own and a model of eight 
 never seen before.
 
 Goals on two cores: of 30 users, 95 of 100 clicks are answered within 2 s; the server's memory stays below 1 GB for what
-it keeps (`MOST_BYTES` of attnviz.ui.shared.cache) and 1.5 GB for what runs, with a model like MiniLM and texts of any
+it keeps (`MOST_BYTES` of attnviz.ui.cache) and 1.5 GB for what runs, with a model like MiniLM and texts of any
 length. A public app stays below 1 GB with the processes that it starts, and after the first minutes of a soak its
 memory does not grow.
 """

@@ -13,7 +13,7 @@ from attnviz import api, figures
 from attnviz.analysis import sentences
 from attnviz.core.edits import Edits
 from attnviz.core.request import Request
-from attnviz.ui.shared import arrow, cache
+from attnviz.ui import arrow, cache
 
 TEXT = "the cat sat on a mat and saw two birds by some old tree near our"
 config.set_option("runner.postScriptGC", False)  # as the app does

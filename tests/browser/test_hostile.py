@@ -24,8 +24,8 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
 from attnviz.core.request import Request
 from attnviz.sources.scratch import Scratch
-from attnviz.ui.shared import cache
-from attnviz.ui.shared.text import SCRIPTS
+from attnviz.ui import cache
+from attnviz.ui.text import SCRIPTS
 
 SITE = Site("encoder", 0)
 NAME = 24
@@ -264,7 +264,7 @@ def test_half_a_character_stops_nothing_and_the_numbers_show_tokens_as_they_are(
 LABELS = """
 import streamlit as st
 from hostile import MARKDOWN
-from attnviz.ui.shared.text import literal, label
+from attnviz.ui.text import literal, label
 
 for text in MARKDOWN:
     with st.container(key=f"text {MARKDOWN.index(text)}"):

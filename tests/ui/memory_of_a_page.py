@@ -14,7 +14,7 @@ sys.path[:0] = [str(Path(__file__).parents[up]) for up in range(3)]
 from streamlit.testing.v1 import AppTest  # noqa: E402
 from test_pages import heads_page, html  # noqa: E402 (found by the paths above)
 
-from attnviz.ui.shared import runs  # noqa: E402
+from attnviz.ui import runs  # noqa: E402
 
 
 def shown(text: str, link: str) -> str:

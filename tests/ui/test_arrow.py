@@ -7,8 +7,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from attnviz import figures
-from attnviz.ui import server
-from attnviz.ui.shared import arrow
+from attnviz.ui import arrow, server
 
 
 def answered(path: str) -> bytes:

@@ -17,7 +17,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.sources.scratch import Scratch
-from attnviz.ui.shared import cache
+from attnviz.ui import cache
 
 SOURCE = Scratch(num_heads=2, d_model=16, num_layers=2)
 SITE = Site("encoder", 0)

@@ -6,8 +6,8 @@ from test_pages import html
 from test_pages_models import model_page
 
 from attnviz.analysis.circuits import LACKING, seconds
+from attnviz.ui import cache
 from attnviz.ui.about import circuits, words
-from attnviz.ui.shared import cache
 
 
 def panel(model: str, *, is_open: bool = True) -> AppTest:

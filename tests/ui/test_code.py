@@ -15,7 +15,7 @@ from attnviz.analysis.views import View
 from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
 from attnviz.core.request import Request
-from attnviz.ui.shared import cache as kept
+from attnviz.ui import cache as kept
 from attnviz.ui.shared import code
 
 TEXT = "The cat sat on 'the' mat because it was \"tired\"."

@@ -9,7 +9,7 @@ from test_pages_overview import overview_page, patient  # noqa: F401 (a fixture)
 import attnviz
 from attnviz import analysis, api
 from attnviz.studies import ablation
-from attnviz.ui.shared import budget
+from attnviz.ui import budget
 
 
 def answer(name, text, *, target=None, **word):

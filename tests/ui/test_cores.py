@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnviz.sources.scratch import Scratch
-from attnviz.ui.shared import cores
+from attnviz.ui import cores
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""

@@ -10,9 +10,9 @@ from starlette.websockets import WebSocketDisconnect
 from streamlit import config
 
 from attnviz.core.errors import InputError
-from attnviz.ui import hosts, launch, server, words
+from attnviz.ui import budget, hosts, launch, server, words
 from attnviz.ui.hosts import OwnHosts
-from attnviz.ui.shared import arrivals, budget
+from attnviz.ui.shared import arrivals
 
 HOSTS = ["localhost", "127.0.0.1", "attention.example.org"]
 

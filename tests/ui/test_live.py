@@ -24,8 +24,8 @@ from attnviz.core.tap import Tap
 from attnviz.sources.base import Source
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import live, server
-from attnviz.ui.shared import cache, code, look
+from attnviz.ui import cache, live, server
+from attnviz.ui.shared import code, look
 
 TEXT = "the cat sat on the mat"
 PATIENCE = 60

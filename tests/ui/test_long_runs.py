@@ -20,9 +20,9 @@ from attnviz.sources import estimate
 from attnviz.sources.constructed import Constructed
 from attnviz.sources.huggingface import memory
 from attnviz.studies import ablation
-from attnviz.ui import hosts
+from attnviz.ui import budget, cache, hosts, runs
 from attnviz.ui.overview import numbers
-from attnviz.ui.shared import budget, cache, pictures, runs, words
+from attnviz.ui.shared import pictures, words
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""

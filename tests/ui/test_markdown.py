@@ -18,7 +18,7 @@ from attnviz import Site, api
 from attnviz.core import assets
 from attnviz.core.edits import Take
 from attnviz.ui.shared import pretrained
-from attnviz.ui.shared.text import literal
+from attnviz.ui.text import literal
 
 HOSTILE = "``` --- *** _a_ ![x](http:evil) :red[x] $x$ # 1. :smile: <b>b</b> www.evil.com".split()
 

@@ -122,10 +122,9 @@ def masks_page():
     import streamlit as st
 
     from attnviz.core.request import Request
-    from attnviz.ui import request
+    from attnviz.ui import cache, request, runs
     from attnviz.ui.pages.masks import page
     from attnviz.ui.request import now
-    from attnviz.ui.shared import cache, runs
 
     request.arrive({})
     source = cache.source(now()["model"], None)

@@ -25,8 +25,9 @@ from attnviz import Edits, Site, cases, files
 from attnviz.core.errors import PICTURES, AttnvizError
 from attnviz.core.request import Request
 from attnviz.figures.mask import TARGETS
-from attnviz.ui.shared import cache, photos, text_file
+from attnviz.ui import cache
 from attnviz.ui.shared import files as opened
+from attnviz.ui.shared import photos, text_file
 from attnviz.ui.shared.state import _KEY
 
 TEXT = "The cat sat on the mat"

@@ -19,10 +19,10 @@ from attnviz.core import assets
 from attnviz.core.edits import Edits, Site
 from attnviz.studies import texts
 from attnviz.training.texts import TEXTS
+from attnviz.ui import runs
 from attnviz.ui.overview import atlases
 from attnviz.ui.overview.atlases import FOLDERS
 from attnviz.ui.overview.examples import PAIRS
-from attnviz.ui.shared import runs
 
 CHECKED = ":material/check:"
 
@@ -197,7 +197,7 @@ def test_a_changed_model_is_measured_as_it_is_changed():
 
 
 def test_measuring_that_takes_long_waits_for_its_button_beside_its_cost(monkeypatch):
-    monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
+    monkeypatch.setattr("attnviz.ui.budget.SILENT", -1.0)
     app = over_a_corpus(model="induction", step="1000")
     assert app.button(key="measure texts").label == "Measure 50 texts"
     assert re.search(r"About .+ on this machine", html(app))

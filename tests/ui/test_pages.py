@@ -3,9 +3,10 @@
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from attnviz.ui.shared import cache, state, words
+from attnviz.ui import cache
+from attnviz.ui.shared import state, words
 from attnviz.ui.shared.mask import MASK
-from attnviz.ui.shared.text import literal
+from attnviz.ui.text import literal
 
 CAUSAL = "Causal (hide the future) · all layers"
 

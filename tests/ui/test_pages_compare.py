@@ -13,10 +13,11 @@ from attnviz.analysis.heads import farthest
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.request import Request
+from attnviz.ui import cache
 from attnviz.ui.compare.other import LONGEST, B
-from attnviz.ui.shared import cache, says
+from attnviz.ui.shared import says
 from attnviz.ui.shared.pretrained import OPENS, PACKED
-from attnviz.ui.shared.text import literal
+from attnviz.ui.text import literal
 
 CAT = "The cat sat on the mat because it was tired."
 SHE = CAT.replace(" it ", " she ")

@@ -10,7 +10,7 @@ from attnviz import analysis, api, figures
 from attnviz.core.edits import Site
 from attnviz.figures.relevance import gap_in_words
 from attnviz.studies import gradients
-from attnviz.ui.shared import budget, runs
+from attnviz.ui import budget, runs
 
 TEXT = "the boy finds a ball"
 LINK = {"model": "story", "text": TEXT, "panel": "Rollout"}

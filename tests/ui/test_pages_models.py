@@ -17,7 +17,8 @@ from attnviz.core.request import Request
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.sources import trained as trained_source
-from attnviz.ui.shared import cache, examples, words
+from attnviz.ui import cache
+from attnviz.ui.shared import examples, words
 from attnviz.ui.shared import models as listed
 from attnviz.ui.shared.edits import OFF
 from attnviz.ui.shared.lengths import SENTENCE_ENDS

@@ -15,9 +15,9 @@ from attnviz.analysis.heads import MAIN
 from attnviz.analysis.rollout import mixed, rollout
 from attnviz.core.edits import KINDS, Site
 from attnviz.studies import ablation
+from attnviz.ui import budget, runs
 from attnviz.ui.overview.heads import ROLES
 from attnviz.ui.overview.numbers import LAYER, MEANINGS, NAMES, TITLES
-from attnviz.ui.shared import budget, runs
 
 
 @pytest.fixture(autouse=True)
@@ -286,7 +286,7 @@ def test_rollout_is_behind_more_and_a_tab_while_it_is_open():
 
 def test_a_test_that_takes_long_waits_for_its_button_with_the_heads_under_it(monkeypatch):
     """And says what it takes; another sentence has not been measured yet."""
-    monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
+    monkeypatch.setattr("attnviz.ui.budget.SILENT", -1.0)
     app = opened(overview_page, model="story", sort="divergence")
     assert "About 1 s on this machine." in html(app)
     assert "matters most here" not in html(app)
@@ -302,7 +302,7 @@ def test_a_test_that_takes_long_waits_for_its_button_with_the_heads_under_it(mon
 
 
 def test_a_test_that_costs_too_much_says_so_above_the_heads(monkeypatch):
-    monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
+    monkeypatch.setattr("attnviz.ui.budget.SILENT", -1.0)
     source = api.load("story")
     one = budget.cost(source, source.tokenize(["The cat sat on the mat because it was tired"]))
     monkeypatch.setattr(budget, "seconds", lambda: 2 * one.seconds)
@@ -382,7 +382,7 @@ def test_a_long_text_is_followed_when_asked_for():
 
 def test_of_a_text_too_long_for_the_table_one_position_is_followed_and_its_cost_said_first(monkeypatch):
     monkeypatch.setattr("attnviz.analysis.rollout.MOST_CELLS", 8)
-    monkeypatch.setattr("attnviz.ui.shared.budget.SILENT", -1.0)
+    monkeypatch.setattr("attnviz.ui.budget.SILENT", -1.0)
 
     app = opened(overview_page, model="story", text="the boy finds a ball", panel="Rollout", query="3")
     assert "It goes through 2 maps of 6 tokens: about 1 s and" in html(app)

@@ -17,7 +17,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
 from attnviz.core.request import Request
 from attnviz.figures.steps import main
-from attnviz.ui.shared import cache as kept
+from attnviz.ui import cache as kept
 from attnviz.ui.shared import code
 
 TEXT = {"scratch": "the cat sat on the mat", "translator": "the black cat sleeps"}

@@ -12,7 +12,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.sources.base import Facts, Source
-from attnviz.ui.shared import cache
+from attnviz.ui import cache
 
 CALLS: list[str] = []
 FACTS = Facts(

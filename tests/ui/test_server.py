@@ -12,10 +12,10 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from attnviz import export
-from attnviz.ui import launch, server, streamlit_internals
-from attnviz.ui.shared import cache, welcome
+from attnviz.ui import cache, launch, server, streamlit_internals
+from attnviz.ui.shared import welcome
 from attnviz.ui.shared.examples import of_model
-from attnviz.ui.shared.text import SCRIPTS
+from attnviz.ui.text import SCRIPTS
 from attnviz.ui.uploads import Uploads
 
 

@@ -9,7 +9,8 @@ from attnviz import api, cases
 from attnviz.check.moves import leak_test
 from attnviz.core.request import Request
 from attnviz.studies import ablation
-from attnviz.ui.shared import cache, code
+from attnviz.ui import cache
+from attnviz.ui.shared import code
 
 TEXT, TARGET = "The cat sat down.", "le chien noir dort ."
 

@@ -3,7 +3,7 @@
 import pytest
 from test_pages import button, html, opened
 
-from attnviz.ui.shared import cache
+from attnviz.ui import cache
 from attnviz.ui.shared.examples import LINES, by_line, has_lines, with_text
 from attnviz.ui.shared.setting import State
 

@@ -10,8 +10,8 @@ from attnviz.analysis.views import View
 from attnviz.core.edits import Site
 from attnviz.core.request import Request
 from attnviz.sources import saved
-from attnviz.ui import settings
-from attnviz.ui.shared import cache, look, pictures, state, welcome
+from attnviz.ui import cache, settings
+from attnviz.ui.shared import look, pictures, state, welcome
 from attnviz.ui.shared.setting import PROBLEMS, read
 
 

@@ -8,7 +8,8 @@ from test_pages import button, html, masks_page, opened
 from test_pages_compare import compare_page
 
 from attnviz.core.request import Request
-from attnviz.ui.shared import cache, zoom
+from attnviz.ui import cache
+from attnviz.ui.shared import zoom
 from attnviz.ui.shared.look import ViewContext
 
 WORDS = " ".join(f"w{i}" for i in range(60))

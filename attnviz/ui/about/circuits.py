@@ -12,12 +12,13 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
+from attnviz.ui import cache, cores, runs
 from attnviz.ui.about import words
 from attnviz.ui.overview.numbers import is_requested
-from attnviz.ui.shared import cache, cores, look, pictures, runs, state
+from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.setting import Setting, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import quiet
+from attnviz.ui.text import quiet
 
 KIND = session_setting("composition", next(iter(words.COMPOSITIONS)))
 

@@ -10,7 +10,7 @@ from attnviz.sources.cards import Behavior, Card
 from attnviz.ui.about import words
 from attnviz.ui.shared import findings, look, pages
 from attnviz.ui.shared import words as common
-from attnviz.ui.shared.text import block_html, details_html, plain
+from attnviz.ui.text import block_html, details_html, plain
 
 
 def table_of(card: Card) -> None:

@@ -16,7 +16,7 @@ from attnviz.ui.shared.edits import OFF
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Setting, State, read
-from attnviz.ui.shared.text import Markup, block, block_html, details_html, heading, large, plain, quiet, table, title
+from attnviz.ui.text import Markup, block, block_html, details_html, heading, large, plain, quiet, table, title
 
 
 def button(source: Source, settings: Mapping[str, Setting]) -> None:

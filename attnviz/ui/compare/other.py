@@ -21,16 +21,16 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.sources.base import Source
-from attnviz.ui import streamlit_internals
+from attnviz.ui import cache, streamlit_internals
 from attnviz.ui.compare import words
-from attnviz.ui.shared import arrivals, cache, files, look, photos, pretrained, state
+from attnviz.ui.shared import arrivals, files, look, photos, pretrained, state
 from attnviz.ui.shared.arrivals import Arrival
 from attnviz.ui.shared.examples import OFFERED
 from attnviz.ui.shared.inputs import unknown_words
 from attnviz.ui.shared.look import PLACE, Place, ViewContext, place_of, place_text
 from attnviz.ui.shared.setting import Setting, State, coded, reader, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, note, quiet
+from attnviz.ui.text import clean, note, quiet
 
 LONGEST = 2_000
 """Characters of a sentence, and of the name of a model."""

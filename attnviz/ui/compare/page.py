@@ -21,12 +21,13 @@ from attnviz.figures.difference import MEASURE, TILES
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
+from attnviz.ui import cache, runs
 from attnviz.ui.compare import other, predictions, taking, unmoved, words
-from attnviz.ui.shared import cache, everything, look, pictures, pretrained, runs, toolbar, zoom
+from attnviz.ui.shared import everything, look, pictures, pretrained, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Cell, ViewContext
-from attnviz.ui.shared.text import heading, in_words, note, quiet
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import heading, in_words, note, quiet
 
 
 def page(source: Source, request: Request) -> None:

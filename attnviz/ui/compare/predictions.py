@@ -7,7 +7,7 @@ from attnviz.analysis.align import AlignedPair, Side
 from attnviz.figures.difference import told_apart
 from attnviz.ui.compare import words
 from attnviz.ui.shared import look, says
-from attnviz.ui.shared.text import quiet
+from attnviz.ui.text import quiet
 
 
 def is_any(*sides: Side) -> bool:

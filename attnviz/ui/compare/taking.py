@@ -17,13 +17,14 @@ from attnviz.core.request import Request
 from attnviz.core.tokens import Token
 from attnviz.sources.base import Source
 from attnviz.studies import patching
+from attnviz.ui import budget, cache, cores, runs
 from attnviz.ui.compare import words
 from attnviz.ui.overview.numbers import is_requested
-from attnviz.ui.shared import budget, cache, cores, edits, look, pictures, runs, says, state
+from attnviz.ui.shared import edits, look, pictures, says, state
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, choice, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, note, quiet
+from attnviz.ui.text import in_words, note, quiet
 
 SCOPE = choice("take-of", tuple(words.SCOPES), "head", "tab")
 PART = choice("take-part", tuple(words.PARTS), "output", "tab")

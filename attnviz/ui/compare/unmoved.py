@@ -8,10 +8,11 @@ from attnviz import analysis, figures
 from attnviz.analysis.align import SAME, first_moved
 from attnviz.core.errors import ShapeError
 from attnviz.sources import estimate
+from attnviz.ui import cache
 from attnviz.ui.compare import words
-from attnviz.ui.shared import cache, look, pictures, says
+from attnviz.ui.shared import look, pictures, says
 from attnviz.ui.shared.look import ViewContext
-from attnviz.ui.shared.text import in_words, quiet
+from attnviz.ui.text import in_words, quiet
 
 WIDE = 820
 """Pixels of the first of two figures across a page: it is the answer."""

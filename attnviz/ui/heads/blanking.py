@@ -10,13 +10,14 @@ from attnviz.analysis.sentences import quoted_token
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Blank
 from attnviz.core.stack import Entry, Stack
+from attnviz.ui import cache
 from attnviz.ui.heads import words
-from attnviz.ui.shared import cache, mask, photos, says, state
+from attnviz.ui.shared import mask, photos, says, state
 from attnviz.ui.shared.look import CELL, PINS, ViewContext
 from attnviz.ui.shared.photos import GRAYED
 from attnviz.ui.shared.setting import State, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import quiet
+from attnviz.ui.text import quiet
 
 BLANKED = session_setting("patch blanked", False)
 GRAY = session_setting("patch gray", False)

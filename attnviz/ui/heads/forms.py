@@ -17,16 +17,17 @@ from attnviz.figures import FORMS, Figure
 from attnviz.figures import shade as shades
 from attnviz.figures.forms import CELL as OF_CELL
 from attnviz.figures.forms import LINE, TOKEN
+from attnviz.ui import cache
 from attnviz.ui.heads import linked, words
-from attnviz.ui.shared import cache, look, pages, photos, pictures, state, zoom
+from attnviz.ui.shared import look, pages, photos, pictures, state, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.answer import ANSWER
 from attnviz.ui.shared.look import CELL, PINS, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, reader
 from attnviz.ui.shared.state import MOST_PILLS, control
 from attnviz.ui.shared.target import TARGET
-from attnviz.ui.shared.text import in_words, label
 from attnviz.ui.steps.rail import STAGE
+from attnviz.ui.text import in_words, label
 
 ON_PAGE = tuple(name for name, form in FORMS.items() if form.is_on_page)
 """Forms that can be chosen."""

@@ -14,11 +14,12 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.studies import ablation
+from attnviz.ui import budget, cache, cores, runs
 from attnviz.ui.heads import words
-from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
+from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import session_setting
-from attnviz.ui.shared.text import note, quiet
+from attnviz.ui.text import note, quiet
 
 MOST = 8
 """Heads that are listed."""

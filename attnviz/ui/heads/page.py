@@ -11,11 +11,12 @@ from attnviz.core.finite import not_finite
 from attnviz.core.request import Request
 from attnviz.figures import FORMS, Figure
 from attnviz.sources.base import Source
+from attnviz.ui import cache, runs
 from attnviz.ui.heads import blanking, forms, words, writing
-from attnviz.ui.shared import cache, edits, everything, findings, look, pictures, runs, says, toolbar, zoom
+from attnviz.ui.shared import edits, everything, findings, look, pictures, says, toolbar, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
-from attnviz.ui.shared.text import label, note
+from attnviz.ui.text import label, note
 
 
 def page(source: Source, request: Request) -> None:

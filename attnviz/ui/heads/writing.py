@@ -17,14 +17,15 @@ from attnviz.core.request import Request
 from attnviz.generation import Generated, WritingProgress, first_difference, write
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
+from attnviz.ui import cache, cores, runs
 from attnviz.ui.heads import words
-from attnviz.ui.shared import cache, cores, runs, state
+from attnviz.ui.shared import state
 from attnviz.ui.shared.answer import ANSWER, CHAT, MOST, SYSTEM
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, Cell, ViewContext
 from attnviz.ui.shared.setting import Setting, State, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import literal, note, quiet
+from attnviz.ui.text import literal, note, quiet
 
 CHOICES = 5
 """Other choices for a token that are named."""

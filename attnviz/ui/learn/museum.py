@@ -11,13 +11,14 @@ from attnviz.figures import Figure
 from attnviz.lessons import bugs
 from attnviz.lessons.bugs import RIGHT, WRONG, Bug, Maps, TrainedPair
 from attnviz.lessons.peeking import PeekingRun
+from attnviz.ui import cache
 from attnviz.ui.learn import words
-from attnviz.ui.shared import cache, pictures, state
+from attnviz.ui.shared import pictures, state
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, State, choice, coded, each, flag, reader, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, label, large, literal, note, plain, quiet
 from attnviz.ui.steps.view import table
+from attnviz.ui.text import heading, label, large, literal, note, plain, quiet
 
 NAMES = {bug.name: bug for bug in bugs.museum()}
 

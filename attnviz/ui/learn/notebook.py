@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from attnviz.lessons import Lesson, LessonStep
+from attnviz.ui import cache
 from attnviz.ui.learn import words
 from attnviz.ui.learn.going import begun
 from attnviz.ui.learn.scenes import D_KS
 from attnviz.ui.learn.slides import FIGURES, looked_at
 from attnviz.ui.settings import LINKED
-from attnviz.ui.shared import cache
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.code import CodeWriter
 from attnviz.ui.shared.look import CELL, QUERY, ViewContext

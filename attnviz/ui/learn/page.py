@@ -23,7 +23,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import PROBLEMS
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, heading, note, plain, quiet, title
+from attnviz.ui.text import block, heading, note, plain, quiet, title
 
 
 def page(source: Source, request: Request) -> None:

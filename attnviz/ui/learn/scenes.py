@@ -14,17 +14,18 @@ from attnviz.core.amounts import digits
 from attnviz.core.display import visible_text
 from attnviz.core.masks import Full, Subsequent
 from attnviz.lessons import peeking as study
+from attnviz.ui import cache
 from attnviz.ui.learn import museum, words
-from attnviz.ui.shared import cache, edits, look, pictures, says, state
+from attnviz.ui.shared import edits, look, pictures, says, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.edits import OWN_MASK
 from attnviz.ui.shared.look import CELL, QUERY, STEP, ViewContext
 from attnviz.ui.shared.parameters import SETTINGS
 from attnviz.ui.shared.setting import State, choice, flag
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, quiet
 from attnviz.ui.steps.scores import MEASURES, scores
 from attnviz.ui.steps.view import StepsView, table
+from attnviz.ui.text import in_words, quiet
 
 PEEKING = flag("peeking", False)
 

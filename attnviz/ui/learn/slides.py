@@ -9,9 +9,10 @@ from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.lessons import LessonStep
+from attnviz.ui import cache
 from attnviz.ui.learn import words
 from attnviz.ui.learn.scenes import D_KS, spreads
-from attnviz.ui.shared import cache, edits, look, parameters, pictures, says
+from attnviz.ui.shared import edits, look, parameters, pictures, says
 from attnviz.ui.shared.examples import TEXT, by_line
 from attnviz.ui.shared.look import CELL, QUERY, STEP, ViewContext
 from attnviz.ui.shared.pretrained import MODEL

@@ -10,7 +10,7 @@ from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared.edits import ADDED, Added
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import heading, quiet
+from attnviz.ui.text import heading, quiet
 
 START = Added(True, 0, 5.0)
 """First value of a modifier that is switched on."""

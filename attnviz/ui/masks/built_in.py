@@ -7,8 +7,8 @@ from torch import Tensor
 
 from attnviz.core.masks import Mask, Painted
 from attnviz.core.record import Step
+from attnviz.ui import cache
 from attnviz.ui.masks import words
-from attnviz.ui.shared import cache
 
 
 @dataclass(frozen=True, eq=False)

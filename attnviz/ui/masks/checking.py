@@ -17,13 +17,14 @@ from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError, quoted
 from attnviz.figures.evidence import as_checked, evidence
 from attnviz.figures.states import States
+from attnviz.ui import cache
 from attnviz.ui.masks import leaks, words
 from attnviz.ui.masks.lab import CHECKED, FILE, JUDGED, MASK, MODEL, PASTED, WEIGHTS, WITH_WORDS, Lab
-from attnviz.ui.shared import cache, everything, pictures, state
+from attnviz.ui.shared import everything, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, flag, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, details_html, label, note, quiet, table_html, verdict
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import clean, details_html, label, note, quiet, table_html, verdict
 
 GUESSED = words.GUESSED
 

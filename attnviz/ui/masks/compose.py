@@ -10,14 +10,15 @@ from attnviz import analysis, api, figures
 from attnviz.analysis.sentences import quoted_token
 from attnviz.analysis.views import View, as_tokens
 from attnviz.charts.axes import LONGEST_LABEL
+from attnviz.ui import cache
 from attnviz.ui.masks import added, painting, rulelist, words
 from attnviz.ui.masks.lab import Lab
-from attnviz.ui.shared import cache, everything, look, mask, pictures, state, toolbar, zoom
+from attnviz.ui.shared import everything, look, mask, pictures, state, toolbar, zoom
 from attnviz.ui.shared.look import Cell
 from attnviz.ui.shared.setting import Setting, flag, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import leads_to, quiet
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import leads_to, quiet
 
 DRAG: Setting[painting.Drag | None] = session_setting("drag", None)
 """The last drag, of which the browser may say more."""

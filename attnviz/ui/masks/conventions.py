@@ -10,8 +10,8 @@ from attnviz.ui.masks.lab import Lab
 from attnviz.ui.shared import everything
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import label, large, note, quiet, table
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import label, large, note, quiet, table
 
 TARGET = choice("dialect", words.TARGETS, "sdpa", former=words.FORMER_TARGETS)
 ALIGNMENT = choice("alignment", ALIGNMENTS, ALIGNMENTS[0])

@@ -18,13 +18,14 @@ from attnviz.core.request import Request
 from attnviz.figures.leaks import measured
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, estimate
+from attnviz.ui import cache, cores, runs
 from attnviz.ui.masks import words
 from attnviz.ui.masks.lab import WITH_WORDS, Lab
-from attnviz.ui.shared import cache, cores, everything, look, pictures, runs, state
+from attnviz.ui.shared import everything, look, pictures, state
 from attnviz.ui.shared.setting import Setting, choice, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, label, large, note, quiet, table, table_html, verdict
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import block_html, details_html, label, large, note, quiet, table, table_html, verdict
 
 WHOLE, LAYER = TESTED = (words.TEST_WHOLE, words.TEST_LAYER)
 """The part of the model that is tested."""

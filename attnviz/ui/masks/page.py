@@ -20,8 +20,8 @@ from attnviz.ui.shared import look, mask, state, toolbar
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import flag
 from attnviz.ui.shared.state import control, tabs
-from attnviz.ui.shared.text import lead
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import lead
 
 SOS = flag("sos", True)
 

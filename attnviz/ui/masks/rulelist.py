@@ -19,7 +19,7 @@ from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, RULES
 from attnviz.ui.shared.setting import State, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import literal, note, quiet
+from attnviz.ui.text import literal, note, quiet
 
 ADD = session_setting("add rule", None)
 """A rule or a preset on its way into the mask of the page; the list holds none."""

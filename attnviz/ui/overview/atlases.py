@@ -16,13 +16,14 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
 from attnviz.studies import texts
+from attnviz.ui import cache, cores, runs
 from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import is_requested
-from attnviz.ui.shared import cache, cores, runs, state
+from attnviz.ui.shared import state
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, session_setting, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import note
+from attnviz.ui.text import note
 
 FOLDERS = "ATTNVIZ_ATLAS"
 """Environment variable with folders of atlases, separated as those of PATH are."""

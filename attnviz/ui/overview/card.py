@@ -10,13 +10,14 @@ from attnviz.core.amounts import decimals
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.studies.ablation import Sweep
+from attnviz.ui import cache
 from attnviz.ui.overview import words
 from attnviz.ui.overview.numbers import MEANINGS, OFF, SORT, TITLES, Numbers, effects_of, is_by_test
-from attnviz.ui.shared import cache, findings, look, pages, pictures, state, zoom
+from attnviz.ui.shared import findings, look, pages, pictures, state, zoom
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import large, quiet, table
+from attnviz.ui.text import large, quiet, table
 
 
 def verdict(context: ViewContext, swept: Sweep | None) -> None:

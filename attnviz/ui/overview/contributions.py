@@ -16,15 +16,16 @@ from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.studies import ablation
+from attnviz.ui import budget, cache, cores, runs
 from attnviz.ui.overview import card, heads, lens, words
 from attnviz.ui.overview.numbers import is_requested
-from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
+from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, coded, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, large, lead, note, quiet
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import block_html, details_html, large, lead, note, quiet
 
 MOST_WORDS = 10
 """Most probable words to choose from."""

@@ -15,15 +15,16 @@ from attnviz.core.errors import AttnvizError
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.studies import texts
+from attnviz.ui import runs
 from attnviz.ui.overview import atlases, examples, tables, words
 from attnviz.ui.overview.numbers import all_numbers, numbers
-from attnviz.ui.shared import everything, findings, look, pictures, runs, state
+from attnviz.ui.shared import everything, findings, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import Markup, heading, lead, note, plain, quiet, table, title
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import Markup, heading, lead, note, plain, quiet, table, title
 
 TITLES, MEANS = ({metric.name: getattr(metric, what) for metric in METRICS} for what in ("title", "means"))
 NUMBER = choice("number", TITLES, "confidence", "tab")

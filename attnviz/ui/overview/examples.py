@@ -14,13 +14,14 @@ from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.core.request import Request
+from attnviz.ui import cache
 from attnviz.ui.overview import words
-from attnviz.ui.shared import cache, pages, pictures, state
+from attnviz.ui.shared import pages, pictures, state
 from attnviz.ui.shared.examples import TEXT
 from attnviz.ui.shared.look import CELL, SHOW, SITE, Cell, ViewContext
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, note, quiet
+from attnviz.ui.text import block_html, details_html, note, quiet
 
 PAIRS = words.PAIRS_IN_LINKS
 KINDS = {PAIRS: "pairs"} | {metric.name: metric.name for metric in METRICS}

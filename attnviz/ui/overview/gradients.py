@@ -18,17 +18,18 @@ from attnviz.figures.relevance import gap_in_words
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.studies import gradients
+from attnviz.ui import budget, cache, cores, runs
 from attnviz.ui.overview import words
 from attnviz.ui.overview.contributions import MOST_WORDS, WORD, choose_word
 from attnviz.ui.overview.numbers import is_requested
 from attnviz.ui.overview.reach import IN_PLACE
-from attnviz.ui.shared import budget, cache, cores, look, pictures, runs, state
+from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import Setting, choice, flag, session_setting, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, in_words, lead, quiet, style
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import block_html, details_html, in_words, lead, quiet, style
 
 ROLLOUT, GRADIENT, INTEGRATED = words.METHODS
 METHOD = choice("method", dict(zip(words.METHODS, ("rollout", "gradient", "integrated"), strict=True)), ROLLOUT, "tab")

@@ -13,6 +13,7 @@ from attnviz.core.edits import KINDS, Site
 from attnviz.core.record import Record
 from attnviz.figures.overview import is_flat
 from attnviz.sources import estimate
+from attnviz.ui import cache
 from attnviz.ui.overview import card, tables, words
 from attnviz.ui.overview.numbers import (
     LAYER,
@@ -25,13 +26,13 @@ from attnviz.ui.overview.numbers import (
     numbers,
     switched_off,
 )
-from attnviz.ui.shared import cache, everything, look, pictures, state
+from attnviz.ui.shared import everything, look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Place, ViewContext
 from attnviz.ui.shared.setting import choice, several
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import lead
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import lead
 
 MAPS, TABLE = words.FORMS
 FORM = choice("form", words.FORMS, MAPS, "tab")

@@ -7,14 +7,15 @@ from attnviz.analysis.lens import stages
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.record import Record
 from attnviz.figures.lens import MOST_POSITIONS
+from attnviz.ui import cache, runs
 from attnviz.ui.overview import words
-from attnviz.ui.shared import cache, look, pictures, runs, state
+from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY
 from attnviz.ui.shared.setting import choice, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, lead, note, quiet
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import block_html, details_html, lead, note, quiet
 
 READINGS = {words.ADDS: "parts", words.THROUGH: "layers", words.WRITES: "head"}
 READ = choice("lens", READINGS, words.ADDS, "tab")

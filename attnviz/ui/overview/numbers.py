@@ -17,12 +17,13 @@ from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.studies import ablation
+from attnviz.ui import budget, cache, cores, runs
+from attnviz.ui.budget import OverBudget
 from attnviz.ui.overview import words
-from attnviz.ui.shared import budget, cache, cores, findings, pictures, runs, state
-from attnviz.ui.shared.budget import OverBudget
+from attnviz.ui.shared import findings, pictures, state
 from attnviz.ui.shared.look import Place, ViewContext
 from attnviz.ui.shared.setting import Setting, choice, session_setting
-from attnviz.ui.shared.text import note, quiet
+from attnviz.ui.text import note, quiet
 
 LAYER = words.BY_LAYER
 """The order of the model itself."""

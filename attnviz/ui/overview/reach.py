@@ -15,14 +15,15 @@ from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.figures.rollout import Traced
 from attnviz.sources import estimate
+from attnviz.ui import budget, cache
 from attnviz.ui.overview import words
-from attnviz.ui.shared import budget, cache, look, pictures, state
+from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY, ViewContext
 from attnviz.ui.shared.setting import Setting, choice, flag, session_setting, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html, in_words, lead, note, quiet, style
 from attnviz.ui.shared.toolbar import Toolbar
+from attnviz.ui.text import block_html, details_html, in_words, lead, note, quiet, style
 
 STACK = choice("stack", ("encoder", "decoder"))
 AFTER = whole("after", None, 0, 999)

@@ -16,7 +16,7 @@ from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import Place, ViewContext
 from attnviz.ui.shared.setting import Setting, flag, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import lead, quiet
+from attnviz.ui.text import lead, quiet
 
 BESIDE_TEST = 5
 """Numbers beside those of the switch-off test: the table is no wider than a screen."""

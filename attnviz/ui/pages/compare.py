@@ -30,11 +30,10 @@ from attnviz.link import NAMES, Choices, head_text
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.studies import patching
-from attnviz.ui import export_menu, predictions, work
+from attnviz.ui import budget, cache, cores, export_menu, predictions, work
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put
-from attnviz.ui.shared import budget, cache, cores
-from attnviz.ui.shared.text import block, heading, in_words, note, quiet
+from attnviz.ui.text import block, heading, in_words, note, quiet
 from attnviz.ui.toolbar import Context, toolbar
 
 KINDS = {

@@ -14,7 +14,7 @@ from attnviz.sources.base import Source
 from attnviz.ui import edits, export_menu, predictions, welcome, writing, zoom
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put
-from attnviz.ui.shared.text import block, in_words, note, quiet
+from attnviz.ui.text import block, in_words, note, quiet
 from attnviz.ui.toolbar import Context, toolbar
 
 LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)

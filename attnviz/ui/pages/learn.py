@@ -14,12 +14,11 @@ from attnviz.core.request import Request
 from attnviz.lessons import LessonStep, bugs, peeking
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import edits, predictions
+from attnviz.ui import cache, edits, predictions
 from attnviz.ui.inputs import model_text, named_model
 from attnviz.ui.picture import picture
 from attnviz.ui.request import change, control, now, put, session
-from attnviz.ui.shared import cache
-from attnviz.ui.shared.text import heading, in_words, quiet, table, title
+from attnviz.ui.text import heading, in_words, quiet, table, title
 from attnviz.ui.toolbar import Context, looked_at
 
 WIDTHS = tuple(2**i for i in range(11))

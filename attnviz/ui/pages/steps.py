@@ -22,11 +22,10 @@ from attnviz.figures import Figure
 from attnviz.figures.steps import scale_text
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import export_menu
+from attnviz.ui import cache, export_menu
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import change, control, now, put, session
-from attnviz.ui.shared import cache
-from attnviz.ui.shared.text import block, in_words, quiet
+from attnviz.ui.text import block, in_words, quiet
 from attnviz.ui.toolbar import ROW, Context, toolbar
 
 WHY = {

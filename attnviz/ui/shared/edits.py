@@ -19,14 +19,15 @@ from attnviz.core.request import Request
 from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Entry, Stack
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, look, mask, state, words
+from attnviz.ui import cache
+from attnviz.ui.shared import look, mask, state, words
 from attnviz.ui.shared.look import Place, ViewContext
 from attnviz.ui.shared.mask import MASK
 from attnviz.ui.shared.mask_link import BY_NAME, usual
 from attnviz.ui.shared.photos import GRAYED
 from attnviz.ui.shared.setting import Setting, State, choice, coded, flag, reader
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import label, literal, note, quiet, style
+from attnviz.ui.text import label, literal, note, quiet, style
 
 LONGEST_TEXT = 2_000
 """Characters of a text from which something is taken."""

@@ -13,20 +13,9 @@ from attnviz.core.edits import Site
 from attnviz.figures import Figure
 from attnviz.figures.figure import stem
 from attnviz.sources.base import Source
-from attnviz.ui.shared import (
-    answer,
-    examples,
-    files,
-    look,
-    parameters,
-    pictures,
-    pretrained,
-    state,
-    target,
-    words,
-)
+from attnviz.ui.shared import answer, examples, files, look, parameters, pictures, pretrained, state, target, words
 from attnviz.ui.shared.look import ViewContext
-from attnviz.ui.shared.text import quiet
+from attnviz.ui.text import quiet
 
 OF_MODEL = (
     pretrained.MODEL,

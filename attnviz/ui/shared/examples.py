@@ -10,7 +10,7 @@ from attnviz.core.display import without_surrogates
 from attnviz.sources.base import Facts, Source
 from attnviz.ui.shared import state, words
 from attnviz.ui.shared.setting import Setting, State, choice, session_setting
-from attnviz.ui.shared.text import literal
+from attnviz.ui.text import literal
 
 LONGEST_LINK = 30_000
 """Characters that a text may take in the address of the page: servers refuse 64 kB."""

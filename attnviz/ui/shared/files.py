@@ -14,10 +14,10 @@ from attnviz import cases
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
 from attnviz.files import sounds
 from attnviz.sources.saved import Saved
-from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import budget, cache, examples, photos, state, text_file, words
+from attnviz.ui import budget, cache, streamlit_internals
+from attnviz.ui.shared import examples, photos, state, text_file, words
 from attnviz.ui.shared.setting import Setting, State, read, session_setting
-from attnviz.ui.shared.text import clean, note
+from attnviz.ui.text import clean, note
 
 PREFIX = "file:"
 """Prefix of the names of files among the models of a session, and in a link."""

@@ -15,10 +15,11 @@ from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior, joined
-from attnviz.ui.shared import cache, edits, look, state, words
+from attnviz.ui import cache
+from attnviz.ui.shared import edits, look, state, words
 from attnviz.ui.shared.lengths import SENTENCE_ENDS
 from attnviz.ui.shared.look import ViewContext
-from attnviz.ui.shared.text import large, plain, quiet
+from attnviz.ui.text import large, plain, quiet
 
 MOST_CELLS = 2**20
 """Weights in which roles are looked for before anybody asks: 144 heads of 85 tokens."""

@@ -11,9 +11,9 @@ from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.request import Request
 from attnviz.sources.base import Source
+from attnviz.ui import cache
 from attnviz.ui.shared import (
     answer,
-    cache,
     examples,
     files,
     lengths,
@@ -34,7 +34,7 @@ from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import PROBLEMS, Setting
 from attnviz.ui.shared.state import control
 from attnviz.ui.shared.target import TARGET
-from attnviz.ui.shared.text import Markup, clean, note, plain
+from attnviz.ui.text import Markup, clean, note, plain
 
 WHOLE, BEGINNING = 20_000, 1_000
 """Characters of a text that its box holds, and of the beginning of a longer one."""

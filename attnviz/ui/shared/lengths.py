@@ -11,11 +11,12 @@ from attnviz import api
 from attnviz.core.errors import AttnvizError, TooLong
 from attnviz.core.request import Request
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, examples, state, words
+from attnviz.ui import cache
+from attnviz.ui.shared import examples, state, words
 from attnviz.ui.shared.examples import LEFT_OUT
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import State
-from attnviz.ui.shared.text import note
+from attnviz.ui.text import note
 
 SENTENCE_ENDS = re.compile(r"(?<=[.!?…])\s+")
 LONGEST_READ = 100_000

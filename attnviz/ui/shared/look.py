@@ -27,10 +27,11 @@ from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
-from attnviz.ui.shared import cache, state, words
+from attnviz.ui import cache
+from attnviz.ui.shared import state, words
 from attnviz.ui.shared.setting import State, choice, coded, each, reader, session_setting, whole
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, note
+from attnviz.ui.text import block_html, note
 
 COMBINED = ("mean", "max", "min")
 """How all heads can be shown as one."""

@@ -6,7 +6,7 @@ from functools import cache
 from attnviz import api
 from attnviz.sources import cards
 from attnviz.ui.shared import files, words
-from attnviz.ui.shared.text import plain
+from attnviz.ui.text import plain
 
 
 @cache

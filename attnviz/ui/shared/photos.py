@@ -17,9 +17,10 @@ from attnviz.core.request import Request
 from attnviz.figures.patches import data_uri
 from attnviz.files import images, sounds
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, state, words
+from attnviz.ui import cache
+from attnviz.ui.shared import state, words
 from attnviz.ui.shared.setting import Setting, State, coded, each, reader, session_setting
-from attnviz.ui.shared.text import label
+from attnviz.ui.text import label
 
 NONE = "none"
 """Name of no picture, for a model that reads text without one, too."""

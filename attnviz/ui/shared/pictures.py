@@ -15,12 +15,12 @@ from attnviz.analysis.views import View
 from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
 from attnviz.sources.estimate import in_time
-from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import budget, cache, code, state, words
+from attnviz.ui import budget, cache, streamlit_internals
+from attnviz.ui.shared import code, state, words
 from attnviz.ui.shared.look import CELL, Cell, ViewContext, cell_of
 from attnviz.ui.shared.setting import Setting, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import in_words, literal, note, quiet, unseen
+from attnviz.ui.text import in_words, literal, note, quiet, unseen
 
 T = TypeVar("T")
 

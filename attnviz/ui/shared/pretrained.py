@@ -16,7 +16,7 @@ from attnviz.ui.shared import arrivals, examples, files, state, words
 from attnviz.ui.shared.arrivals import Arrival, listed
 from attnviz.ui.shared.setting import Setting, choice, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import clean, large, literal, quiet
+from attnviz.ui.text import clean, large, literal, quiet
 
 NAME = "huggingface"
 """Name of all of them in the choice of a model."""

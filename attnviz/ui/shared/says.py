@@ -14,11 +14,12 @@ from attnviz.core.display import label_text
 from attnviz.core.errors import ShapeError
 from attnviz.core.record import Record
 from attnviz.figures import Figure
-from attnviz.ui.shared import cache, pictures, state, words
+from attnviz.ui import cache
+from attnviz.ui.shared import pictures, state, words
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block, plain, quiet
+from attnviz.ui.text import block, plain, quiet
 
 MOST_LARGE = 110
 """Characters of a prediction that is written large: more take two lines in the place of one, so that nothing moves."""

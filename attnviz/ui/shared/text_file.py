@@ -3,7 +3,8 @@
 import codecs
 
 from attnviz.core.errors import InputError, quoted
-from attnviz.ui.shared import cache, words
+from attnviz.ui import cache
+from attnviz.ui.shared import words
 
 ENDINGS = (".txt", ".text", ".md")
 """Endings of the names of files that hold a text."""

@@ -12,7 +12,7 @@ from attnviz.ui.shared import edits, history, look, pages, state, words
 from attnviz.ui.shared.examples import TEXT as TYPED
 from attnviz.ui.shared.pretrained import MODEL
 from attnviz.ui.shared.setting import Link, Setting, State, read, session_setting
-from attnviz.ui.shared.text import plain
+from attnviz.ui.text import plain
 
 CLAIM = words.CLAIM
 FIRST: Link = {"model": ["story"], "layer": ["d1"], "head": ["0"]}

@@ -21,7 +21,7 @@ from attnviz.ui.shared import look, state, words
 from attnviz.ui.shared.look import CELL, VIEW, Cell, ViewContext
 from attnviz.ui.shared.setting import State, coded, each, reader, session_setting
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import label, literal, quiet
+from attnviz.ui.text import label, literal, quiet
 
 Window = tuple[int, int, int, int]
 """The first and the last query, and the first and the last key."""

@@ -13,9 +13,9 @@ from attnviz.core.record import Step
 from attnviz.figures import Figure
 from attnviz.figures.steps import main, scale_text
 from attnviz.ui.shared import pictures
-from attnviz.ui.shared.text import heading, in_words, quiet
 from attnviz.ui.steps import rail, words
 from attnviz.ui.steps.view import StepsView, table
+from attnviz.ui.text import heading, in_words, quiet
 
 MOST_NUMBERS = 3
 """Numbers of a vector that are said."""

@@ -8,7 +8,8 @@ from attnviz.analysis.steps import Stage
 from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, everything, look, pictures, toolbar
+from attnviz.ui import cache
+from attnviz.ui.shared import everything, look, pictures, toolbar
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.code import python_of_call
 from attnviz.ui.shared.look import CELL, QUERY

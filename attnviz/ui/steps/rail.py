@@ -9,14 +9,15 @@ from attnviz.analysis import steps
 from attnviz.analysis.steps import KEYS, Matrix, Stage
 from attnviz.analysis.steps.stages import shape_text
 from attnviz.figures.steps import main
-from attnviz.ui.shared import cache, look, pictures, state
+from attnviz.ui import cache
+from attnviz.ui.shared import look, pictures, state
 from attnviz.ui.shared import words as common
 from attnviz.ui.shared.look import QUERY
 from attnviz.ui.shared.setting import choice
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import block_html, details_html
 from attnviz.ui.steps import words
 from attnviz.ui.steps.view import StepsView
+from attnviz.ui.text import block_html, details_html
 
 STAGE = choice("stage", KEYS, of="tab")
 PROJECTION = choice("projection", "QKV", "Q", "tab")

@@ -6,12 +6,13 @@ import streamlit as st
 
 from attnviz.analysis import steps
 from attnviz.core.amounts import digits
-from attnviz.ui.shared import cache, state
+from attnviz.ui import cache
+from attnviz.ui.shared import state
 from attnviz.ui.shared.edits import TUNED
 from attnviz.ui.shared.state import control
-from attnviz.ui.shared.text import quiet
 from attnviz.ui.steps import words
 from attnviz.ui.steps.view import StepsView, table
+from attnviz.ui.text import quiet
 
 TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 MEASURES = {"entropy": words.ENTROPY, "largest": words.LARGEST, "gradient": words.GRADIENT}

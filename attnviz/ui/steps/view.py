@@ -11,7 +11,8 @@ from attnviz.core.edits import Site
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
-from attnviz.ui.shared import cache, look, text
+from attnviz.ui import cache, text
+from attnviz.ui.shared import look
 from attnviz.ui.shared.look import ViewContext
 from attnviz.ui.steps import words
 
@@ -90,6 +91,6 @@ def window(around: int, size: int) -> slice:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], **style) -> None:
-    """A small table in a frame that scrolls; see `attnviz.ui.shared.text.table_html`."""
+    """A small table in a frame that scrolls; see `attnviz.ui.text.table_html`."""
     cut = [[visible_text(cell, LONGEST).replace("␣", " ") for cell in row] for row in (head, *rows)]
     text.table(cut[1:], cut[0], css="facts steps", named=words.TABLE_OF.format(columns=", ".join(cut[0])), **style)

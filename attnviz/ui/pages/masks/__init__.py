@@ -24,7 +24,7 @@ from attnviz.ui.edits import EMPTY
 from attnviz.ui.pages.masks import check, rules
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put, session
-from attnviz.ui.shared.text import in_words, note, quiet
+from attnviz.ui.text import in_words, note, quiet
 from attnviz.ui.toolbar import ROW, Context, toolbar
 
 PARTS = {"compose": "Compose", "check": "Check an array", "model": "Check this model"}

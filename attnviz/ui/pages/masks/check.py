@@ -24,12 +24,11 @@ from attnviz.figures.evidence import as_checked, evidence
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, estimate
 from attnviz.sources.wrapped import Wrapped
-from attnviz.ui import export_menu
+from attnviz.ui import cache, cores, export_menu
 from attnviz.ui.pages.masks import rules
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put, session
-from attnviz.ui.shared import cache, cores
-from attnviz.ui.shared.text import clean, in_words, note, quiet, verdict
+from attnviz.ui.text import clean, in_words, note, quiet, verdict
 from attnviz.ui.toolbar import Context
 
 ARRAYS = {"check": "File or numbers", "check mask": "This mask", "check weights": "These weights"}

@@ -19,10 +19,9 @@ from attnviz.core.masks import Full, Mask, Opened, Painted, Parameter, composabl
 from attnviz.core.record import Record
 from attnviz.core.stack import Entry, Stack, stack_from_text
 from attnviz.link import Choices
-from attnviz.ui import streamlit_internals
+from attnviz.ui import cache, streamlit_internals
 from attnviz.ui.request import change, control, now, session
-from attnviz.ui.shared import cache
-from attnviz.ui.shared.text import literal, note, quiet
+from attnviz.ui.text import literal, note, quiet
 from attnviz.ui.toolbar import Context
 
 RULES = {rule.keyword: rule for rule in composable() if rule.parameters()[0].kind != "cells"}

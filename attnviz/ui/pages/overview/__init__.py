@@ -13,12 +13,11 @@ from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui import export_menu, work
+from attnviz.ui import cache, cores, export_menu, work
 from attnviz.ui.pages.overview import attribution, corpus, heads
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice
-from attnviz.ui.shared import cache, cores
-from attnviz.ui.shared.text import block, heading, large, literal, quiet, table
+from attnviz.ui.text import block, heading, large, literal, quiet, table
 from attnviz.ui.toolbar import Context, toolbar
 
 CIRCUITS = {

@@ -26,12 +26,11 @@ from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.studies import ablation
 from attnviz.studies import gradients as studies
-from attnviz.ui import work
+from attnviz.ui import budget, cache, cores, work
 from attnviz.ui.pages.overview.heads import choose, each_off, opener
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice, control, now, put
-from attnviz.ui.shared import budget, cache, cores
-from attnviz.ui.shared.text import in_words, large, quiet
+from attnviz.ui.text import in_words, large, quiet
 from attnviz.ui.toolbar import Context
 
 ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}

@@ -24,12 +24,11 @@ from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.studies import texts
-from attnviz.ui import work
+from attnviz.ui import cache, cores, work
 from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metrics, open_on_heads
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice
-from attnviz.ui.shared import cache, cores
-from attnviz.ui.shared.text import heading, large, note, quiet
+from attnviz.ui.text import heading, large, note, quiet
 from attnviz.ui.toolbar import Context
 
 FOLDERS = "ATTNVIZ_ATLAS"

@@ -23,11 +23,10 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.studies import ablation
 from attnviz.studies.ablation import Sweep
-from attnviz.ui import streamlit_internals, work
+from attnviz.ui import budget, cache, cores, streamlit_internals, work
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import change, choice, control, now, put, session
-from attnviz.ui.shared import budget, cache, cores
-from attnviz.ui.shared.text import large, quiet, table
+from attnviz.ui.text import large, quiet, table
 from attnviz.ui.toolbar import Context
 
 R = TypeVar("R")

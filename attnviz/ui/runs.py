@@ -13,11 +13,11 @@ from attnviz.core.errors import TooLong
 from attnviz.core.jobs import Job, Jobs
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui import streamlit_internals
+from attnviz.ui.budget import Busy
 from attnviz.ui.hosts import public
 from attnviz.ui.shared import state, words
-from attnviz.ui.shared.budget import Busy
 from attnviz.ui.shared.setting import Setting, session_setting
-from attnviz.ui.shared.text import large, literal, note, quiet
+from attnviz.ui.text import large, literal, note, quiet
 
 AT_ONCE = 0.3
 """Seconds within which a run comes without a word about it."""

@@ -31,8 +31,8 @@ from attnviz.figures.rollout import Traced
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
-from attnviz.ui import streamlit_internals
-from attnviz.ui.shared import arrow, budget, cores, runs, words
+from attnviz.ui import arrow, budget, cores, runs, streamlit_internals
+from attnviz.ui.shared import words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
