@@ -125,7 +125,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
 @pytest.mark.parametrize(
     ("arguments", "stdin", "message"),
     [
-        (["mask.npy", "--intent", "triangle"], "", "No kind of mask is called 'triangle'. There are: causal, two-way"),
+        (["mask.npy", "--intent", "triangle"], "", "No mask is called 'triangle'. Say causal or two-way"),
         (
             ["mask.npy", "--intent", "window="],
             "",

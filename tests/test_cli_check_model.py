@@ -401,9 +401,9 @@ def test_masks_of_another_sentence_show_in_a_batch(checked):
 
 
 def test_a_model_is_held_against_an_intent(checked):
-    """A kind by its name, or a mask; --meant is its former name."""
-    assert checked("prefix", "--pad", "none", "--intent", "prefix-lm")[0] == 0
-    assert checked("right", "--intent", "causal-window")[0] == 1
+    """By its name, or as a mask; --meant is its former name."""
+    assert checked("prefix", "--pad", "none", "--intent", "causal | prefix(3)")[0] == 0
+    assert checked("right", "--intent", "causal & window(1)")[0] == 1
     assert checked("right", "--meant", "causal")[0] == 0
     assert checked("right", "--intent", "two-way")[0] == 1
     assert checked("right", "--intent", "window(1)")[0] == 1
@@ -461,7 +461,7 @@ def test_what_is_changed_is_checked(checked):
     ("name", "options", "message"),
     [
         ("right", ["--shape", "1,1,2,2"], "--shape is of arrays; leave it out here."),
-        ("right", ["--intent", "nonsense"], "No kind of mask is called 'nonsense'."),
+        ("right", ["--intent", "nonsense"], "No mask is called 'nonsense'."),
         ("right", ["--pad", "x"], "'x' is no id; give a whole number, or none"),
         ("batch", [], "A text is of models; leave it out here."),
         (

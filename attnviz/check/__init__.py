@@ -6,7 +6,7 @@
     report.ok, report.findings, report.repaired
 
 `attnviz.check` is this module, and `check` the function in it. `attnviz.check.reading` reads files and pasted text,
-never a pickle. `CHECKS` lists every rule with its threshold.
+never a pickle. docs/reference/check.md lists every rule.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from attnviz.check.arrays import (
     opened,
     real_tensor,
 )
-from attnviz.check.findings import AXES, CHECKS, MOST, NOT_SURE, SEVERITIES, Finding, Laid, Report
+from attnviz.check.findings import AXES, MOST, NOT_SURE, SEVERITIES, ArrayReport, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.masks import check_mask
 from attnviz.check.weights import check_scores, check_weights, tolerance
@@ -54,7 +54,7 @@ def check(
     convention: str | None = None,
     kind: str | None = None,
     shape: Sequence[int] | None = None,
-) -> Report:
+) -> ArrayReport:
     """Read an array of attention and list what is wrong with it.
 
     Without an intent a mask is compared with a few usual ones, as it is; if it is none of them, the report asks.
@@ -132,7 +132,7 @@ def check(
 
 def _of_mask(
     tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: Shape | None
-) -> Report:
+) -> ArrayReport:
     """Report on a mask, in which `repaired` is not tried yet, and True = may attend."""
     two_way = intent is not None and (intent.kind == "two-way" or isinstance(intent.mask, Padding))
     as_padding = False

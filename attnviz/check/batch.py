@@ -6,7 +6,6 @@ report.findings, report.question
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad as pad_ends
 
 from attnviz.check.arrays import opened, real_tensor
-from attnviz.check.findings import SEVERITIES, Finding, Laid, status_of
+from attnviz.check.findings import SEVERITIES, Finding, Laid, Report
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
@@ -35,35 +34,18 @@ DIVIDE = "Pass restarting position_ids and no {mask}, or a mask of (B, 1, n, n).
 
 
 @dataclass(frozen=True)
-class BatchReport:
+class BatchReport(Report):
     """Findings about a batch.
 
     Attributes:
         shapes: of the arrays that were read, by name.
-        assumed: what the batch was taken for: "2 texts with padding at their end".
-        question: what has to be answered for the rest to be judged; "" if nothing.
-        findings: the worst first.
     """
 
     shapes: dict[str, tuple[int, ...]]
-    assumed: str
-    question: str
-    findings: tuple[Finding, ...]
 
-    def status(self, *, strict: bool = False) -> int:
-        """Exit status: 1 for an error (or, if strict, a warning), 3 if a question is open, else 0."""
-        return status_of(self.findings, self.question, strict=strict)
-
-    def lines(self) -> list[str]:
-        """As text."""
+    def heading(self) -> list[str]:
         read = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
-        blocks = [line for finding in self.findings for line in ("", *finding.lines())]
-        question = ["", f"question: {self.question}"] if self.question else []
-        verdict = ["", "Nothing wrong was found."] if not (blocks or question) else []
-        return [f"batch: {read}", f"  assumed: {self.assumed}", *blocks, *question, *verdict]
-
-    def to_json(self) -> dict[str, Any]:
-        return {**vars(self), "findings": [finding.to_json() for finding in self.findings]}
+        return [f"batch: {read}", f"  assumed: {self.assumed}"]
 
 
 def check_batch(
@@ -111,7 +93,7 @@ def check_batch(
         assumed += f", and a decoder that reads {decoder.assumed}"
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-    return BatchReport(shapes, assumed, whole.question, tuple(findings))
+    return BatchReport(shapes, findings=tuple(findings), question=whole.question, assumed=assumed)
 
 
 def _is_target(ids: Tensor, labels: Tensor) -> bool:

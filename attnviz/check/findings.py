@@ -1,7 +1,7 @@
 """Findings of a check: a rule, a sentence, the cells that show it, and what to do."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -15,49 +15,9 @@ SEVERITIES = ("note", "warning", "error")
 MOST = 1000
 """Cells kept of a finding, at most."""
 
-NOT_SURE = "Not sure: the array alone does not tell what is meant."
+NOT_SURE = "Not sure: say what is meant."
 
 AXES = ("batch", "head", "query", "key")
-
-CHECKS = {
-    "broadcast": "how the shape meets scores of (B, H, Q, K): note = how, error = not, or silently on other axes",
-    "convention": "the convention in which a mask is read, where it was not said",
-    "values": "a mask holds something else than booleans, 0 and 1, or 0 and one very negative number",
-    "nan": "a number is NaN; a row that is NaN throughout is what -inf leaves of a fully masked row",
-    "inf": "a score is +inf, or a weight or an additive mask +inf or (weights) -inf",
-    "inverted": "a part of the intended mask, its padding or all of it has open and blocked swapped",
-    "transposed": "a part of the intended mask, or all of it, has rows and columns swapped",
-    "shifted": "a part of the intended mask is moved by one query, or its padding by one key",
-    "deviation": "a part of the intended mask is missing or too much, or single cells differ from it",
-    "ambiguous": "the mask alone cannot tell its convention, or the weights whether sinks take a share of them",
-    "empty-row": "no key left: error in masks and scores; warning in weights, in a kind of mask that has such rows and "
-    "for queries of padding (a note if padding was said, if the mask was said, or if the fill is a finite number)",
-    "future-leak": "a key after the query is open, or has a weight above 1e-6; error if the intent hides the future",
-    "blocks-itself": "a causal part also hides each query's own key",
-    "weak-fill": "an additive mask blocks by a number above -1,000: e to that number is left of the weight; or "
-    "scores hold one number wherever the intended mask blocks, and it does not block",
-    "range": "a weight is below 0 or above 1, by more than the tolerance of row sums",
-    "row-sum": "a row of weights does not sum to 1, within max(1e-3, 2 eps of its precision), or half a digit per key "
-    "where all have the same few digits",
-    "wrong-axis": "rows of weights do not sum to 1, but columns, heads or sentences do; or a mask blocks queries where "
-    "padding blocks keys",
-    "masked-after-softmax": "only rows with a weight of 0 fall short of 1, and none exceeds it",
-}
-"""Every rule of arrays, and when it speaks."""
-
-MODEL_CHECKS = {
-    "padding": "a batch: its mask is open at padding or blocks a token; a model: outputs move with padding",
-    "positions": "a batch: the first token of a text that is padded at the left has not position 0",
-    "late-mask": "a model: weights become 0 after the softmax, so that rows do not sum to 1",
-    "softmax-axis": "a model: the softmax is taken over the queries or another axis that is not the keys'",
-    "random": "a model: the same input gives two outputs, as with dropout",
-    "leak": "a model: an output moves when a token is changed that is hidden from it, and no mask explains that",
-    "runs": "a model: it gives another answer packed, padded, with a cache or in a batch than alone",
-    "batch": "a model: outputs move when another text is in the batch",
-    "documents": "a batch: packed documents see each other, or their lengths differ from their positions",
-    "labels": "a batch: the loss counts padding or no end of text, or labels are shifted twice, or cross documents",
-}
-"""Every rule of models and batches besides, and when it speaks."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +25,7 @@ class Finding:
     """One thing that was found.
 
     Attributes:
-        rule: name in `CHECKS`.
+        rule: its name, one of those in docs/reference/check.md.
         severity: one of `SEVERITIES`.
         message: one sentence.
         fix: what to do; of a note what to do if it is not so.
@@ -83,10 +43,6 @@ class Finding:
     cells: tuple[tuple[int, ...], ...] = ()
     total: int = 0
     calls: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        lists = {"axes": list(self.axes), "cells": [list(cell) for cell in self.cells], "calls": list(self.calls)}
-        return {**vars(self), **lists}
 
     def lines(self) -> list[str]:
         """As text."""
@@ -112,31 +68,19 @@ def status_of(findings: Iterable[Finding], question: str = "", *, strict: bool =
     return 3 if question else 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Report:
-    """Kind and shape that an array was read as, and the findings.
+    """Findings, and what was assumed: of a mask, weights or scores, of a batch, or of a model.
 
     Attributes:
-        kind: "mask", "weights" or "scores".
-        convention: that of a mask, one of `attnviz.check.CONVENTIONS`; else None.
-        causal: whether the future is hidden: by the intent, by the mask that it was taken for, or by the array.
-        shape: (B, H, Q, K) as it was read; an axis that is not there counts 1.
-        reasons: sentences that say why it was read so.
         findings: the worst first.
         question: what has to be answered for the rest to be judged; "" if nothing.
-        assumed: mask that it was taken for where no intent was stated: "a causal decoder with padding".
-        repaired: mask with every fix applied, in its convention; None if nothing is wrong, or it would not pass.
+        assumed: what it was taken for where no intent was stated: "a causal decoder with padding".
     """
 
-    kind: str
-    convention: str | None
-    causal: bool
-    shape: tuple[int, int, int, int]
-    reasons: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...] = ()
     question: str = ""
     assumed: str = ""
-    repaired: Tensor | None = None
 
     @property
     def worst(self) -> str | None:
@@ -161,27 +105,55 @@ class Report:
         return {finding.rule for finding in self.findings if finding.severity in (severities or SEVERITIES)}
 
     def status(self, *, strict: bool = False) -> int:
-        """Exit status of the command: 1 for an error (or, if strict, a warning), 3 if a question is open, else 0."""
+        """Exit status: 1 for an error (or, if strict, a warning), 3 if a question is open, else 0."""
         return status_of(self.findings, self.question, strict=strict)
 
+    def heading(self) -> list[str]:
+        """What was read, and what was assumed, as text."""
+        return []
+
     def lines(self) -> list[str]:
-        """As text: what the array was read as, a block for each finding, and a count."""
-        convention = f", {self.convention}" if self.convention else ""
-        causal = ", causal" if self.causal else ""
-        read = f"{self.kind}{convention}{causal}, (B, H, Q, K) = {self.shape}"
+        """As text: what was read, a block for each finding, and a count."""
         blocks = [line for finding in self.findings for line in ["", *finding.lines()]]
         asked = ["", f"question: {self.question}"] if self.question else []
-        other = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
-        assumed = [f"  Assumed: {self.assumed}. If it is {other}."] if self.assumed else []
-        return [read, *assumed, *(f"  {reason}" for reason in self.reasons), *blocks, *asked, "", self.verdict]
+        return [*self.heading(), *blocks, *asked, "", self.verdict]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def to_json(self) -> dict[str, Any]:
-        lists = {"shape": list(self.shape), "reasons": list(self.reasons), "ok": self.ok, "worst": self.worst}
-        lists["findings"] = [finding.to_json() for finding in self.findings]
-        return {name: value for name, value in vars(self).items() if name != "repaired"} | lists
+        """All fields but tensors, for `json.dumps`."""
+        plain = {name: value for name, value in vars(self).items() if not isinstance(value, Tensor)}
+        return plain | {"ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}
+
+
+@dataclass(frozen=True)
+class ArrayReport(Report):
+    """Findings about an array, and what it was read as.
+
+    Attributes:
+        kind: "mask", "weights" or "scores".
+        convention: that of a mask, one of `attnviz.check.CONVENTIONS`; else None.
+        causal: whether the future is hidden: by the intent, by the mask that it was taken for, or by the array.
+        shape: (B, H, Q, K) as it was read; an axis that is not there counts 1.
+        reasons: sentences that say why it was read so.
+        repaired: mask with every fix applied, in its convention; None if nothing is wrong, or it would not pass.
+    """
+
+    kind: str
+    convention: str | None
+    causal: bool
+    shape: tuple[int, int, int, int]
+    reasons: tuple[str, ...] = ()
+    repaired: Tensor | None = None
+
+    def heading(self) -> list[str]:
+        convention = f", {self.convention}" if self.convention else ""
+        causal = ", causal" if self.causal else ""
+        read = f"{self.kind}{convention}{causal}, (B, H, Q, K) = {self.shape}"
+        other = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
+        assumed = [f"  Assumed: {self.assumed}. If it is {other}."] if self.assumed else []
+        return [read, *assumed, *(f"  {reason}" for reason in self.reasons)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,16 +11,8 @@ from attnviz.core.masks import Documents, Full, Mask, Prefix, Subsequent, Window
 from attnviz.core.masks.base import KEYWORDS
 from attnviz.core.stack import Stack
 
-MEANT = {
-    "causal": "causal mask",
-    "two-way": "mask that blocks nothing but padding",
-    "causal-window": "causal mask with a window",
-    "window": "window to both sides",
-    "prefix-lm": "causal mask with a prefix",
-    "causal-documents": "causal mask of packed documents",
-    "documents": "mask of packed documents",
-}
-"""Titles of the kinds that can be meant, by name."""
+MEANT = {"causal": "causal mask", "two-way": "mask that blocks nothing but padding"}
+"""Titles of the masks that have a name as an intent; all others are stated as text."""
 
 ASSUMED = {
     "two-way": "a two-way encoder",
@@ -30,16 +22,7 @@ ASSUMED = {
     "causal-documents": "a causal decoder of packed documents",
     "documents": "a two-way encoder of packed documents",
 }
-"""Masks that are known without an intent, in the order in which they are tried."""
-
-READ_OFF = {
-    "causal-window": ("last query", "causal & window(4)"),
-    "window": ("first and last query", "window(4, 4)"),
-    "prefix-lm": ("first query", "causal | prefix(3)"),
-    "causal-documents": ("diagonal", "causal & documents(3, 4)"),
-    "documents": ("diagonal", "documents(3, 4)"),
-}
-"""Cells that the number of a kind is read off, and a mask of that kind with its number."""
+"""Masks that are known without an intent, in the order in which they are tried; numbers are read off the mask."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +50,8 @@ class Intent:
 
     Attributes:
         title: in words, with an article.
-        mask: what it must be, cell by cell but for padding; None for a kind whose number is read off the array.
-        kind: a name of `MEANT`; "" where a mask was stated.
+        mask: what it must be, cell by cell but for padding; None if it follows from the kind.
+        kind: a name of `ASSUMED`; "" where a mask was stated.
     """
 
     title: str
@@ -77,70 +60,58 @@ class Intent:
 
     @classmethod
     def of(cls, meant: str | Mask | Stack) -> "Intent":
-        """Intent of a kind's name, a mask, its text or a stack.
+        """Intent of a name of `MEANT`, a mask, its text or a stack.
 
         Raises:
-            AttnvizError: if there is no such kind, and it is not the text of a mask.
+            AttnvizError: if there is no such name, and it is not the text of a mask.
         """
         if isinstance(meant, Stack):
             meant = meant.mask() or Full()
         kind = meant if isinstance(meant, Mask) else kind_or_mask(meant)
         if isinstance(kind, Mask):
             return cls(f"the mask that is meant ({kind})", kind)
-        return cls(f"a {MEANT[kind]}", {"two-way": Full(), "causal": Subsequent()}.get(kind), kind)
+        return cls(f"a {MEANT[kind]}", kind=kind)
 
     def rules(self, may_attend: Tensor, tokens: Tensor | None, offset: int) -> Mask | None:
-        """The mask that is meant, without padding; None if its number does not follow from the mask.
+        """The mask that is meant, without padding; None if the kind has a number that the array does not show.
 
         Args:
             may_attend: (B, H, Q, K), True = may attend.
             tokens: (B, K), True at tokens; None without padding.
             offset: position of the first query.
         """
-        if self.mask is not None:
-            return self.mask
+        if self.mask is not None or self.kind in MEANT:
+            return self.mask or (Full() if self.kind == "two-way" else Subsequent())
         queries, keys = may_attend.shape[2:]
-        rows, own = may_attend.any(1), torch.arange(queries) + offset
-        last, first = int(own[-1]), 0
+        rows, last, first = may_attend.any(1), queries - 1 + offset, 0
         if tokens is not None and queries == keys:  # of the longest text
             longest = int(tokens.sum(1).argmax())
             places = tokens[longest].nonzero().flatten().tolist() or [0]
             first, last = places[0], places[-1]
             rows = rows[longest : longest + 1]
-        before = last - _first_open(rows[:, last - offset])
-        after = keys - 1 - _first_open(rows[:, first].flip(1)) - first - offset
         match self.kind:
-            case "causal-window" if 0 <= before < last - first:
-                return Subsequent() & Window(before)
-            case "window" if 0 <= before < last - first and after >= 0:
-                return Window(before, after)
-            case "prefix-lm" if after > 0 and after + first + offset + 1 < keys:
-                return Subsequent() | Prefix(after + first + offset + 1)
-            case "documents" | "causal-documents":
-                documents = _documents(may_attend.any(1), tokens, offset)
-                causal = self.kind == "causal-documents"
-                return documents and (Subsequent() & documents if causal else documents)
-        return None
-
-    def missing(self) -> tuple[str, str]:
-        """Sentence and fix where the number of the kind does not follow from the mask."""
-        place, example = READ_OFF[self.kind]
-        fix = f'Join it to the mask, or say it with its number, as in intent="{example}".'
-        return f"It is not {self.title}: its {place} shows no number of it.", fix
+            case "causal-window":
+                before = last - _first_open(rows[:, last - offset])
+                return Subsequent() & Window(before) if 0 <= before < last - first else None
+            case "prefix-lm":
+                length = keys - _first_open(rows[:, first].flip(1))
+                return Subsequent() | Prefix(length) if first + offset + 1 < length < keys else None
+        documents = _documents(may_attend.any(1), tokens, offset)
+        return documents and (Subsequent() & documents if self.kind == "causal-documents" else documents)
 
 
 def kind_or_mask(text: str) -> str | Mask:
-    """The kind of mask that a text names, or the mask that it writes.
+    """The name of `MEANT` that a text is, or the mask that it writes.
 
     Raises:
-        AttnvizError: names the kinds that there are, or what in the text cannot be read.
+        AttnvizError: names what there is, or what in the text cannot be read.
     """
     if text == "full":
         return "two-way"
     if not isinstance(text, str) or (text.isidentifier() and text not in (*MEANT, *KEYWORDS)):
         near = did_you_mean(str(text), MEANT)
-        message = f"No kind of mask is called {quoted(text)}.{near} There are: {', '.join(MEANT)}; or write a mask, "
-        raise InputError(f"{message}such as 'causal & window(4)'.")
+        message = f"No mask is called {quoted(text)}.{near} Say causal or two-way, or write a mask, such as "
+        raise InputError(f"{message}'causal & window(4)'.")
     return text if text in MEANT else mask_from_text(text)
 
 

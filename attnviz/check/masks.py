@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, opened
-from attnviz.check.findings import Finding, Laid, Report, block_future, future, read_rows, saw
+from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, future, read_rows, saw
 from attnviz.check.intent import ASSUMED, Intent
 from attnviz.check.meant import COUNTED, Combination, Part, explain, hides_future, mask_readings
 from attnviz.core.amounts import counted
@@ -69,7 +69,7 @@ OF_PADDING = {
 
 def check_mask(
     laid: Laid, stated: str | None, intent: Intent | None, tokens: Tensor | None, keys: int | None = None
-) -> Report:
+) -> ArrayReport:
     """Report on a mask: its values, and what it should be.
 
     Args:
@@ -90,7 +90,7 @@ def check_mask(
     elif names == ["additive"]:
         value = fill(mask)
         if value is None and (mask != 0).any():
-            return Report("mask", "additive", False, shape, (), tuple(_no_mask(laid)))
+            return ArrayReport("mask", "additive", False, shape, findings=tuple(_no_mask(laid)))
         if value is not None and value > WEAK:
             left = f"a key whose score is {-value:.4g} above the others still gets weight"
             left = f"{math.exp(value):.2g} of their weight stays" if value > -20 else left
@@ -103,7 +103,7 @@ def check_mask(
         message = "It blocks queries where padding blocks keys: these rows have no key left, and all others see the "
         fix = "Block keys instead: hand over (B, 1, 1, K), such as (ids != pad)[:, None, None, :]."
         findings += laid.findings("wrong-axis", "error", f"{message}padding.", fix, ~by_query)
-        report = Report("mask", names[0], False, shape, (), (), repaired=by_query[:, :, None])
+        report = ArrayReport("mask", names[0], False, shape, repaired=by_query[:, :, None])
     elif intent is None:
         report = _without_intent(laid, masks, tokens, is_stated=stated is not None)
     else:
@@ -121,14 +121,11 @@ def _by_query(laid: Laid, mask: Tensor, keys: int | None) -> Tensor | None:
     return is_open if at_one_end and is_open.any() and not is_open.all() else None
 
 
-def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: Tensor | None) -> Report:
+def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: Tensor | None) -> ArrayReport:
     """Report on a mask against its intent: the mistakes that give it, and the cells that differ beside them."""
     same = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
     readings = [*mask_readings({name: mask[:, :1] if same else mask for name, mask in masks.items()}, intent, tokens)]
     shape = tuple(laid.values.shape)
-    if not readings:
-        missing = laid.findings("deviation", "error", *intent.missing())
-        return Report("mask", next(iter(masks)), False, shape, (), tuple(missing))
     best = explain(readings)
     faults, may_attend, wrong, findings = [*best.faults()], masks[best.convention], best.differing.expand(shape), []
     if len(masks) > 1:
@@ -154,11 +151,11 @@ def _with_intent(laid: Laid, masks: dict[str, Tensor], intent: Intent, tokens: T
     return replace(report, findings=(*findings, *report.findings), repaired=best.right.expand(shape))
 
 
-def _without_intent(laid: Laid, masks: dict[str, Tensor], tokens: Tensor | None, *, is_stated: bool) -> Report:
+def _without_intent(laid: Laid, masks: dict[str, Tensor], tokens: Tensor | None, *, is_stated: bool) -> ArrayReport:
     """Report on a mask that is exactly a known one; else the question what it is meant to be, and what holds anyhow."""
     shape, known, first = tuple(laid.values.shape), {}, next(iter(masks))
     for (name, mask), (kind, title) in product(masks.items(), ASSUMED.items()):
-        readings = mask_readings({name: mask}, Intent.of(kind), tokens) if name not in known else ()
+        readings = mask_readings({name: mask}, Intent(title, kind=kind), tokens) if name not in known else ()
         for reading in readings:
             if name not in known and not reading.whole and reading.is_right:
                 rules = [rule for rule in getattr(reading.rules, "masks", ()) if type(rule) in COUNTED]
@@ -171,7 +168,7 @@ def _without_intent(laid: Laid, masks: dict[str, Tensor], tokens: Tensor | None,
         question = f"{ASK}{'' if len(masks) == 1 else ', and its --convention'}."
         ahead = future(*shape[2:])
         hides = bool(ahead.any()) and not bool((masks[first] & ahead).any())
-        return Report("mask", first, hides, shape, (), tuple(findings), question)
+        return ArrayReport("mask", first, hides, shape, findings=tuple(findings), question=question)
     (convention, (reading, title)), *others = known.items()
     has_padding = reading.tokens is not None and not bool(reading.tokens.all())
     assumed, findings = f"{title} with padding" if has_padding else title, []
@@ -185,7 +182,7 @@ def _without_intent(laid: Laid, masks: dict[str, Tensor], tokens: Tensor | None,
     return replace(report, findings=(*findings, *report.findings), assumed=assumed)
 
 
-def _explained(laid: Laid, best: Combination, as_meant: tuple[str, str], tokens: Tensor | None) -> Report:
+def _explained(laid: Laid, best: Combination, as_meant: tuple[str, str], tokens: Tensor | None) -> ArrayReport:
     """Report on an explained mask. If no fault is named, its rows without a key are: those that are so by mistake, as
     the intended mask has them (words and severity in `as_meant`), or as queries of padding."""
     shape, findings = tuple(laid.values.shape), []
@@ -201,7 +198,7 @@ def _explained(laid: Laid, best: Combination, as_meant: tuple[str, str], tokens:
         ):
             findings += _empty(laid, severity, rows, why, best.convention)
     reasons = (DIAGONAL[best.offset > 0],) if hides and shape[2] < shape[3] else ()
-    return Report("mask", best.convention, hides, shape, reasons, tuple(findings))
+    return ArrayReport("mask", best.convention, hides, shape, reasons, findings=tuple(findings))
 
 
 def _read_as(laid: Laid, convention: str, why: str) -> list[Finding]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attnviz.analysis.sentences import leak
 from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
-from attnviz.check import AXES, Finding, Report, check
+from attnviz.check import AXES, ArrayReport, Finding, Report, check
 from attnviz.check.findings import SEVERITIES, status_of
 from attnviz.check.intent import kind_or_mask
 from attnviz.check.moves import (
@@ -56,14 +56,11 @@ PROMISED = {"causal": Subsequent(), "two-way": Full()}
 
 
 @dataclass(frozen=True, eq=False)
-class ModelReport:
+class ModelReport(Report):
     """Findings about a model on a text.
 
     Attributes:
         name, text: of the model, and the text.
-        assumed: kind of model that is assumed where nobody stated an intent, and how to say otherwise.
-        question: question to answer before the rest can be judged; "" if nothing.
-        findings: the worst first; `Finding.calls` names the attention calls.
         passed: tests that found nothing, a sentence each.
         skipped: tests that could not be made, and why, a sentence each.
         masks: report on the mask of each attention call, by its name.
@@ -73,47 +70,28 @@ class ModelReport:
 
     name: str
     text: str
-    assumed: str
-    question: str
-    findings: tuple[Finding, ...]
     passed: tuple[str, ...]
     skipped: tuple[str, ...]
-    masks: Mapping[str, Report]
+    masks: Mapping[str, ArrayReport]
     future: LeakTest | None
     runs: SameRun | None = None
 
-    @property
-    def worst(self) -> str | None:
-        """Severity of the worst finding; None if there is none."""
-        return self.findings[0].severity if self.findings else None
-
     def status(self, *, strict: bool = False) -> int:
-        """Exit status: 1 for an error (or, if strict, a warning), 3 if a question is open or no output could be
-        compared, else 0."""
+        """Exit status; 3 also if no output could be compared."""
         blind = "no output depends on another token" if self.future is None or self.future.is_blind else ""
         return status_of(self.findings, self.question or blind, strict=strict)
 
-    def lines(self) -> list[str]:
-        """As text: the assumption, a block for each finding, and the tests."""
+    def heading(self) -> list[str]:
         calls = counted(len(self.masks), "attention call")
         first = f"{visible_text(self.name)} on '{in_title(self.text)}': {calls}"
-        blocks = [line for finding in self.findings for line in ("", *finding.lines())]
-        question = ["", f"question: {self.question}"] if self.question else []
-        nothing = ["", "Nothing wrong was found."] if not self.findings and not question else []
-        tests = [*self.passed, *self.skipped]
-        return [first, *([self.assumed] if self.assumed else []), *blocks, *question, *nothing, "", *tests]
+        return [first, *([self.assumed] if self.assumed else [])]
+
+    def lines(self) -> list[str]:
+        return [*super().lines(), "", *self.passed, *self.skipped]
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for `json.dumps`."""
         test = self.future
-        return {
-            "model": self.name,
-            "text": self.text,
-            "assumed": self.assumed,
-            "question": self.question,
-            "findings": [finding.to_json() for finding in self.findings],
-            "passed": list(self.passed),
-            "skipped": list(self.skipped),
+        return super().to_json() | {
             "masks": {name: report.to_json() for name, report in self.masks.items()},
             "future": test and {"pairs": test.pairs, "promised": test.promise, "tested": not test.is_blind},
             "runs": self.runs and self.runs.to_json(),
@@ -215,8 +193,9 @@ class _Check:
         future = future and replace(future, is_faulty=self._has_error)
         findings = tuple(sorted(self.findings, key=lambda finding: -SEVERITIES.index(finding.severity)))
         reports = {self._name(site): report for site, report in self.reports.items()}
-        rest = (findings, tuple(self.passed), tuple(self.skipped), reports, future, ran)
-        return ModelReport(self.source.name, self.text, self._assumed(), question or self._question(), *rest)
+        rest = (tuple(self.passed), tuple(self.skipped), reports, future, ran)
+        judged = {"findings": findings, "question": question or self._question(), "assumed": self._assumed()}
+        return ModelReport(self.source.name, self.text, *rest, **judged)
 
     def _error(self, rule: str, message: str, fix: str = "") -> None:
         self.findings.append(Finding(rule, "error", message, fix))
@@ -231,7 +210,7 @@ class _Check:
         is_decoder = self.is_causal and self.target == "encoder" and not self.record.targets
         return name.replace("encoder", "decoder", 1) if is_decoder else name
 
-    def _of_mask(self, step: Step) -> Report:
+    def _of_mask(self, step: Step) -> ArrayReport:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
         mask, tokens = torch.stack([masks(step, text) for text in range(step.shape[0])]), _tokens(self.record, step)
         mask = mask[:, :1] if bool((mask == mask[:, :1]).all()) else mask

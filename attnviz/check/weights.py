@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnviz.check.arrays import VERY_NEGATIVE, precision
-from attnviz.check.findings import Finding, Laid, Report, block_future, future, read_rows, saw
+from attnviz.check.findings import ArrayReport, Finding, Laid, future, read_rows, saw
 from attnviz.check.intent import Intent, check_fits
 from attnviz.check.meant import hides_future
 from attnviz.core.amounts import counted
@@ -35,7 +35,7 @@ def tolerance(array: Tensor) -> float:
     return max(TOLERANCE, 2 * precision(array), digit * array.shape[-1])
 
 
-def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near: float) -> Report:
+def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near: float) -> ArrayReport:
     """Whether the weights hide the future, and what is wrong with them.
 
     Args:
@@ -63,12 +63,11 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near
     message = "of 0 throughout: the query had no key left, and its output is 0."
     fix = "If they are not padding, mend the mask: leave each query a key."
     findings += laid.findings("empty-row", "warning", message, fix, empty & read_rows(weights, tokens), "row")
-    is_open = weights > LEAK
-    hides, of_mask = _of_open(laid, is_open, intent, tokens)
-    return Report("weights", None, hides, tuple(weights.shape), (), (*findings, *of_mask))
+    hides, of_mask = _of_open(laid, weights > LEAK, intent, tokens)
+    return ArrayReport("weights", None, hides, tuple(weights.shape), findings=(*findings, *of_mask))
 
 
-def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Report:
+def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
     """Whether the scores hide the future, and what is wrong with them."""
     scores, findings = laid.values, []
     fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
@@ -94,7 +93,7 @@ def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Re
             of_mask = laid.findings("weak-fill", "error", message, fix, cells)
         elif hides:
             of_mask = laid.findings("future-leak", "note", message, "Check the mask or the weights.")
-    return Report("scores", None, hides, tuple(scores.shape), (), (*findings, *of_mask))
+    return ArrayReport("scores", None, hides, tuple(scores.shape), findings=(*findings, *of_mask))
 
 
 def _of_sums(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
@@ -128,20 +127,11 @@ def _of_sums(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
 
 
 def _of_open(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
-    """Whether open cells hide the future, and what is open that should not be."""
+    """Whether open cells hide the future, or are meant to, and what is open that should not be."""
     after, findings = future(*is_open.shape[2:]), []
+    hides = bool(after.any()) and not bool((is_open & after).any())
     read = read_rows(is_open, tokens)[..., None]
-    if intent is None:
-        hides = _looks_causal(is_open)
-        ahead = is_open & after & hides
-        number, total = int(ahead.count_nonzero()), int(after.count_nonzero()) * is_open.shape[0] * is_open.shape[1]
-        if number:
-            message = (
-                f"It looks causal, and {number:,} of {total:,} future cells {'is' if number == 1 else 'are'} open: "
-            )
-            fix = f"{block_future(*is_open.shape[2:])} If they are meant to be open: --intent two-way."
-            findings += laid.findings("future-leak", "warning", f"{message}{saw(ahead)}.", fix, ahead)
-    else:
+    if intent is not None:
         intended, hides = _intended(intent, is_open, tokens)
         extra = is_open & ~intended & read
         ahead = extra & after & hides
@@ -156,26 +146,10 @@ def _of_open(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
     return hides, findings
 
 
-def _looks_causal(may_attend: Tensor) -> bool:
-    """Whether at most a tenth of the future is open in half of the heads, and half of the past in all; keys and queries
-    that are blocked throughout are left out."""
-    queries, keys = may_attend.shape[2:]
-    used = may_attend.any(2, keepdim=True) & may_attend.any(3, keepdim=True)
-    ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
-    hiding = 10 * (may_attend & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # of each head
-    is_past_open = 2 * int((may_attend & behind).count_nonzero()) >= int(behind.count_nonzero())
-    return (
-        bool(ahead.any()) and is_past_open and queries >= 2 + (queries != keys) and 2 * int(hiding.sum()) >= len(hiding)
-    )
-
-
 def _intended(intent: Intent, is_open: Tensor, tokens: Tensor | None) -> tuple[Tensor, bool]:
-    """Cells that the intended mask opens, (B or 1, 1, Q, K), none if its number does not follow, and whether it hides
-    the future."""
+    """Cells that the intended mask opens, (B or 1, 1, Q, K), and whether it hides the future."""
     batch, _, queries, keys = is_open.shape
     offset = max(0, keys - queries)
     rules = intent.rules(is_open, tokens, offset)
-    if rules is None:
-        return torch.zeros(1, 1, queries, keys, dtype=torch.bool), queries > 1
     check_fits(rules, batch)
     return rules.shifted(offset).tensor(queries, keys)[:batch], hides_future(rules, offset, is_open.shape)

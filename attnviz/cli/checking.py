@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from attnviz.check import Report, check, reading
+from attnviz.check import ArrayReport, check, reading
 from attnviz.check.batch import IDS, check_batch
 from attnviz.check.findings import status_of
 from attnviz.cli.typed import NONE
@@ -111,7 +111,7 @@ def _read(file: str) -> reading.ArrayFile:
         raise InputError(f"{quoted(file)} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def _report(name: str, array: object, options: Namespace) -> Report:
+def _report(name: str, array: object, options: Namespace) -> ArrayReport:
     """A convention is of masks: beside a mask, arrays whose names say that they are something else go without."""
     named = reading.kind_by_name(name)
     convention = options.convention or reading.convention_by_name(name)

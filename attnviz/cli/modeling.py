@@ -4,6 +4,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
     except AttnvizError as error:
         if (finding := of_capture(str(error))).severity == "note":
             raise
-        for line in [json.dumps({"findings": [finding.to_json()]}, indent=1)] if options.json else finding.lines():
+        for line in [json.dumps({"findings": [asdict(finding)]}, indent=1)] if options.json else finding.lines():
             say(line)
         return 1
     if not isinstance(source, Source):

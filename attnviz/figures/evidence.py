@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from attnviz.charts.state import CellState
-from attnviz.check import AXES, Finding, Report
+from attnviz.check import AXES, ArrayReport, Finding
 from attnviz.check.arrays import VERY_NEGATIVE
 from attnviz.figures.states import States
 
@@ -26,7 +26,7 @@ BLOCKED = {
 """States of cells that are open, and of cells that are not, by the kind of the array."""
 
 
-def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> States | None:
+def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) -> States | None:
     """Cells of a finding, in the sentence and the head of its first cell. None if it names no cells.
 
     Args:
@@ -53,7 +53,7 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> St
     return _grid(array, report, where, marked, f"Evidence of {finding.rule.replace('-', ' ')}", some)
 
 
-def as_checked(array: np.ndarray | Tensor, report: Report) -> States:
+def as_checked(array: np.ndarray | Tensor, report: ArrayReport) -> States:
     """Array that was checked, of the first sentence and head: at most the first `MOST` queries and keys."""
     sizes = zip(AXES, report.shape, (1, 1, MOST, MOST), strict=True)
     some = [
@@ -66,7 +66,7 @@ def as_checked(array: np.ndarray | Tensor, report: Report) -> States:
 
 def _grid(
     array: np.ndarray | Tensor,
-    report: Report,
+    report: ArrayReport,
     where: tuple[int, int],
     marked: np.ndarray,
     title: str,
@@ -93,7 +93,7 @@ def _as_array(array: np.ndarray | Tensor) -> np.ndarray:
     return array.float().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
 
 
-def _open(values: np.ndarray, report: Report) -> np.ndarray:
+def _open(values: np.ndarray, report: ArrayReport) -> np.ndarray:
     """Which cells are not blocked: of a mask in the convention in which it was read."""
     if report.kind == "scores":
         return ~(values <= VERY_NEGATIVE)

@@ -17,8 +17,6 @@ from mkdocs.structure.pages import Page
 
 import attnviz
 from attnviz.analysis.heads import METRICS
-from attnviz.check import CHECKS
-from attnviz.check.findings import MODEL_CHECKS
 from attnviz.cli import parser
 from attnviz.core import masks
 from attnviz.figures import FORMS
@@ -142,11 +140,6 @@ def _metrics() -> Iterator[str]:
         yield f"    {one.means} Range: {one.range}. *{one.source}*".replace("<", "&lt;")
 
 
-def _checks() -> Iterator[str]:
-    yield "| rule | when it speaks |\n|---|---|"
-    yield from (f"| `{name}` | {when} |" for name, when in (CHECKS | MODEL_CHECKS).items())
-
-
 def _forms() -> Iterator[str]:
     """The forms of a head with what they take, and the figure of each."""
     yield "| `--as` | on the page Heads | what it takes |\n|---|---|---|"
@@ -164,7 +157,7 @@ def _rules() -> Iterator[str]:
             yield f"::: {rule.__module__}.{rule.__name__}\n    options:\n      members: false\n"
 
 
-TABLES = {"NAMES": _names, "METRICS": _metrics, "CHECKS": _checks, "FORMS": _forms, "RULES": _rules}
+TABLES = {"NAMES": _names, "METRICS": _metrics, "FORMS": _forms, "RULES": _rules}
 """What stands for which line."""
 
 

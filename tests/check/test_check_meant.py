@@ -46,28 +46,6 @@ def test_what_is_meant_is_not_warned_of_and_its_opposite_is_named(mask):
         assert "transposed" in check(grid.T, intent=mask, convention="may-attend").rules("error")
 
 
-@pytest.mark.parametrize(
-    ("mask", "kind", "other"),
-    [
-        (Window(2, 1), "window", "causal"),
-        (Window(2, 1), "window", "causal-window"),
-        (PREFIX_LM, "prefix-lm", "causal"),
-        (Subsequent() & Window(0), "causal-window", "two-way"),
-        (Documents((3, 5)), "documents", "causal-documents"),
-        (Subsequent() & Documents((3, 5)), "causal-documents", "documents"),
-        (Subsequent(), "causal", "prefix-lm"),
-        (Subsequent(), "causal", "causal-window"),
-    ],
-)
-def test_the_number_of_a_kind_is_read_off_the_mask(mask, kind, other):
-    """As another kind the same mask is an error; and padding may stand beside it, at either end."""
-    assert check(mask.grid(N), intent=kind, convention="may-attend").rules("error", "warning") == set()
-    assert check(mask.grid(N), intent=other, convention="may-attend").rules("error")
-    for real in (padded((N, 6), N), padded((N, 6), N).flip(-1)):
-        said = {"intent": kind, "convention": "may-attend", "padding": real[:, 0, 0]}
-        assert check(mask.grid(N) & real, **said).rules("error", "warning") == set()
-
-
 def test_a_kind_may_have_padding_and_a_mask_has_what_it_says():
     grid = (Subsequent() & Padding((5,))).grid(N)
 
@@ -101,25 +79,24 @@ def test_weights_and_scores_may_see_less_than_what_is_meant_but_not_more():
     assert check(scores(), intent="causal").rules() == {"future-leak"}  # a note: from before the mask
 
 
-def test_kinds_are_asked_for_by_name():
-    """Another kind is written as a mask."""
-    for wrong in ("triangle", 7):
-        with pytest.raises(InputError, match=r"No kind of mask is called .* There are: causal, two-way.*write a mask"):
+def test_an_intent_has_a_name_or_is_written_as_a_mask():
+    """Another one is written as a mask."""
+    for wrong in ("triangle", "causal_window", 7):
+        with pytest.raises(InputError, match=r"No mask is called .* Say causal or two-way, or write a mask"):
             check(torch.ones(3, 3, dtype=torch.bool), intent=wrong)
 
 
 def test_documents_of_a_batch_may_differ():
-    """Each text has its own, with padding or without; and what sees across them is named."""
+    """Each text has its own; what sees across them is asked about."""
     documents = [Documents((3, 5)).grid(N), Documents((2, 4, 2)).grid(N)]
-    for causal, kind in ((Subsequent(), "causal-documents"), (Full(), "documents")):
+    for causal in (Subsequent(), Full()):
         mask = torch.stack([grid & causal.grid(N) for grid in documents])[:, None]
         wrong = mask.clone()
         wrong[1, 0, 5, 0] = True
 
-        for said in ({"intent": kind}, {}):
-            report = check(mask, convention="may-attend", **said)
-            assert (report.rules("error", "warning"), report.question) == (set(), "")
-        assert cells(check(wrong, convention="may-attend", intent=kind), "deviation") == {(1, 0, 5, 0)}
+        report = check(mask, convention="may-attend")
+        assert (report.rules("error", "warning"), report.question) == (set(), "")
+        assert check(wrong, convention="may-attend").question
 
 
 def test_a_mask_is_meant_by_its_text():
@@ -132,17 +109,6 @@ def test_a_mask_is_meant_by_its_text():
     ).rules("error")
     with pytest.raises(MaskError, match="Character 8"):
         check(window, intent="window(x)")
-
-
-@pytest.mark.parametrize("kind", ["causal-window", "causal-documents", "prefix-lm", "documents"])
-def test_a_number_that_does_not_follow_from_the_mask_is_asked_for(kind):
-    """A plain causal mask, or none, where something beside it is meant."""
-    for grid in (Subsequent().grid(N), Full().grid(N)):
-        (found,) = check(grid, intent=kind, convention="may-attend").findings
-
-        assert (found.rule, found.severity) == ("deviation", "error")
-        assert found.message.startswith("It is not a")
-        assert "say" in found.fix
 
 
 @given(queries=st.integers(4, 7), more=st.integers(0, 6))

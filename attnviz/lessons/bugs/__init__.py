@@ -28,7 +28,7 @@ class Bug:
         fix: lines of code; those of the mistake begin with "-", those of the fix with "+", all others with a space.
         seen_in: a public place where it happened, in words.
         source: its address.
-        rule: of `attnviz.check.CHECKS`, the one that finds it; "" if none does.
+        rule: of docs/reference/check.md, the one that finds it; "" if none does.
         found_by: what finds it then.
         costs: what making it takes, if that is seconds: it is made when it is asked for.
     """

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attnviz import api
-from attnviz.check import Finding, Report, check
+from attnviz.check import ArrayReport, Finding, check
 from attnviz.core.attention import attention_weights
 from attnviz.core.edits import Site
 from attnviz.core.masks import Padding, Subsequent
@@ -55,7 +55,7 @@ class Maps:
         return tuple(record.steps[0].weights(self.head) for record in (self.right, self.wrong))
 
     @property
-    def reports(self) -> tuple[Report, Report]:
+    def reports(self) -> tuple[ArrayReport, ArrayReport]:
         """Reports of the check on the right array, and on the wrong one."""
         right, wrong = self.checked or self.weights
         options = self.options or {"kind": "weights"}

@@ -174,7 +174,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
         st.code(clean("\n".join((f"{name}:", *report.lines()))), None, wrap_lines=True)
 
 
-def _findings(report: Report | ModelReport) -> list[Finding]:
+def _findings(report: Report) -> list[Finding]:
     """Draw the findings: what is wrong in one sentence, where, and the repair with a button that copies it."""
     wrong = [finding for finding in report.findings if finding.severity != "note"]
     for i, finding in enumerate(wrong):
