@@ -23,9 +23,7 @@ IDS = ("input_ids", "ids", "tokens")
 """Names of the token ids, (B, n)."""
 IGNORED = -100
 """Label that no loss counts."""
-ENDS = "cu_seq"
-"""Beginning of the names of places at which packed documents begin, and the last one ends."""
-OF_TOKENS = ("position_ids", "labels", "token_type_ids")
+OF_TOKENS = ("position_ids", "labels")
 """Names of arrays with a number for each token."""
 TARGET = ("decoder_input_ids", "decoder_attention_mask")
 """Names of the ids that a decoder reads, and of their mask, beside those of an encoder."""
@@ -58,9 +56,9 @@ def check_batch(
     """Check that the mask, the positions and the labels of a batch fit its tokens.
 
     Args:
-        batch: `input_ids` (B, n) and any of `attention_mask` (B, n) or of scores, `position_ids`, `labels` and
-            `token_type_ids` (B, n), `cu_seqlens`; of an encoder-decoder `decoder_input_ids`, `decoder_attention_mask`
-            and `labels`, (B, m). Others are not read.
+        batch: `input_ids` (B, n) and any of `attention_mask` (B, n) or of scores, `position_ids` and `labels` (B, n);
+            of an encoder-decoder `decoder_input_ids`, `decoder_attention_mask` and `labels`, (B, m). Others are not
+            read.
         pad: the id of padding; by default the one id that stands wherever the mask blocks.
         padded: False where no token is padding.
         intent: what a mask of scores is meant to be; see `attnviz.check.check`.
@@ -68,7 +66,7 @@ def check_batch(
     Raises:
         InputError: if there are no token ids, or an array does not fit them.
     """
-    read = (*IDS, "attention_mask", *OF_TOKENS, *(name for name in batch if name.startswith(ENDS)), *TARGET)
+    read = (*IDS, "attention_mask", *OF_TOKENS, *TARGET)
     arrays = {name: real_tensor(batch[name]) for name in read if batch.get(name) is not None}
     arrays = {name: array.view(1, -1) if array.dim() == 1 else array for name, array in arrays.items()}
     name = next((name for name in IDS if name in arrays), None)
@@ -121,7 +119,6 @@ class _Batch:
         if self.flat is not None and self.flat.shape != ids.shape:
             raise InputError(f"The {mask_name} is {tuple(mask.shape)}, the {name} {tuple(ids.shape)}.")
         self.labels, self.positions = arrays.get("labels"), arrays.get("position_ids")
-        self.ends = {end: array.flatten() for end, array in arrays.items() if end.startswith(ENDS)}
         self.pad, self.question, self.failures = pad, "", []
         is_open = torch.ones_like(ids, dtype=torch.bool) if self.flat is None else self.flat != 0
         blocked, open_ids = ids[~is_open].unique().tolist(), ids[is_open].unique().tolist()
@@ -211,7 +208,7 @@ class _Batch:
         self._fail("positions", "error", message, fix, wrong)
 
     def _check_documents(self) -> None:
-        """Check packed documents: a mask that holds none of them; numbers, lengths and positions that disagree."""
+        """Check packed documents: a mask that holds none of them; numbers and positions that disagree."""
         starts, restarts = self.starts, self._restarts()
         later = None if starts is None else pad_ends(starts[:, 1:], (1, 0))
         if later is not None and self.flat is not None and self.are_flags:
@@ -222,14 +219,6 @@ class _Batch:
         if self.is_numbered and self.positions is not None and restarts is None:
             message = f"{self.mask_name} numbers documents, and position_ids go on from one to the next."
             self._fail("documents", "warning", message, "Begin position_ids at 0 in each document.", starts)
-        for name, ends in self.ends.items():
-            total = self.ids.numel()
-            if len(ends) < 2 or int(ends[0]) or int(ends[-1]) != total or bool((ends.diff() <= 0).any()):
-                message = f"{name} is {ends.tolist()[:8]}; it must rise from 0 to the number of tokens, {total:,}."
-                self._fail("documents", "error", message, "cu_seqlens = F.pad(lengths.cumsum(0), (1, 0))")
-            elif restarts is not None and restarts.flatten().nonzero().flatten().tolist() != ends[:-1].tolist():
-                message = f"{name} and position_ids divide the tokens at different places."
-                self._fail("documents", "error", message, "Make both of the same lengths.")
 
     def _restarts(self) -> Tensor | None:
         """Begins of documents, boolean (B, n), by positions that restart behind the first token; None if none do."""

@@ -108,7 +108,7 @@ def kind_or_mask(text: str) -> str | Mask:
     """
     if text == "full":
         return "two-way"
-    if not isinstance(text, str) or (text.isidentifier() and text not in (*MEANT, *KEYWORDS)):
+    if not isinstance(text, str) or (text.replace("-", "").isidentifier() and text not in (*MEANT, *KEYWORDS)):
         near = did_you_mean(str(text), MEANT)
         message = f"No mask is called {quoted(text)}.{near} Say causal or two-way, or write a mask, such as "
         raise InputError(f"{message}'causal & window(4)'.")

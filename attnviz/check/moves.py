@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -15,7 +16,6 @@ from torch import Tensor
 
 from attnviz.check.intent import PerText
 from attnviz.core.amounts import counted, percent
-from attnviz.core.display import visible_text
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.finite import check_finite, odd_rows
@@ -424,23 +424,19 @@ def batch_test(
 
 def _padding_moved(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:
     """Result where outputs moved with padding, with the head that gives it most weight."""
-    message, cause, fix = ", though attention gives it no weight.", "other", ELSEWHERE
     heads = []
     for step in record.steps:
-        (query, key), rows = record.texts(step.site), slice(0, record.texts(step.site)[0].length)
+        query, key = record.texts(step.site)
         for head in range(step.num_heads):
-            weights = step.weights(head, rows, slice(key.length, len(key.tokens))).sum(-1).nan_to_num(1).double()
-            weights = weights.round(decimals=6)  # equal ones stay in their order
-            row = int(weights.argmax())
-            label = f"row {row} “{visible_text(query.tokens[row].text)}”"
-            heads += [(float(weights[row]), f"head {head} of {name(step.site)} at {label}")]
-    heads = [(part, head) for part, head in heads if part > LEAST_WEIGHT]
-    if heads:
-        part, head = max(heads, key=lambda entry: entry[0])
-        others = f" (and {counted(len(heads) - 1, 'other head')})" if len(heads) > 1 else ""
-        message, cause = f": {head} gives it {percent(part)}{others}.", "mask"
+            weights = step.weights(head, slice(0, query.length), slice(key.length, len(key.tokens))).sum(-1)
+            part = round(float(weights.nan_to_num(1).max()), 6)  # equal ones stay in their order
+            heads.append((part, f"head {head} of {name(step.site)}"))
+    part, head = max(heads, key=itemgetter(0))
+    message, cause, fix = "though attention gives it no weight.", "other", ELSEWHERE
+    if part > LEAST_WEIGHT:
+        message, cause = f"to which {head} gives up to {percent(part)} of a row.", "mask"
         fix = "Block the keys of padding in every layer, before the softmax."
-    message = f"Outputs move by up to {percent(moved)} when padding follows the text{message}"
+    message = f"Outputs move by up to {percent(moved)} when padding follows the text, {message}"
     return RunResult("padding", False, cause, None, None, 0, moved, message, fix)
 
 

@@ -116,7 +116,7 @@ def read_file(name: str, content: bytes) -> ArrayFile:
         if ending == ".npz":
             every = _npz(name, content)
         elif ending == ".npy":
-            every = {"": _npy(name, content, len(content))}
+            every = {"": _npy(name, content)}
         else:
             import safetensors.torch
 
@@ -133,10 +133,6 @@ def read_file(name: str, content: bytes) -> ArrayFile:
     return ArrayFile(name, arrays, texts=texts)
 
 
-class Pickled(InputError):
-    """An array of objects, which are not read."""
-
-
 def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
     """The arrays; beside others what is pickled is left out. The zip directory is read first, for the sizes."""
     arrays, pickled = {}, None
@@ -150,28 +146,28 @@ def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
             if not member.filename.endswith(".npy"):
                 raise InputError(f"{quoted(name)} holds {quoted(member.filename)}, which is no NumPy array.")
             try:
-                array = _npy(name, file.open(member).read(MOST_BYTES), total)
-            except Pickled as error:
+                arrays[member.filename.removesuffix(".npy")] = _npy(name, file.read(member))
+            except PickledError as error:
                 pickled = error
-            else:
-                arrays[member.filename.removesuffix(".npy")] = array
     if pickled and all(array.dtype.kind in "US" for array in arrays.values()):
         raise pickled
     return arrays
 
 
-def _npy(name: str, content: bytes, size: int) -> np.ndarray:
+class PickledError(InputError):
+    """An array of objects, which are not read."""
+
+
+def _npy(name: str, content: bytes) -> np.ndarray:
     """One array. Its header is read first: what is pickled, or larger than the file, is not opened."""
     file = io.BytesIO(content)
-    version = npy.read_magic(file)
-    read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
-    shape, _, dtype = read(file) if read else ((), False, np.dtype(object))
+    read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
+    shape, _, dtype = read(file)
     if dtype.hasobject:
-        raise Pickled(f"{quoted(name)} holds pickled objects, which could run code; save a plain array of numbers.")
-    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > size:
+        raise PickledError(f"{quoted(name)} holds pickled objects, which could run code; save an array of numbers.")
+    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > len(content):
         raise InputError(f"{quoted(name)} is cut short: its header tells of {quoted(shape)} cells, and it is smaller.")
-    file.seek(0)
-    return npy.read_array(file, allow_pickle=False)
+    return npy.read_array(io.BytesIO(content), allow_pickle=False)
 
 
 # Text

@@ -28,7 +28,6 @@ def positions(mask: torch.Tensor) -> torch.Tensor:
         {"input_ids": IDS, "attention_mask": MASK, "labels": IDS.masked_fill(MASK == 0, -100)},
         {"input_ids": LEFT, "attention_mask": LEFT_MASK, "position_ids": positions(LEFT_MASK)},
         {"input_ids": PACKED, "position_ids": RESTART},
-        {"input_ids": PACKED, "position_ids": RESTART, "cu_seqlens": torch.tensor([0, 3, 7])},
         {"input_ids": IDS[1:]},
         {
             "input_ids": torch.tensor([[5, 6, 2, 2], [5, 6, 7, 2]]),
@@ -62,13 +61,6 @@ def test_a_right_batch_has_no_finding(batch):
             "the token at 3 sees all 3 of the document before it",
             "no attention_mask",
         ),
-        (
-            {"input_ids": PACKED, "position_ids": RESTART, "cu_seqlens": torch.tensor([0, 4, 7])},
-            "documents",
-            "different places",
-            "same lengths",
-        ),
-        ({"input_ids": PACKED, "cu_seqlens": torch.tensor([0, 3])}, "documents", "number of tokens, 7", "cumsum"),
         ({"input_ids": IDS, "attention_mask": MASK, "labels": IDS}, "labels", "of padding", "-100"),
         (
             {"input_ids": IDS[1:], "labels": torch.tensor([[6, 7, 8, 9, -100]])},
