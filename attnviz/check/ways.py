@@ -41,10 +41,6 @@ CAUSES = ("", "rounding", "mask", "positions", "cache", "window", "scores", "kep
 """Causes of a `RunResult`: the first two are of the same answer, the last is of none."""
 CHEAP = 2**30
 """Bytes that a copy of a model may take."""
-PLAIN = "The same with position_ids that count from the first real token; a call without them gives other outputs."
-AS_GENERATE = "Pass position_ids, as generate() does: (attention_mask.cumsum(-1) - 1).clamp(min=0)."
-
-
 UNSTEADY = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or chance."
 
 
@@ -58,7 +54,7 @@ class Runner:
 
     Attributes:
         call: function from the model and ids (B, n) to its output.
-        functions: those that `WAYS` need, by name; and "generate", which pads as `generate` does.
+        functions: those that `WAYS` need, by name.
         pad_id: the id of padding.
         sites: the sites of its attention calls and their modules, once they are known.
     """
@@ -215,11 +211,9 @@ def transformers_runner(model: Any, name: str) -> Runner:
         return {"input_ids": ids, "position_ids": starts[None], **uncached}
 
     def pad(documents: Documents, side: str) -> dict[str, Any]:
-        return {**with_padding(documents, side, pad_id), **uncached}
-
-    def generate(documents: Documents, side: str) -> dict[str, Any]:
-        padded = pad(documents, side)
-        return {**padded, "position_ids": counted_from(padded["attention_mask"])}
+        padded = with_padding(documents, side, pad_id)
+        positions = {"position_ids": counted_from(padded["attention_mask"])} if has_positions else {}
+        return {**padded, **(positions if side == "left" else {}), **uncached}
 
     def step(model: nn.Module, ids: Tensor, cache: Any, **named: Any) -> tuple[Any, Any]:
         cached = {} if cache is None else {"past_key_values": cache}
@@ -232,7 +226,7 @@ def transformers_runner(model: Any, name: str) -> Runner:
         named = {"position_ids": counted_from(tokens)[:, -ids.shape[1] :]} if has_positions else {}
         return step(model, ids, cache, attention_mask=tokens.long(), **named)
 
-    functions = {"pack": pack, "pad": pad, "generate": generate, "step": step, "write": write}
+    functions = {"pack": pack, "pad": pad, "step": step, "write": write}
     return Runner(model, name, call, functions, pad_id)
 
 
@@ -276,19 +270,12 @@ class _Alone:
         return cls(runner, documents, runs, moved, bound)
 
     def result(self, run: str, own: Mapping[str, Callable[..., Any]]) -> RunResult:
-        """The result of one way, maybe with a person's `own` function. Where a plain call of transformers on texts that
-        are padded on the left differs, they are run as `generate` does."""
+        """The result of one way, maybe with a person's `own` function."""
         unsteady = [number for number, moved in enumerate(self.moved) if bool((moved > self.bound).any())]
         if unsteady:
             return self._unsteady(run, unsteady[0])
         try:
-            result = self._compared(run, own)
-            if result.same or run != "left" or "pad" in own or "generate" not in self.runner.functions:
-                return result
-            with suppress(AttnvizError):  # of a model that takes no position_ids
-                other = self._compared(run, {"pad": self.runner.functions["generate"]})
-                result = replace(other, message=PLAIN, fix=AS_GENERATE) if other.same else result
-            return result
+            return self._compared(run, own)
         except AttnvizError as error:
             begin = "" if isinstance(error, NotTriedError) else "The model does not run in this way. It says: "
             return RunResult(run, False, "not tried", message=f"{begin}{error}")
@@ -402,9 +389,10 @@ def same_run(
             is called as model(ids), ids (B, n). It runs in evaluation mode.
         texts: strings, or lists of token ids, of several lengths; a window shows only in texts that are longer.
         runs: the ways: "packed" (all texts in one row, with restarting position_ids and no attention mask), "left" and
-            "right" (a padded batch with its attention mask), "cached" (the first half, then token by token with
-            past_key_values), "chunked" (in about three chunks with a cache), "batched" (beside texts of its length),
-            "written" (a batch padded on the left, then token by token with the cache, as `generate` does).
+            "right" (a padded batch with its attention mask, on the left with position_ids as `generate` gives them),
+            "cached" (the first half, then token by token with past_key_values), "chunked" (in about three chunks with a
+            cache), "batched" (beside texts of its length), "written" (a batch padded on the left, then token by token
+            with the cache, as `generate` does).
         pack: pack(documents) gives the arguments of a call on all documents, lists of ids, in one row.
         pad: pad(documents, side) gives the arguments of a call on a padded batch; side is "left" or "right".
         step: step(model, ids, cache) calls the model on the next ids, (1, m), and gives its output and its cache; the
