@@ -8,7 +8,7 @@ from own_models import IDS, WORDS, Server, Writer, tokenize
 
 import attnviz
 from attnviz.check.ways import CAUSES, RUNS
-from attnviz.core.errors import InputError, NotFiniteError
+from attnviz.core.errors import InputError, NotFiniteError, UnsteadyError
 
 TEXTS = ["the cat sat on the mat", "dog ran on cat mat the dog sat the", "mat sat the dog ran"]
 
@@ -85,7 +85,6 @@ FAULTS = {
     "buffer seen": dict.fromkeys(CACHED, "cache"),
     "empty rows": dict.fromkeys(("left", "right", "written"), "mask"),
     "batch mixed": dict.fromkeys(("left", "right", "batched", "written"), "other"),
-    "dropout": dict.fromkeys(RUNS, "dropout"),
 }
 
 
@@ -109,6 +108,11 @@ def test_faults_of_a_model_with_rotary_positions_are_named(fault):
 @pytest.mark.parametrize("fault", ["not reset", "not shifted"])
 def test_shifted_rotary_positions_are_no_fault(fault):
     assert compared(server(fault, rotary=True)).ok
+
+
+def test_a_model_whose_runs_differ_by_chance_is_compared_with_nothing():
+    with pytest.raises(UnsteadyError, match="dropout in evaluation"):
+        compared(server("dropout"))
 
 
 def test_a_message_says_where_and_what_to_do():

@@ -181,7 +181,7 @@ class _Check:
             future = self._future(leaks)
             if not any(finding.rule in ("nan", "random") for finding in self.findings):
                 self._beside()
-        if runs:
+        if runs and not any(finding.rule == "random" for finding in self.findings):
             ran = same_run(self.source, beside_longer(self.text), runs, **ways)
             for result in ran.results:
                 message = f"{result.run}: {result.message}"

@@ -24,7 +24,7 @@ from attnviz.check.causes import PADDING, Ran, cause
 from attnviz.check.moves import RunResult, is_kept
 from attnviz.core.amounts import counted, percent, rounding
 from attnviz.core.edits import Site
-from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, quoted
+from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError, quoted
 from attnviz.core.leaks import ROUNDINGS, distance, tolerance
 from attnviz.sources.base import HUGGING_FACE, Source
 from attnviz.sources.own_code import errors_said, in_evaluation, lock_of
@@ -37,11 +37,14 @@ Rows = list[list[tuple[int, int]]]
 Calls = dict[int, Callable[[], Any]]
 """Functions that call a model, by the first slot of each call."""
 Runs = Iterator[tuple[Rows, Calls]]
-CAUSES = ("", "rounding", "mask", "positions", "cache", "window", "scores", "kept", "dropout", "other", "not tried")
+CAUSES = ("", "rounding", "mask", "positions", "cache", "window", "scores", "other", "not tried")
 """Causes of a `RunResult`: the first two are of the same answer, the last is of none."""
 CHEAP = 2**30
 """Bytes that a copy of a model may take."""
-UNSTEADY = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or chance."
+UNSTEADY = (
+    "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or chance. Pass "
+)
+UNSTEADY += "training=self.training to F.dropout, or use nn.Dropout."
 
 
 class NotTriedError(AttnvizError):
@@ -232,17 +235,11 @@ def transformers_runner(model: Any, name: str) -> Runner:
 
 @dataclass(frozen=True, eq=False)
 class _Alone:
-    """Texts run alone, with which all other runs are compared.
-
-    Attributes:
-        moved: how far two identical runs of each text are from each other, (n,).
-        bound: as of `SameRun`.
-    """
+    """Texts run alone, with which all other runs are compared; `bound` is that of `SameRun`."""
 
     runner: Runner
     documents: list[list[int]]
     runs: list[Ran]
-    moved: list[Tensor]
     bound: float
 
     @classmethod
@@ -259,21 +256,20 @@ class _Alone:
                 place = int(odd.nonzero()[0])
                 raise NotFiniteError(f"Text {number + 1}, run alone, has an output at token {place} that is no number.")
         runner = replace(runner, sites=runs[0].passes[0][1].sites)
-        pairs = zip(runs, documents, strict=True)
-        moved = [distance(ran.output[0], runner.alone(ids).output[0]) for ran, ids in pairs]
         bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(runner.sites))
         if 8 * count <= CHEAP:
             with suppress(Exception):  # of code that makes float32 of its own, and of quantized weights
                 exact = replace(runner, model=deepcopy(runner.model).double())
                 pairs = ((exact.alone(ids).output[0], ran.output[0]) for ran, ids in zip(runs, documents, strict=True))
                 bound = max(bound, tolerance(max(float(distance(*pair).max()) for pair in pairs), dtype))
-        return cls(runner, documents, runs, moved, bound)
+        for ran, ids in zip(runs, documents, strict=True):
+            if bool((distance(ran.output[0], runner.alone(ids).output[0]) > bound).any()):
+                state = is_kept(lambda ids=ids: runner.alone(ids).output[0], bound)
+                raise UnsteadyError(" ".join(state) if state else UNSTEADY)
+        return cls(runner, documents, runs, bound)
 
     def result(self, run: str, own: Mapping[str, Callable[..., Any]]) -> RunResult:
         """The result of one way, maybe with a person's `own` function."""
-        unsteady = [number for number, moved in enumerate(self.moved) if bool((moved > self.bound).any())]
-        if unsteady:
-            return self._unsteady(run, unsteady[0])
         try:
             return self._compared(run, own)
         except AttnvizError as error:
@@ -310,13 +306,6 @@ class _Alone:
         noun = f"Document {ran.order(row, number)}" if run == "packed" else f"Text {number + 1}"
         message = f"{noun} {why.message.rstrip('.')}."
         return replace(why, run=run, position=place, text=number, difference=largest, message=message)
-
-    def _unsteady(self, run: str, number: int) -> RunResult:
-        """The result of a way where two identical runs of a text differ."""
-        state = is_kept(lambda: self.runner.alone(self.documents[number]).output[0], self.bound)
-        message, fix = state or (UNSTEADY, "Pass training=self.training to F.dropout, or use nn.Dropout.")
-        place, largest = int((self.moved[number] > self.bound).nonzero()[0]), float(self.moved[number].max())
-        return RunResult(run, False, "kept" if state else "dropout", None, place, number, largest, message, fix)
 
 
 @dataclass(frozen=True)
@@ -403,6 +392,7 @@ def same_run(
 
     Raises:
         InputError: if a text has no tokens, a way is not known, or the model cannot be run on a text alone.
+        UnsteadyError: if two runs of one text differ.
         NotFiniteError: if the output of a text alone is no number.
     """
     runs = [runs] if isinstance(runs, str) else list(dict.fromkeys(runs))
