@@ -111,7 +111,7 @@ def kind_or_mask(text: str) -> str | Mask:
     if not isinstance(text, str) or (text.replace("-", "").isidentifier() and text not in (*MEANT, *KEYWORDS)):
         near = did_you_mean(str(text), MEANT)
         message = f"No mask is called {quoted(text)}.{near} Say causal or two-way, or write a mask, such as "
-        raise InputError(f"{message}'causal & window(4)'.")
+        raise InputError(f"{message}'causal & window(4)', 'causal | prefix(3)' or 'causal & documents(3, 4)'.")
     return text if text in MEANT else mask_from_text(text)
 
 
