@@ -118,7 +118,7 @@ class _Left(Exception):
 def _messages(
     work: Callable[[Callable[[Any], None]], None], name: str, revision: str | None, seconds: float = float("inf")
 ) -> Iterator[Any]:
-    """What work in a thread of its own says until it ends, and None while it is silent; for so many seconds at most.
+    """Run work in a thread of its own; gives what it says until it ends or the seconds are over, and None while silent.
 
     Raises:
         AttnvizError: what `work` raises, as a sentence.

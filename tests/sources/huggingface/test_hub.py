@@ -193,6 +193,7 @@ def test_a_download_ends_at_once_when_it_is_canceled(world, monkeypatch, fault):
     world.fault = None
     world.closing.set()
     assert files.whole(hub.fetch(hub.find(NAME)).folder)
+    assert not [*Path(constants.HF_HUB_CACHE).glob("*/blobs/*.incomplete")]
 
 
 def test_settings_of_the_library_are_as_before_once_nobody_asks(world):
