@@ -1,46 +1,64 @@
-"""Talk to a hub through a process that can be ended, so that no hub can keep anybody waiting."""
+"""Ask a model hub what it has of a model, and fetch its files, by `huggingface_hub` in a thread beside the caller's.
 
-import json
-import os
+A caller who has waited long enough, or cancels, goes on at once. The thread ends with its next bytes, or by the timeout
+of `huggingface_hub` (HF_HUB_DOWNLOAD_TIMEOUT, 10 seconds).
+"""
+
+import errno
 import queue
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from attnviz.core.amounts import size
+from attnviz.core.errors import AttnvizError
 from attnviz.sources.huggingface import faults
 
-CHILD = Path(__file__).with_name("fetch.py")
-START, PROBE, QUIET = 9.0, 5.0, 10.0
-"""Seconds: for the process to start, for a hub to say what it has, and between two signs of life after that."""
-SLOWEST, SPARE = 20_000, 30.0
-"""Bytes per second, and seconds: a download may take as long as at this pace, and half a minute."""
-OURS = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_XET": "1"}
-"""The process tells nobody what it runs in, and fetches over HTTP alone: there its redirects can be watched."""
+SECONDS = 5.0
+"""Seconds that a hub has to say what it has of a model."""
 TICK = 0.2
+"""Seconds between two signs of life of a download, at most."""
+HOSTS = ("huggingface.co", "hf.co")
+"""Hosts of the large files of the public hub, beside the one that HF_ENDPOINT names."""
+SETTINGS = {"HF_HUB_DISABLE_TELEMETRY": True, "HF_HUB_DISABLE_XET": True, "DOWNLOAD_CHUNK_SIZE": 1 << 16}
+"""Settings of `huggingface_hub` during a download: over HTTP alone, where redirects can be watched, in small parts."""
+
+
+class RedirectError(Exception):
+    """A redirect to a host that is no part of the hub."""
+
+    def __init__(self, host: str):
+        self.host = host
 
 
 def probe(name: str, revision: str | None) -> dict[str, Any]:
-    """The commit and the files of a model, as the hub tells them within 5 seconds.
+    """The commit of a model, and its files with their sizes and digests, if this user may have them.
 
     Raises:
-        AttnvizError: says why there is no answer.
+        AttnvizError: says why there is no answer within `SECONDS`.
     """
-    with _child({"name": name, "revision": revision}) as (messages, _):
-        until = time.monotonic() + START
-        for message in messages:
-            if message is None and time.monotonic() > until:
-                raise faults.refusal("slow", name, revision, int(PROBE))
-            if message and "ready" in message:
-                until = time.monotonic() + PROBE
-            elif message:
-                return _answer(message, name, revision)
-    raise faults.refusal("ended", name, revision)
+
+    def ask(say: Callable[[Any], None]) -> None:
+        from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
+
+        info = HfApi().model_info(name, revision=revision, timeout=SECONDS, files_metadata=True)
+        files = [
+            {"name": file.rfilename, "size": file.size, "digest": file.lfs.sha256 if file.lfs else file.blob_id}
+            for file in info.siblings or []
+        ]
+        if any(file["name"] == "config.json" for file in files):  # everybody sees the list of a gated model's files
+            url = hf_hub_url(name, "config.json", revision=info.sha)
+            get_hf_file_metadata(url, token=get_token(), timeout=SECONDS)
+        say({"commit": info.sha, "files": files})
+
+    for message in _messages(ask, name, revision, SECONDS):
+        if message is not None:
+            return message
+    raise faults.refusal("slow", name, revision)
 
 
 def fetch(
@@ -53,92 +71,161 @@ def fetch(
     Raises:
         AttnvizError: says why it ended before all was there.
     """
-    job = {"name": name, "revision": revision, "commit": commit, "files": list(files), "cache": str(cache)}
+    weights = [file for file in files if file.endswith(".safetensors")]
     total, came = sum(files.values()), 0
-    with _child(job) as (messages, go_on):
-        last, patience = time.monotonic(), START
-        ends = last + SPARE + total / SLOWEST
-        for message in messages:
-            now = time.monotonic()
-            if now > ends:
-                raise faults.refusal("late", name, revision, f"{size(came)} of {size(total)}")
-            if message is None:
-                if now > last + patience:
-                    raise faults.refusal("stalled", name, revision, int(patience))
-            elif message.get("wait"):
-                check()
-                ends += time.monotonic() - now
-                go_on()
-            elif not {"ready", "came", "file"} & message.keys():
-                if _answer(message, name, revision)["commit"] != commit:
-                    raise faults.refusal("moved", name, revision)
-                return
-            if message:
-                last, patience, came = time.monotonic(), QUIET, came + message.get("came", 0)
+    for part in ([file for file in files if file not in weights], weights):
+
+        def take(say: Callable[[Any], None], part: list[str] = part) -> None:
+            _download(name, revision, commit, part, cache, say)
+
+        for message in _messages(take, name, revision):
+            came += message or 0
             if came > total:
                 raise faults.refusal("more", name, revision, size(total))
             yield came
-    raise faults.refusal("ended", name, revision)
+        if part is not weights:
+            check()
 
 
-def _answer(message: dict[str, Any], name: str, revision: str | None) -> dict[str, Any]:
-    if word := message.get("error"):
-        detail = next((message[key] for key in ("status", "host", "type") if key in message), None)
-        raise faults.refusal(word, name, revision, detail)
-    return message
+def _download(
+    name: str, revision: str | None, commit: str, files: list[str], cache: Path, say: Callable[[int], None]
+) -> None:
+    """Fetch files of one commit into the cache, and say with each part how many bytes have come.
+
+    At last config.json is asked for by its revision, so that the cache knows which commit that stands for.
+    """
+    from huggingface_hub import hf_hub_download
+    from tqdm.auto import tqdm
+
+    class ReportingBar(tqdm):
+        def __init__(self, *args: Any, **settings: Any):
+            super().__init__(*args, **settings | {"disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            say(int(n or 0))
+
+    for file in files:
+        hf_hub_download(name, file, revision=commit, cache_dir=cache, etag_timeout=SECONDS, tqdm_class=ReportingBar)
+    path = hf_hub_download(name, "config.json", revision=revision, cache_dir=cache, etag_timeout=SECONDS)
+    if Path(path).parent.name != commit:
+        raise faults.refusal("moved", name, revision)
 
 
-def _start() -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-P", str(CHILD)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | OURS,
-        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-    )
+class _Left(Exception):
+    """Nobody waits for the thread any more."""
+
+
+def _messages(
+    work: Callable[[Callable[[Any], None]], None], name: str, revision: str | None, seconds: float = float("inf")
+) -> Iterator[Any]:
+    """Run work in a thread of its own; gives what it says until it ends or the seconds are over, and None while silent.
+
+    Raises:
+        AttnvizError: what `work` raises, as a sentence.
+    """
+    said: queue.Queue[tuple[bool, Any]] = queue.Queue()
+    is_left = threading.Event()
+
+    def say(message: Any) -> None:
+        if is_left.is_set():
+            raise _Left
+        said.put((False, message))
+
+    def run() -> None:
+        try:
+            with _at_the_hub():
+                work(say)
+            said.put((True, None))
+        except Exception as error:
+            said.put((True, error))
+
+    threading.Thread(target=run, name="attnviz-hub", daemon=True).start()
+    ends = time.monotonic() + seconds
+    try:
+        while time.monotonic() < ends:
+            try:
+                is_last, message = said.get(timeout=min(TICK, seconds))
+            except queue.Empty:
+                yield None
+                continue
+            if isinstance(message, AttnvizError):
+                raise message
+            if isinstance(message, Exception):
+                raise faults.refusal(*_fault(message, name, revision)) from None  # the cause may hold secrets
+            if is_last:
+                return
+            yield message
+    finally:
+        is_left.set()
 
 
 @contextmanager
-def _child(job: dict[str, Any]) -> Iterator[tuple[Iterator[dict[str, Any] | None], Callable[[], None]]]:
-    """Messages of a process that does a job, None while it is silent; and a function that tells it to go on.
+def _at_the_hub() -> Iterator[None]:
+    """Let no redirect of this thread lead to a host that is not the hub's: neither into this network nor elsewhere."""
+    from huggingface_hub import constants, get_session
 
-    It ends with the context.
-    """
-    process = _start()
-    lines: queue.Queue[bytes | None] = queue.Queue()
+    hub, thread = urlsplit(constants.ENDPOINT), threading.get_ident()
 
-    def read() -> None:
-        for line in process.stdout:
-            lines.put(line)
-        lines.put(None)
+    def guard(request: Any) -> None:
+        url = urlsplit(str(request.url))
+        is_ours = (url.scheme, url.hostname, url.port) == (hub.scheme, hub.hostname, hub.port)
+        is_public = url.scheme == "https" and any(f".{url.hostname}".endswith(f".{host}") for host in HOSTS)
+        if threading.get_ident() == thread and not (is_ours or is_public):
+            raise RedirectError(url.hostname or "")
 
-    def tell(line: str) -> None:
-        with suppress(OSError):  # it may have ended; its silence says so
-            process.stdin.write(line.encode() + b"\n")
-            process.stdin.flush()  # and left open: the process ends when this one does
-
-    reader = threading.Thread(target=read, name="attnviz-hub", daemon=True)
-    reader.start()
+    hooks = get_session().event_hooks["request"]
+    with _LOCK:
+        hooks.append(guard)
+        if not _guards:
+            _before.update({name: getattr(constants, name) for name in SETTINGS})
+        _guards.append(guard)
+        vars(constants).update(SETTINGS)
     try:
-        tell(json.dumps(job))
-        yield _messages(lines), lambda: tell("")
+        yield
     finally:
-        process.kill()
-        process.wait()
-        reader.join()
-        for pipe in (process.stdin, process.stdout):
-            with suppress(OSError):
-                pipe.close()
+        with _LOCK:
+            hooks.remove(guard)
+            _guards.remove(guard)
+            if not _guards:
+                vars(constants).update(_before)
 
 
-def _messages(lines: "queue.Queue[bytes | None]") -> Iterator[dict[str, Any] | None]:
-    while True:
-        try:
-            line = lines.get(timeout=TICK)
-        except queue.Empty:
-            yield None
-            continue
-        if line is None:
-            return
-        yield json.loads(line)
+_LOCK = threading.Lock()
+_guards: list[Callable[[Any], None]] = []
+"""Guards of the threads that ask now."""
+_before: dict[str, Any] = {}
+"""Settings of `huggingface_hub` before the first of them asked."""
+
+
+def _fault(error: BaseException, name: str, revision: str | None) -> tuple[str, str, str | None, Any]:
+    """Arguments of `faults.refusal` for an error: a word, and at most one number or host."""
+    from huggingface_hub import errors, get_token
+
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
+        chain.append(cause)
+    kinds = {  # a gated repository counts as one that is not found: the order matters
+        "elsewhere": RedirectError,
+        "gated": errors.GatedRepoError,
+        "revision": errors.RevisionNotFoundError,
+        "missing": errors.RepositoryNotFoundError,
+        "disabled": errors.DisabledRepoError,
+        "file": errors.RemoteEntryNotFoundError,
+        "no name": errors.HFValidationError,
+        "offline": errors.OfflineModeIsEnabled,
+    }
+    for word, kind in kinds.items():
+        if raised := next((raised for raised in chain if isinstance(raised, kind)), None):
+            return word, name, revision, getattr(raised, "host", None)
+    for raised in chain:
+        kind = type(raised)
+        if status := getattr(getattr(raised, "response", None), "status_code", None):
+            words = {401: "token" if get_token() else "missing", 403: "gated", 404: "missing", 429: "busy"}
+            return words.get(status, "status"), name, revision, status
+        if isinstance(raised, OSError) and raised.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            return "disk", name, revision, None
+        if kind.__name__ in ("RemoteProtocolError", "ReadError") or "Consistency check" in str(raised):
+            return "broken", name, revision, None
+        if kind.__module__.startswith("httpx"):
+            return "slow" if kind.__name__ == "ReadTimeout" else "unreachable", name, revision, None
+    return "other", name, revision, type(error).__name__

@@ -4,10 +4,12 @@ import hashlib
 import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
@@ -69,10 +71,19 @@ def digest(name: str, data: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
 
 
-def without_rest(folder: Path, patch) -> None:
-    """The library of hubs rests for a second before each of five new tries; not in the processes of this test."""
-    (folder / "sitecustomize.py").write_text("import time\ntime.sleep = lambda seconds: None")
-    patch.setenv("PYTHONPATH", str(folder))
+def connect(patch, address: str, cache: Path) -> None:
+    """Let this process and its children ask this hub alone, keep files in this cache, and not rest between tries."""
+    from huggingface_hub import constants, file_download
+
+    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD"):
+        patch.delenv(name, raising=False)
+    patch.setenv("HF_HOME", str(cache.parent))
+    patch.setenv("HF_ENDPOINT", address)
+    patch.setattr(constants, "ENDPOINT", address)
+    patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}")
+    patch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    patch.setattr(constants, "HF_HUB_OFFLINE", False)
+    patch.setattr(file_download, "time", SimpleNamespace(sleep=lambda seconds: None, time=time.time))
 
 
 @contextmanager

@@ -371,16 +371,13 @@ def test_without_transformers_it_is_said_how_to_install_it(story, monkeypatch):
 
 def test_what_cannot_be_used_is_not_fetched(tmp_path, story, monkeypatch):
     """From a name to a model in one call; of one for pictures, without tokenizer or too large, no weights come."""
-    from huggingface_hub import constants
 
     monkeypatch.undo()  # this test asks a hub of its own
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("HF_HUB_OFFLINE")
     config = transformers.ViTConfig(architectures=["ViTModel"])
     picture = fake_hub.copy(story, tmp_path / "picture")
     config.save_pretrained(picture)
     with fake_hub.running() as (fake, address):
-        monkeypatch.setenv("HF_ENDPOINT", address)
+        fake_hub.connect(monkeypatch, address, tmp_path / "cache")
         fake.add("tiny/story", story)
         fake.add("tiny/picture", picture)
         fake.add("tiny/mute", story)
@@ -405,14 +402,11 @@ def test_what_cannot_be_used_is_not_fetched(tmp_path, story, monkeypatch):
 
 def test_the_pooling_of_a_model_of_a_hub_comes_with_it(tmp_path, monkeypatch):
     """It stands in a folder inside."""
-    from huggingface_hub import constants
 
     monkeypatch.undo()  # this test asks a hub of its own
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("HF_HUB_OFFLINE")
     folder = fake_hub.write(tmp_path / "model", made("BertModel", **SIZES))
     with fake_hub.running() as (fake, address):
-        monkeypatch.setenv("HF_ENDPOINT", address)
+        fake_hub.connect(monkeypatch, address, tmp_path / "cache")
         fake.add("tiny/embeds", folder)
         listed = [{"path": "", "type": "a.Transformer"}, {"path": "1_Pooling", "type": "a.Pooling"}]
         fake.files["tiny/embeds"]["modules.json"] = json.dumps(listed).encode()

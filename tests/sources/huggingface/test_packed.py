@@ -8,7 +8,6 @@ import pytest
 import torch
 import transformers
 import zoo
-from huggingface_hub import constants
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -80,11 +79,8 @@ def test_weights_are_those_unpacked_by_hand_and_attention_is_eager(tmp_path, dty
 def world(tmp_path, monkeypatch):
     """A hub that has the model, and its number of numbers."""
     packed(tmp_path / "model", torch.bfloat16)
-    for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     with fake_hub.running() as (hub, address):
-        monkeypatch.setenv("HF_ENDPOINT", address)
+        fake_hub.connect(monkeypatch, address, tmp_path / "cache")
         hub.add("some/packed", tmp_path / "model")
         yield hub, sum(one.numel() for one in zoo.build("gpt_oss", "GptOssForCausalLM", **WIDTHS).parameters())
 
