@@ -109,7 +109,7 @@ class Report:
         return status_of(self.findings, self.question, strict=strict)
 
     def heading(self) -> list[str]:
-        """What was read, and what was assumed, as text."""
+        """Lines that say what was read, and what was assumed."""
         return []
 
     def lines(self) -> list[str]:
