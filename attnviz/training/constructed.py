@@ -60,7 +60,7 @@ def real_sentences(sentences: int) -> list[Tensor]:
 
 
 def measure(sequences: list[Tensor]) -> tuple[dict[tuple[int, int], float], float]:
-    """What each head's weights share with the ideal picture, and the largest difference of any weight from it.
+    """Share of each head's weights with the ideal picture, and the largest difference of any weight from it.
 
     The share of a row is the sum of the smaller of both weights: 1 if they are the same, 0 if it looks elsewhere.
     """

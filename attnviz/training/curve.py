@@ -22,7 +22,7 @@ def write(name: str) -> Path:
 
 
 def reached(learning: dict[str, Any], kept: tuple[int, ...]) -> str:
-    """What a training came to: the score at its end, the steps and the minutes."""
+    """Result of a training: its last score, the steps and the minutes."""
     last, minutes = learning["curve"][-1], learning["minutes"]
     end = f"held-out score {last['score']:.1%} after {last['step']:,} steps, {minutes:g} minutes on one core"
     return f"{end}; dots: the {len(kept)} moments whose weights were kept" if kept else end

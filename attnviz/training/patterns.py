@@ -1,4 +1,4 @@
-"""Where a head should look if it does one thing and nothing else, and how much of its weight is there.
+"""Patterns of heads that do one thing and nothing else, and how much of a head's weight is on its pattern.
 
 Patterns are boolean, (B, Q, K), True where the weight of a row should be, for a decoder, which sees no future.
 """
@@ -10,7 +10,7 @@ from attnviz.core.record import Step
 
 
 def weights(step: Step, head: int) -> Tensor:
-    """Of every sentence of the batch, (B, Q, K)."""
+    """Weights of every sentence of the batch, (B, Q, K)."""
     return torch.stack([step.weights(head, sentence=sentence) for sentence in range(step.shape[0])])
 
 
@@ -26,7 +26,7 @@ def ideal(pattern: Tensor) -> Tensor:
 
 
 def seen(ids: Tensor) -> Tensor:
-    """What a row may look at at all: itself and everything before."""
+    """Keys that a row may look at: itself and everything before."""
     batch, n = ids.shape
     return torch.ones(n, n, dtype=torch.bool).tril().expand(batch, n, n)
 

@@ -20,7 +20,7 @@ BLIND = 0.05
 
 
 def loss(model: nn.Module, chance: Random) -> Tensor:
-    """Of the next word: at full weight where a passage tells it, at BLIND elsewhere."""
+    """Loss of the next word: at full weight where a passage tells it, at BLIND elsewhere."""
     drawn = sample(chance, BATCH, held_out=False)
     read, after = tensors(drawn)
     each = cross_entropy(model(read)[1].flatten(0, 1), after.flatten(), reduction="none")
@@ -106,7 +106,7 @@ def card(sentences: int) -> dict[str, Any]:
 
 
 def findings(model: nn.Module, drawn: list[Drawn], found: Measured, right: float) -> list[dict[str, Any]]:
-    """What the heads do, each with how that is known, from `right`, the share guessed right with all heads on."""
+    """Behaviors of the heads, each with its evidence; `right` is the share guessed right with all heads on."""
     texts = f"On {len(drawn):,} held-out texts"
     before, alike = evenly(drawn)
     induction = [head for head in found.prefix if found.prefix[head] >= 0.5]

@@ -25,7 +25,7 @@ def accuracy(model: nn.Module, drawn: list[Drawn], edits: Edits = Edits()) -> fl
 
 @dataclass(frozen=True)
 class Measured:
-    """Where each head of a model looks."""
+    """Weights of each head of a model on what it may look for."""
 
     previous: dict[Head, float]
     """Mean weight on the word before."""
@@ -47,7 +47,7 @@ class Measured:
 
 @torch.inference_mode()
 def measure(model: nn.Module, drawn: list[Drawn], edits: Edits = Edits()) -> Measured:
-    """Where every head looks, off or not."""
+    """Measure where every head looks, off or not."""
     read, again, tap = tensors(drawn)[0], told(drawn), Tap(edits)
     model(read, tap=tap)
     behind, further, following = patterns.back(read), patterns.back(read, 2), patterns.after_same(read)
@@ -62,7 +62,7 @@ def measure(model: nn.Module, drawn: list[Drawn], edits: Edits = Edits()) -> Mea
 
 
 def evenly(drawn: list[Drawn]) -> tuple[float, float]:
-    """What `previous` and `prefix` would be for a head that looks evenly at everything it may see."""
+    """`previous` and `prefix` of a head that looks evenly at everything it may see."""
     read = tensors(drawn)[0]
     even = patterns.ideal(patterns.seen(read))
     previous = patterns.share(even[:, 1:], patterns.back(read)[:, 1:])

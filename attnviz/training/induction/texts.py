@@ -68,13 +68,13 @@ def sample(chance: Random, many: int, *, held_out: bool) -> list[Drawn]:
 
 
 def tensors(drawn: list[Drawn]) -> tuple[Tensor, Tensor]:
-    """What is read, (B, LONGEST), from <sos> on, and the word after each; -100 where that is unknown."""
+    """Words that are read, (B, LONGEST), from <sos> on, and the word after each; -100 where that is unknown."""
     words = torch.tensor([VOCABULARY.ids(one.words) for one in drawn])
     starts = torch.full((len(drawn), 1), SPECIAL[SOS])
     return torch.cat([starts, words[:, :-1]], 1), words.masked_fill(words == VOCABULARY.names.index(UNK), -100)
 
 
 def told(drawn: list[Drawn]) -> Tensor:
-    """Where the word read was said one period before, so that the next is known: boolean, (B, LONGEST)."""
+    """Positions whose word was said one period before, so that the next is known: boolean, (B, LONGEST)."""
     first = torch.tensor([one.opening + one.period + 1 for one in drawn])
     return torch.arange(LONGEST) >= first.unsqueeze(1)

@@ -23,7 +23,7 @@ TILT = math.radians(20)
 
 @dataclass(frozen=True)
 class Scenes:
-    """What B pictures show; the third shape of a picture has the radius 0 where there is none.
+    """Shapes of B pictures; the third shape of a picture has the radius 0 where there is none.
 
     Attributes:
         kind: (B, 3) indices of SHAPES, of the red shape, the blue one and the third.
@@ -52,7 +52,7 @@ class Scenes:
 
 
 def scenes(chance: Generator, number: int) -> Scenes:
-    """So many scenes, drawn with the given random numbers.
+    """Draw scenes with the given random numbers.
 
     The line from shape to shape is within 32° of the direction that the relation names, so that no label is in doubt.
     """

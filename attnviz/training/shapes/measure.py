@@ -1,4 +1,4 @@
-"""Where the heads of the shapes model look on held-out pictures, and what it gets right with heads switched off."""
+"""Measure where the heads of the shapes model look on held-out pictures, and what it gets right with heads off."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

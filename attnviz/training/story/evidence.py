@@ -1,4 +1,4 @@
-"""What is measured of the shipped story model: how much is right, with heads off too, and where the heads look."""
+"""Measurements of the shipped story model: how much is right, with heads off too, and where the heads look."""
 
 import random
 from dataclasses import dataclass, replace
@@ -116,7 +116,7 @@ def _stops(tested: list[Case]) -> list[Case]:
 
 
 def _clauses(tested: list[Case]) -> list[Case]:
-    """Of subjects with a clause ("the hats that the queen wants") the row that predicts its verb, towards "that"."""
+    """Rows that predict the verb of a subject with a clause ("the hats that the queen wants"), towards "that"."""
     found = []
     for case in tested:
         words, test = case.story.words, case.test

@@ -1,4 +1,4 @@
-"""What a story model gets right after openings that are held out, with heads off, and where its heads look."""
+"""Measure what a story model gets right after held-out openings, with heads off, and where its heads look."""
 
 import math
 import random
@@ -75,7 +75,7 @@ def correct(model: LanguageModel, tested: list[Case], edits: Edits = Edits()) ->
 
 @dataclass(frozen=True)
 class Look:
-    """Where one head looks at tested rows: how often most at the source, and its mean weight there."""
+    """Attention of one head in tested rows: how often it is largest at the source, and its mean weight there."""
 
     share: float
     weight: float
@@ -111,7 +111,7 @@ def perplexity(model: LanguageModel, told: list[Story]) -> float:
 
 
 class Bigrams:
-    """What comes after a word, judged by that word alone: counted in stories of the kind the model was trained on."""
+    """Probabilities of the next word by the word before alone: counted in stories like those of the training."""
 
     def __init__(self, told: int):
         drawn = stories(random.Random(COUNTED), held_out=False)

@@ -36,7 +36,7 @@ class Story:
 
     @property
     def held_out(self) -> bool:
-        """Whether no model may be trained on it: one opening in ten is kept for measuring."""
+        """Whether an opening is kept for measuring, as one in ten is: no model is trained on it."""
         return any(is_held_out(test.opening) for test in self.tested)
 
     @property

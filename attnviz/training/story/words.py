@@ -37,7 +37,7 @@ class Verb:
 
 
 def _nouns(group: str) -> tuple[Noun, ...]:
-    """From "box/boxes", a noun for one and a noun for many."""
+    """Split "box/boxes" into a noun for one and a noun for many."""
     return tuple(
         Noun(word, p, group)
         for pronoun, text in _TEXTS["nouns"][group].items()

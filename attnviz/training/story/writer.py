@@ -144,7 +144,7 @@ class Writer:
             self.noun_phrase(self.among([n for n in (*w.NOUNS, *w.PLACES) if n.plural == plural]))
 
     def predicate(self, subject: _Subject) -> None:
-        """What a subject is, has or does."""
+        """Predicate of a subject: what it is, has or does."""
         group, kind = subject.noun.group, self.chance()
         if kind < 0.3:
             self.verb(w.BE, subject)
@@ -174,7 +174,7 @@ class Writer:
                 self.place(subject)
 
     def manner(self, verb: Verb, subject: _Subject) -> None:
-        """Where or how, if it is said."""
+        """Manner: where or how something is done; empty if nobody says it."""
         how = self.chance()
         if how < 0.6:
             self.place(subject)

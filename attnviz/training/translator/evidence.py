@@ -161,7 +161,7 @@ def _findings(found: Measured) -> list[dict[str, Any]]:
 
 
 def _finding(found: Measured, site: Site, head: int, names: list[str]) -> dict[str, Any]:
-    """In words, and the numbers of them that every finding has."""
+    """Make a finding: its sentence and its numbers."""
     best, off, on = found.looks.shares[site, head, names[0]], found.exact((site, head)), found.exact()
     known = f"{_where(found, site, head, names)} {_off(found, off, on)}"
     numbers = {"rates": [best.value], "chance": best.by_chance, "off": [off], "on": on}

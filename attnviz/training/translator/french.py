@@ -20,7 +20,7 @@ def begins_with_vowel(word: str) -> bool:
 
 
 def plural(word: str) -> str:
-    """Of a noun or an adjective: chats, souris, oiseaux, chevaux."""
+    """Plural of a noun or an adjective: chats, souris, oiseaux, chevaux."""
     if word[-1] in "sxz":
         return word
     if word.endswith("eau"):
@@ -29,7 +29,7 @@ def plural(word: str) -> str:
 
 
 def feminine(participle: str) -> str:
-    """Of a participle: allée, assise."""
+    """Feminine of a participle: allée, assise."""
     return f"{participle}e"
 
 
@@ -40,7 +40,7 @@ def like_parler(infinitive: str) -> tuple[str, ...]:
 
 
 def imperfect(we: str) -> tuple[str, ...]:
-    """Of je, tu, il, nous, ils, from the present of nous: dormons gives dormais, mangeons gives mangions."""
+    """Imperfect of je, tu, il, nous, ils, from the present of nous: dormons gives dormais, mangeons gives mangions."""
     stem = we.removesuffix("ons")
     soft = stem.removesuffix("e") if stem.endswith("ge") else stem
     return f"{stem}ais", f"{stem}ais", f"{stem}ait", f"{soft}ions", f"{stem}aient"

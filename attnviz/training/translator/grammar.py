@@ -46,7 +46,7 @@ class Nominal:
 
     @property
     def thing(self) -> Person | None:
-        """What "it" stands for where something is wide, or None."""
+        """Noun that "it" stands for where something is wide, or None."""
         return self.person if self.clear and not self.person.living and not self.person.plural else None
 
 
@@ -119,7 +119,7 @@ class _Draw:
         return said + rest, person, thing
 
     def objects(self, kind: str, verb: Verb, *, denied: bool) -> tuple[Phrase, Person | None]:
-        """What follows a verb at once, and the lifeless thing in it."""
+        """Object that follows a verb at once, and the lifeless thing in it."""
         if verb.objects:
             seen = self.nominal(" ".join(verb.objects), denied=denied)
             return seen.said, seen.thing

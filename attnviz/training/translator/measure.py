@@ -1,4 +1,4 @@
-"""What the trained translator does on held-out sentences: how well it translates, and where its heads look."""
+"""Measure how well the trained translator translates held-out sentences, and where its heads look."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -74,7 +74,7 @@ QUESTIONS: dict[str, dict[str, Question]] = {
 
 @dataclass
 class Share:
-    """Of so many rows, how many have their largest weight where it is asked for, and the weight there in all."""
+    """Number of rows, of those with their largest weight where it is asked for, and the sum of the weight there."""
 
     hits: int = 0
     rows: int = 0
@@ -114,7 +114,7 @@ class Looks:
 
 
 def looks(model: EncoderDecoder, pairs: list[Pair]) -> Looks:
-    """Where all heads look while the decoder reads the right French words."""
+    """Measure where all heads look while the decoder reads the right French words."""
     found = Looks()
     for part in _parts(pairs):
         read, lengths = padded([read_ids(pair) for pair in part])

@@ -41,7 +41,7 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Person:
-    """Who a verb or an adjective agrees with.
+    """Person or thing that a verb or an adjective agrees with.
 
     Attributes:
         form: picks among je, tu, il, nous, ils.
