@@ -14,7 +14,7 @@ from attnviz.models import trained
 from attnviz.models.transformer import Config
 from attnviz.sources import cards
 from attnviz.sources import trained as sources
-from attnviz.tokenizers.base import EOS, SPECIAL
+from attnviz.tokenizers import EOS, SPECIAL
 
 ENGLISH = "the a black red cat dog chair mat sleeps sat on eats and it was . ,".split()
 FRENCH = "le la un noir rouge chat chien chaise dort sur mange et l' oiseau était . , ?".split()

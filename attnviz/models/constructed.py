@@ -22,8 +22,7 @@ from attnviz.core.edits import Site
 from attnviz.core.masks import Padding, Subsequent
 from attnviz.core.tap import Tap
 from attnviz.models.multihead import MultiHeadAttention
-from attnviz.models.positions import sinusoidal
-from attnviz.models.transformer import Layers
+from attnviz.models.transformer import Layers, sinusoidal
 
 D_K = 64
 TOKEN, POSITION, PREVIOUS, NEXT = (slice(start, start + D_K) for start in range(0, 4 * D_K, D_K))

@@ -11,6 +11,11 @@ from attnviz.core.origin import PROJECTIONS, Embedded, Linear, Origin
 from attnviz.core.tap import Tap
 
 
+def linear_of(linear: nn.Linear) -> Linear:
+    """A linear layer as a value."""
+    return Linear(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
+
+
 class Reached(Exception):
     """A run came to the call that it was made for."""
 
@@ -41,11 +46,7 @@ class Watching(Tap):
     def origin(self, site: Site, query_tokens: Embedded, key_tokens: Embedded) -> Origin:
         """Origin of the call at a site."""
         layer, query, key = self.calls[site]
-        projections = {}
-        for name in PROJECTIONS:
-            linear = getattr(layer, name)
-            bias = None if linear.bias is None else linear.bias.detach()
-            projections[name] = Linear(linear.weight.detach(), bias)
+        projections = {name: linear_of(getattr(layer, name)) for name in PROJECTIONS}
         return Origin(query, key, query_tokens=query_tokens, key_tokens=key_tokens, **projections)
 
 

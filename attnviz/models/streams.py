@@ -4,18 +4,14 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
-from attnviz.core.origin import PROJECTIONS, Embedded, Linear
+from attnviz.core.origin import PROJECTIONS, Embedded
 from attnviz.core.record import Record
 from attnviz.core.stream import ModelWeights, Norm, Projections, Readout, Stream, value_bias_of
-from attnviz.models.multihead import MultiHeadAttention
+from attnviz.models.multihead import MultiHeadAttention, linear_of
 from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer, Layers
 
 SAMPLE = 256
 """Tokens, and positions, of a model that reads any text, by whose vectors its weights are described."""
-
-
-def linear_of(linear: nn.Linear) -> Linear:
-    return Linear(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
 
 
 def norm_of(norm: nn.Module) -> Norm | None:

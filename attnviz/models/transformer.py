@@ -3,9 +3,11 @@
 Layers are pre-norm: each part adds what it makes of the normalized vectors to them.
 """
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
@@ -132,6 +134,19 @@ class Config:
             return tuple(Site("decoder", layer) for layer in layers)
         encoder = tuple(Site("encoder", layer) for layer in layers)
         return encoder + tuple(Site(kind, layer) for layer in layers for kind in ("decoder", "cross"))
+
+
+def sinusoidal(length: int, d_model: int) -> Tensor:
+    """Sines and cosines of geometrically growing wavelengths, (length, d_model); section 3.5 of Vaswani et al. 2017.
+
+    Even columns hold sines, odd columns cosines; an odd d_model ends with a sine.
+    """
+    position = torch.arange(length).unsqueeze(1)
+    frequency = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10_000) / d_model))
+    table = torch.zeros(length, d_model)
+    table[:, 0::2] = torch.sin(position * frequency)
+    table[:, 1::2] = torch.cos(position * frequency[: d_model // 2])
+    return table
 
 
 class Embedding(nn.Module):

@@ -14,7 +14,7 @@ from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.models import constructed, streams
 from attnviz.models.multihead import Watching
-from attnviz.models.positions import sinusoidal
+from attnviz.models.transformer import sinusoidal
 from attnviz.sources import cards
 from attnviz.sources.base import Source
 

@@ -19,8 +19,7 @@ from attnviz.core.stream import ModelWeights
 from attnviz.core.tokens import Sentence
 from attnviz.models import streams
 from attnviz.models.multihead import Watching
-from attnviz.models.positions import sinusoidal
-from attnviz.models.transformer import Layers
+from attnviz.models.transformer import Layers, sinusoidal
 from attnviz.sources.base import Source
 
 MOST_CHANGES = 4096

@@ -21,8 +21,7 @@ from attnviz.models.multihead import Watching
 from attnviz.models.transformer import Embedding, EncoderDecoder
 from attnviz.sources import cards, taking
 from attnviz.sources.base import Source
-from attnviz.tokenizers import vocabulary
-from attnviz.tokenizers.base import EOS, PAD, SOS, SPECIAL
+from attnviz.tokenizers import EOS, PAD, SOS, SPECIAL, vocabulary
 from attnviz.tokenizers.vocabulary import Vocabulary
 
 MANY_WORDS = 10_000

@@ -1,17 +1,134 @@
-"""Text to tokens and back: words, characters, and pieces of words (byte-pair encoding)."""
+"""Text to tokens and back: words, characters, and pieces of words (byte-pair encoding); and padded batches."""
 
+from collections.abc import Iterable, Sequence
 from functools import cache
+from hashlib import blake2b
+from typing import Protocol
 
+from tokenizers import Regex
+from tokenizers import Tokenizer as Encoder
+from tokenizers.pre_tokenizers import Split
+
+from attnviz.core import assets
+from attnviz.core.display import without_surrogates
 from attnviz.core.errors import InputError, quoted
-from attnviz.tokenizers.base import Tokenizer, batch
-from attnviz.tokenizers.characters import Characters
-from attnviz.tokenizers.subword import Subword
-from attnviz.tokenizers.words import Words
+from attnviz.core.tokens import Sentence, Token
+
+PAD, SOS, EOS = "<pad>", "<sos>", "<eos>"
+SPECIAL = {PAD: 0, SOS: 1, EOS: 2}
+"""The special tokens and their ids, the same in every tokenizer."""
+
+ID_BYTES = 6
+"""An id without a vocabulary has 48 bits: among a million pieces, two share an id with a chance of 1 in 500."""
+
+
+class Tokenizer(Protocol):
+    """Cuts a text into tokens that know where they stand in it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def encode(self, text: str) -> tuple[Token, ...]:
+        """The tokens of a text in their order, without special tokens; each holds `text[start:end]`.
+
+        Every character that is not whitespace is in a token. Any text is allowed, lone surrogates and control
+        characters too.
+        """
+        ...
+
+
+def hashed(piece: str) -> int:
+    """An id for a piece where there is no vocabulary: the same on every machine, and never a special token's."""
+    digest = blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
+    return len(SPECIAL) + int.from_bytes(digest) % (2 ** (8 * ID_BYTES) - len(SPECIAL))
+
+
+CLUSTER = r"[🇦-🇿]{1,2}[\p{M}\u200d]*|\X"
+"""One grapheme cluster. Flags first: `\\X` looks back over a whole run of them, 46 s for 100,000."""
+
+_CLUSTERS = Split(Regex(CLUSTER), "isolated")
+
+
+class Characters:
+    """One token per grapheme cluster (Unicode Standard Annex 29), whitespace included.
+
+    Not per code point: "é" may be one code point or two, a family emoji is seven, and a lone combining mark or half a
+    flag on an axis of a picture could not be read.
+    """
+
+    name = "characters"
+
+    def encode(self, text: str) -> tuple[Token, ...]:
+        spans = (span for _, span in _CLUSTERS.pre_tokenize_str(without_surrogates(text)))
+        return tuple(Token(text[start:end], hashed(text[start:end]), start, end) for start, end in spans)
+
+
+_LETTER = r"[\p{L}\p{N}\p{M}\u200c\u200d&&[^\p{Han}]]"
+"""Characters of words: letters, digits, combining marks and the joiners inside Persian and Indic words."""
+
+_JOINER = r"(?:['’‐‑-](?!\p{M})|(?<=\p{N})[.,](?=\p{N}))"
+"""Signs that may stand inside a word: don't, well-known, 3.14."""
+
+_PARTS = Split(
+    Regex(
+        rf"{_LETTER}+(?:{_JOINER}{_LETTER}+)*"
+        r"|\p{Han}\p{M}*"  # ideographs stand alone
+        r"|\s"
+        rf"|{CLUSTER}"  # punctuation, symbols, whole emoji and flags
+    ),
+    "isolated",
+)
+
+
+class Words:
+    """Words with their inner apostrophes and hyphens, case kept; each punctuation mark, ideograph and emoji alone."""
+
+    name = "words"
+
+    def encode(self, text: str) -> tuple[Token, ...]:
+        return tuple(Token(text[start:end], hashed(text[start:end]), start, end) for start, end in spans(text))
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """Begin and end of each word and mark, in characters."""
+    return [span for part, span in _PARTS.pre_tokenize_str(without_surrogates(text)) if not part.isspace()]
+
+
+class Subword:
+    """Byte-level byte-pair encoding: frequent words are one token, others are cut, and nothing is ever unknown.
+
+    A word's token includes the space before it, as in GPT-2, so that ids spell the text exactly; its span and text
+    leave that space out. Where one character is cut into several bytes, each of those tokens has the character's span
+    and text.
+    """
+
+    name = "bpe"
+
+    def __init__(self):
+        self._encoder = Encoder.from_file(str(assets.path("tokenizers/bpe.json")))
+        self._encoder.encode_special_tokens = True  # a typed "<pad>" is text
+
+    def encode(self, text: str) -> tuple[Token, ...]:
+        encoding = self._encoder.encode(without_surrogates(text), add_special_tokens=False)
+        tokens, before = [], None
+        for number, (start, end), word in zip(encoding.ids, encoding.offsets, encoding.word_ids, strict=True):
+            if text[start] == " " and not text[start:end].isspace():
+                start += 1
+            piece = text[start:end]
+            tokens.append(Token(piece, number, start, end, joined=word == before))
+            before = None if piece.isspace() else word
+        return tuple(tokens)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that ids spell, special tokens left out; bytes that are not UTF-8 come out as U+FFFD."""
+        return self._encoder.decode(list(ids), skip_special_tokens=True)
+
 
 _KINDS = {"words": Words, "characters": Characters, "bpe": Subword}
 NAMES = tuple(_KINDS)
 
 
+@cache
 def load(name: str) -> Tokenizer:
     """The tokenizer of that name, made once.
 
@@ -20,9 +137,35 @@ def load(name: str) -> Tokenizer:
     """
     if name not in NAMES:
         raise InputError(f"There is no tokenizer {quoted(name)}. There are: {', '.join(NAMES)}.")
-    return _cached(name)
-
-
-@cache
-def _cached(name: str) -> Tokenizer:
     return _KINDS[name]()
+
+
+def batch(tokenizer: Tokenizer, texts: Sequence[str], *, sos: bool = False, eos: bool = False) -> tuple[Sentence, ...]:
+    """Cut texts into tokens, padded at the end to the length of the longest.
+
+    Args:
+        sos: begin each sentence with ``<sos>``.
+        eos: end each sentence with ``<eos>``, before the padding.
+
+    Raises:
+        InputError: if there is no text, or one without tokens; it says which, counted from 1.
+    """
+    if not texts:
+        raise InputError("There is no sentence; type at least one.")
+    rows = []
+    for number, text in enumerate(texts, 1):
+        tokens = tokenizer.encode(text)
+        if not tokens:
+            what = "holds only whitespace" if text else "is empty"
+            raise InputError(f"Sentence {number} {what}; type at least one word in it.")
+        begin, end = [_special(SOS, 0)] if sos else [], [_special(EOS, len(text))] if eos else []
+        rows.append((*begin, *tokens, *end))
+    longest = max(map(len, rows))
+    return tuple(
+        Sentence(text, row + (_special(PAD, len(text)),) * (longest - len(row)), len(row))
+        for text, row in zip(texts, rows, strict=True)
+    )
+
+
+def _special(name: str, place: int) -> Token:
+    return Token(name, SPECIAL[name], place, place, special=True)

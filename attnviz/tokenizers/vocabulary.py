@@ -10,8 +10,7 @@ from typing import Any
 
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.tokens import Sentence, Token
-from attnviz.tokenizers.base import SPECIAL
-from attnviz.tokenizers.words import spans
+from attnviz.tokenizers import SPECIAL, spans
 
 UNK = "<unk>"
 UNKNOWN = "(?)"

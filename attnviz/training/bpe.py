@@ -3,7 +3,7 @@
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from attnviz.core import assets
-from attnviz.tokenizers.base import SPECIAL
+from attnviz.tokenizers import SPECIAL
 from attnviz.training.corpus import lines
 
 VOCABULARY = 4_000

@@ -28,7 +28,7 @@ from attnviz.atlas.corpus import CorpusLine, Shard
 from attnviz.atlas.measure import Options, measure
 from attnviz.sources.trained import _lengths, _read
 from attnviz.studies import texts
-from attnviz.tokenizers.words import spans
+from attnviz.tokenizers import spans
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from attnviz.models.positions import sinusoidal
+from attnviz.models.transformer import sinusoidal
 
 
 @pytest.mark.parametrize(("length", "d_model"), [(1, 2), (7, 16), (13, 5), (53, 64), (3, 1), (0, 4)])

@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.core.errors import AttnvizError
-from attnviz.tokenizers import batch, vocabulary
-from attnviz.tokenizers.base import SPECIAL
+from attnviz.tokenizers import SPECIAL, Words, batch, vocabulary
 from attnviz.tokenizers.vocabulary import UNK, Vocabulary
-from attnviz.tokenizers.words import Words
 
 ENGLISH, FRENCH = Vocabulary(tuple(tiny.ENGLISH)), Vocabulary(tuple(tiny.FRENCH))
 

@@ -7,8 +7,8 @@ import pytest
 from test_opened_files import drop, page
 from test_pages import button, html
 
+from attnviz.tokenizers import Words
 from attnviz.tokenizers.vocabulary import Vocabulary
-from attnviz.tokenizers.words import Words
 from attnviz.ui.shared import examples, inputs, text_file
 from attnviz.ui.shared.state import _KEY
 

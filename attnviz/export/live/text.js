@@ -1,4 +1,4 @@
-// Words and masks from text, as attnviz/tokenizers/words.py and attnviz/core/masks/text.py read them.
+// Words and masks from text, as attnviz/tokenizers/__init__.py and attnviz/core/masks/text.py read them.
 
 const [PAD, SOS, EOS, UNK] = [0, 1, 2, 3];
 const LETTER = String.raw`[[\p{L}\p{N}\p{M}\u200c\u200d]--\p{Script=Han}]`;

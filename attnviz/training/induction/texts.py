@@ -7,7 +7,7 @@ from random import Random
 import torch
 from torch import Tensor
 
-from attnviz.tokenizers.base import SOS, SPECIAL
+from attnviz.tokenizers import SOS, SPECIAL
 from attnviz.tokenizers.vocabulary import UNK, Vocabulary
 from attnviz.training.harness import is_held_out
 

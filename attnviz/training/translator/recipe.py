@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from attnviz.core.tap import Tap
 from attnviz.models.transformer import Config, EncoderDecoder
-from attnviz.tokenizers.base import EOS, PAD, SOS, SPECIAL
+from attnviz.tokenizers import EOS, PAD, SOS, SPECIAL
 from attnviz.tokenizers.vocabulary import UNK, Vocabulary
 from attnviz.training.harness import Recipe
 from attnviz.training.translator import vocabulary
