@@ -1,6 +1,5 @@
 """Text on a page, shown as typed: nothing in it is read as markup."""
 
-import json
 import re
 from collections.abc import Sequence
 from html import escape
@@ -9,18 +8,9 @@ from pathlib import Path
 import streamlit as st
 
 from attnviz.core.display import without_surrogates
-from attnviz.ui.shared import words
 
 STYLE = Path(__file__).with_name("style.css")
-GLOSSARY = {"terms": words.TERMS, "names": words.ALSO_CALLED, "shortcuts": words.SHORTCUTS, "touch": words.TOUCH}
-_GLOSSARY = json.dumps(GLOSSARY).replace("<", r"\u003c")  # a browser lets no script in that seems to hold a tag
-WORDS = f"""window.attnvizGlossaryWords = {_GLOSSARY};
-window.attnvizSays = (name, of = {{}}) =>
-  ({json.dumps(words.IN_BROWSER)})[name].replace(/{{(\\w+)}}/g, (_, field) => of[field]);"""
-SCRIPTS = (
-    WORDS,
-    *(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js"))),
-)
+SCRIPTS = tuple(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js")))
 """Scripts of the browser beyond Streamlit's. The server allows just this text, by its hash."""
 
 MARKS = re.compile(r"[\\`*_\[\]#$~<>&|!+\-:@]")

@@ -1,9 +1,7 @@
-"""Pages of the site that are made and not written: the shell's help, tables of rules, notebooks, formulas."""
+"""Pages of the site that are made and not written: the shell's help, tables of rules, formulas."""
 
 import argparse
-import json
 import re
-from base64 import b64decode
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -36,13 +34,10 @@ COPIED = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made; a notebook becomes one."""
+    """Add the pages that are made."""
     for place, path in COPIED.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, "reference/shell.md", content="\n".join(_shell())))
-    for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
-        for made in _notebook(file, config):
-            files.append(made)
     return files
 
 
@@ -57,10 +52,9 @@ class TogetherDescribed(Extension):
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Insert the tables that a page names by a line of its own; lead links to pages, not to notebooks and files."""
+    """Insert the tables that a page names by a line of its own; lead links to pages, not to files."""
     if page.file.src_uri in COPIED:
         markdown = markdown.replace("](docs/", "](")
-    markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
     if not page.file.src_uri.startswith("reference/"):
         return markdown
     return re.sub(f"^({'|'.join(TABLES)})$", lambda name: "\n".join(TABLES[name[0]]()), markdown, flags=re.MULTILINE)
@@ -166,28 +160,3 @@ def _rules() -> Iterator[str]:
 
 TABLES = {"NAMES": _names, "METRICS": _metrics, "CHECKS": _checks, "FORMS": _forms, "RULES": _rules}
 """What stands for which line."""
-
-
-def _notebook(file: File, config: MkDocsConfig) -> Iterator[File]:
-    """A page of an executed notebook, and its pictures."""
-    place, pictures, parts = file.src_uri.removesuffix(".ipynb"), [], []
-    for cell in json.loads(file.content_string)["cells"]:
-        text = "".join(cell["source"])
-        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
-        parts.extend(_output(output, f"{place}-{len(pictures)}", pictures) for output in cell.get("outputs", ()))
-    text = "\n\n".join(parts).replace("<details>", "<details markdown>")
-    text += f'\n\n<a href="{file.name}.ipynb" download>This page as a notebook</a>\n'
-    yield File.generated(config, f"{place}.md", content=text)
-    yield from (File.generated(config, name, content=content) for name, content in pictures)
-
-
-def _output(output: dict, stem: str, pictures: list[tuple[str, bytes]]) -> str:
-    """What a cell gave, as Markdown; a picture is put to the others."""
-    data = {kind: "".join(lines) for kind, lines in output.get("data", {"text/plain": output.get("text", "")}).items()}
-    for kind, ending in (("image/svg+xml", "svg"), ("image/png", "png")):
-        if kind in data:
-            pictures.append((f"{stem}.{ending}", data[kind].encode() if ending == "svg" else b64decode(data[kind])))
-            return f"![{data.get('text/plain', 'picture')}]({Path(stem).name}.{ending})"
-    if "text/html" in data:
-        return data["text/html"]
-    return f"```text\n{data.get('text/plain', '').rstrip()}\n```"

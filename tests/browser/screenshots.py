@@ -18,11 +18,11 @@ PICTURES = {
     "heads": ("", {}, "light"),
     "overview": (
         "overview",
-        {"model": "huggingface", "hf": "all-MiniLM-L6-v2", "text": TEXT, "layer": "e5", "head": "11"},
+        {"model": "story", "text": TEXT, "layer": "d1", "head": "0"},
         "light",
     ),
-    "masks": ("masks", {"model": "scratch", "mask": "subsequent"}, "light"),
-    "steps": ("steps", {"layer": "c1", "head": "3", "stage": "softmax"}, "dark"),
+    "masks": ("masks", {"model": "scratch", "mask": "causal"}, "light"),
+    "steps": ("steps", {"model": "translator", "layer": "c1", "head": "3", "stage": "softmax"}, "dark"),
 }
 
 
