@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import wrong_maps
 from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -13,7 +14,6 @@ from torch.testing import assert_close
 from attnviz.check import CHECKS
 from attnviz.core.masks import Subsequent
 from attnviz.lessons import bugs, peeking
-from attnviz.lessons.bugs import made
 
 BUGS = {bug.name: bug for bug in bugs.museum()}
 CHECKED = [name for name, bug in BUGS.items() if bug.rule]
@@ -27,7 +27,7 @@ def live():
     kept = {}
 
     def of(name):
-        return kept.setdefault(name, bugs.live(name))
+        return kept.setdefault(name, wrong_maps.made(name))
 
     return of
 
@@ -35,7 +35,7 @@ def live():
 def test_what_is_said_of_each_is_complete():
     """Twelve, each with three hints, an address, a line to replace and what finds it."""
     assert len(BUGS) == 12
-    assert [*BUGS] == [*made.BUILDERS]
+    assert [*BUGS] == [*wrong_maps.BUILDERS]
     for bug in BUGS.values():
         assert len(bug.hints) == 3
         assert bug.source.startswith("https://")
@@ -125,7 +125,7 @@ def test_dropout_zeroes_some_weights_and_raises_the_others(live):
     right, wrong = live("dropout").weights
     ratio = (wrong / right)[~FUTURE]
 
-    assert {round(one, 3) for one in ratio.tolist()} == {0.0, 1 / (1 - made.DROPOUT)}
+    assert {round(one, 3) for one in ratio.tolist()} == {0.0, 1 / (1 - wrong_maps.DROPOUT)}
 
 
 def test_without_the_scale_rows_get_sharper_in_the_same_order(live):
@@ -168,16 +168,16 @@ def test_cloned_projections_make_symmetric_scores(live):
 
 
 CALLS = {
-    "inverted": made._story,
-    "empty": lambda: made._story(made.STORY, made.SHORTER, sentence=1),
-    "after": made._story,
-    "axis": made._story,
-    "diagonal": made._story,
-    "padding": lambda: made._encoder(made.ENGLISH, made.SHORT_ENGLISH, sentence=1),
-    "half": made._story,
-    "dropout": made._story,
-    "scale": made._story,
-    "broadcast": lambda: made._story(made.STORY, made.SHORTER, head=1),
+    "inverted": wrong_maps._story,
+    "empty": lambda: wrong_maps._story(wrong_maps.STORY, wrong_maps.SHORTER, sentence=1),
+    "after": wrong_maps._story,
+    "axis": wrong_maps._story,
+    "diagonal": wrong_maps._story,
+    "padding": lambda: wrong_maps._encoder(wrong_maps.ENGLISH, wrong_maps.SHORT_ENGLISH, sentence=1),
+    "half": wrong_maps._story,
+    "dropout": wrong_maps._story,
+    "scale": wrong_maps._story,
+    "broadcast": lambda: wrong_maps._story(wrong_maps.STORY, wrong_maps.SHORTER, head=1),
 }
 
 

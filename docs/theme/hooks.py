@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -14,6 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import attnviz
+from attnviz import export, figures
 from attnviz.analysis.heads import METRICS
 from attnviz.check import CHECKS
 from attnviz.check.findings import MODEL_CHECKS
@@ -21,6 +23,10 @@ from attnviz.cli import parser
 from attnviz.core import masks
 from attnviz.figures import FORMS
 from attnviz.figures.forms import OPTIONS
+from attnviz.lessons import bugs
+
+sys.path.append(str(Path(__file__).parent))
+import wrong_maps
 
 ROOT = Path(__file__).parents[2]
 COPIED = {
@@ -38,6 +44,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for place, path in COPIED.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, "reference/shell.md", content="\n".join(_shell())))
+    for file in _museum(config):
+        files.append(file)
     return files
 
 
@@ -160,3 +168,28 @@ def _rules() -> Iterator[str]:
 
 TABLES = {"NAMES": _names, "METRICS": _metrics, "CHECKS": _checks, "FORMS": _forms, "RULES": _rules}
 """What stands for which line."""
+
+
+def _museum(config: MkDocsConfig) -> Iterator[File]:
+    """The page of the bug museum: each mistake with its right and its wrong map, its cause and its repair."""
+    parts = [
+        "# Bug museum",
+        "Twelve mistakes that people made in attention, each made again on what a real model computes.",
+    ]
+    for bug in bugs.museum():
+        parts += [f"## {bug.title}", bug.symptom]
+        maps = wrong_maps.made(bug.name)
+        if isinstance(maps, wrong_maps.TrainedPair):
+            losses = [
+                f"{run.losses[-1][1]:.2f}, and {run.writing:.2f} where it writes" for run in (maps.right, maps.wrong)
+            ]
+            parts.append(f"Loss of the right model: {losses[0]}. Loss of the wrong one: {losses[1]}.")
+        else:
+            for name, record in (("right", maps.right), ("wrong", maps.wrong)):
+                picture = f"museum-{bug.name}-{name}.svg"
+                figure = figures.head(record, record.sites[0], maps.head)
+                yield File.generated(config, picture, content=export.render(figure, "svg"))
+                parts.append(f"![The {name} map: {figure.description.partition('. ')[0]}]({picture})")
+        found = f"`attnviz check` finds it by the rule `{bug.rule}`." if bug.rule else f"Found by {bug.found_by}."
+        parts += [bug.because, f"```diff\n{bug.fix}\n```", f"{found} [{bug.seen_in}]({bug.source})"]
+    yield File.generated(config, "museum.md", content="\n\n".join(parts))

@@ -78,7 +78,7 @@ def test_a_page_that_was_named_frames_the_public_app(chromium, foreign, public, 
         expect(frame.locator(".st-key-picture-head-map .marks")).to_be_visible()
         frame.locator(".st-key-heads_off button").nth(1).click()
         frame.wait_for_url(re.compile("heads_off="), wait_until="commit")
-        frame.get_by_role("button", name="Open").first.click()
+        frame.locator(".st-key-open-menu button").first.click()
         frame.locator("[data-testid=stFileUploader] input").first.set_input_files(tmp_path / "case.attn")
         expect(frame.get_by_label("Text", exact=True).first).to_have_value("The cat sat")
 

@@ -1,4 +1,4 @@
-"""The bugs of the museum, made: the right maps by the one attention, the wrong ones as the code did it."""
+"""Maps of the bug museum, for its page: the right ones by the one attention, the wrong ones as the code did it."""
 
 import math
 from collections.abc import Callable
@@ -215,3 +215,8 @@ BUILDERS: dict[str, Callable[[], Maps | TrainedPair]] = {
     "cloned": _cloned,
 }
 """How each is made, by its name."""
+
+
+def made(name: str) -> Maps | TrainedPair:
+    """The right and the wrong maps of a bug, or both trainings."""
+    return BUILDERS[name]()

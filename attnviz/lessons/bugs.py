@@ -1,9 +1,6 @@
-"""The bug museum: twelve mistakes that people made in attention, each made again on what a real model computes.
+"""The bug museum: texts about twelve mistakes that people made in attention, from ``assets/lessons/bugs.toml``.
 
-    bugs.museum()             # what is said of each
-    bugs.live("inverted")     # its maps, right and wrong, made now
-
-The texts stand in ``assets/lessons/bugs.toml``.
+The documentation has a page with the right and the wrong map of each.
 """
 
 import tomllib
@@ -12,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from attnviz.core import assets
-from attnviz.lessons.bugs.made import BUILDERS, RIGHT, WRONG, Maps, TrainedPair
 
 
 @dataclass(frozen=True)
@@ -30,7 +26,6 @@ class Bug:
         source: its address.
         rule: of `attnviz.check.CHECKS`, the one that finds it; "" if none does.
         found_by: what finds it then.
-        costs: what making it takes, if that is seconds: it is made when it is asked for.
     """
 
     name: str
@@ -44,7 +39,6 @@ class Bug:
     source: str
     rule: str = ""
     found_by: str = ""
-    costs: str = ""
 
 
 @cache
@@ -56,8 +50,3 @@ def museum() -> tuple[Bug, ...]:
 
 def _stripped(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value.strip("\n")
-
-
-def live(name: str) -> Maps | TrainedPair:
-    """A bug, made now."""
-    return BUILDERS[name]()
