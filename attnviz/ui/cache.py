@@ -168,10 +168,6 @@ class NoText(InputError):
     """Nothing is typed yet: no mistake, but nothing to look at."""
 
 
-class TooManyLines(InputError):
-    """More lines than a batch has sentences."""
-
-
 def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
     """A text with its line breaks, or one per line; empty lines are no texts.
 
@@ -184,7 +180,7 @@ def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
     if not lines:
         raise NoText("There is no text yet. Type a sentence above, or choose an example.")
     if len(lines) > MOST_SENTENCES:
-        raise TooManyLines(
+        raise InputError(
             f"There are {len(lines):,} lines, and each is a text of its own; a page takes up to {MOST_SENTENCES}. Join "
             "some lines."
         )
@@ -270,13 +266,6 @@ def _with_request(source: Source, request: Request | None, record: Record) -> Re
     result = replace(record, request=request)
     _makers[result] = _key_part(source)
     return result
-
-
-@cached
-def reading(source: Source, record: Record, targets: tuple[Sentence, ...]) -> Record:
-    """The run of a record, but that its decoder reads these words and not those that it writes."""
-    with cores.used_by(source):
-        return _with_request(source, record.request, source.run(record.sentences, record.edits, targets))
 
 
 def _run(key: tuple, source: Source) -> Record:
