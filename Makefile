@@ -16,7 +16,7 @@ $(INSTALL) -r $(VENV)/wanted
 @$(BIN)/python -m compileall -q attnviz
 endef
 
-.PHONY: help run test check docs links bench bench-peers load sweep kernels train evidence course screenshots image clean
+.PHONY: help run test check docs links bench bench-peers load sweep kernels train evidence screenshots image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -67,9 +67,6 @@ train: $(VENV)/for-tests ## train the shipped models again and draw how they lea
 
 evidence: $(VENV)/for-tests ## measure the shipped models afresh, for their cards; one of them: make evidence MODEL=story
 	PYTHONPATH=. $(BIN)/python -m attnviz.training.evidence $(MODEL)
-
-course: $(VENV)/for-tests ## make the notebooks of the course again, from the texts of its chapters, and run them
-	PYTHONPATH=. $(BIN)/python tests/notebooks.py
 
 atlas: $(VENV)/for-tests ## build the atlases that ship, of the trained models over their held-out texts, again
 	PYTHONPATH=. $(BIN)/python -m attnviz.training.atlases

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import wrong_maps
 from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
 from attnviz.core.masks import Subsequent
 from attnviz.lessons import bugs, peeking
-from attnviz.lessons.bugs import made
 
 BUGS = {bug.name: bug for bug in bugs.museum()}
 CHECKED = [name for name, bug in BUGS.items() if bug.rule]
@@ -26,7 +26,7 @@ def live():
     kept = {}
 
     def of(name):
-        return kept.setdefault(name, bugs.live(name))
+        return kept.setdefault(name, wrong_maps.made(name))
 
     return of
 
@@ -34,7 +34,7 @@ def live():
 def test_what_is_said_of_each_is_complete():
     """Twelve, each with three hints, an address, a line to replace and what finds it."""
     assert len(BUGS) == 12
-    assert [*BUGS] == [*made.BUILDERS]
+    assert [*BUGS] == [*wrong_maps.BUILDERS]
     for bug in BUGS.values():
         assert len(bug.hints) == 3
         assert bug.source.startswith("https://")
@@ -124,7 +124,7 @@ def test_dropout_zeroes_some_weights_and_raises_the_others(live):
     right, wrong = live("dropout").weights
     ratio = (wrong / right)[~FUTURE]
 
-    assert {round(one, 3) for one in ratio.tolist()} == {0.0, 1 / (1 - made.DROPOUT)}
+    assert {round(one, 3) for one in ratio.tolist()} == {0.0, 1 / (1 - wrong_maps.DROPOUT)}
 
 
 def test_without_the_scale_rows_get_sharper_in_the_same_order(live):
@@ -167,16 +167,16 @@ def test_cloned_projections_make_symmetric_scores(live):
 
 
 CALLS = {
-    "inverted": made._story,
-    "empty": lambda: made._story(made.STORY, made.SHORTER, sentence=1),
-    "after": made._story,
-    "axis": made._story,
-    "diagonal": made._story,
-    "padding": lambda: made._encoder(made.ENGLISH, made.SHORT_ENGLISH, sentence=1),
-    "half": made._story,
-    "dropout": made._story,
-    "scale": made._story,
-    "broadcast": lambda: made._story(made.STORY, made.SHORTER, head=1),
+    "inverted": wrong_maps._story,
+    "empty": lambda: wrong_maps._story(wrong_maps.STORY, wrong_maps.SHORTER, sentence=1),
+    "after": wrong_maps._story,
+    "axis": wrong_maps._story,
+    "diagonal": wrong_maps._story,
+    "padding": lambda: wrong_maps._encoder(wrong_maps.ENGLISH, wrong_maps.SHORT_ENGLISH, sentence=1),
+    "half": wrong_maps._story,
+    "dropout": wrong_maps._story,
+    "scale": wrong_maps._story,
+    "broadcast": lambda: wrong_maps._story(wrong_maps.STORY, wrong_maps.SHORTER, head=1),
 }
 
 

@@ -239,7 +239,7 @@ def test_the_folder_of_a_model_opens_as_that_model(tmp_path, monkeypatch):
     (tmp_path / "my model" / "config.json").write_text("{}")
     (tmp_path / "masks").mkdir()
 
-    assert cli._link("my model") == f"?model=huggingface&hf={quote(str(tmp_path / 'my model'), safe='')}"
+    assert cli._link("my model") == f"?model={quote(str(tmp_path / 'my model'), safe='')}"
     assert cli._link("masks") == "masks"
 
 
@@ -247,11 +247,12 @@ def test_a_file_opens_where_it_was_saved(tmp_path, monkeypatch):
     """As the shell opens the app; what is no link is left out."""
     monkeypatch.setattr(api, "OFFERED", {})
     monkeypatch.chdir(tmp_path)
-    record, state = attnviz.analyze(TEXT, "story"), {"model": ["evil"], "site": ["d1"], "show": ["1"]}
+    record = attnviz.analyze(TEXT, "story")
+    state = {"model": ["evil"], "layer": ["d1"], "head": ["1"], "mask": ["causal"], "site": ["d0"]}
     attnviz.save(record, "a.attn", settings={"state": state})
-    attnviz.save(record, "b.attn", settings={"state": {"site": 7}})
+    attnviz.save(record, "b.attn", settings={"state": {"layer": 7}})
 
-    assert cli._link("a.attn") == "?model=a.attn&site=d1&show=1"
+    assert cli._link("a.attn") == "?model=a.attn&layer=d1&head=1"
     assert cli._link("b.attn") == "?model=b.attn"
     assert api.load("a.attn").record.source == "story"
 

@@ -91,7 +91,7 @@ def test_a_picture_that_is_none_is_one_sentence(tmp_path, capsys):
 def test_two_pictures_are_compared(tmp_path):
     """In the shell by their files, and from a link by the example that is B."""
     circle = str(assets.path("pictures/red-circle-left-of-blue-square.png"))
-    link = "compare?model=shapes&picture=still%20life&b=sentence-red%20circle%20left%20of%20blue%20square"
+    link = "compare?model=shapes&picture=still%20life&b=picture%3Dred%2Bcircle%2Bleft%2Bof%2Bblue%2Bsquare"
     given = []
     for command in (["compare", STILL_LIFE, "--model", "shapes", "--with-text", circle], ["export", link]):
         assert main([*command, "-o", str(tmp_path / "both.npz")]) == 0

@@ -93,7 +93,7 @@ def test_what_cannot_be_built_is_said_in_one_sentence(shell, model, said):
 
 
 def test_the_app_opens_on_what_a_file_builds(shell, monkeypatch):
-    """By the link of one more model."""
+    """On the check of that model."""
     from attnviz.ui import launch
 
     opened = []
@@ -101,5 +101,5 @@ def test_the_app_opens_on_what_a_file_builds(shell, monkeypatch):
     status, _, err = shell("app", "my_model.py:build", "--no-browser")
 
     assert (status, err) == (0, "attnviz: the code of my_model.py is run, then build.\n")
-    assert opened == [("127.0.0.1", 8501, False, "?model=mine")]
+    assert opened == [("127.0.0.1", 8501, False, "masks?model=mine&lab=model")]
     assert api.OFFERED["mine"].seed == 7

@@ -73,14 +73,15 @@ assert main(["export", "a b c", "--model", "translator", "--set", "sharpness=2"]
 APP = """
 from streamlit.testing.v1 import AppTest
 
-page = "from attnviz.ui import frame; from attnviz.ui.heads.page import page; frame.body(page, frame.selection())"
+page = "import streamlit as st; from attnviz.ui import inputs, main, request; request.arrive(main.FIRST)"
+page += "; st.session_state['chosen'] = inputs.row(); main.body('Heads')"
 app = AppTest.from_string(page, default_timeout=60)
-app.query_params["model"], app.query_params["sharpness"] = "mirror", "5"
-app.session_state["parameters"] = True
+app.query_params["model"] = "mirror:sharpness=5"
 app.run()
 assert not app.exception, app.exception
-assert "mirror" in app.selectbox(key="model").options
-assert app.number_input(key="sharpness").value == 5
+assert app.get("vega_lite_chart")
+app.selectbox(key="model").set_value("mirror").run()
+assert not app.exception, app.exception
 """
 
 

@@ -30,7 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from attnviz.cli import linked  # what a link means is known to the app, and so to Streamlit
 
             more = [argument for argument in given[1:] if argument not in (options.text, "--")]
-            options = parser.read(linked.arguments(options.text, more, _note))
+            from attnviz.cli import commands
+
+            for line in commands.draw(*linked.read(options.text, more, _note)):
+                _say(line, sys.stdout)
+            return 0
         return _run(options)
     except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -91,23 +95,23 @@ def _open(options: Namespace) -> int:
     return 0
 
 
-def _link(link: str) -> str:
-    """The link that was given, or that of a person's own file, saved run or folder of a model."""
-    if os.path.isfile(os.path.join(link, "config.json")):
-        return f"?{urlencode({'model': 'huggingface', 'hf': os.path.abspath(link)}, quote_via=quote)}"
-    if not (typed.FILE.fullmatch(link) or link.lower().endswith(typed.SAVED) or os.path.isfile(link)):
-        return link
+def _link(file: str) -> str:
+    """The link that was given, or that of a saved run, a folder of a model, or, on its check, a model of one's own."""
+    if os.path.isfile(os.path.join(file, "config.json")):
+        return f"?{urlencode({'model': os.path.abspath(file)}, quote_via=quote)}"
+    if not (typed.FILE.fullmatch(file) or file.lower().endswith(typed.SAVED) or os.path.isfile(file)):
+        return file
     from attnviz import api, cases
     from attnviz.cli import values  # torch
+    from attnviz.link import read, write
     from attnviz.sources.saved import Saved
 
-    source = values.load(link)
-    saved = cases.state_of(source) if isinstance(source, Saved) else {}
-    state = saved | {"model": [api.offer(source)]}
-    if not (typed.FILE.fullmatch(link) and (wrong := values.faults(source))):
-        return f"?{urlencode(state, doseq=True, quote_via=quote)}"
-    _note(f"{wrong}; the app opens on what was found.")
-    return f"masks?{urlencode(state | {'tab': ['Check']}, doseq=True, quote_via=quote)}"
+    source = values.load(file)
+    choices, _ = read(cases.state_of(source) if isinstance(source, Saved) else {})
+    choices = choices.without("edits").put(model=api.offer(source))
+    if typed.FILE.fullmatch(file) and not source.one_run:
+        return f"masks?{urlencode(write(choices.put(lab='model')), quote_via=quote)}"
+    return f"?{urlencode(write(choices), quote_via=quote)}"
 
 
 def _note(line: str) -> None:

@@ -46,10 +46,15 @@ def run(options: Namespace, note: Callable[[str], None]) -> Iterable[str]:
     request, source = values.read(options)
     if "seconds" in options and (cost := values.cost(options, source, request)):
         note(cost)
-    printed = _COMMANDS[options.command](options, source, request)
+    printed = draw(options, source, request)
     for line in lines.unknown(source, request):
         note(line)
     return printed
+
+
+def draw(options: Namespace, source: Source, request: Request) -> list[str]:
+    """Run a command of a source and a request; returns the lines to print."""
+    return _COMMANDS[options.command](options, source, request)
 
 
 def _circuits(options: Namespace, note: Callable[[str], None]) -> list[str]:

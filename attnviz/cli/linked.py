@@ -1,78 +1,101 @@
-"""`attnviz export LINK`: the command that makes the picture of a link copied from the app."""
+"""`attnviz export LINK`: model, request and options of the picture that a link copied from the app shows."""
 
-from collections.abc import Callable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from urllib.parse import parse_qs, urlsplit
 
+from attnviz import link
+from attnviz.cli import parser, values
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
-from attnviz.ui.compare.other import B
-from attnviz.ui.heads.forms import ALSO, FORM, LEAST_DRAWN, LESS, SIDE
-from attnviz.ui.settings import LINKED
-from attnviz.ui.shared import answer, edits, look, parameters, photos, pretrained
-from attnviz.ui.shared.examples import LINES, TEXT, by_line, of_model
-from attnviz.ui.shared.mask import MASK
-from attnviz.ui.shared.pretrained import MODEL
-from attnviz.ui.shared.setting import PROBLEMS, State
-from attnviz.ui.shared.setting import read as read_link
-from attnviz.ui.shared.target import TARGET
+from attnviz.core.request import Request
+from attnviz.files import images, sounds
+from attnviz.link import Choices
+from attnviz.sources.base import Source
+from attnviz.ui.inputs import named_model
+from attnviz.ui.pictures import EXAMPLES, NONE
+from attnviz.ui.toolbar import DOMAINS
 
 PAGES = {"": "export", "overview": "export --form overview", "masks": "export --form mask", "compare": "compare"}
 """Commands that draw the pictures of pages, by the path of the page."""
+PROBE = "The cat sat on the mat because it was tired"
+"""Text of a link without one, of a model without an example."""
 
 
-def arguments(link: str, more: Sequence[str], note: Callable[[str], None]) -> list[str]:
-    """The command line that draws what a link shows.
+def read(address: str, more: Sequence[str], note: Callable[[str], None]) -> tuple[Namespace, Source, Request]:
+    """The options of the picture of a link, its model and its request.
 
     Args:
-        link: an address of the app, or its end: "masks?model=story&mask=causal".
+        address: an address of the app, or its end: "masks?model=story&mask=causal".
         more: options that were given beside the link; they win.
         note: is given what of the link could not be read.
 
     Raises:
-        InputError: if the link is of a page without a picture of its own, or holds a change that the shell has not.
+        InputError: if the link is of a page without a picture of its own, or holds what the shell cannot do.
     """
-    parts = urlsplit(link)
+    parts = urlsplit(address)
     page = parts.path.rsplit("/", 1)[-1]
     page = "" if page == "heads" else page
-    command = PAGES.get(page)
-    if command is None or not (parts.query or parts.netloc):
+    if page not in PAGES or not (parts.query or parts.netloc):
         pages = ", ".join(page or "heads" for page in PAGES)
-        raise InputError(f"{quoted(link)} is no link to a page with one picture; those are: {pages}.")
-    state = read_link(parse_qs(parts.query, keep_blank_values=True), LINKED)
-    for problem in state[PROBLEMS]:
-        note(problem)
-    if state[edits.ADDED] != edits.ADDED.default:
-        raise InputError("The shell adds no bias to scores: export this picture in the app.")
-    if state[photos.GRAYED]:
+        raise InputError(f"{quoted(address)} is no link to a page with one picture; those are: {pages}.")
+    choices, complaints = link.read(parse_qs(parts.query, keep_blank_values=True))
+    for complaint in complaints:
+        note(complaint)
+    if choices["gray"]:
         raise InputError("The shell makes no patches gray in a picture: export this picture in the app.")
-    if state[LESS] == "neutral":
+    if choices["less"] == "neutral":
         raise InputError("The shell asks no neutral question: export this picture in the app.")
-    from attnviz.cli import parser, values
-
-    model, name = [*_model(state)], state[photos.PICTURE]
-    source = values.source(parser.read(["tokens", "-", *model]))
-    file = None if source.reads == "text" or name == photos.NONE else photos.file(source, name)
-    text = next(iter(of_model(source).values())) if state[TEXT] is None else state[TEXT]
-    pictures = [*_flags(picture=file)]
-    if source.reads in ("picture", "sound"):
-        text, pictures = str(file), []
-    if file and page == "" and state[FORM] is None:
-        pictures += _flags(form="picture")
-    lines = ["--lines"] if by_line(state.put(LINES, state[LINES]), text) else []
-    site = [] if state[look.SITE] is None else _flags(kind=state[look.SITE].kind, layer=state[look.SITE].layer)
-    options = [*lines, *pictures, *model, *site, *_answer(state), *_edits(state), *_picture(state, page)]
-    return [*command.split(), *options, *more, "--", text]
+    source = _source(choices, is_mask=page == "masks")
+    request = _request(choices, source)
+    flags = [*_place(choices), *_picture(choices, page, request)]
+    if page == "compare" and choices["b"] is not None:
+        flags += _other(choices["b"])
+    options = parser.read([*PAGES[page].split(), *flags, *more, "--", request.texts[0] or "-"])
+    beside = values.edits(options, source)
+    changed = {field.name: getattr(beside, field.name) for field in fields(Edits)}
+    changed = {name: value for name, value in changed.items() if value != getattr(Edits(), name)}
+    return options, source, replace(request, edits=replace(request.edits, **changed))
 
 
-def _token(state: State) -> Iterator[str]:
-    """The token whose attention a text or a picture shows, and whether it is that to it."""
-    if state[FORM] not in ("text", "picture", None):
-        return
-    end = "query" if state[SIDE] == "from" else "key"
-    picked = [position for axis, position in sorted(state[look.PINS]) if axis == end]
-    if picked:
-        yield from _flags(token=picked[0])
-    if picked and end == "key":
-        yield "--to"
+def _source(choices: Choices, *, is_mask: bool) -> Source:
+    """The model of a link; of a mask alone one that begins with <sos>, where it may."""
+    name, settings = named_model(choices["model"])
+    if choices["step"] is not None:
+        settings["step"] = choices["step"]
+    if choices["chat"] is not None:
+        settings["chat"], settings["system"] = True, choices["chat"]
+    source = values.load(name, **settings)
+    return values.load(name, **{"sos": True} | settings) if is_mask and "sos" in source.settings() else source
+
+
+def _request(choices: Choices, source: Source) -> Request:
+    """The texts of a link with their target, answer, picture and changes."""
+    offered = (source.card.examples if source.card else ()) or source.examples or (PROBE,)
+    text = "" if source.reads in ("picture", "sound") else choices["text"] or offered[0]
+    several = len(text.strip("\r\n").splitlines()) > 1 if choices["lines"] is None else choices["lines"]
+    request = Request(tuple(line for line in text.splitlines() if line.strip()) if several else (text,))
+    if choices["target"].strip():
+        targets = choices["target"].splitlines() if several else [choices["target"].strip("\r\n")]
+        request = replace(request, targets=tuple(line for line in targets if line.strip()))
+    if source.reads != "text" and choices["picture"] != NONE:
+        shown = _shown(source, choices["picture"])
+        request = replace(request, pictures=shown.pictures * len(request.texts))
+    edits = Edits()
+    if not source.read_only:
+        edits = link.edits(choices, of_cross=any(site.kind == "cross" for site in source.sites))
+    return replace(request, answer=choices["answer"], edits=edits)
+
+
+def _shown(source: Source, name: str | None) -> Request:
+    """The example that a link names, or the first."""
+    ending = ".wav" if source.reads == "sound" else ""
+    there = {name: path for name, path in EXAMPLES.items() if (path.suffix == ".wav") == bool(ending)}
+    if name is not None and name not in there:
+        raise InputError(f"The link shows {quoted(name)}, which it does not hold. Examples are: {', '.join(there)}.")
+    path = there[name or next(iter(there))]
+    return sounds.sound(path) if ending else images.picture(path)
 
 
 def _flags(**options: object) -> list[str]:
@@ -81,52 +104,41 @@ def _flags(**options: object) -> list[str]:
     return [part for name, value in pairs for part in (f"--{name.replace('_', '-')}", str(value))]
 
 
-def _model(state: State) -> Iterator[str]:
-    name = state[pretrained.HF] if state[MODEL] == "huggingface" and state[pretrained.HF] else state[MODEL]
-    yield from _flags(model=name, step=state[look.STEP])
-    for setting in parameters.DECLARED:
-        if setting in state.chosen and state[setting] != setting.default:
-            yield from ("--set", f"{setting.name}={str(state[setting]).lower()}")
+def _place(choices: Choices) -> list[str]:
+    """Layer and text."""
+    site = choices["layer"]
+    return _flags(sentence=choices["sentence"], kind=site and site.kind, layer=site and site.layer)
 
 
-def _answer(state: State) -> Iterator[str]:
-    if state[answer.CHAT]:
-        yield from ("--chat", f"--system={state[answer.SYSTEM]}")
-    yield from _flags(continued=answer.ANSWER.encode(state[answer.ANSWER]) or None)
-
-
-def _edits(state: State) -> Iterator[str]:
-    if state[MASK]:
-        yield from _flags(mask=state[MASK].text)
-    if state[edits.OFF]:
-        yield from _flags(off=",".join(map(look.place_text, sorted(state[edits.OFF]))))
-    if not state[edits.OWN_MASK]:
-        yield "--no-own-mask"
-    if state[edits.MASK_CROSS] is False:
-        yield "--no-mask-cross"
-    scores = state[edits.TUNED]
-    yield from _flags(temperature=scores.temperature, score_scale=scores.scale, empty_rows=state[edits.EMPTY])
-
-
-def _picture(state: State, page: str) -> Iterator[str]:
-    yield from _flags(sentence=state[look.SENTENCE])
-    yield from _flags(target=state[TARGET] or None)
+def _picture(choices: Choices, page: str, request: Request) -> list[str]:
+    """Head, form and view, as far as the picture of a page has them."""
+    flags, cell = [], choices["cell"]
     if page in ("", "compare"):
-        cell = state[look.CELL]
-        yield from _flags(head=state[look.SHOW], cell=cell and f"{cell[0]}.{cell[1]}")
+        flags += _flags(head=choices["head"], cell=cell and f"{cell[0]}.{cell[1]}")
     if page in ("", "overview"):
-        yield from _flags(domain=look.DOMAINS[state[look.COLORS]])
-    if page == "":
-        view = state[look.VIEW]
-        yield from _flags(special=view.special, pair=view.pair, parts=view.parts or None)
-        yield from (flag for flag, is_set in (("--words", view.words), ("--sentences", view.sentences)) if is_set)
-        beside = ",".join(map(str, state[ALSO])) or None
-        is_lines = state[FORM] == "lines"
-        form = {"form": state[FORM], "beside": beside if is_lines else None}
-        yield from _flags(**form, least=state[LEAST_DRAWN] if is_lines else None)
-        yield from _flags(less=state[LESS] if state[LESS] == "sinks" else None)
-        yield from _token(state)
-    if page == "compare" and (other := state[B]) and other.what != "untouched":
-        name = {"sentence": "with_text"}.get(other.what, f"with_{other.what}")
-        value = look.place_text(other.value) if isinstance(other.value, tuple) else other.value
-        yield from _flags(**{name: photos.EXAMPLES.get(value, value)})
+        flags += _flags(domain=DOMAINS[choices["colors"]])
+    if page != "":
+        return flags
+    view, form = choices["view"], choices["form"] or ("picture" if request.pictures else "map")
+    flags += _flags(special=view.special, pair=view.pair, parts=view.parts or None, form=form)
+    flags += [flag for flag, is_on in (("--words", view.words), ("--sentences", view.sentences)) if is_on]
+    if form == "lines":
+        flags += _flags(beside=",".join(map(str, choices["also"])) or None, least=choices["least"])
+    if choices["less"] == "sinks":
+        flags += _flags(less="sinks")
+    axis = "query" if choices["side"] == "from" else "key"
+    picked = [position for end, position in sorted(choices["pins"]) if end == axis]
+    if form in ("text", "picture") and picked:
+        flags += [*_flags(token=picked[0]), *(["--to"] if axis == "key" else [])]
+    return flags
+
+
+def _other(b: Choices) -> list[str]:
+    """Flags of what B has in the place of A's; none for the model without changes."""
+    if "layer" in b.chosen or "head" in b.chosen:
+        if b["layer"] is None:
+            raise InputError("The link's b has a head without its layer; write b=layer%3Dd1%26head%3D0.")
+        return _flags(with_head=link.head_text((b["layer"], b["head"] or 0)))
+    text = str(EXAMPLES[b["picture"]]) if b["picture"] in EXAMPLES else b["text"]
+    model = b["model"] if "model" in b.chosen else None
+    return _flags(with_text=text, with_model=model, with_step=b["step"])

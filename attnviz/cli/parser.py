@@ -18,7 +18,7 @@ EXAMPLES = """examples:
   attnviz export "the black cat sleeps" --head 1 -o head.png -o head.csv
   attnviz export "the black cat sleeps" --form lines --beside 0,1 -o lines.svg
   attnviz export "the black cat sleeps" --form heads --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
-  attnviz export "?model=story&layer=d1&head=0&as=lines" -o lines.svg
+  attnviz export "?model=story&layer=d1&head=0&form=lines" -o lines.svg
   attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz export "the black cat sleeps" --form change --off c1.3 -o change.png
   attnviz contributions "the cat sat down . the cat" --model induction --switch-off

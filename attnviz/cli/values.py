@@ -14,10 +14,9 @@ from attnviz import api, cases, files
 from attnviz.analysis.views import PAIRS, View
 from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
-from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
 from attnviz.core.edits import KINDS, Edits, Site, Take
-from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
+from attnviz.core.errors import PICTURES, InputError, quoted
 from attnviz.core.masks import mask_from_text
 from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence
@@ -135,25 +134,6 @@ def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -
     """Run a person's file and return what its function returns: a source, or with `script.value_of` anything."""
     sys.stderr.write(f"attnviz: the code of {visible_text(file)} is run, then {visible_text(name)}.\n")
     return of(file, name)
-
-
-def faults(source: Source) -> str:
-    """Number of errors and warnings, and whether a question is open, of a check of a model; "" if there are none, if
-    the check takes long, or if the model cannot be run: then the app says why."""
-    from attnviz.check.model import check_model
-    from attnviz.check.moves import PROBE
-
-    try:
-        tokens = len(source.tokenize([next(iter(source.examples), PROBE)])[0].tokens)
-        if source.one_run or estimate.estimate(source, tokens, sentences=tokens).seconds > SILENT:
-            return ""
-        report = check_model(source)
-    except AttnvizError:
-        return ""
-    counts = [sum(finding.severity == each for finding in report.findings) for each in ("error", "warning")]
-    named = zip(counts, ("error", "warning"), strict=True)
-    listed = [counted(count, name) for count, name in named if count] + (["a question"] if report.question else [])
-    return ", ".join(listed)
 
 
 SILENT = 2.0

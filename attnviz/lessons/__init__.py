@@ -1,7 +1,6 @@
-"""The course: chapters of text, each with a state of the app to look at and another one to reach.
+"""The course: chapters of text, each with a state of the app to look at and one question.
 
-States are links of the app, as "Copy link" gives them: a chapter begins with its `link`, and is done once the app shows
-what one of its `goal` links holds.
+A state is a link of the app.
 """
 
 import tomllib
@@ -38,14 +37,11 @@ class LessonStep:
         idea: one idea, in paragraphs.
         do: what to do, so that the question answers itself.
         question: what is asked.
-        choices: answers to choose from; none where what is done is the answer.
+        choices: answers to choose from; none where the answer is only shown.
         right: which of them it is.
         hint: what is said to a wrong choice.
-        answer: what is said once it is done.
+        answer: what is said of the right choice.
         link: the state that it begins with.
-        goal: states of which one is to be reached.
-        wrong: what is said where another state than that was reached.
-        finds: bugs of the museum that are to be found. Without that and a goal, looking is enough.
         shows: scenes of the page Learn.
         page: where in the laboratory it goes on.
         terms: explained here.
@@ -61,9 +57,6 @@ class LessonStep:
     right: str = ""
     hint: str = ""
     answer: str = ""
-    goal: tuple[Link, ...] = ()
-    wrong: str = ""
-    finds: int = 0
     page: str = "Heads"
     terms: tuple[Term, ...] = ()
 
@@ -71,10 +64,9 @@ class LessonStep:
     def of(cls, data: dict[str, Any]) -> Self:
         """A chapter from its table in the file."""
         texts = {name: value.strip() if isinstance(value, str) else value for name, value in data.items()}
-        goal = data.get("goal", [])
-        links = {"link": link_of(data["link"]), "goal": tuple(map(link_of, [goal] if isinstance(goal, str) else goal))}
         tuples = {name: tuple(data.get(name, ())) for name in ("shows", "choices")}
-        return cls(**texts | links | tuples | {"terms": tuple(Term(**term) for term in data.get("terms", ()))})
+        terms = tuple(Term(**term) for term in data.get("terms", ()))
+        return cls(**texts | tuples | {"link": link_of(data["link"]), "terms": terms})
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 import importlib.util
 
 from attnviz.core.errors import InputError
-from attnviz.ui import words
 
 if importlib.util.find_spec("streamlit") is None:
-    raise InputError(words.NO_STREAMLIT)
+    raise InputError("The app needs Streamlit; install it with: pip install 'streamlit~=1.67.0'")

@@ -20,7 +20,7 @@ from attnviz.analysis.align import AlignedPair, Side
 from attnviz.analysis.heads import head_metrics as head_metrics_of
 from attnviz.analysis.relevance import WordLogit
 from attnviz.core.edits import Site
-from attnviz.core.errors import AttnvizError, InputError, TooLong
+from attnviz.core.errors import InputError, TooLong
 from attnviz.core.kept import BoundedCache
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
@@ -32,7 +32,6 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
 from attnviz.ui import arrow, budget, cores, runs, streamlit_internals
-from attnviz.ui.shared import words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -165,25 +164,8 @@ def _shipped(name: str, step: int | None) -> Source:
     return loaded
 
 
-def loadable(name: str) -> tuple[Source, AttnvizError | None]:
-    """A source by its name or, if its files cannot be used, the first that can be, and what is wrong with the other."""
-    try:
-        return source(name), None
-    except AttnvizError as error:
-        for other in api.SOURCES:
-            try:
-                return source(other), error
-            except AttnvizError:
-                continue
-        raise
-
-
 class NoText(InputError):
     """Nothing is typed yet: no mistake, but nothing to look at."""
-
-
-class TooManyLines(InputError):
-    """More lines than a batch has sentences."""
 
 
 def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
@@ -196,16 +178,22 @@ def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
     parts = typed.splitlines() if by_line else [typed]
     lines = tuple(line for line in parts if line.strip())
     if not lines:
-        raise NoText(words.NO_TEXT)
+        raise NoText("There is no text yet. Type a sentence above, or choose an example.")
     if len(lines) > MOST_SENTENCES:
-        raise TooManyLines(words.TOO_MANY_LINES.format(lines=len(lines), most=MOST_SENTENCES))
+        raise InputError(
+            f"There are {len(lines):,} lines, and each is a text of its own; a page takes up to {MOST_SENTENCES}. Join "
+            "some lines."
+        )
     return lines
 
 
 def check_characters(text: str) -> None:
     """Raises: InputError: if a text is longer than is cut into tokens here."""
     if len(text) > MOST_CHARACTERS:
-        raise InputError(words.TOO_LONG.format(characters=len(text), most=MOST_CHARACTERS))
+        raise InputError(
+            f"The text has {len(text):,} characters; a page takes up to {MOST_CHARACTERS:,}. Shorten it, or use "
+            "attnviz from Python, where there is no such limit."
+        )
 
 
 def sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
@@ -238,7 +226,7 @@ def _targets(source: Source, texts: tuple[str, ...]) -> tuple[Sentence, ...]:
     try:
         return source.tokenize_targets([*texts])
     except TooLong as error:  # no shorter text would help
-        raise InputError(words.IN_TARGET.format(why=error)) from None
+        raise InputError(f"Target: {error}") from None
 
 
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
@@ -278,13 +266,6 @@ def _with_request(source: Source, request: Request | None, record: Record) -> Re
     result = replace(record, request=request)
     _makers[result] = _key_part(source)
     return result
-
-
-@cached
-def reading(source: Source, record: Record, targets: tuple[Sentence, ...]) -> Record:
-    """The run of a record, but that its decoder reads these words and not those that it writes."""
-    with cores.used_by(source):
-        return _with_request(source, record.request, source.run(record.sentences, record.edits, targets))
 
 
 def _run(key: tuple, source: Source) -> Record:
@@ -377,11 +358,6 @@ def _worked(key: tuple, make: Callable[[], R], about: runs.About) -> R:
     budget.check_memory(cost.bytes, _let_go_of_all)
     budget.check_work(cost)
     return runs.get(key, partial(SHARED.get, key, make), about, within=runs.ANEW)
-
-
-def rendered(make: Callable[..., Figure], *args, cost: Estimate | None = None, **settings) -> Figure:
-    """A figure; to show it raises what `worked` raises, if it has a cost."""
-    return make(*args, cost=cost, **settings)
 
 
 def screen(figure: Figure) -> arrow.Screen:

@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
 
 from attnviz.core.errors import InputError, quoted
-from attnviz.ui import words
 from attnviz.ui.streamlit_internals import is_host_allowed
 
 HEALTH = "/_stcore/health"
@@ -78,7 +77,9 @@ def public() -> Public | None:
     names, pages = (_listed(*part) for part in ((HOST_NAMES, HOST_NAME), (FRAMED_BY, ORIGIN)))
     if os.environ.get(PUBLIC, "") in ("", "0"):
         if names or pages:
-            raise InputError(words.NOT_PUBLIC)
+            raise InputError(
+                "Other host names and framing pages belong to a public app: add --public, or set ATTNVIZ_PUBLIC=1."
+            )
         return None
     return Public(names, pages)
 
@@ -89,7 +90,7 @@ def _listed(variable: str, form: str) -> tuple[str, ...]:
     for part in parts:
         if not re.fullmatch(form, part, re.ASCII):
             example = "attention.example.org" if form == HOST_NAME else "https://portal.example.org"
-            raise InputError(words.BAD_HOST.format(name=quoted(part), example=example))
+            raise InputError(f"{quoted(part)} cannot be used; give for example {example}.")
     return parts
 
 
@@ -123,10 +124,12 @@ def refusal(headers: Headers, path: str) -> str:
     """Why a request is refused, as a sentence; empty where it is not."""
     host, origin = headers.get("host"), headers.get("origin")
     if not is_host_allowed(host):
-        return words.OTHER_HOST
+        return "This app does not answer to that name. STREAMLIT_SERVER_ALLOWED_HOSTS names those that it answers to."
     if path.endswith(METRICS) and public():
-        return words.NO_METRICS
-    return "" if origin is None or _is_own(origin, host or "") else words.OTHER_ORIGIN
+        return "A public app shows no metrics."
+    if origin is None or _is_own(origin, host or ""):
+        return ""
+    return "This app answers to its own pages alone. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS names other origins."
 
 
 def _is_own(origin: str, host: str) -> bool:

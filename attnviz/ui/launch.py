@@ -14,13 +14,12 @@ from streamlit.web.server import server_util
 
 from attnviz.core.assets import PACKAGE
 from attnviz.core.errors import InputError, quoted
-from attnviz.ui import hosts, words
-from attnviz.ui.shared.pages import OPEN, TITLES
+from attnviz.ui import hosts, main
 
 ANY = ("0.0.0.0", "::")
 """Addresses that stand for every interface of a machine."""
 
-PAGES = tuple(sorted(title.lower() for title in TITLES))
+PAGES = tuple(sorted(title.lower() for title in main.PAGES))
 """Addresses of the pages."""
 
 
@@ -50,7 +49,7 @@ def launch(address: str, port: int, browser: bool, link: str = "") -> None:
         options["server.headless"] = True
     flags = [f"--{name}={value}" for name, value in options.items()]
     try:
-        cli.main(["run", str(script()), *flags, "--", OPEN, link], standalone_mode=False)
+        cli.main(["run", str(script()), *flags, "--", main.OPEN, link], standalone_mode=False)
     except click.Abort:
         return  # Ctrl+C; the server has closed its connections
     except click.ClickException as error:
@@ -59,11 +58,11 @@ def launch(address: str, port: int, browser: bool, link: str = "") -> None:
 
 def welcome() -> None:
     """Say where the app is and open a browser there, if `launch` started this server."""
-    if sys.argv[1:2] != [OPEN]:
+    if sys.argv[1:2] != [main.OPEN]:
         return
     host = server_util.get_display_address(config.get_option("server.address"))
     url = server_util.get_url(f"[{host}]" if ":" in host else host) + sys.argv[2]
-    click.echo(words.OPEN_AT_SHELL.format(url=url))
+    click.echo(f"attnviz is open at {url} (Ctrl+C stops it)")
     if not config.get_option("server.headless"):
         cli_util.open_browser(url)
 
@@ -77,11 +76,11 @@ def _target(link: str) -> str:
     try:
         parts = urlsplit(link)
     except ValueError as error:
-        raise InputError(words.NO_LINK.format(link=quoted(link))) from error
+        raise InputError(f"{quoted(link)} is no link; copy one from the app.") from error
     page = parts.path.rpartition("/")[2]
     if page not in ("", *PAGES):
-        raise InputError(words.NO_PAGE.format(page=quoted(page), pages=", ".join(PAGES)))
-    page = "" if page == TITLES[0].lower() else page  # the first page has no name in its address
+        raise InputError(f"There is no page and no file {quoted(page)}. The pages are: {', '.join(PAGES)}.")
+    page = "" if page == main.PAGES[0].lower() else page  # the first page has no name in its address
     return f"/{page}?{quote(parts.query, safe='%=&+')}".rstrip("?")
 
 
@@ -106,7 +105,7 @@ def check_free(address: str, port: int, option: str = "--port") -> None:
 
 def _refused(address: str, port: int, reason: int | None, option: str) -> str:
     if reason == errno.EADDRINUSE:
-        return words.PORT_USED.format(port=port, option=option)
+        return f"Port {port} is in use; choose another one with {option}."
     if reason == errno.EACCES:
-        return words.PORT_KEPT.format(port=port, option=option)
-    return words.NO_ADDRESS.format(address=quoted(address))
+        return f"Port {port} is kept for the system; choose one from 1024 on with {option}."
+    return f"{quoted(address)} is no address of this machine; 127.0.0.1 always is."

@@ -17,19 +17,17 @@ import streamlit as st
 import uvicorn
 from streamlit import config, runtime
 
-from attnviz import api
+from attnviz import api, link
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.parameters import parameters as declared
+from attnviz.core.parameters import parameters
 from attnviz.core.record import Record
-from attnviz.sources.base import HUGGING_FACE, Source
+from attnviz.link import Choices
+from attnviz.sources.base import Source
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.saved import Saved
-from attnviz.ui import launch, server, streamlit_internals, words
-from attnviz.ui.shared import look, parameters
-from attnviz.ui.shared.examples import LINES, TEXT, has_lines
-from attnviz.ui.shared.pretrained import HF, MODEL, NAME
-from attnviz.ui.shared.setting import Link, State
+from attnviz.ui import launch, server, streamlit_internals
+from attnviz.ui.inputs import model_text
 
 HOST = "127.0.0.1"
 GRACE = 3
@@ -78,7 +76,7 @@ class OpenApp:
 
     def _repr_html_(self) -> str:
         address = html.escape(self.url, quote=True)
-        return words.OPEN_AT.format(url=f'<a href="{address}" target="_blank">{address}</a>')
+        return f'attnviz is open at <a href="{address}" target="_blank">{address}</a>'
 
 
 def show(
@@ -110,39 +108,29 @@ def show(
     elif inspect.isfunction(source):
         source = Recorded.of(source)
     if not isinstance(source, Source):
-        raise InputError(words.NO_SOURCE.format(given=quoted(source)))
+        raise InputError(f"{quoted(source)} is no source; make one with attnviz.wrap(model, tokenize).")
     with _lock:
-        link, name = _link(source), None
-        if not link:
-            name = api.offer(source)
-            link = {MODEL.name: [name]}
+        name = None if api.is_named(source) else api.offer(source)
+        choices = Choices({"model": name}) if name else _choices(source)
         if _serving is None:
             _serving = _Serving(port)
         if text is not None:
-            link[TEXT.name] = [text]
-            if has_lines(text):
-                link[LINES.name] = ["false"]
-        address = urlencode(link, doseq=True, quote_via=quote)
+            choices = choices.put(text=text, lines=False if len(text.strip("\r\n").splitlines()) > 1 else None)
+        address = urlencode(link.write(choices), quote_via=quote)
         app = OpenApp(f"http://{HOST}:{_serving.port}/?{address}", source.lock, name)
         _serving.apps.append(app)
-    print(words.OPEN_AT.format(url=app.url), flush=True)  # noqa: T201 (as a server does)
+    print(f"attnviz is open at {app.url}", flush=True)  # noqa: T201 (as a server does)
     if _interactive() if browser is None else browser:
         webbrowser.open(app.url)
     return app
 
 
-def _link(source: Source) -> Link:
-    """The link of a source that any server has; empty for one of this process alone."""
-    if source.facts and source.provenance in HUGGING_FACE:
-        return {MODEL.name: [NAME], HF.name: [source.id]}
-    if not api.is_named(source):
-        return {}
-    values = {parameters.SETTINGS[item.name]: getattr(source, item.name) for item in declared(type(source))}
-    chosen = {setting: value for setting, value in values.items() if value != setting.default} | {
-        look.STEP: source.step
-    }
-    state = State({setting: value for setting, value in chosen.items() if value is not None})
-    return {MODEL.name: [source.id]} | state.link()
+def _choices(source: Source) -> Choices:
+    """The model of a link that any server opens: its name, its parameters and its training step."""
+    if source.id not in api.SOURCES:
+        return Choices({"model": source.id})
+    values = {parameter.name: getattr(source, parameter.name) for parameter in parameters(type(source))}
+    return Choices({"model": model_text(source.id, values), "step": source.step})
 
 
 def _interactive() -> bool:
@@ -154,7 +142,7 @@ class _Serving:
 
     def __init__(self, port: int):
         if runtime.exists():
-            raise InputError(words.ALREADY_SERVES)
+            raise InputError("This process serves a Streamlit app already; run attnviz.show in another one.")
         self.apps: list[OpenApp] = []
         self.ended = threading.Event()
         self._socket = _listen(port)
@@ -175,7 +163,7 @@ class _Serving:
         self._server.ready.wait()
         if not self._server.started:
             self._thread.join()
-            raise InputError(words.NOT_STARTED)
+            raise InputError("The app could not start; what Streamlit said of it stands above.")
 
     def _run(self) -> None:
         try:

@@ -3,9 +3,10 @@
 It imports nothing heavy of its own, so that the frame of a page is there at once.
 """
 
+import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import streamlit as st
 
@@ -14,9 +15,10 @@ from attnviz.core.errors import AttnvizError, TooLong
 
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
-STYLE = Path(__file__).with_name("style.css")
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
 """The address that a first visit opens."""
+OPEN = "--open"
+"""Argument of the app's script; what follows it is the page to open, with its choices."""
 
 
 def app() -> None:
@@ -29,11 +31,26 @@ def app() -> None:
     st.logo(str(assets.path("logo.svg")), size="large")
     page = st.navigation([*map(_page, PAGES)], position="top")
     from attnviz.ui import inputs, request
+    from attnviz.ui.text import SCRIPTS, STYLE
 
-    st.html(STYLE)
-    request.arrive(FIRST)
+    with st.container(key="styles"):
+        st.html(STYLE)
+        if SCRIPTS:
+            st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
+    title, first = _opening()
+    if request.arrive(first) and page.title == PAGES[0] != title:
+        go_to(title)
     st.session_state["chosen"] = inputs.row(visible=page.title != "Learn")
     page.run()
+
+
+def _opening() -> tuple[str, dict[str, str]]:
+    """The page and the address that a visit of the bare address opens: those that the shell was told, if any."""
+    if sys.argv[1:2] != [OPEN]:
+        return PAGES[0], FIRST
+    target = urlsplit(sys.argv[2])
+    title = target.path.strip("/").title()
+    return title if title in PAGES else PAGES[0], dict(parse_qsl(target.query, keep_blank_values=True)) or FIRST
 
 
 def go_to(title: str) -> None:

@@ -155,8 +155,10 @@ def clicked(picture: str, point: dict) -> bool:
     return True
 
 
-def arrive(first: dict[str, str]) -> None:
+def arrive(first: dict[str, str]) -> bool:
     """Take the choices from the address where it was opened: as a session begins, and with Back and Forward.
+
+    Returns whether `first` was opened.
 
     Args:
         first: the address that a first visit opens in the place of an empty one.
@@ -165,7 +167,7 @@ def arrive(first: dict[str, str]) -> None:
     browsed = streamlit_internals.is_history_navigation() or there not in current.written
     current.written = current.written[current.written.index(there) :] if there in current.written else (there,)
     if current.opened and (not browsed or not there):  # Streamlit empties the address on the way to another page
-        return
+        return False
     choices = current.visited.get(_sorted(there))
     complaints: tuple[str, ...] = ()
     if choices is None:
@@ -176,6 +178,7 @@ def arrive(first: dict[str, str]) -> None:
     current.choices, current.complaints = choices, complaints
     if is_first:  # a typed address may hold brackets as they are, behind which charts do not find their colors
         write_address(anew=True)
+    return is_first and not there
 
 
 def write_address(*, anew: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -15,8 +15,7 @@ from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui import streamlit_internals
 from attnviz.ui.budget import Busy
 from attnviz.ui.hosts import public
-from attnviz.ui.shared import state, words
-from attnviz.ui.shared.setting import Setting, session_setting
+from attnviz.ui.request import session
 from attnviz.ui.text import large, literal, note, quiet
 
 AT_ONCE = 0.3
@@ -29,12 +28,12 @@ EVERY = 0.5
 JOBS = Jobs(at_once=2, is_connected=streamlit_internals.is_connected)
 """Runs and pictures of all sessions: two at once, as each may use all the memory that a run may take."""
 
-CANCELED: Setting[Hashable] = session_setting("canceled run", None)
-"""Key of the job that this session canceled last: it starts again only if somebody asks for it."""
-SPENT: Setting[Mapping[Hashable, tuple[float, float]]] = session_setting("spent", {})
-"""Long runs that this session has begun within a minute: when, and the seconds that they were to take."""
-WAITS_FOR: Setting[frozenset[Hashable]] = session_setting("waits for", frozenset())
-"""Keys of the jobs whose places on the page are still to be filled."""
+CANCELED = "canceled run"
+"""Name, in the memory of a session, of the key of the job that it canceled last; only *Run* starts that again."""
+SPENT = "spent"
+"""Name of the long runs that a session has begun within a minute: when, and the seconds that they were to take."""
+WAITS_FOR = "waits for"
+"""Name of the keys of the jobs whose places on the page are still to be filled."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Waiting(Exception):
 
     def __init__(self, job: Job):
         self.job = job
-        super().__init__(words.RUNNING)
+        super().__init__("A run is going on.")
 
 
 def get(key: Hashable, make: Callable[[], object], about: About, *, within: float = AT_ONCE) -> object:
@@ -75,12 +74,12 @@ def get(key: Hashable, make: Callable[[], object], about: About, *, within: floa
         Waiting: if it does not, or if this session has canceled it.
     """
     calls = len(about.names) or max(1, about.cost.maps)
-    if state.get(CANCELED) == key:
+    if session().memory.get(CANCELED) == key:
         raise Waiting(Job(calls, key=key, about=about))
     _spend(key, about.cost.seconds)
     job = JOBS.start(key, lambda job: make(), streamlit_internals.session_id(), about=about, calls=calls)
     if not job.settled.wait(within):
-        state.put(WAITS_FOR, state.get(WAITS_FOR) | {key})
+        session().memory.setdefault(WAITS_FOR, set()).add(key)
         raise Waiting(job)
     return job.result()
 
@@ -94,24 +93,28 @@ def _spend(key: Hashable, seconds: float) -> None:
     if (preset := public()) is None:
         return
     now = time.monotonic()
-    spent = {name: part for name, part in state.get(SPENT).items() if now < part[0] + 60}
+    begun_before = session().memory.get(SPENT, {})
+    spent = {name: part for name, part in begun_before.items() if now < part[0] + 60}
     if key not in spent and spent and seconds + sum(part for _, part in spent.values()) > preset.seconds_per_minute:
         wait = min(begun for begun, _ in spent.values()) + 60 - now
-        raise Busy(words.SPENT.format(seconds=f"{preset.seconds_per_minute:g}", wait=math.ceil(wait)))
-    state.put(SPENT, {key: (now, seconds), **spent})
+        raise Busy(
+            f"You began long runs for {preset.seconds_per_minute:g} s within a minute, all that a visitor may here; "
+            f"try again in {math.ceil(wait)} s."
+        )
+    session().memory[SPENT] = {key: (now, seconds), **spent}
 
 
 @contextmanager
 def page() -> Iterator[None]:
     """Around the run of a page: jobs that it does not wait for any more are left."""
-    state.put(WAITS_FOR, frozenset())
+    session().memory[WAITS_FOR] = set()
     yield
     leave()
 
 
 def leave() -> None:
     """Wait for no job but those whose places on the page are to be filled."""
-    JOBS.leave(streamlit_internals.session_id(), but=state.get(WAITS_FOR))
+    JOBS.leave(streamlit_internals.session_id(), but=frozenset(session().memory.get(WAITS_FOR, ())))
 
 
 @contextmanager
@@ -129,13 +132,13 @@ def show(job: Job, width: int | Literal["stretch"] = 600) -> None:
     """Show until a job is over how far it is, and a way to cancel it."""
     with st.container(width=width, gap="xsmall", key="run"):
         if not job.waiting:
-            large(words.CANCELED.format(cost=job.about.cost))
-            st.button(words.RUN, key="run again", icon=":material/play_arrow:", type="primary", on_click=_again)
-            quiet(words.AS_IT_WAS)
+            large(f"Canceled. {job.about.cost}.")
+            st.button("Run", key="run again", icon=":material/play_arrow:", type="primary", on_click=_again)
+            quiet("The text and what was changed are as they were.")
             return
         _watch(job)
         st.button(
-            words.STOP if job.about.writes else words.CANCEL,
+            "Stop here" if job.about.writes else "Cancel",
             key="cancel run",
             icon=":material/close:",
             on_click=_cancel,
@@ -147,13 +150,13 @@ def _cancel(job: Job) -> None:
     if job.about.writes and job.done:
         job.is_enough = True
         return
-    state.put(CANCELED, job.key)
-    state.put(WAITS_FOR, frozenset())
+    session().memory[CANCELED] = job.key
+    session().memory[WAITS_FOR] = set()
     leave()
 
 
 def _again() -> None:
-    state.put(CANCELED, None)
+    session().memory[CANCELED] = None
 
 
 @st.fragment(run_every=EVERY)
@@ -163,23 +166,22 @@ def _watch(job: Job) -> None:
         st.rerun()
     about, passed = job.about, time.monotonic() - job.begun
     if not job.has_turn:
-        share, text = 0.0, words.WAITING
+        share, text = 0.0, "Waiting for other runs to end"
     elif about.unit:
-        share, text = job.share, words.UNITS_DONE.format(done=job.done, all=job.calls, unit=about.unit)
+        share, text = job.share, f"{job.done:,} of {job.calls:,} {about.unit}"
     elif not about.names:
-        share, text = job.share, words.PICTURE_SHARE.format(what=about.cost.what, share=job.share)
+        share, text = job.share, f"{about.cost.what} · {job.share:.0%}"
     elif job.done >= job.calls:
-        share, text = 1.0, words.FINISHING
+        share, text = 1.0, "Attention is computed; what the page shows of it is next"
     else:
-        layer, call = about.names[job.done], job.done + 1
-        share = job.share
-        text = words.CALL_SHARE.format(layer=literal(layer), call=call, calls=job.calls, share=share)
+        share, layer = job.share, literal(about.names[job.done])
+        text = f"{layer}, call {job.done + 1} of {job.calls} · {share:.0%} of all attention"
     if about.writes:
-        text = text if not job.done else words.WRITTEN_AT.format(text=text, rate=job.done / max(passed, 1e-9))
+        text = text if not job.done else f"{text} · {job.done / max(passed, 1e-9):.3g} a second"
         with st.container(key="as it comes"):
-            large(job.text or words.READING)
+            large(job.text or "The model reads the text …")
         st.progress(share, text=text)
         return
     st.progress(share, text=text)
     cost = about.cost
-    quiet(words.TIME.format(tokens=cost.tokens, passed=in_time(passed), seconds=in_time(cost.seconds)))
+    quiet(f"{cost.tokens:,} tokens · {in_time(passed)} of about {in_time(cost.seconds)}")

@@ -22,8 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attnviz.core.errors import AttnvizError
 from attnviz.ui import hosts, launch
-from attnviz.ui.long_links import LongLinks
-from attnviz.ui.shared.pages import FORMER, TITLES
+from attnviz.ui.main import PAGES
 from attnviz.ui.text import SCRIPTS
 from attnviz.ui.uploads import Uploads
 
@@ -94,7 +93,7 @@ class NotHere:
     It asks there first, and a browser writes each 404 into its console as an error; this status is none of both.
     """
 
-    PROBED = re.compile(rf"/({'|'.join((*map(str.lower, TITLES), *FORMER))})/_stcore/(health|host-config)$")
+    PROBED = re.compile(rf"/({'|'.join(map(str.lower, PAGES))})/_stcore/(health|host-config)$")
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -104,7 +103,7 @@ class NotHere:
         await (Response(status_code=300) if is_probe else self.app)(scope, receive, send)
 
 
-middleware = [*map(Middleware, (Headers, hosts.OwnHosts, LongLinks, NotHere, Uploads))]
+middleware = [*map(Middleware, (Headers, hosts.OwnHosts, NotHere, Uploads))]
 routes = [Route(path, cell_values) for path in ("/cells/{name}", "/{behind:path}/cells/{name}")]
 
 
@@ -153,27 +152,21 @@ def warm() -> None:
 
 def draw_first() -> None:
     """Import what a picture needs, and draw what a first visit sees."""
-    from attnviz import figures
+    from attnviz import figures, link
     from attnviz.core import request
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
-    from attnviz.ui import budget, cache, cores, settings
-    from attnviz.ui.shared import look, says, welcome
-    from attnviz.ui.shared.examples import of_model
-    from attnviz.ui.shared.pretrained import MODEL
-    from attnviz.ui.shared.setting import read
+    from attnviz.ui import budget, cache, cores, main
 
     cores.settle()
     with suppress(AttnvizError):  # each page says what is wrong with the budget
         cache.SHARED.most_bytes = budget.memory()
-    first = read(welcome.FIRST, settings.LINKED)
-    source, _ = cache.loadable(first[MODEL])
-    first_request = request.Request(cache.texts(next(iter(of_model(source).values())), by_line=True))
-    site, head = first[look.SITE], first[look.SHOW]
+    first, _ = link.read({name: [value] for name, value in main.FIRST.items()})
+    source = cache.source(first["model"])
+    first_request = request.Request((source.card.examples[0],))
+    site, head = first["layer"], first["head"]
     before = cache.record(source, first_request)
     after = cache.record(source, replace(first_request, edits=Edits(Subsequent())))
     for run in (before, after):
-        for figure in (figures.heads(run, site), figures.head(run, site, head)):
+        for figure in (figures.heads(run, site, focused=head, paired=True), figures.head(run, site, head)):
             figure.screen  # noqa: B018 (its form is built now, and kept for all)
-    for effect in says.choices(before):
-        says.prediction_figure(effect, before, before, 0).screen  # noqa: B018

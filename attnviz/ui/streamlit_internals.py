@@ -51,11 +51,6 @@ def peek(key: str, default: Any = None) -> Any:
     return default
 
 
-def is_fragment_run() -> bool:
-    """Whether a fragment alone runs, and not the page around it."""
-    return bool(get_script_run_ctx().fragment_ids_this_run)
-
-
 def drop_upload(file_id: str) -> None:
     """Free the memory of an uploaded file at once; Streamlit does so when the session ends."""
     context = get_script_run_ctx()

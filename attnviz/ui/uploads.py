@@ -8,11 +8,10 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
 
-from attnviz.ui import words
 from attnviz.ui.streamlit_internals import uploaded_bytes
 
 TOGETHER = 4
-"""Files of the largest size that one session may have here, on their way or not opened yet; files.js says so."""
+"""Files of the largest size that one session may have here, on their way or not opened yet."""
 AROUND = 2**16
 """Bytes around the content of an upload, at most."""
 ADDRESS = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
@@ -35,7 +34,8 @@ class Uploads:
         length = Headers(scope=scope).get("content-length", "")
         size = int(length) if length.isdecimal() else largest
         if self._coming[session] + uploaded_bytes(session) + size > TOGETHER * largest:
-            await PlainTextResponse(words.MANY_UPLOADS, 413)(scope, receive, send)
+            refused = "Too many bytes of files of this session wait here already; open fewer at once."
+            await PlainTextResponse(refused, 413)(scope, receive, send)
             return
         self._coming[session] += size
         try:

@@ -1,9 +1,8 @@
-"""Pages of the site that are made and not written: the shell's help, tables of rules, notebooks, formulas."""
+"""Pages of the site that are made and not written: the shell's help, tables of rules, formulas."""
 
 import argparse
-import json
 import re
-from base64 import b64decode
+import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
@@ -16,11 +15,16 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import attnviz
+from attnviz import export, figures
 from attnviz.analysis.heads import METRICS
 from attnviz.cli import parser
 from attnviz.core import masks
 from attnviz.figures import FORMS
 from attnviz.figures.forms import OPTIONS
+from attnviz.lessons import bugs
+
+sys.path.append(str(Path(__file__).parent))
+import wrong_maps
 
 ROOT = Path(__file__).parents[2]
 COPIED = {
@@ -34,13 +38,12 @@ COPIED = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made; a notebook becomes one."""
+    """Add the pages that are made."""
     for place, path in COPIED.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / path)))
     files.append(File.generated(config, "reference/shell.md", content="\n".join(_shell())))
-    for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
-        for made in _notebook(file, config):
-            files.append(made)
+    for file in _museum(config):
+        files.append(file)
     return files
 
 
@@ -55,10 +58,9 @@ class TogetherDescribed(Extension):
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Insert the tables that a page names by a line of its own; lead links to pages, not to notebooks and files."""
+    """Insert the tables that a page names by a line of its own; lead links to pages, not to files."""
     if page.file.src_uri in COPIED:
         markdown = markdown.replace("](docs/", "](")
-    markdown = re.sub(r"(\]\([\w./-]+)\.ipynb\)", r"\1.md)", markdown)
     if not page.file.src_uri.startswith("reference/"):
         return markdown
     return re.sub(f"^({'|'.join(TABLES)})$", lambda name: "\n".join(TABLES[name[0]]()), markdown, flags=re.MULTILINE)
@@ -161,26 +163,26 @@ TABLES = {"NAMES": _names, "METRICS": _metrics, "FORMS": _forms, "RULES": _rules
 """What stands for which line."""
 
 
-def _notebook(file: File, config: MkDocsConfig) -> Iterator[File]:
-    """A page of an executed notebook, and its pictures."""
-    place, pictures, parts = file.src_uri.removesuffix(".ipynb"), [], []
-    for cell in json.loads(file.content_string)["cells"]:
-        text = "".join(cell["source"])
-        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
-        parts.extend(_output(output, f"{place}-{len(pictures)}", pictures) for output in cell.get("outputs", ()))
-    text = "\n\n".join(parts).replace("<details>", "<details markdown>")
-    text += f'\n\n<a href="{file.name}.ipynb" download>This page as a notebook</a>\n'
-    yield File.generated(config, f"{place}.md", content=text)
-    yield from (File.generated(config, name, content=content) for name, content in pictures)
-
-
-def _output(output: dict, stem: str, pictures: list[tuple[str, bytes]]) -> str:
-    """What a cell gave, as Markdown; a picture is put to the others."""
-    data = {kind: "".join(lines) for kind, lines in output.get("data", {"text/plain": output.get("text", "")}).items()}
-    for kind, ending in (("image/svg+xml", "svg"), ("image/png", "png")):
-        if kind in data:
-            pictures.append((f"{stem}.{ending}", data[kind].encode() if ending == "svg" else b64decode(data[kind])))
-            return f"![{data.get('text/plain', 'picture')}]({Path(stem).name}.{ending})"
-    if "text/html" in data:
-        return data["text/html"]
-    return f"```text\n{data.get('text/plain', '').rstrip()}\n```"
+def _museum(config: MkDocsConfig) -> Iterator[File]:
+    """The page of the bug museum: each mistake with its right and its wrong map, its cause and its repair."""
+    parts = [
+        "# Bug museum",
+        "Twelve mistakes that people made in attention, each made again on what a real model computes.",
+    ]
+    for bug in bugs.museum():
+        parts += [f"## {bug.title}", bug.symptom]
+        maps = wrong_maps.made(bug.name)
+        if isinstance(maps, wrong_maps.TrainedPair):
+            losses = [
+                f"{run.losses[-1][1]:.2f}, and {run.writing:.2f} where it writes" for run in (maps.right, maps.wrong)
+            ]
+            parts.append(f"Loss of the right model: {losses[0]}. Loss of the wrong one: {losses[1]}.")
+        else:
+            for name, record in (("right", maps.right), ("wrong", maps.wrong)):
+                picture = f"museum-{bug.name}-{name}.svg"
+                figure = figures.head(record, record.sites[0], maps.head)
+                yield File.generated(config, picture, content=export.render(figure, "svg"))
+                parts.append(f"![The {name} map: {figure.description.partition('. ')[0]}]({picture})")
+        found = f"`attnviz check` finds it by the rule `{bug.rule}`." if bug.rule else f"Found by {bug.found_by}."
+        parts += [bug.because, f"```diff\n{bug.fix}\n```", f"{found} [{bug.seen_in}]({bug.source})"]
+    yield File.generated(config, "museum.md", content="\n\n".join(parts))

@@ -83,7 +83,7 @@ def gray(i: int, switches: int) -> int:
 def toggles(browser: Browser, address: str, floor: str, n: int, rounds: int = 15) -> Iterator[list[str]]:
     """A head, then a mask, switched on or off in the page of n tokens: each time a state that was never seen."""
     for what in ("head", "mask"):
-        link = {"model": "scratch", "num_heads": "8", "text": f"{what} {sentence(n - 1)}"}
+        link = {"model": "scratch:num_heads=8", "text": f"{what} {sentence(n - 1)}"}
         page = opened(browser, f"{address}/?{urlencode(link)}")
 
         def head(i: int, page: Page = page) -> Click:
@@ -121,7 +121,7 @@ def alone(browser: Browser, address: str, floor: str, rounds: int = 15) -> list[
 
 def scales(browser: Browser, address: str, floor: str, n: int, rounds: int = 6) -> list[str]:
     """The scale of the page Steps switched off and on with a text of n tokens."""
-    link = {"text": f"0 {sentence(n - 1)}", "model": "scratch", "mask": "subsequent", "stage": "softmax"}
+    link = {"text": f"0 {sentence(n - 1)}", "model": "scratch", "mask": "causal", "stage": "softmax"}
     page = opened(browser, f"{address}/steps?{urlencode(link)}")
     page.get_by_text("Temperature and scale").click()
     driver.settled(page)

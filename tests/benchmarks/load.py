@@ -36,18 +36,16 @@ from streamlit.proto.Delta_pb2 import Delta
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.asyncio.client import ClientConnection, connect
 
-from attnviz.ui.shared import words
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "browser"))
 import driver
 
-EYES, MASK = "Active heads", "Mask"
-"""Labels of the pills; those of masks stand in the menu of the same label."""
+EYES, RULES, MASK = "Active heads", "Rules", "Mask"
+"""Labels of the pills, and of the menu in which the rules stand."""
 MASKS = 0.25
 """Share of the clicks that toggle a mask; the others toggle a head."""
 
 CLASS = {"model": "story", "text": "The cat sat on the mat because it was tired ."}
-OWN = {"model": "scratch", "num_heads": "8"}
+OWN = {"model": "scratch:num_heads=8"}
 WORDS = "the cat sat on a mat and saw two birds by some old tree near our house when rain came down".split()
 
 LATE = 60.0
@@ -111,7 +109,7 @@ class User:
 
     async def click(self, seen: set) -> Click:
         """Toggle one head or one mask, or ask for the page again if it was refused."""
-        label, fragment = MASK if self.random.random() < MASKS else EYES, ""
+        label, fragment = RULES if self.random.random() < MASKS else EYES, ""
         if label in self.pills:
             widget, fragment, options, values = self.pills[label]
             option = self.random.choice(options)
@@ -143,7 +141,7 @@ class User:
     def _ends(self, received: bytes) -> bool:
         """Take one message; says whether the run is over."""
         message = ForwardMsg.FromString(received)
-        self.refused |= words.NO_ROOM.encode() in received
+        self.refused |= b"no memory left for another run" in received
         self.messages, self.size = self.messages + 1, self.size + len(received)
         kind = message.WhichOneof("type")
         if kind == "ref_hash" or message.metadata.cacheable:

@@ -83,7 +83,7 @@ def drawn(name: str, n: int, rounds: int = 5) -> list[str]:
 def painted(browser: Browser, address: str, name: str, n: int) -> list[str]:
     """Masks switched on and off, until the mosaic is painted."""
     page = browser.new_page(viewport=VIEWPORT)
-    link = {"model": "huggingface", "hf": name, "text": text(n)}
+    link = {"model": name, "text": text(n)}
     page.goto(f"{address}/overview?{urlencode(link)}")
     page.wait_for_selector(MOSAIC, timeout=120_000)
     driver.settled(page)

@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory, worker_id):
+def app(tmp_path_factory, worker_id):
     """The address of a running app, one for all processes of a run; at the end it must still be alive.
 
     Who comes first starts it, and ends it once nobody uses it any more.
@@ -52,19 +52,8 @@ def _folder(tmp_path_factory, worker_id) -> Path:
     return (of_run if worker_id == "master" else of_run.parent) / "server"
 
 
-@pytest.fixture(scope="module")
-def new_app():
-    """The address of the new app, which is built beside the present one."""
-    os.environ["ATTNVIZ_NEW"] = "1"
-    try:
-        with driver.running_app() as address:
-            yield address
-    finally:
-        del os.environ["ATTNVIZ_NEW"]
-
-
 @pytest.fixture
-def server_log(server, tmp_path_factory, worker_id):
+def server_log(app, tmp_path_factory, worker_id):
     """The file that the server writes to."""
     return _folder(tmp_path_factory, worker_id) / "log.txt"
 

@@ -7,7 +7,6 @@ from urllib.parse import unquote_plus, urlencode
 import driver
 from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import BrowserContext, Page
-from test_access import MORE, STATES
 
 GALLERY = driver.ROOT / "docs" / "gallery"
 TEXT = "The cat sat on the mat because it was tired."
@@ -18,14 +17,26 @@ PICTURES = {
     "heads": ("", {}, "light"),
     "overview": (
         "overview",
-        {"model": "huggingface", "hf": "all-MiniLM-L6-v2", "text": TEXT, "layer": "e5", "head": "11"},
+        {"model": "story", "text": TEXT, "layer": "d1", "head": "0"},
         "light",
     ),
-    "masks": ("masks", {"model": "scratch", "mask": "subsequent"}, "light"),
-    "steps": ("steps", {"layer": "c1", "head": "3", "stage": "softmax"}, "dark"),
+    "masks": ("masks", {"model": "scratch", "mask": "causal"}, "light"),
+    "steps": ("steps", {"model": "translator", "layer": "c1", "head": "3", "stage": "softmax"}, "dark"),
 }
 
 
+LONG = "+".join(["word"] * 30)
+STATES = (
+    *("", "?model=translator", "?model=induction", "?model=shapes", "?model=story&heads_off=d1.0&mask=window(2)"),
+    *("?model=scratch&form=lines&also=1-2&pins=q1", f"?model=scratch&text={LONG}", "?model=translator&form=text"),
+    *("overview?model=story", "overview?model=translator&form=table", "overview?model=translator&part=Rollout"),
+    *(f"overview?model=story&part={part}" for part in ("Contributions", "Logit+lens", "Gradients", "Corpus")),
+    *(f"overview?model=story&part={part}" for part in ("Circuits", "Model+card")),
+    *(f"masks?model=story&lab={lab}" for lab in ("compose&mask=causal+%26+window(2)", "check", "model")),
+    *("steps?model=story&cell=7.2", "compare?model=story", "compare?model=story&b=model%3Dtranslator"),
+    *(f"learn?chapter={chapter}" for chapter in range(1, 13)),
+)
+"""Links to each page as it opens, or with much on it."""
 PRESSED = (
     ("", "Hide the future"),
     ("", "Switch off a head"),
@@ -76,7 +87,7 @@ def _rows(context: BrowserContext, address: str) -> Iterator[Image.Image]:
     screens = SCREENS
     with driver.windows(context) as window:
         page = window()
-        for state, press in (*((state, "") for state in STATES + MORE), *PRESSED):
+        for state, press in (*((state, "") for state in STATES), *PRESSED):
             pictures = shots(page, f"{address}/{state}", screens, press)
             yield _row(state, press, [pictures[screen] for screen in SCREENS])
             screens = screens[::-1]

@@ -6,17 +6,15 @@ page, and nothing complains in the console.
 
 import json
 import re
-import zipfile
-from urllib.parse import quote, unquote_plus, urlencode
+from urllib.parse import quote, unquote_plus
 
 import driver
-import files
 import hostile
 import pytest
 from examples import some
 from playwright.sync_api import Error, Page, expect
 
-from attnviz import export, figures
+from attnviz import figures
 from attnviz.charts.axes import short
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits, Site
@@ -56,9 +54,8 @@ FOREIGN = """() => ({
     exceptions: document.querySelectorAll('[data-testid=stException]').length,
     elements: [...document.querySelectorAll('[data-testid=stMain] *')]
         .filter(e => e.matches('script,iframe,object,img,a,b,strong,em,s,del,code,pre,h1,h2,table,.katex,#hacked'))
-        .filter(e => !e.closest('.st-key-pages'))
+        .filter(e => !e.closest('header'))
         .filter(e => !e.matches('script') || !OURS.includes(e.textContent))
-        .filter(e => !e.matches('table.reach, table.costs, .st-key-list strong'))  // ours, with constant names
         .map(e => e.outerHTML.slice(0, 100)),
 })""".replace("OURS", json.dumps(SCRIPTS))
 """What would be there if a text had been read as markup or run."""
@@ -74,7 +71,7 @@ def held(text: str) -> str:
 def expected(text: str, path: str = "", tokenizer: str = "words") -> dict:
     """What a page must show for a text: labels and description of a picture, or the sentence that refuses it."""
     box = held(text)
-    there = {"box": box, "picture": "mask" if path else "head", "labels": [], "description": "", "refused": ""}
+    there = {"box": box, "picture": "mask" if path else "head-map", "labels": [], "description": "", "refused": ""}
     there["linked"] = box if len(quote(box)) < 30_000 else None
     source = Scratch(tokenizer)
     try:
@@ -94,7 +91,7 @@ def expected(text: str, path: str = "", tokenizer: str = "words") -> dict:
 
 
 def type_text(page: Page, text: str) -> None:
-    page.get_by_label("Sentence").first.fill(text)
+    page.get_by_label("Text").first.fill(text)
     page.keyboard.press("Control+Enter")
 
 
@@ -103,7 +100,7 @@ def problem(page: Page, name: str, there: dict) -> str:
     try:
         page.wait_for_function(ARRIVED, arg=there, polling=100, timeout=driver.LOADING)
     except Error:
-        box, notes = page.get_by_label("Sentence").first.input_value(), page.locator(".note").all_text_contents()
+        box, notes = page.get_by_label("Text").first.input_value(), page.locator(".note").all_text_contents()
         return f"{name}: not {str(there)[:300]}, but the box holds {box[:80]!r} and the page says {notes}"
     found = page.evaluate(FOREIGN)
     return "" if found == CLEAN else f"{name}: {found}"
@@ -117,12 +114,12 @@ def problem(page: Page, name: str, there: dict) -> str:
         *some([("masks", "words", hostile.TEXTS[1::3]), ("", "characters", hostile.TEXTS[2::6])], 0),
     ],
 )
-def test_a_typed_text_is_drawn_or_refused_and_stays_as_typed(page, server, path, tokenizer, texts):
+def test_a_typed_text_is_drawn_or_refused_and_stays_as_typed(page, app, path, tokenizer, texts):
     """One after the other in one session: none leaves anything behind for the next.
 
     Each text once, on one of the pages; tests/ui opens every page with every text, without a browser.
     """
-    driver.open_page(page, f"{server}/{path}?model=scratch&tokenizer={tokenizer}")
+    driver.open_page(page, f"{app}/{path}?model=scratch:tokenizer={tokenizer}")
     wrong = []
     for text in some(texts, 4):
         there = expected(text.text, path, tokenizer)
@@ -146,14 +143,14 @@ LINKS = [
 ]
 
 
-def test_a_link_with_any_text_is_drawn_with_its_cell_in_words(page, server):
+def test_a_link_with_any_text_is_drawn_with_its_cell_in_words(page, app):
     """The text is in the box, on the picture and still in the link; the selected token stands in the words as text."""
     wrong = []
     for number, (name, encoded) in enumerate(some(LINKS, 5)):
         path = ("", "masks")[number % 2]
         text = unquote_plus(encoded, errors="replace")
         there = expected(text, path)
-        driver.open_page(page, f"{server}/{path}?model=scratch&text={encoded}&cell=0.0")
+        driver.open_page(page, f"{app}/{path}?model=scratch&text={encoded}&cell=0.0")
         wrong.append(problem(page, name, there))
         if there["labels"]:
             words = page.locator(".words").text_content()
@@ -163,91 +160,18 @@ def test_a_link_with_any_text_is_drawn_with_its_cell_in_words(page, server):
     assert [what for what in wrong if what] == []
 
 
-@pytest.mark.parametrize("path", some(["", "masks"], 1))
-def test_hostile_settings_are_said_as_typed_and_change_nothing(page, server, path):
-    """Every setting of the link at once, each with markup, code and the end of an attribute in it."""
-    value = "</div>\"'><b>:red[x]$x$**b**{{7*7}}\x1b\ufffe"
-    names = [
-        "off",
-        "cell",
-        "mask",
-        "tokenizer",
-        "site",
-        "show",
-        "seed",
-        "d_model",
-        "colors",
-        "sums",
-        "sentence",
-        value,
-    ]
-    driver.open_page(page, f"{server}/{path}?model=scratch&{urlencode(dict.fromkeys(names, value))}")
-
-    notes = page.locator(".note").all_text_contents()
-    assert len(notes) == 1
-    assert f"'{value[:40]}' cannot be read" in notes[0]
-    expect(page.locator(f".st-key-picture-{'mask' if path else 'head'} .marks")).to_contain_text("mat")
-    assert page.evaluate(FOREIGN) == CLEAN
-
-
-ALL_AT_ONCE = "constructor </b>:red[x] $x$ =1+1 שלום 👩🏽‍💻 \x1b\ufffe e\u0301\u0301\u0301\u0301\u0301\u0301 {{x}}"
-
-
-NAMED = {"heads": "all heads", "head": "this head", "change": "output vectors", "mask": "mask"}
-"""What pictures are called in the menu of their page."""
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize(
-    ("path", "names"),
-    [("masks?model=scratch&", ("mask",)), ("?model=scratch&mask=subsequent&", ("heads", "head", "change"))],
-)
-def test_every_button_gives_a_file_that_opens(page, server, tmp_path, path, names):
-    """Each of the files of a hostile text, from every picture; its HTML page runs nothing and asks for nothing."""
-    there = expected(ALL_AT_ONCE)
-    driver.open_page(page, f"{server}/{path}text={quote(ALL_AT_ONCE)}")
-    page.locator(".st-key-take-head").get_by_role("button").first.click()
-    for name in names:
-        page.get_by_role("radio", name=NAMED[name], exact=True).click()
-        driver.settled(page)  # a run that goes on gives a button another file
-        for folded in page.locator("details:not([open]) > summary", has_text="More").filter(visible=True).all():
-            folded.click()
-        for format in (*export.formats_for("first"), *export.formats_for("more")):
-            with page.expect_download() as waiting:
-                page.get_by_role("button", name=format.upper(), exact=True).click()
-            content = waiting.value.path().read_bytes()
-            found = files.opened(format, content)
-            assert waiting.value.suggested_filename.endswith(f".{format}")
-            if name != "heads":
-                assert format != "svg" or set(there["labels"]) <= set(found)
-                assert format in ("png", "pdf") or any("constructor" in text for text in found)
-            if format == "html":
-                (tmp_path / f"{name}.html").write_bytes(content)
-    with page.expect_download() as waiting:
-        page.get_by_role("button", name="Download everything").click()
-    with zipfile.ZipFile(waiting.value.path()) as archive:
-        assert archive.testzip() is None
-        (tmp_path / "every-head.html").write_bytes(archive.read("every-head.html"))
-    for name in names:
-        page.goto((tmp_path / f"{name}.html").as_uri())
-        page.wait_for_selector("#picture svg")
-        assert page.evaluate("typeof hacked") == "undefined"
-    page.goto((tmp_path / "every-head.html").as_uri())
-    assert page.evaluate("typeof hacked") == "undefined"
-
-
-def test_half_a_character_stops_nothing_and_the_numbers_show_tokens_as_they_are(page, server):
+def test_half_a_character_stops_nothing_and_the_numbers_show_tokens_as_they_are(page, app):
     """No keyboard makes one, but a script can: the server refuses the message, stays, and draws the next text.
 
     A table of a page reads no markup, formula or address in a cell.
     """
-    driver.open_page(page, f"{server}/?model=scratch")
+    driver.open_page(page, f"{app}/?model=scratch")
     page.evaluate("""() => {
         const box = document.querySelector('textarea');
         Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').set.call(box, 'a \\ud800 b');
         box.dispatchEvent(new Event('input', {bubbles: true}));
     }""")
-    page.get_by_label("Sentence").first.press("Control+Enter")
+    page.get_by_label("Text").first.press("Control+Enter")
     driver.settled(page)
     type_text(page, text := "=1+1 <b> $x$ *i*")
 

@@ -75,17 +75,18 @@ def test_a_page_that_was_named_frames_the_public_app(chromium, foreign, public, 
     (tmp_path / "case.attn").write_bytes(files.saved(attnviz.analyze("The cat sat", "story")))
 
     with framed(chromium, foreign[0], f"{public}/?model=story&text=a%20dog%20ran") as frame:
-        expect(frame.locator(".st-key-picture-head .marks")).to_be_visible()
-        frame.get_by_role("button", name="Head 1", exact=True).first.click()
+        expect(frame.locator(".st-key-picture-head-map .marks")).to_be_visible()
+        frame.locator(".st-key-heads_off button").nth(1).click()
         frame.wait_for_url(re.compile("heads_off="), wait_until="commit")
+        frame.locator(".st-key-open-menu button").first.click()
         frame.locator("[data-testid=stFileUploader] input").first.set_input_files(tmp_path / "case.attn")
-        expect(frame.get_by_label("Sentence", exact=True)).to_have_value("The cat sat")
+        expect(frame.get_by_label("Text", exact=True).first).to_have_value("The cat sat")
 
 
-def test_no_other_page_frames_the_app(chromium, foreign, public, server):
+def test_no_other_page_frames_the_app(chromium, foreign, public, app):
     """Neither one that was not named, nor any where the app is not public."""
-    for page, app in ((foreign[1], public), (foreign[0], server)):
-        with framed(chromium, page, app) as frame:
+    for page, refused in ((foreign[1], public), (foreign[0], app)):
+        with framed(chromium, page, refused) as frame:
             for _ in range(100):
                 if frame.url:
                     break

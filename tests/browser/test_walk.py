@@ -211,11 +211,11 @@ def compared(live: Page, fresh: Page) -> list[str]:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize("seed", range(WALKS))
-def test_a_page_that_was_used_is_the_page_of_its_link(window, elsewhere, server, server_log, seed):
+def test_a_page_that_was_used_is_the_page_of_its_link(window, elsewhere, app, server_log, seed):
     """Texts, values of controls, charts and their places are those of a fresh page, and the server logs no error."""
     choose = random.Random(seed)
     live, fresh = window(), elsewhere()
-    driver.open_page(live, f"{server}/{choose.choice(PAGES)}?model={choose.choice(MODELS)}")
+    driver.open_page(live, f"{app}/{choose.choice(PAGES)}?model={choose.choice(MODELS)}")
     done = []
     for number in range(1, ACTIONS + 1):
         done.append(act(live, choose))

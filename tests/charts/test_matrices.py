@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from attnviz.ui.steps.numbers import arithmetic
 from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,6 @@ from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
 from attnviz.figures.steps import number_grid
-from attnviz.ui.steps.numbers import arithmetic
 
 WORDS = ["The", "cat", "sat", "down"]
 

@@ -12,14 +12,14 @@ from urllib.parse import parse_qsl
 sys.path[:0] = [str(Path(__file__).parents[up]) for up in range(3)]
 
 from streamlit.testing.v1 import AppTest  # noqa: E402
-from test_pages import heads_page, html  # noqa: E402 (found by the paths above)
+from test_app import html, page_of  # noqa: E402 (found by the paths above)
 
 from attnviz.ui import runs  # noqa: E402
 
 
 def shown(text: str, link: str) -> str:
     """What the page says, once it is there."""
-    app = AppTest.from_function(heads_page, default_timeout=600)
+    app = AppTest.from_function(page_of, args=("Heads",), default_timeout=600)
     for name, value in [("model", "constructed"), ("text", text), *parse_qsl(link)]:
         app.query_params[name] = value
     app.run()

@@ -9,11 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from streamlit.testing.v1 import AppTest
+from test_app import PAGES, opened
 
 from attnviz import figures
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.sources.scratch import Scratch
@@ -43,7 +42,7 @@ def looked_at(text: str) -> Record:
     cache.unknown(SOURCE, lines)
     record = cache.record(SOURCE, Request(lines, edits=Edits(heads_off=frozenset({(SITE, 1)}))))
     cache.head_metrics(record, 0)
-    figure = cache.rendered(figures.heads, record, SITE, sentence=0)
+    figure = figures.heads(record, SITE, sentence=0)
     assert figure.screen
     assert figure.description
     return record
@@ -122,28 +121,17 @@ def test_room_for_a_record_is_made_before_it_is_run(monkeypatch):
     assert cache.record(SOURCE, Request(("sat " * 300,)))
 
 
-def page_of(name: str) -> None:
-    from importlib import import_module
-
-    from attnviz.ui import frame
-
-    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.selection())
-
-
 def records() -> list[Record]:
     return [one for one in gc.get_objects() if type(one) is Record]
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare"])
-def test_an_open_page_holds_no_record_outside_the_cache(name):
+@pytest.mark.parametrize("title", PAGES)
+def test_an_open_page_holds_no_record_outside_the_cache(title):
     """A hundred people who leave their pages open, with every menu unfolded, cost no more than the bound."""
     gc.collect()
     before = len(records())
-    app = AppTest.from_function(page_of, default_timeout=60, args=(name,))
-    for setting, value in {"model": "scratch", "mask": "subsequent", "text": "the cat sat"}.items():
-        app.query_params[setting] = value
-    app.run()
-    for key in [key for key in app.session_state._state.filtered_state if key.startswith(("take ", "numbers "))]:
+    app = opened(title, model="scratch", mask="causal", text="the cat sat")
+    for key in [key for key in app.session_state._state.filtered_state if key.startswith(("export ", "numbers "))]:
         app.session_state[key] = True
     app.run()
     assert len(records()) > before
@@ -152,20 +140,6 @@ def test_an_open_page_holds_no_record_outside_the_cache(name):
     gc.collect()
     assert not app.exception
     assert len(records()) == before
-
-
-def test_a_file_whose_figure_gave_way_is_refused_in_one_sentence():
-    """The button of an open menu asks the cache for its figure, and may come too late."""
-    from attnviz.ui.shared import pictures
-
-    figure = pictures.lent(cache.rendered(figures.heads, cache.record(SOURCE, Request(("the cat",))), SITE), "heads")
-    assert figure().screen
-    cache.SHARED.clear()
-
-    with pytest.raises(
-        AttnvizError, match=r"^The server needed the memory [^.]+\. Close the menu, and open it again\.$"
-    ):
-        figure()
 
 
 def test_tensors_and_arrays_that_share_memory_count_once():
@@ -196,7 +170,7 @@ def test_what_a_value_holds_is_counted(value):
 def test_a_record_counts_its_queries_keys_and_values():
     """Of 2 layers and 5 tokens; and whoever draws it counts the same ones."""
     record = cache.record(SOURCE, Request(("the cat sat on mats",)))
-    step, figure = record.steps[0], cache.rendered(figures.heads, record, SITE)
+    step, figure = record.steps[0], figures.heads(record, SITE)
     tensors = 2 * sum(part.nbytes for part in (step.query, step.key, step.value, step.logsumexp)) + record.output.nbytes
 
     assert tensors <= bytes_of(record) < tensors + 60_000

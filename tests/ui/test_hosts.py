@@ -10,11 +10,12 @@ from starlette.websockets import WebSocketDisconnect
 from streamlit import config
 
 from attnviz.core.errors import InputError
-from attnviz.ui import budget, hosts, launch, server, words
+from attnviz.ui import budget, hosts, launch, server
 from attnviz.ui.hosts import OwnHosts
-from attnviz.ui.shared import arrivals
 
 HOSTS = ["localhost", "127.0.0.1", "attention.example.org"]
+OTHER_HOST = "This app does not answer to that name. STREAMLIT_SERVER_ALLOWED_HOSTS names those that it answers to."
+OTHER_ORIGIN = "This app answers to its own pages alone. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS names other origins."
 
 
 async def _page(request):
@@ -91,8 +92,8 @@ def test_the_app_answers_to_its_names(host, asked):
 )
 def test_a_foreign_host_is_refused_over_http_too(host, asked):
     """A name that leads here is how another page would reach the app (DNS rebinding)."""
-    assert asked(host) == [(False, words.OTHER_HOST)] * 3
-    assert asked(host, f"http://{host}") == [(False, words.OTHER_HOST)] * 3
+    assert asked(host) == [(False, OTHER_HOST)] * 3
+    assert asked(host, f"http://{host}") == [(False, OTHER_HOST)] * 3
 
 
 @pytest.mark.parametrize(
@@ -108,13 +109,13 @@ def test_a_foreign_host_is_refused_over_http_too(host, asked):
     ],
 )
 def test_a_page_of_another_port_or_name_is_refused(origin, asked):
-    assert asked("localhost:8501", origin) == [(False, words.OTHER_ORIGIN)] * 3
+    assert asked("localhost:8501", origin) == [(False, OTHER_ORIGIN)] * 3
 
 
 def test_a_port_that_goes_without_saying_may_be_said(asked):
     """As a proxy may write it."""
     assert asked("attention.example.org:443", "https://attention.example.org") == [(True, "page")] * 3
-    assert asked("attention.example.org:80", "https://attention.example.org") == [(False, words.OTHER_ORIGIN)] * 3
+    assert asked("attention.example.org:80", "https://attention.example.org") == [(False, OTHER_ORIGIN)] * 3
 
 
 def test_an_origin_that_was_named_is_answered(asked):
@@ -141,13 +142,13 @@ def test_a_name_that_was_given_is_answered_by_a_public_app_alone(host, is_public
     """With every other name refused in both, and a page of another origin, too."""
     if is_public:
         preset(monkeypatch, PUBLIC="1", HOST_NAMES="x.hf.space, *.streamlit.app")
-    answers = [(True, "page")] * 3 if is_public else [(False, words.OTHER_HOST)] * 3
+    answers = [(True, "page")] * 3 if is_public else [(False, OTHER_HOST)] * 3
 
     assert asked(host, f"https://{host}") == answers
     for other in ("evil.example", "hf.space", "y.hf.space", "evilstreamlit.app", f"{host}.evil.example"):
-        assert asked(other) == [(False, words.OTHER_HOST)] * 3
+        assert asked(other) == [(False, OTHER_HOST)] * 3
     assert asked("localhost") == [(True, "page")] * 3
-    assert asked("localhost", "https://evil.example") == [(False, words.OTHER_ORIGIN)] * 3
+    assert asked("localhost", "https://evil.example") == [(False, OTHER_ORIGIN)] * 3
 
 
 def test_a_public_app_that_names_no_host_answers_to_those_of_its_machine(asked, monkeypatch):
@@ -156,7 +157,7 @@ def test_a_public_app_that_names_no_host_answers_to_those_of_its_machine(asked, 
     preset(monkeypatch, PUBLIC="1")
 
     assert asked("localhost") == [(True, "page")] * 3
-    assert asked("evil.example") == [(False, words.OTHER_HOST)] * 3
+    assert asked("evil.example") == [(False, OTHER_HOST)] * 3
 
 
 def test_a_public_app_says_who_may_frame_it_and_another_one_only_itself(monkeypatch):
@@ -180,22 +181,19 @@ def test_visitors_of_a_public_app_see_no_metrics(asked, monkeypatch):
     preset(monkeypatch, PUBLIC="1")
 
     refused = asked.client.get(address, headers={"host": "localhost"})
-    assert (refused.status_code, refused.text) == (403, words.NO_METRICS)
+    assert (refused.status_code, refused.text) == (403, "A public app shows no metrics.")
 
 
-def test_a_public_app_is_bounded_and_opens_only_models_on_its_list(monkeypatch):
-    """Uploads, the time and the memory of a run, and models; what was set is heeded."""
-    monkeypatch.delenv("ATTNVIZ_MODELS", raising=False)
+def test_a_public_app_is_bounded(monkeypatch):
+    """Uploads, and the time and the memory of a run; what was set is heeded."""
     preset(monkeypatch, PUBLIC="1")
 
     assert config.get_option("server.maxUploadSize") == 10
     assert (budget.seconds(), budget.memory()) == (10.0, 125_000_000)
-    assert arrivals.listed() == ()
 
-    preset(monkeypatch, SECONDS="3", GB="2", MODELS="gpt2")
+    preset(monkeypatch, SECONDS="3", GB="2")
 
     assert (budget.seconds(), budget.memory()) == (3.0, 250_000_000)
-    assert arrivals.listed() == ("gpt2",)
 
 
 @pytest.mark.parametrize("public", ["", "0"])
@@ -222,6 +220,7 @@ def test_a_name_that_is_none_is_refused_with_one_that_is(name, value, monkeypatc
         preset(monkeypatch, PUBLIC="1", **{name: value})
 
 
+NOT_PUBLIC = "Other host names and framing pages belong to a public app: add --public, or set ATTNVIZ_PUBLIC=1."
 FLAGS = "--public --host-name x.hf.space --host-name *.example.org --framed-by https://huggingface.co --memory 2GB"
 
 
@@ -243,4 +242,4 @@ def test_flags_of_the_shell_make_the_preset(run, monkeypatch):
         monkeypatch.setenv(f"ATTNVIZ_{name}", "")
     forget()
 
-    assert run("app", "--framed-by", "https://huggingface.co") == (2, "", f"attnviz: {words.NOT_PUBLIC}\n")
+    assert run("app", "--framed-by", "https://huggingface.co") == (2, "", f"attnviz: {NOT_PUBLIC}\n")

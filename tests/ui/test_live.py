@@ -11,21 +11,18 @@ import pytest
 import torch
 from own_models import WORDS, Writer, tokenize
 from seeing import PICTURE, Sees, seen_by
-from streamlit.testing.v1 import AppTest
-from test_pages import heads_page
+from test_app import PAGES, html, opened
 
 import attnviz
-from attnviz import api, figures, tokenizers
+from attnviz import api, tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
-from attnviz.core.request import Request
 from attnviz.core.tap import Tap
 from attnviz.sources.base import Source
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.scratch import Scratch
 from attnviz.ui import cache, live, server
-from attnviz.ui.shared import code, look
 
 TEXT = "the cat sat on the mat"
 PATIENCE = 60
@@ -56,14 +53,6 @@ class Mine(Source):
         tap = Tap(edits)
         output = tap.attend(x, x, x, site=self.sites[0])
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output.mean(1))
-
-
-def page_of(name):
-    from importlib import import_module
-
-    from attnviz.ui import frame
-
-    frame.body(import_module(f"attnviz.ui.{name}.page").page, frame.selection())
 
 
 def answer(shown) -> str:
@@ -135,9 +124,8 @@ def test_it_is_shown_beside_a_running_loop(threads):
 
 def test_a_shipped_model_is_shown_by_the_link_that_any_server_reads():
     """Nothing is offered for it, and its settings stand in the link."""
-    assert live._link(Scratch(seed=5, positions=False)) == {"model": ["scratch"], "seed": ["5"], "positions": ["false"]}
-    assert live._link(api.load("induction", step=0)) == {"model": ["induction"], "step": ["0"]}
-    assert live._link(Mine()) == {}
+    assert live._choices(Scratch(seed=5, positions=False)).chosen == {"model": "scratch:seed=5,positions=false"}
+    assert live._choices(api.load("induction", step=0)).chosen == {"model": "induction", "step": 0}
 
 
 def test_what_is_no_source_is_refused_in_one_sentence(threads):
@@ -165,23 +153,17 @@ def test_the_module_main_stays_the_process_own(monkeypatch):
     thread.join()
 
 
-@pytest.mark.parametrize("name", ["heads", "overview", "masks", "steps", "compare"])
-def test_a_person_s_own_model_has_every_page(monkeypatch, name):
+@pytest.mark.parametrize("title", PAGES)
+def test_a_person_s_own_model_has_every_page(monkeypatch, title):
     """Its layers are named by its modules, and a change of its weights is seen at the next click."""
     model = Writer()
     source = attnviz.wrap(model, tokenize, TEXT, words=WORDS)
     monkeypatch.setitem(api.OFFERED, "Writer", source)
-    app = AppTest.from_function(page_of, default_timeout=60, args=(name,))
-    app.query_params["model"], app.query_params["heads_off"] = "Writer", "d0.1"
-    app.run()
+    app = opened(title, model="Writer", heads_off="d0.1", lab="compose")
 
-    assert not app.exception
     assert app.text_area(key="text").value == TEXT
-    assert "decoder 1 · attn.1" in app.selectbox(key="layer").options
-    if name == "heads":
-        record = cache.record(source, Request((TEXT,)))
-        lines = code.python(figures.head(record, Site("decoder", 0), 1), cache.maker)
-        assert f'record = attnviz.analyze("{TEXT}", source)' in lines
+    assert "decoder layer 1 · attn.1" in app.selectbox(key="layer").options
+    if title == "Heads":
         shown = [told(app)]
         model.head.weight.data.neg_()
         app.run()
@@ -199,40 +181,26 @@ def test_a_picture_is_a_form_where_positions_are_patches(monkeypatch, form):
 
     seen_by(model := Sees(), PICTURE)
     monkeypatch.setitem(api.OFFERED, "Sees", Recorded.of(run))
-    app = AppTest.from_function(heads_page, default_timeout=60)
-    app.query_params["model"], app.query_params["as"], app.query_params["heads_off"] = "Sees", form, "e0.1"
-    app.run()
-    assert not app.exception
-    assert app.segmented_control(key="as").value == form
+    app = opened(model="Sees", form=form, heads_off="e0.1")
+    assert app.segmented_control(key="form").value == form
 
     app.selectbox(key="model").set_value("story").run()
     assert not app.exception
-    assert app.segmented_control(key="as").options == ["map", "lines", "text"]
-
-
-def test_a_long_name_of_a_module_is_cut_at_its_beginning():
-    """What tells layers apart stands at the end."""
-    assert look._short("decoder layer 0") == "decoder layer 0"
-    assert look._short("decoder layer 1 · attn.1") == "decoder 1 · attn.1"
-    long = "cross layer 1 · decoder.layers.1.transformer_block.attention"
-    assert look._short(long) == "cross 1 · …attention"
-    assert look._short("encoder layer 0 · encoder.layers.0.attention") == "encoder 0 · …0.attention"
+    assert app.segmented_control(key="form").options == ["map", "lines", "text"]
 
 
 def told(app) -> str:
     """What is said of the prediction."""
-    return next(part for part in (one.proto.body for one in app.get("html")) if 'class="says' in part)
+    texts = [element.proto.body for element in app.get("html")]
+    return next(text for text in texts if "most changed" in text or ">After" in text)
 
 
 def test_an_offered_source_is_one_more_model(monkeypatch):
     """First in the list, with its own text, and each run sees it as it is now."""
     monkeypatch.setitem(api.OFFERED, "mine", Mine())
-    app = AppTest.from_function(heads_page, default_timeout=60)
-    app.query_params["model"] = "mine"
-    app.run()
+    app = opened(model="mine")
 
-    assert not app.exception
-    assert app.selectbox(key="model").options[0] == app.selectbox(key="model").value == "mine"
+    assert app.selectbox(key="model").value == "mine"
     assert app.text_area(key="text").value == "my own words"
 
     api.OFFERED["mine"] = Mine(sharpness=1)
@@ -241,4 +209,4 @@ def test_an_offered_source_is_one_more_model(monkeypatch):
     del api.OFFERED["mine"]
     app.run()
     assert not app.exception
-    assert app.selectbox(key="model").value == api.DEFAULT
+    assert "mine" in html(app)

@@ -5,7 +5,7 @@ from importlib import import_module
 
 import pytest
 from allocations import Held
-from streamlit.testing.v1 import AppTest
+from test_app import opened
 
 from attnviz.analysis import blocks
 from attnviz.core import jobs
@@ -13,25 +13,20 @@ from attnviz.core import jobs
 N = 4_200
 TEXT = " ".join(f"w{i % 97}{'.' * (i % 15 == 14)}" for i in range(N))
 PAGES = [
-    ("heads", {}),
-    ("masks", {"tab": "Conventions"}),
-    ("steps", {}),
-    ("overview", {}),
+    ("Heads", {}),
+    ("Steps", {}),
+    ("Overview", {}),
     *(
         pytest.param(name, link, marks=pytest.mark.sweep)
         for name, link in (
-            ("overview", {"pressed": "measure heads"}),
-            ("overview", {"sort": "divergence", "pressed": "switch each off"}),
-            ("overview", {"form": "Table"}),
-            ("heads", {"view": "sentences"}),
-            ("heads", {"as": "lines"}),
-            ("masks", {}),
-            ("masks", {"tab": "Check", "checked": "this mask"}),
-            ("masks", {"tab": "Check", "checked": "this head's weights"}),
-            ("overview", {"panel": "Rollout"}),
-            ("heads", {"view": "parts10"}),
-            ("compare", {"heads_off": "d0.1", "layer": "d1"}),
-            ("compare", {"heads_off": "d0.1", "layer": "d1", "zoom": "100.4099.90.4050"}),
+            ("Overview", {"form": "table"}),
+            ("Heads", {"view": "sentences"}),
+            ("Heads", {"form": "lines"}),
+            ("Masks", {}),
+            ("Masks", {"lab": "check mask"}),
+            ("Masks", {"lab": "check weights"}),
+            ("Overview", {"part": "Rollout"}),
+            ("Compare", {"heads_off": "d0.1", "layer": "d1"}),
         )
     ),
 ]
@@ -44,19 +39,11 @@ class Here:
         self.start = partial(target, *args)
 
 
-def long_page():
-    from attnviz.ui import frame, measured_page
-
-    frame.body(measured_page, frame.selection())
-
-
-@pytest.mark.parametrize(("name", "link"), PAGES)
-def test_no_page_holds_the_square_of_the_tokens(name, link, monkeypatch):
+@pytest.mark.parametrize(("title", "link"), PAGES)
+def test_no_page_holds_the_square_of_the_tokens(title, link, monkeypatch):
     """No tensor has a byte for each cell of a map, arrays, tables and texts have not two, and all tensors not eight."""
-    import attnviz.ui
-
-    link = dict(link)
-    pressed, held, page = link.pop("pressed", None), [], import_module(f"attnviz.ui.{name}.page").page
+    held, module = [], import_module(f"attnviz.ui.pages.{title.lower()}")
+    page = module.page
 
     @wraps(page)
     def measured(*given):
@@ -64,17 +51,11 @@ def test_no_page_holds_the_square_of_the_tokens(name, link, monkeypatch):
             page(*given)
         held.append(one)
 
-    monkeypatch.setattr(attnviz.ui, "measured_page", measured, raising=False)
+    monkeypatch.setattr(module, "page", measured)
     monkeypatch.setattr(jobs, "Thread", Here)
     monkeypatch.setattr(blocks, "BLOCK", 2**18)
     for text in ("a b c. d e f", TEXT):
-        app = AppTest.from_function(long_page, default_timeout=600)
-        for key, value in ({"model": "constructed", "text": text} | link).items():
-            app.query_params[key] = value
-        app.run()
-        if pressed and text == TEXT:
-            app.button(key=pressed).click().run()
-        assert not app.exception
+        opened(title, model="constructed", text=text, **link)
 
     assert held[-1].tensor < N * N
     assert held[-1].tensors < 8 * N * N

@@ -6,13 +6,13 @@ from threading import Event
 from types import SimpleNamespace
 
 import pytest
-from test_hostile_pages import compare_page, overview_page
-from test_pages import button, heads_page, html, masks_page, opened
+from test_app import button, choices, html, opened
 
 from attnviz import api, atlas, figures
 from attnviz.analysis import align
 from attnviz.atlas.building import AtlasProgress
 from attnviz.core import attention, jobs, progress
+from attnviz.core.edits import Site
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
 from attnviz.core.request import Request
@@ -21,8 +21,7 @@ from attnviz.sources.constructed import Constructed
 from attnviz.sources.huggingface import memory
 from attnviz.studies import ablation
 from attnviz.ui import budget, cache, hosts, runs
-from attnviz.ui.overview import numbers
-from attnviz.ui.shared import pictures, words
+from attnviz.ui.request import TabState
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
@@ -81,7 +80,7 @@ def test_a_long_run_shows_how_far_it_is_and_then_the_page(slow):
 
 
 def test_a_canceled_run_ends_and_leaves_text_and_state(slow):
-    app = opened(model="constructed", text=TEXT, off="d0.1")
+    app = opened(model="constructed", text=TEXT, heads_off="d0.1")
     assert slow.began.wait(PATIENCE)
     (run,) = runs.JOBS.running
 
@@ -91,7 +90,7 @@ def test_a_canceled_run_ends_and_leaves_text_and_state(slow):
     assert isinstance(run.error, Canceled)
     assert "Canceled." in html(app)
     assert app.text_area(key="text").value == TEXT
-    assert app.query_params["heads_off"] == "d0.1"
+    assert choices(app)["heads_off"] == {(Site("decoder", 0), 1)}
     assert len(slow.made) == 1
 
     app.run()
@@ -111,8 +110,7 @@ def test_two_sessions_share_a_run_and_one_that_cancels_leaves_it_to_the_other(sl
 
     def ask(name: str) -> None:
         monkeypatch.setattr(runs.streamlit_internals, "session_id", lambda: name)
-        monkeypatch.setattr(runs.state, "get", lambda setting: setting.default)
-        monkeypatch.setattr(runs.state, "put", lambda setting, value: None)
+        monkeypatch.setattr(runs, "session", TabState)
         with pytest.raises(runs.Waiting) as waiting:
             cache.record(api.load("constructed"), Request((f"{TEXT} shared",)))
         found.append(waiting.value.job)
@@ -200,14 +198,14 @@ def test_a_public_server_without_memory_lets_go_of_what_it_keeps_and_then_refuse
 
     app = opened(model="constructed", text=f"{TEXT} the mat")
 
-    assert words.NO_ROOM in html(app)
+    assert "no memory left for another run" in html(app)
     assert not app.exception
     assert cache.SHARED.bytes < before
 
     freed[0] = 500_000_000
     app = opened(model="constructed", text=f"{TEXT} the mat")
 
-    assert words.NO_ROOM not in html(app)
+    assert "no memory left for another run" not in html(app)
     assert app.get("vega_lite_chart")
 
 
@@ -227,7 +225,7 @@ def test_a_visitor_has_so_many_seconds_of_long_runs_in_a_minute(slow, public_app
         now[0] += 10
         app = after(app.text_area(key="text").set_value(f"{TEXT} minute {more}").run())
 
-    assert words.SPENT.format(seconds=20, wait=40) in html(app)
+    assert "You began long runs for 20 s within a minute, all that a visitor may here; try again in 40 s." in html(app)
     assert not app.exception
 
     now[0] += 60
@@ -255,12 +253,11 @@ def costly(monkeypatch):
 @pytest.mark.parametrize(
     ("page", "link", "what"),
     [
-        (masks_page, {}, "1 map of 300 tokens: about 1 s"),
-        (overview_page, {}, "8 maps of 300 tokens: about 8 s"),
-        (compare_page, {"b": "head-d0.2"}, "2 maps of 300 tokens: about 2 s"),
+        ("Overview", {}, "8 maps of 300 tokens: about 8 s"),
+        ("Compare", {"b": "part=head&layer=d0&head=2"}, "2 maps of 300 tokens: about 2 s"),
     ],
 )
-def test_what_is_too_much_for_a_page_is_refused_with_its_numbers_and_ways_on(page, link, what, costly, monkeypatch):
+def test_what_is_too_much_for_a_page_is_refused_with_its_numbers(page, link, what, costly, monkeypatch):
     costly(0.7)
     monkeypatch.setattr(align, "MOST_CELLS", 1000)
     monkeypatch.setattr(align, "TILES", 16)
@@ -269,8 +266,6 @@ def test_what_is_too_much_for_a_page_is_refused_with_its_numbers_and_ways_on(pag
 
     assert f"{what} and " in html(app)
     assert "this server takes 1 s and 2.0 GB for a run" in html(app)
-    assert not app.exception
-    assert [b.label for b in app.button if b.label.startswith("Use the first")]
 
 
 def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_are(costly, monkeypatch):
@@ -313,7 +308,7 @@ def test_the_head_comes_from_blocks_however_long_the_text(monkeypatch):
     monkeypatch.setattr(attention, "LONG", 50)
     monkeypatch.setattr(attention, "TILE", 32)
 
-    app = opened(heads_page, model="constructed", text="the cat sat on the mat " * 20)
+    app = opened("Heads", model="constructed", text="the cat sat on the mat " * 20)
 
     assert not app.exception
     assert "120 queries by 120 keys" in html(app)
@@ -323,8 +318,7 @@ def test_the_head_comes_from_blocks_however_long_the_text(monkeypatch):
     ("link", "module", "name", "said"),
     [
         ({"sort": "output"}, ablation, "sweep", "1 of 8 heads"),
-        ({"panel": "Over a corpus"}, atlas, "measure_texts", "1 of 50 texts"),
-        ({}, numbers, "head_metrics", "1 of 392 weights"),
+        ({"part": "Corpus"}, atlas, "measure_texts", "1 of 50 texts"),
     ],
 )
 def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(link, module, name, said, monkeypatch):
@@ -332,18 +326,16 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(li
     go, measure, calls = Event(), getattr(module, name), []
     of = int(said.split()[2])
 
-    def waits(*args, report, **named) -> object:
+    def waits(*args, **named) -> object:
+        report = named.get("report") or args[3]
         calls.append(name)
         while not go.wait(0.01):
             report(*([AtlasProgress(1, of)] if module is atlas else [1, of]))
-        return measure(*args, report=report, **named)
+        return measure(*args, **named)
 
     monkeypatch.setattr(module, name, waits)
-    monkeypatch.setattr(numbers, "AT_ONCE", numbers.AT_ONCE if link else 0)
     monkeypatch.setattr(runs, "ANEW", 0.2)
-    app = opened(overview_page, model="constructed", text=TEXT, **link)
-    if not link:
-        app.button(key="measure heads").click().run()
+    app = opened("Overview", model="constructed", text=TEXT, **link)
     (bar,) = app.get("progress")
     assert bar.proto.text == said
     (run,) = runs.JOBS.running
@@ -353,7 +345,6 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(li
     assert run.settled.wait(PATIENCE)
     assert isinstance(run.error, Canceled)
     assert "Canceled." in html(app)
-    assert app.get("vega_lite_chart") or "panel" in link
     app.run()
     assert len(calls) == 1
 
@@ -365,18 +356,3 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(li
     assert app.get("vega_lite_chart")
     assert "Canceled." not in html(app)
     assert len(calls) == 2
-
-
-@pytest.mark.parametrize(("page", "key"), [(heads_page, "head"), (compare_page, "difference")])
-def test_how_long_a_table_takes_is_said_before_it_is_made(page, key, monkeypatch):
-    """Of a map that is gone through in a moment nothing is said."""
-    monkeypatch.setattr(align, "MOST_CELLS", 30)
-    monkeypatch.setattr(align, "TILES", 3)
-    for times, is_said in ((1, False), (1e9, True)):
-        monkeypatch.setattr(pictures, "TABLE", times)
-        app = opened(page, model="constructed", text=TEXT, off="d0.1", site="d1")
-        app.session_state[f"take {key}"] = True
-        app.run()
-
-        assert not app.exception
-        assert ("CSV takes about" in html(app)) == is_said

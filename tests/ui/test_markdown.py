@@ -1,23 +1,21 @@
 """Texts of a person never reach a label as Markdown: every widget of every page shows them as typed."""
 
+import io
 import re
 
 import hostile
 import pytest
 import tiny
 import torch
+from PIL import Image
 from streamlit.testing.v1 import AppTest
-from test_hostile_pages import compare_page, overview_page, steps_page
-from test_opened_files import drop
-from test_pages import heads_page, masks_page, opened
-from test_photos import content
+from test_app import PAGES, drop, opened
 from torch import nn
 
 import attnviz
 from attnviz import Site, api
 from attnviz.core import assets
 from attnviz.core.edits import Take
-from attnviz.ui.shared import pretrained
 from attnviz.ui.text import literal
 
 HOSTILE = "``` --- *** _a_ ![x](http:evil) :red[x] $x$ # 1. :smile: <b>b</b> www.evil.com".split()
@@ -77,13 +75,13 @@ PLAIN = [word for word in HOSTILE if len(word) > 2]
     "link",
     [
         {"cell": "3.1", "zoom": "0.4.0.4", "form": "text"},
-        {"mask": "causal", "heads_off": "d0.1", "take": f"output-d0.1-{' '.join(HOSTILE)}"},
+        {"mask": "causal", "heads_off": "d0.1", "take": f"output-d0.1-{' '.join(HOSTILE)}", "lab": "compose"},
         {"also": "1", "form": "lines", "pins": "q2"},
     ],
 )
-@pytest.mark.parametrize("page", [heads_page, overview_page, masks_page, steps_page, compare_page])
-def test_no_token_and_no_text_is_read_as_markdown(page, reader, link):
-    app = opened(page, model=reader, text=" ".join(HOSTILE), **link)
+@pytest.mark.parametrize("title", PAGES)
+def test_no_token_and_no_text_is_read_as_markdown(title, reader, link):
+    app = opened(title, model=reader, text=" ".join(HOSTILE), **link)
 
     assert not app.exception
     assert [(text, word) for text in markdown_of(app) for word in PLAIN if word in text] == []
@@ -100,11 +98,10 @@ ANSWER, EXAMPLES = WORDS[7:17], WORDS[17:20]
 
 @pytest.fixture
 def hostile_words(tmp_path, monkeypatch):
-    """A story model that knows words of Markdown and begins with such examples, and models with such names."""
+    """A story model that knows words of Markdown and begins with such examples."""
     card = tiny.card
     monkeypatch.setattr(tiny, "ENGLISH", ["the", "cat", *ANSWER])
     monkeypatch.setattr(tiny, "card", lambda name: card(name) | {"examples": EXAMPLES})
-    monkeypatch.setattr(pretrained, "here", lambda: WORDS[:4])
     real = assets.path
     monkeypatch.setattr(assets, "path", lambda name: tmp_path / name if "models/story" in name else real(name))
     tiny.write(tmp_path, "story")
@@ -115,36 +112,29 @@ def hostile_words(tmp_path, monkeypatch):
 
 
 def answered():
-    """The words of an answer as pills, and those that may stand in the place of one as buttons."""
+    """The words of an answer."""
     ids = "-".join(str(6 + number) for number in range(len(ANSWER)))
-    return opened(heads_page, model="story", text="the cat", continued=ids, cell="3.0"), ANSWER
-
-
-def found():
-    """The places of a phrase."""
-    app = opened(model="scratch", text=f"find {' '.join(WORDS[:6])} {'the cat ' * 20}")
-    app.session_state["find 0"] = True
-    return app.run().text_input(key="phrase").set_value("find").run(), WORDS[:3]
+    return opened(model="story", text="the cat", answer=ids, cell="3.0"), ()
 
 
 def taken():
     """What was taken from other texts."""
     takes = [str(Take(word, "output", Site("decoder", 0), 0, 0)) for word in ANSWER[:4]]
-    return opened(compare_page, model="story", text="the cat", take=takes), ANSWER[:4]
+    return opened("Compare", model="story", text="the cat", take="\n".join(takes)), ANSWER[:4]
 
 
 def dropped():
     """The name of a file."""
     name = " ".join(word for word in WORDS if "/" not in word)
-    return drop(opened(model="shapes"), (f"{name[:40]}.png", content())), WORDS[:4]
+    file = io.BytesIO()
+    Image.new("RGB", (24, 24)).save(file, "PNG")
+    return drop(opened(model="shapes"), (f"{name[:40]}.png", file.getvalue())), ()
 
 
 PLACES = {
     "answer": answered,
-    "phrase": found,
     "take": taken,
     "file": dropped,
-    "models": lambda: (opened(model="huggingface"), WORDS[:4]),
     "examples": lambda: (opened(model="story", text=""), EXAMPLES),
 }
 

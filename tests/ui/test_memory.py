@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).with_name("memory_of_a_page.py")
-LINKS = ("", "heads_off=d1.0", "as=text&pins=q100", "as=lines", "cell=5000.20", "zoom=100.611.20.531")
+LINKS = ("", "heads_off=d1.0", "form=text&pins=q100", "form=lines", "cell=5000.20", "zoom=100.611.20.531")
 
 
 def opened(tokens: int, spare: int, *links: str) -> subprocess.CompletedProcess:

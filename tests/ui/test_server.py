@@ -12,9 +12,7 @@ from streamlit.runtime.memory_uploaded_file_manager import MemoryUploadedFileMan
 from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from attnviz import export
-from attnviz.ui import cache, launch, server, streamlit_internals
-from attnviz.ui.shared import welcome
-from attnviz.ui.shared.examples import of_model
+from attnviz.ui import cache, launch, main, server, streamlit_internals
 from attnviz.ui.text import SCRIPTS
 from attnviz.ui.uploads import Uploads
 
@@ -36,9 +34,8 @@ def test_as_the_server_warms_up_what_a_first_visit_shows_is_made(monkeypatch):
     server.warm()
 
     assert done == ["export"]
-    model, *_ = welcome.FIRST["model"]
     texts = {key[2].texts for key in [*cache.SHARED.keys()] if key[0] == "record"}
-    assert texts == {tuple(next(iter(of_model(cache.source(model)).values())).splitlines())}
+    assert texts == {(cache.source(main.FIRST["model"]).card.examples[0],)}
 
 
 @pytest.mark.parametrize(("link", "opened"), [("heads?model=story", "/?model=story"), ("masks", "/masks"), ("", "/")])

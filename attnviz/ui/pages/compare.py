@@ -100,8 +100,9 @@ def page(source: Source, request: Request) -> None:
             every = _compared(context, b)
         if _can_take(context, b):
             _patching(context, b)
-    with work.part():
-        _unlike(context)
+    if every or b is None:
+        with work.part():
+            _unlike(context)
     if every:
         with context.export:
             export_menu.menu(every, "compare")
@@ -305,10 +306,7 @@ def _run(source: Source, lines: tuple[Sentence, ...], edits: Edits, targets: tup
 
 def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
     """Predictions of both, then the maps of A, B and their difference; of maps that do not fit each other, two maps."""
-    sides = [
-        Side(record, side.site, side.head, side.sentence)
-        for side, record in ((context, context.record), (b, b.run or b.record))
-    ]
+    sides = _sides(context, b)
     try:
         pair = beside(*sides, _apart)
         cost = _cost(pair)
@@ -324,12 +322,13 @@ def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
         _why_same(context, b, pair)
     figure = figures.difference(pair, selected=cell, dark=context.dark, cost=cost)
 
-    def select(point: dict) -> None:
+    tile, rows, columns = figure.size.tile, pair.rows, pair.columns
+
+    def select(point: dict) -> None:  # an open page holds no record, so neither does this
         row, column = int(point["query"]), int(point["key"])
-        tile = figure.size.tile
         if tile > 1:
-            row, column = pair.most_of(row // tile, column // tile, tile)
-        chosen = (pair.rows[row][0], pair.columns[column][0])
+            row, column = beside(*_sides(context, b), _apart).most_of(row // tile, column // tile, tile)
+        chosen = (rows[row][0], columns[column][0])
         if None not in chosen:
             put(cell=None if now()["cell"] == chosen else chosen)
 
@@ -342,6 +341,12 @@ def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
         quiet(sentences.compared(pair, with_cell=cell is not None))
     numbers(figure, "difference")
     return {"A, B and their difference": figure}
+
+
+def _sides(context: Context, b: ComparedSide) -> list[Side]:
+    """The maps that are compared."""
+    records = ((context, context.record), (b, b.run or b.record))
+    return [Side(record, side.site, side.head, side.sentence) for side, record in records]
 
 
 _apart = cache.cached(apart)

@@ -138,7 +138,9 @@ def _select(form: str):
 def _every(context: Context) -> Figure:
     """All heads of the layer as thumbnails, under the pills that switch them off."""
     edits.active_heads(context.source, context.site)
-    figure = figures.heads(context.record, context.site, focused=context.head, paired=True, **context.options)
+    options = context.options | {"focused": context.head, "paired": True}
+    options["cost"] = context.cost(context.source.num_heads)
+    figure = figures.heads(context.record, context.site, **options)
     picture(figure, "every", select="head", on_click=lambda point: put(head=int(point["head"])))
     return figure
 

@@ -25,7 +25,7 @@ from attnviz.sources.base import Source
 from attnviz.ui import cache, export_menu
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import change, control, now, put, session
-from attnviz.ui.text import block, in_words, quiet
+from attnviz.ui.text import block, in_words, literal, quiet
 from attnviz.ui.toolbar import ROW, Context, toolbar
 
 WHY = {
@@ -151,10 +151,10 @@ def _call(context: Context) -> HeadCall:
     """The choices of the row and of the run, and the call that they name."""
     head = context.head if isinstance(context.head, int) else 0
     query, key = context.outlined or (0, 0)
-    queries, record = context.tokens[0], context.record
+    queries = context.tokens[0]
 
     def step(choices: Choices, row: int) -> Choices:
-        weights = record.step(context.site).weights(head, slice(row, row + 1), sentence=context.sentence)
+        weights = context.record.step(context.site).weights(head, slice(row, row + 1), sentence=context.sentence)
         return choices.put(cell=(row, int(weights[0].nan_to_num().argmax())))
 
     if len(queries) > MOST_LISTED:
@@ -169,7 +169,9 @@ def _call(context: Context) -> HeadCall:
         memory = session().memory
         options = {"default": memory.get("run", runs[0]), "required": True, "label_visibility": "collapsed"}
         memory["run"] = st.segmented_control("Run", runs, key="run", **options)
-        record = context.before if memory["run"] == runs[1] else record
+        record = context.before if memory["run"] == runs[1] else context.record
+    else:
+        record = context.record
     if not isinstance(context.head, int):
         quiet("Steps are those of one head: this is head 0.")
     return HeadCall(context, record, head, query, key)
@@ -213,9 +215,10 @@ def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:
     """All stages, small; a click opens one."""
     options = {"selected": (call.query, call.key), "dark": call.context.dark, "sentence": call.context.sentence}
     figure = figures.chain(*call.place, every, current=current.key, **options)
+    keys = [stage.key for stage in every]
 
     def choose(point: dict) -> None:
-        put(stage=every[int(point["position"])].key)
+        put(stage=keys[int(point["position"])])
 
     picture(figure, "rail", select="stage", on_click=choose)
     return figure
@@ -259,10 +262,11 @@ def _stage(call: HeadCall, stage: Stage) -> Figure | None:
 
 def _picture(call: HeadCall, figure: Figure, key: str) -> None:
     """Tables on the page; a click selects a query, a key, or both."""
+    before = call.query, call.key
 
     def select(point: dict) -> None:
-        query, key = int(point["query"]), int(point["key"])
-        put(cell=(call.query if query < 0 else query, call.key if key < 0 else key))
+        clicked = int(point["query"]), int(point["key"])
+        put(cell=tuple(new if new >= 0 else old for new, old in zip(clicked, before, strict=True)))
 
     picture(figure, key, select="cell", on_click=select)
 
@@ -335,7 +339,7 @@ def _row(call: HeadCall) -> dict[str, Figure]:
             context.before, *call.place[1:], call.query, sentence=context.sentence, keys=call.windows["keys"]
         )
         table["weight before"] = [digits(weight) for weight in before.weights.tolist()]
-    st.subheader(f"How {call.names[0]} shares its attention", anchor=False)
+    st.subheader(literal(f"How {call.names[0]} shares its attention"), anchor=False)
     st.dataframe(pd.DataFrame(table), hide_index=True, key="row", width="content")
     notes = [
         stage.changed,

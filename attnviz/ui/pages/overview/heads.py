@@ -338,7 +338,7 @@ def _chosen(context: Context, swept: Sweep | None) -> None:
         quiet(f"By its weights on this text alone: {', '.join(f'{role.name} {role.value:.2f}' for role in named)}.")
     if row is not None:
         there = [name for name in MAIN if not pd.isna(row[name])]
-        table([(TITLES[n], number(n, float(row[n])), _meaning(n)) for n in there], numbers=(1,), css="facts meant")
+        table([(TITLES[n], number(n, float(row[n])), _meaning(n)) for n in there], numbers=(1,))
     with st.expander("Attention by distance", on_change="rerun", key="by distance") as fold:
         if fold.open:
             cost = estimate.of_maps(record.step(site))

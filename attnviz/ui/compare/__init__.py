@@ -1,1 +1,0 @@
-"""Two maps that differ in one thing."""

@@ -1,1 +1,0 @@
-"""Every head of one layer, and one of them large."""

@@ -1,1 +1,0 @@
-"""The mask lab: a mask composed rule by rule, explained, converted and tested."""

@@ -1,1 +1,0 @@
-"""Every head of the model at once: as maps, as numbers, over many texts."""

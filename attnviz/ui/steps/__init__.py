@@ -1,1 +1,0 @@
-"""One attention call step by step."""

@@ -1,0 +1,105 @@
+"""The page Heads: choices, their link, Back, undo, and clicks on pictures."""
+
+import driver
+import pytest
+from playwright.sync_api import expect
+
+import attnviz
+
+
+@pytest.fixture
+def heads(page, app):
+    driver.open_page(page, f"{app}/?model=story&layer=d1&head=0")
+    return page
+
+
+def test_each_choice_is_in_the_link_and_back_undo_and_redo_go_to_it(heads):
+    """A head off, then on; Back is the browser's, undo the page's own."""
+    pill = heads.locator(".st-key-heads_off button")
+    opened = heads.url
+
+    pill.nth(1).click()
+    heads.wait_for_url("**heads_off=d1.1**")
+    driver.settled(heads)
+    expect(heads.get_by_role("button", name="head 1 of decoder layer 1 off")).to_be_visible()
+    pill.nth(1).click()
+    heads.wait_for_url(opened)
+    driver.settled(heads)
+    heads.go_back()
+    heads.wait_for_url("**heads_off=d1.1**")
+    driver.settled(heads)
+    expect(pill.nth(1)).to_have_attribute("aria-pressed", "false")
+    expect(pill.nth(0)).to_have_attribute("aria-pressed", "true")
+
+    heads.get_by_role("button", name="Undo").click()
+    heads.wait_for_url(opened)
+    driver.settled(heads)
+    expect(heads.get_by_role("button", name="head 1 of decoder layer 1 off")).to_have_count(0)
+    heads.get_by_role("button", name="Redo").click()
+    heads.wait_for_url("**heads_off=d1.1**")
+
+
+def test_a_click_selects_a_cell_and_the_same_click_lets_it_go(heads):
+    driver.click_at(heads, "head-map", 0.4, 0.5)
+    heads.wait_for_url("**cell=**")
+    driver.settled(heads)
+    selected = heads.locator(".words").first.inner_text()
+    driver.click_at(heads, "head-map", 0.4, 0.5)
+    heads.wait_for_url(lambda url: "cell=" not in url)
+
+    assert " gives " in selected
+
+
+def test_what_a_link_asks_for_and_the_model_lacks_is_said_once_and_left_out(page, app):
+    driver.open_page(page, f"{app}/?model=story&layer=d9&head=7&temprature=2&mask=windo(2)")
+
+    alerts = page.locator(".note").all_inner_texts()
+    assert any("decoder layer 9" in text and "story" in text.lower() for text in alerts), alerts
+    assert any("head 7" in text for text in alerts), alerts
+    assert any("temprature" in text and "temperature" in text for text in alerts), alerts
+    assert any("windo" in text and "window" in text for text in alerts), alerts
+    page.wait_for_url("**/?model=story")
+
+
+def test_a_mask_is_typed_and_a_wrong_one_keeps_the_one_before(heads):
+    heads.locator(".st-key-mask-menu button").first.click()
+    typed = heads.get_by_label("As text")
+    typed.fill("causal & window(2)")
+    typed.press("Enter")
+    heads.wait_for_url("**mask=causal**")
+    driver.settled(heads)
+    typed.fill("windo(2)")
+    typed.press("Enter")
+
+    expect(heads.locator(".note.error")).to_contain_text("windo")
+    assert "mask=causal" in heads.url
+
+
+def test_a_saved_run_is_a_model_of_the_session_and_a_text_file_the_text(heads, tmp_path):
+    """One that is no run is named, and all stays as it is."""
+    attnviz.save(attnviz.analyze("the cat sat", "story"), tmp_path / "run.attn")
+    (tmp_path / "mine.txt").write_bytes("the dog\nran".encode("utf-16"))
+    (tmp_path / "bad.attn").write_bytes(b"no run")
+    box = heads.get_by_label("Text").first
+
+    def bring(name: str) -> None:
+        heads.locator(".st-key-open-menu button").first.click()
+        heads.locator("input[type=file]").set_input_files(tmp_path / name)
+
+    bring("run.attn")
+    heads.wait_for_url("**model=file%3Arun.attn**")
+    driver.settled(heads)
+    assert box.input_value() == "the cat sat"
+    expect(box).to_be_disabled()
+    heads.keyboard.press("Escape")
+    heads.get_by_role("button", name="Undo").click()
+    heads.wait_for_url("**model=story**")
+    driver.settled(heads)
+    bring("mine.txt")
+    heads.wait_for_url("**text=the+dog+ran**")
+    expect(heads.locator(".note.notice")).to_contain_text("The 2 lines of mine.txt are one text.")
+    driver.settled(heads)
+    heads.locator("input[type=file]").set_input_files(tmp_path / "bad.attn")
+
+    expect(heads.locator(".note.error")).to_contain_text("bad.attn")
+    assert "text=the+dog+ran" in heads.url

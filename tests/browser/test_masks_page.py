@@ -1,0 +1,163 @@
+"""The page Masks: rules, painting, the mask as code, and the check of arrays and models."""
+
+import driver
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+LOWER = "\n".join(" ".join("1" if key <= query else "0" for key in range(5)) for query in range(5))
+"""A causal mask of five tokens, as it is printed."""
+
+
+@pytest.fixture
+def opened(page, app):
+    def opened(link: str = "", model: str = "story"):
+        driver.open_page(page, f"{app}/masks?model={model}&{link}")
+        return page
+
+    return opened
+
+
+def grid(page):
+    """The place on the screen of cells of the mask."""
+    box = page.locator(".st-key-picture-painted-mask .cells_marks").bounding_box()
+    count = len("<sos> The cat sat on the mat because it was tired".split())
+
+    def place(query: int, key: int) -> tuple[float, float]:
+        return box["x"] + box["width"] * (key + 0.5) / count, box["y"] + box["height"] * (query + 0.5) / count
+
+    return place
+
+
+def test_a_rule_is_added_in_two_clicks_changed_joined_and_undone(opened):
+    page = opened()
+    page.get_by_role("button", name="Basic").click()
+    page.get_by_role("menuitem", name="window:").click()
+    driver.expect_mask(page, "window(2)")
+    page.get_by_label("keys before").fill("3")
+    page.get_by_label("keys before").press("Enter")
+    driver.expect_mask(page, "window(3)")
+    page.get_by_role("button", name="Long context").click()
+    page.get_by_role("menuitem", name="strided:").click()
+    driver.expect_mask(page, "window(3) & strided(3)")
+    page.get_by_role("combobox", name="How rule 2 joins").click()
+    page.get_by_role("option", name="or not").click()
+    driver.expect_mask(page, "window(3) | ~strided(3)")
+    page.locator(".st-key-arrow_upward-rule-1 button").first.click()
+    driver.expect_mask(page, "~strided(3)")
+    page.get_by_role("button", name="Undo").click()
+    driver.expect_mask(page, "window(3) | ~strided(3)")
+    page.locator(".st-key-close-rule-0 button").first.click()
+    driver.expect_mask(page, "~strided(3)")
+    page.get_by_text("strided", exact=True).first.click()
+    driver.expect_mask(page, "off: ~strided(3)")
+
+
+def test_a_wrong_rule_is_one_sentence_and_the_mask_stays(opened):
+    page = opened("mask=documents(5,6)")
+    lengths = page.get_by_label("lengths")
+    lengths.fill("3, x")
+    lengths.press("Enter")
+
+    expect(page.locator(".note.error")).to_have_text("'x' is none of the lengths: write whole numbers, such as 5, 3.")
+    assert "documents" in page.url
+
+    typed = page.get_by_label("Rules as text")
+    typed.fill("windo(2)")
+    typed.press("Enter")
+
+    expect(page.locator(".note.error")).to_contain_text("windo")
+
+
+def test_clicks_and_drags_paint_and_a_drag_is_one_step_of_undo(opened):
+    page = opened("own_mask=false&mask=causal")
+    page.get_by_text("Paint cells", exact=True).click()
+    driver.settled(page)
+    cell = grid(page)
+    page.mouse.click(*cell(5, 1))
+    driver.expect_mask(page, "causal & blocked(5:1)")
+    page.mouse.move(*cell(7, 0))
+    page.mouse.down()
+    page.mouse.move(*cell(8, 1), steps=4)
+    page.mouse.move(*cell(9, 2), steps=4)
+    page.mouse.up()
+    driver.expect_mask(page, "causal & blocked(5:1, 7-9:0-2)")
+    page.get_by_role("button", name="Undo").click()
+    page.wait_for_url(lambda url: "7-9" not in url)
+    driver.settled(page)
+
+    assert "blocked" in page.url
+
+
+def test_a_cell_that_the_built_in_mask_blocks_is_not_painted_but_explained(opened):
+    page = opened()
+    page.get_by_text("Paint cells", exact=True).click()
+    driver.settled(page)
+    page.mouse.click(*grid(page)(1, 8))
+
+    expect(page.locator(".note.notice")).to_contain_text("The built-in mask (causal) blocks this")
+    assert "mask=" not in page.url.replace("own_mask", "")
+
+
+def test_the_mask_is_code_and_rows_without_keys_have_a_choice(opened):
+    page = opened("mask=blank(0,1)&library=flex_attention")
+
+    expect(page.locator("[data-testid=stCode]")).to_contain_text("create_block_mask")
+    expect(page.get_by_text("2 fully masked rows")).to_be_visible()
+
+    page.get_by_role("radio", name="equal weights").click()
+    driver.expect_link(page, "empty=uniform")
+
+
+def test_what_is_pasted_is_judged_in_one_sentence_with_a_repair_to_copy(opened, app):
+    """First the example, which leaks; then a mask that is right; then what is no array."""
+    page = opened("lab=check")
+
+    expect(page.locator(".verdict")).to_contain_text("position 2 saw position 4")
+    expect(page.locator("[data-testid=stCode]").filter(has_text="tril").first).to_be_visible()
+    expect(driver.picture(page, "checked")).to_contain_text("evidence")
+
+    box = page.get_by_label("Or paste a printed tensor, nested lists or rows")
+    box.fill(LOWER)
+    box.press("Control+Enter")
+    expect(page.locator(".verdict.right")).to_contain_text("causal decoder")
+    box.fill("no numbers <script>alert(1)</script>")
+    box.press("Control+Enter")
+
+    expect(page.locator(".note.error")).to_have_count(1)
+    page.get_by_role("link", name="Heads").click()
+    driver.settled(page)
+    page.get_by_role("link", name="Masks").click()
+    expect(page.get_by_label("Or paste a printed tensor, nested lists or rows")).to_have_value(
+        "no numbers <script>alert(1)</script>"
+    )
+
+
+def test_a_file_is_held_to_an_intent_and_the_repaired_mask_is_saved(opened, tmp_path):
+    """The upper triangle where the lower one is meant: the file that is saved is the lower one."""
+    np.save(tmp_path / "mask.npy", np.triu(np.ones((6, 6), bool)))
+    page = opened("lab=check&intent=causal")
+    page.locator("input[type=file]").set_input_files(tmp_path / "mask.npy")
+
+    expect(page.locator(".verdict.error")).to_contain_text("transposed", ignore_case=True)
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save the repaired mask").click()
+    assert (np.load(saved.value.path()).squeeze() == np.tril(np.ones((6, 6), bool))).all()
+
+
+def test_a_model_without_its_mask_leaks_and_the_first_sentence_says_so(opened):
+    page = opened("lab=model")
+    expect(page.locator(".verdict.right")).to_contain_text("No leak")
+    page = opened("lab=model&own_mask=false")
+
+    expect(page.locator(".verdict.error")).to_be_visible()
+    expect(driver.picture(page, "leaks")).to_contain_text("saw what it must not")
+    assert page.locator(".verdict.right").count() == 0
+
+
+def test_a_part_that_there_is_not_is_said_and_left_out(opened):
+    page = opened("lab=kitchen&library=jax")
+
+    expect(page.locator(".note").first).to_contain_text("lab was left out: it is one of compose")
+    expect(page.locator(".note").nth(1)).to_contain_text("library was left out: it is one of sdpa")
+    expect(page.get_by_role("radio", name="Compose")).to_be_checked()

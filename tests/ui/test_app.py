@@ -1,0 +1,133 @@
+"""Pages drawn without a browser, by what stands in their link."""
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from attnviz import lessons, link
+from attnviz.core.edits import Site
+from attnviz.link import Choices
+
+CHAPTERS = lessons.course().steps
+PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare")
+"""Pages that look at the model and the text of the first row."""
+
+
+def page_of(title: str) -> None:
+    import streamlit as st
+
+    from attnviz.ui import inputs, main, request
+
+    request.arrive(main.FIRST)
+    st.session_state["chosen"] = inputs.row(visible=title != "Learn")
+    main.body(title)
+
+
+def opened(title: str = "Heads", **address: str) -> AppTest:
+    """A page at a link."""
+    app = AppTest.from_function(page_of, args=(title,), default_timeout=120)
+    for name, value in address.items():
+        app.query_params[name] = value
+    app.run()
+    assert not app.exception
+    return app
+
+
+def html(app: AppTest) -> str:
+    """Everything that stands on the page as HTML."""
+    return " ".join(element.proto.body for element in app.get("html"))
+
+
+def button(app: AppTest, label: str):
+    """The button with a label."""
+    return next(button for button in app.button if button.label == label)
+
+
+def drop(app: AppTest, *files: tuple[str, bytes]) -> AppTest:
+    """Open files, each a name and its bytes, in the menu *Open*."""
+    app.session_state["open menu"] = True
+    app.run()
+    app.file_uploader[0].set_value([(name, content, "") for name, content in files]).run()
+    assert not app.exception
+    return app
+
+
+def choices(app: AppTest) -> Choices:
+    return app.session_state["attnviz"].choices
+
+
+@pytest.mark.parametrize("number", range(1, len(CHAPTERS) + 1))
+def test_a_chapter_opens_and_its_answer_comes_with_the_right_choice(number):
+    """A wrong choice gives a hint."""
+    chapter, app = CHAPTERS[number - 1], opened("Learn", model="story", chapter=str(number))
+
+    assert chapter.do in " ".join(text.value for text in app.markdown)
+    assert not app.success
+    if chapter.choices:
+        wrong = next(choice for choice in chapter.choices if choice != chapter.right)
+        app.radio[0].set_value(wrong).run()
+        assert not app.success
+        assert chapter.hint in app.info[0].value
+        app.radio[0].set_value(chapter.right).run()
+    else:
+        next(button for button in app.button if button.label == "Show the answer").click().run()
+    assert app.success[0].value.strip() == chapter.answer
+
+
+def test_a_change_is_a_chip_and_undo_takes_it_back():
+    app = opened(model="story", layer="d1", head="0")
+    pills = next(group for group in app.button_group if group.key == "heads_off")
+
+    pills.set_value([0]).run()
+    assert choices(app)["heads_off"] == {(Site("decoder", 1), 1)}
+    assert any(button.label == "head 1 of decoder layer 1 off" for button in app.button)
+    app.button("Undo").click().run()
+
+    assert choices(app)["heads_off"] == frozenset()
+    assert link.write(choices(app)) == {"model": "story", "layer": "d1", "head": "0"}
+
+
+def test_another_model_keeps_the_mask_and_lets_go_of_what_it_lacks():
+    app = opened(model="story", layer="d1", head="1", mask="causal & window(2)", text="the dog ran", heads_off="d1.0")
+
+    app.selectbox("model").set_value("translator").run()
+
+    assert not app.exception
+    after = choices(app)
+    assert (after["model"], after["layer"], after["heads_off"]) == ("translator", None, frozenset())
+    assert after["mask"].text == "causal & window(2)"
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ({"model": "nosuch"}, "nosuch"),
+        ({"model": "scratch:d_model=0"}, "d_model"),
+        ({"model": "scratch:bogus=1"}, "bogus"),
+        ({"model": "story", "text": "cat " * 90}, "story&#x27; reads up to 64"),
+        ({"model": "story", "text": "blorp sat"}, "blorp"),
+    ],
+)
+def test_a_wrong_input_is_one_sentence(address, sentence):
+    app = opened(**address)
+
+    assert html(app).count('class="note') == 1
+    assert sentence in html(app)
+
+
+def test_a_text_that_is_too_long_is_shortened_to_what_the_model_reads():
+    """Or read by a model that takes all of it."""
+    text = "the cat sat on the mat because it was tired . " * 9
+    app = opened(model="story", text=text)
+
+    app.button("first tokens").click().run()
+    assert not app.exception
+    shortened = choices(app)["text"]
+    assert text.startswith(shortened)
+    assert "reads up to" not in html(app)
+    longer = text[: len(shortened) + 5]
+    assert "reads up to 64" in html(opened(model="story", text=longer))
+    app = opened(model="story", text=text)
+    app.button("other model").click().run()
+
+    assert choices(app)["model"] != "story"
+    assert "reads up to" not in html(app)
