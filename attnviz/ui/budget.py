@@ -15,7 +15,6 @@ from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui.hosts import public
-from attnviz.ui.shared import words
 
 SECONDS, GIGABYTES = "ATTNVIZ_SECONDS", "ATTNVIZ_GB"
 """Environment variables; `attnviz app --seconds` and `--memory` set them."""
@@ -45,7 +44,11 @@ class OverBudget(TooLong):
 
     def __init__(self, cost: Estimate, longest: int):
         self.longest = longest
-        InputError.__init__(self, words.OVER_BUDGET.format(cost=cost, time=in_time(seconds()), memory=size(memory())))
+        InputError.__init__(
+            self,
+            f"{cost}; this server takes {in_time(seconds())} and {size(memory())} for a run. Use less of the text, or "
+            "start it with more: attnviz app --seconds N --memory GB.",
+        )
 
 
 class Busy(InputError):
@@ -82,7 +85,7 @@ def check_memory(needed: int, let_go: Callable[[], object]) -> None:
         machine.give_back()
         _emptied = time.monotonic()
     if machine.used() > most:
-        raise Busy(words.NO_ROOM)
+        raise Busy("This server has no memory left for another run; try again in a minute.")
 
 
 def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
@@ -127,5 +130,5 @@ def _number(name: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 < number < 1e6:
-        raise InputError(words.NOT_A_BUDGET.format(name=name, value=quoted(text), usual=usual[name]))
+        raise InputError(f"{name} is {quoted(text)}; it must be a number above 0 such as {usual[name]:g}.")
     return number

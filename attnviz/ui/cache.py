@@ -32,7 +32,6 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
 from attnviz.ui import arrow, budget, cores, runs, streamlit_internals
-from attnviz.ui.shared import words
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -196,16 +195,22 @@ def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
     parts = typed.splitlines() if by_line else [typed]
     lines = tuple(line for line in parts if line.strip())
     if not lines:
-        raise NoText(words.NO_TEXT)
+        raise NoText("There is no text yet. Type a sentence above, or choose an example.")
     if len(lines) > MOST_SENTENCES:
-        raise TooManyLines(words.TOO_MANY_LINES.format(lines=len(lines), most=MOST_SENTENCES))
+        raise TooManyLines(
+            f"There are {len(lines):,} lines, and each is a text of its own; a page takes up to {MOST_SENTENCES}. Join "
+            "some lines."
+        )
     return lines
 
 
 def check_characters(text: str) -> None:
     """Raises: InputError: if a text is longer than is cut into tokens here."""
     if len(text) > MOST_CHARACTERS:
-        raise InputError(words.TOO_LONG.format(characters=len(text), most=MOST_CHARACTERS))
+        raise InputError(
+            f"The text has {len(text):,} characters; a page takes up to {MOST_CHARACTERS:,}. Shorten it, or use "
+            "attnviz from Python, where there is no such limit."
+        )
 
 
 def sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
@@ -238,7 +243,7 @@ def _targets(source: Source, texts: tuple[str, ...]) -> tuple[Sentence, ...]:
     try:
         return source.tokenize_targets([*texts])
     except TooLong as error:  # no shorter text would help
-        raise InputError(words.IN_TARGET.format(why=error)) from None
+        raise InputError(f"Target: {error}") from None
 
 
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()

@@ -28,12 +28,18 @@ def app() -> None:
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
     st.logo(str(assets.path("logo.svg")), size="large")
     page = st.navigation([*map(_page, PAGES)], position="top")
-    from attnviz.ui import inputs, request
+    above(page.title)
+    page.run()
+
+
+def above(title: str) -> None:
+    """Draw the row of the model and the text above a page."""
+    from attnviz.ui import inputs, request, runs
 
     st.html(STYLE)
     request.arrive(FIRST)
-    st.session_state["chosen"] = inputs.row(visible=page.title != "Learn")
-    page.run()
+    with runs.place("row"):
+        st.session_state["chosen"] = inputs.row(visible=title != "Learn")
 
 
 def go_to(title: str) -> None:
@@ -63,7 +69,7 @@ def body(title: str) -> None:
     chosen = st.session_state["chosen"]
     if chosen is not None:
         try:
-            with runs.page():
+            with runs.place("page"):
                 page(*chosen)
         except runs.Waiting as waiting:
             runs.show(waiting.job)

@@ -22,6 +22,7 @@ from attnviz.sources.huggingface import memory
 from attnviz.studies import ablation
 from attnviz.ui import budget, cache, hosts, runs
 from attnviz.ui.overview import numbers
+from attnviz.ui.request import TabState
 from attnviz.ui.shared import pictures, words
 
 PATIENCE = 60
@@ -111,8 +112,7 @@ def test_two_sessions_share_a_run_and_one_that_cancels_leaves_it_to_the_other(sl
 
     def ask(name: str) -> None:
         monkeypatch.setattr(runs.streamlit_internals, "session_id", lambda: name)
-        monkeypatch.setattr(runs.state, "get", lambda setting: setting.default)
-        monkeypatch.setattr(runs.state, "put", lambda setting, value: None)
+        monkeypatch.setattr(runs, "session", TabState)
         with pytest.raises(runs.Waiting) as waiting:
             cache.record(api.load("constructed"), Request((f"{TEXT} shared",)))
         found.append(waiting.value.job)

@@ -1,5 +1,7 @@
 """The new app (`ATTNVIZ_NEW=1`): pages drawn without a browser, by what stands in their link."""
 
+import time
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -9,19 +11,16 @@ from attnviz.link import Choices
 
 CHAPTERS = lessons.course().steps
 ROOMS = (
-    *("edits", "export_menu", "files", "inputs", "lengths", "main", "picture", "pictures", "predictions", "request"),
-    *("toolbar", "welcome", "work", "writing", "zoom"),
+    *("edits", "export_menu", "files", "inputs", "lengths", "main", "model_loading", "picture", "pictures"),
+    *("predictions", "request", "toolbar", "welcome", "writing", "zoom"),
 )
 """Files of the new app beside its pages."""
 
 
 def page_of(title: str) -> None:
-    import streamlit as st
+    from attnviz.ui import main
 
-    from attnviz.ui import inputs, main, request
-
-    request.arrive(main.FIRST)
-    st.session_state["chosen"] = inputs.row(visible=title != "Learn")
+    main.above(title)
     main.body(title)
 
 
@@ -98,6 +97,9 @@ def test_another_model_keeps_the_mask_and_lets_go_of_what_it_lacks():
 )
 def test_a_wrong_input_is_one_sentence(address, sentence):
     app = opened(**address)
+    while app.get("progress"):
+        time.sleep(0.05)
+        app.run()
 
     assert html(app).count('class="note') == 1
     assert sentence in html(app)

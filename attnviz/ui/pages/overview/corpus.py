@@ -24,7 +24,7 @@ from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.studies import texts
-from attnviz.ui import cache, cores, work
+from attnviz.ui import cache, cores, runs
 from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metrics, open_on_heads
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice
@@ -65,7 +65,7 @@ def corpus(context: Context) -> dict[str, Figure]:
     measured, key = built, (context.source, lines, context.edits)
     if built is None:
         cost = _cost(*key)
-        if work.is_requested("measure texts", key, cost, f"Measure {counted(len(lines), 'text')}"):
+        if runs.is_requested("measure texts", key, cost, f"Measure {counted(len(lines), 'text')}"):
             measured = cache.worked(_measure, *key, cost=cost, unit="texts")
     if measured and lines and measured.texts < len(lines):
         unread, first = counted(len(lines) - measured.texts, "text"), measured.problems().iloc[0]
@@ -145,7 +145,7 @@ def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
     if chosen.empty:
         return {}
     with right:
-        with work.part():
+        with runs.part():
             _examples(context, measured, by, float(chosen.iloc[0]["pairs_above"]))
         curve = measured.table("distances", site, head)
         if curve.empty:
