@@ -186,7 +186,7 @@ def _check(opened: Saved) -> None:
     for what, count, most in zip(words.PARTS_OF_FILE, counts, bounds, strict=True):
         if count > most:
             raise InputError(words.TOO_MANY_IN_FILE.format(file=quoted(opened.name), count=count, what=what, most=most))
-    size = sum(cache.parts(opened.record).values())
+    size = opened.record.nbytes
     if size + sum(_bytes.values()) > min(MOST_BYTES, budget.memory()):
         raise InputError(words.NO_MEMORY.format(file=quoted(opened.name)))
     _bytes[opened] = size
