@@ -38,6 +38,8 @@ def above(title: str) -> None:
 
     st.html(STYLE)
     request.arrive(FIRST)
+    if title != "Learn":
+        request.leave_course()
     with runs.place("row"):
         st.session_state["chosen"] = inputs.row(visible=title != "Learn")
 

@@ -18,8 +18,16 @@ ROOMS = (
 
 
 def page_of(title: str) -> None:
+    import streamlit as st
+
     from attnviz.ui import main
 
+    def go_to(other: str) -> None:
+        st.session_state["title"] = other
+        st.rerun()
+
+    main.go_to = go_to
+    title = st.session_state.get("title", title)
     main.above(title)
     main.body(title)
 
@@ -59,6 +67,34 @@ def test_a_chapter_opens_and_its_answer_comes_with_the_right_choice(number):
     else:
         next(button for button in app.button if button.label == "Show the answer").click().run()
     assert app.success[0].value.strip() == chapter.answer
+
+
+def test_after_a_chapter_ones_own_text_and_undo_stand_again_and_a_chapter_is_taken_on_when_asked():
+    """A link in a chapter opens as it was left."""
+    app = opened("Heads", model="story", text="the dog ran", layer="d1", head="1")
+    next(group for group in app.button_group if group.key == "heads_off").set_value([0]).run()
+    own = choices(app)
+    app.session_state["title"] = "Learn"
+    app.run()
+    app.button("next").click().run()
+    assert choices(app)["chapter"] == 2
+    app.selectbox("cell row").set_value(9).run()
+    linked = opened("Learn", **link.write(choices(app)))
+    assert linked.selectbox("cell row").value == app.selectbox("cell row").value == 9
+
+    app.session_state["title"] = "Heads"
+    app.run()
+    assert choices(app) == own
+    app.button("Undo").click().run()
+    assert choices(app)["heads_off"] == frozenset()
+    app.session_state["title"] = "Learn"
+    app.run()
+    assert choices(app)["chapter"] == 2
+    app.button("go on").click().run()
+
+    assert app.session_state["title"] == "Steps"
+    assert choices(app)["chapter"] is None
+    assert choices(app)["text"].startswith("The cat")
 
 
 def test_a_change_is_a_chip_and_undo_takes_it_back():
