@@ -1,9 +1,6 @@
 """Corpus: what each head does over many texts, those of an atlas, those that ship, or a person's own."""
 
 import os
-import shutil
-import tempfile
-import weakref
 from functools import lru_cache
 from html import escape
 from pathlib import Path
@@ -112,17 +109,8 @@ _cost = cache.cached(texts.cost)
 
 
 def _measure(source: Source, lines: tuple[str, ...], edits: Edits) -> Atlas:
-    """Measure an atlas in a folder that lives as long as it does."""
-    folder = Path(tempfile.mkdtemp(prefix="attnviz-atlas-"))
-    try:
-        with progress.counted(len(lines)) as report, cores.used_by(source):
-            atlas.measure_texts(source, lines, folder, edits, report=lambda now: report(now.done, now.of))
-        opened = atlas.open(folder)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    weakref.finalize(opened, shutil.rmtree, folder, ignore_errors=True)
-    return opened
+    with progress.counted(len(lines)) as report, cores.used_by(source):
+        return atlas.of_texts(source, lines, edits, report=lambda now: report(now.done, now.of))
 
 
 def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
