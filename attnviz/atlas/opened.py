@@ -12,11 +12,14 @@ parameters, never a part of the question.
 import builtins
 import json
 import re
-from collections.abc import Iterator
+import shutil
+import weakref
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pandas as pd
@@ -24,11 +27,12 @@ import pyarrow.parquet as pq
 
 from attnviz.analysis.heads import METRICS, metric
 from attnviz.atlas import corpus, plan, scan
-from attnviz.atlas.building import RESULT, OnProgress
+from attnviz.atlas.building import RESULT, OnProgress, measure_texts
 from attnviz.atlas.merge import columns_of
 from attnviz.atlas.plan import Plan
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
+from attnviz.sources.base import Source
 
 ALIASES = {re.sub(r"\W+", "_", measure.title.partition(" (")[0].lower()): measure.name for measure in METRICS}
 """Metrics by their titles, such as previous_token for previous."""
@@ -216,6 +220,28 @@ def _heads_where(path: Path, where: str) -> pd.DataFrame:
 def _complete(pairs: pd.DataFrame, above: float) -> pd.DataFrame:
     pairs.attrs["complete_above"] = above
     return pairs
+
+
+def of_texts(
+    source: Source, texts: Sequence[str], edits: Edits = Edits(), *, report: OnProgress = lambda progress: None
+) -> Atlas:
+    """Measure every head of a model of this process on a few texts; the folder of the atlas is deleted with it.
+
+    Args:
+        report: told how many texts are done; what it raises ends the work.
+
+    Raises:
+        InputError: if the model reads none of the texts.
+    """
+    folder = Path(mkdtemp(prefix="attnviz-atlas-"))
+    try:
+        measure_texts(source, texts, folder, edits, report=report)
+        opened = open(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(opened, shutil.rmtree, folder, ignore_errors=True)
+    return opened
 
 
 def open(folder: str | Path) -> Atlas:

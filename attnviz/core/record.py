@@ -5,8 +5,8 @@ computed from it on demand, exactly, by the same function as in the run.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass
 from typing import Literal
 
 import torch
@@ -232,6 +232,12 @@ class Record:
         return f"<Record of {self.source} on {texts}: {counted(len(self.steps), 'attention call')}, {changed}>"
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of its tensors and its texts; memory that tensors share counts once, and as a whole."""
+        held = {storage.data_ptr(): storage.nbytes() for storage in (t.untyped_storage() for t in _tensors(self))}
+        return sum(held.values()) + sum(sentence.nbytes for sentence in (*self.sentences, *self.targets))
+
+    @property
     def sites(self) -> tuple[Site, ...]:
         return tuple(step.site for step in self.steps)
 
@@ -276,6 +282,22 @@ class Record:
             if step.site == site:
                 return step
         raise InputError(f"'{self.source}' has no {site}. It has: {', '.join(map(str, self.sites))}.")
+
+
+def _tensors(value: object) -> Iterator[Tensor]:
+    """Find the tensors of a value and of its parts."""
+    if isinstance(value, Tensor):
+        yield value
+        return
+    parts: Iterable[object] = ()
+    if isinstance(value, tuple | list) and value and not isinstance(value[0], str):  # words of a vocabulary
+        parts = value
+    elif isinstance(value, Mapping):
+        parts = value.values()
+    elif is_dataclass(value) and not isinstance(value, Sentence | Token | Request):
+        parts = vars(value).values()
+    for part in parts:
+        yield from _tensors(part)
 
 
 def _fit(tokens: tuple[Token, ...], length: int) -> tuple[Token, ...]:

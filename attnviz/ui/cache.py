@@ -5,15 +5,13 @@ Whatever is kept for longer than a run of a page is kept here. What many ask for
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
 from functools import partial, wraps
-from types import FunctionType, MethodType
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
-from torch import Tensor
 
 from attnviz import api
 from attnviz.analysis.align import AlignedPair, Side
@@ -36,59 +34,23 @@ from attnviz.ui import arrow, budget, cores, runs, streamlit_internals
 P, R = ParamSpec("P"), TypeVar("R")
 
 
-def parts(value: object) -> dict[int, int]:
-    """Bytes of the tensors, arrays, tables and texts that a value holds, by address: what two values share counts once.
-
-    Functions count with the values that they hold.
-    """
-    sizes: dict[int, int] = {}
-    todo = [value]
-    while todo:
-        item = todo.pop()
-        if item is None or isinstance(item, int | float | type):
-            continue
-        address, size, held = _part(item)
-        if address not in sizes:
-            sizes[address] = size
-            todo += held
-    return sizes
+def size_of(value: Any) -> int:
+    """Bytes of a value: records, texts, tensors, arrays and screens know theirs; others have those of their parts."""
+    if isinstance(value, pd.DataFrame):
+        return int(value.memory_usage(deep=True).sum())
+    if hasattr(value, "nbytes"):
+        return value.nbytes
+    if isinstance(value, Source):  # its weights are kept where models are
+        return sys.getsizeof(value)
+    if isinstance(value, dict):
+        value = (*value, *value.values())
+    elif is_dataclass(value):
+        value = tuple(getattr(value, field.name) for field in fields(value))
+    parts = value if isinstance(value, tuple | list | frozenset | set) else ()
+    return sys.getsizeof(value) + sum(map(size_of, parts))
 
 
-def _part(item: Any) -> tuple[int, int, Iterable[object]]:
-    """Address of a part, its bytes, and the parts that it holds."""
-    match item:
-        case Tensor():
-            storage = item.untyped_storage()
-            return storage.data_ptr(), storage.nbytes(), ()
-        case np.ndarray():
-            base = item
-            while isinstance(base.base, np.ndarray):
-                base = base.base
-            return base.ctypes.data, base.nbytes, ()
-        case pd.DataFrame() | pd.Series():
-            return id(item), int(np.sum(item.memory_usage(deep=True))), item.attrs.values()
-        case arrow.Screen() | Sentence():
-            return id(item), item.nbytes, ()
-        case FunctionType():
-            held = [*(cell.cell_contents for cell in item.__closure__ or ()), *(item.__defaults__ or ())]
-        case MethodType():
-            held = [item.__self__]
-        case partial():
-            held = [item.func, *item.args, *item.keywords.values()]
-        case dict():
-            held = [*item, *item.values()]
-        case list() | tuple() | set() | frozenset():
-            held = item
-        case _:
-            held = (
-                vars(item).values()
-                if type(item).__module__.startswith("attnviz.") and hasattr(item, "__dict__")
-                else ()
-            )
-    return id(item), sys.getsizeof(item), held
-
-
-SHARED: BoundedCache = BoundedCache(int(1e9 * budget.USUAL[budget.GIGABYTES]), parts)
+SHARED: BoundedCache = BoundedCache(int(1e9 * budget.USUAL[budget.GIGABYTES]), size_of)
 """The one cache of all sessions: it keeps as many bytes as a run may take."""
 
 LENT = "lent"

@@ -128,8 +128,7 @@ def _check(saved: Saved) -> None:
     for what, (count, most) in sizes.items():
         if count > most:
             raise InputError(f"{quoted(saved.name)} has {count:,} {what}; a page shows up to {most:,}. Use the shell.")
-    held = sum(sum(cache.parts(other.record).values()) for other in (*opened().values(), saved))
-    if held > budget.memory():
+    if sum(other.record.nbytes for other in (*opened().values(), saved)) > budget.memory():
         raise InputError(f"There is no memory left for {quoted(saved.name)}; reload the page to close other files.")
 
 

@@ -1,5 +1,6 @@
 """The first row of every page: the model and the text."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +13,19 @@ from attnviz.core.parameters import parameters
 from attnviz.core.request import Request
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import cache, files, pictures
-from attnviz.ui.request import change, control, now
+from attnviz.ui import cache, files, model_loading, pictures
+from attnviz.ui.request import change, control, now, session
 from attnviz.ui.text import literal, note, quiet
 
 LONGEST = 20_000
 """Characters that a text box holds; a longer text is shown by its beginning and changed by a file."""
 MOST_UNKNOWN = 4
 """Unknown words that are named."""
+WORD = re.compile(r"\w+|[^\w\s]")
+FOR_LEARNING = ("constructed", "scratch")
+"""Models without a language, the last of the list: they show how attention works."""
+OTHER = "other"
+"""The entry of the list of models that asks for a name."""
 
 
 def row(*, visible: bool = True) -> tuple[Source, Request] | None:
@@ -28,22 +34,26 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
     Args:
         visible: whether the row is drawn; the page Learn chooses model and text itself.
     """
+    top = st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request") if visible else None
+    source, wrong = None, ""
     try:
-        source = _opened(now()["model"], now()["step"])
+        source = opened(now()["model"], now()["step"])
     except AttnvizError as error:
-        source, wrong = None, str(error)
+        wrong = str(error)
     reads_text = source is not None and source.reads in ("text", "both")
     text = _chosen_text(source) if reads_text else ""
-    if visible:
-        with st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request"):
-            _model()
+    if top is not None:
+        with top:
+            _model(source)
             files.button()
             if source is not None and source.reads != "text":
                 pictures.row(source)
             if reads_text:
                 _text(source, text)
+        _named_model()
     if source is None:
-        note(wrong)
+        if wrong:
+            note(wrong)
         return None
     try:
         texts = cache.texts(text, by_line=_by_line(text)) if reads_text else ("",)
@@ -82,34 +92,95 @@ def model_text(name: str, values: dict[str, Any]) -> str:
     return f"{name}:{','.join(written)}" if written else name
 
 
-def _opened(text: str, step: int | None) -> Source:
-    """The model of the link.
+def opened(text: str, step: int | None = None) -> Source | None:
+    """The model of a name as the link writes it; None while it is on its way, and the page says so.
 
     Raises:
         AttnvizError: if there is none, or it cannot be made so.
     """
     if text.startswith(files.PREFIX):
         return files.source(text)
+    if not _is_here(text):
+        return model_loading.opened(text)
     name, values = named_model(text)
     source = cache.source(name, step)
     return type(source)(**values) if values else source
 
 
-def _model() -> None:
-    """The choice of a model; what was typed stays, an example gives way to what the other model opens with."""
-    names = {name: source.title or name for name, source in api.SOURCES.items()}
-    names |= {name: name.removeprefix(files.PREFIX) for name in files.opened()}
-    names.setdefault(now()["model"], now()["model"].removeprefix(files.PREFIX))
+def _is_here(text: str) -> bool:
+    """Whether a model ships, belongs to this process, or is an opened file."""
+    return text.startswith(files.PREFIX) or text.partition(":")[0] in (*api.SOURCES, *api.OFFERED)
+
+
+def _model(source: Source | None) -> None:
+    """The box of models: those that are here, and any name that is typed into it."""
+    suitable = [name for name, kind in api.SOURCES.items() if _suits(kind, source) and name not in FOR_LEARNING]
+    other = [] if model_loading.allowed() is not None else [OTHER]
+    named = [*files.opened(), *model_loading.listed(), *other]
+    names = dict.fromkeys([*api.OFFERED, *suitable, *named, *FOR_LEARNING, now()["model"]])
     control(
         st.selectbox,
         "Model",
         "model",
         [*names],
-        step=lambda choices, name: _with_text(choices, None).without("model").put(model=name),
+        step=_with_model,
         visible=False,
-        format_func=lambda name: names.get(name, name),
+        format_func=lambda name: "Another model …" if name == OTHER else model_title(name),
+        accept_new_options=True,
         width=180,
     )
+
+
+def model_title(name: str) -> str:
+    """A model as a list names it."""
+    shipped = api.SOURCES[name].title if name in api.SOURCES else ""
+    return shipped or (name.removeprefix(files.PREFIX) if _is_here(name) else model_loading.title(name))
+
+
+def _suits(kind: type[Source], source: Source | None) -> bool:
+    """Whether a model reads what there is: one of pictures alone is not offered for a text that was typed."""
+    return (
+        kind.reads in ("text", "both") or now()["text"] is None or (source is not None and source.reads == kind.reads)
+    )
+
+
+def _with_model(choices: Choices, name: str) -> Choices:
+    """Another model; an example gives way to what that model opens with.
+
+    One that has to be found first is noted: the page stays as it is until it is here.
+    """
+    name = (name or "").strip()
+    if name == OTHER or (name and not _is_here(name)):
+        model_loading.forget(name)
+        session().memory["named model"] = name
+        return choices
+    return choices.without("model").put(model=name) if name else choices
+
+
+def _named_model() -> None:
+    """The model that was named last, until it is here; a box for its name where the list was asked for another one."""
+    memory = session().memory
+    name = memory.get("named model")
+    if name == OTHER:
+        label = "Name of a model of Hugging Face (gpt2, org/name, org/name@revision), or the path of a folder"
+        st.text_input(label, key="model name", placeholder="org/name", on_change=_take_name, width=560)
+    if name in (None, OTHER):
+        return
+    if memory.get("canceled") in model_loading.keys(name):
+        memory["named model"] = memory["canceled"] = None
+        return
+    if model_loading.opened(name, leave=_forget_name) is not None:
+        _forget_name()
+        change(lambda choices: choices.without("model").put(model=name))
+        st.rerun()
+
+
+def _take_name() -> None:
+    change(lambda choices: _with_model(choices, st.session_state["model name"]))
+
+
+def _forget_name() -> None:
+    session().memory["named model"] = None
 
 
 def _chosen_text(source: Source) -> str:
@@ -202,9 +273,24 @@ def _in_chat(source: Source) -> Source:
 
 
 def _unknown(source: Source, lines: tuple[str, ...]) -> None:
-    """Name the words that the model does not know."""
+    """Name the words that the model does not know; where these are most, offer a model that reads any."""
     unknown = cache.unknown(source, lines)
-    if unknown:
+    if not unknown:
+        return
+    title, words = source.title or source.id, {word.lower() for line in lines for word in WORD.findall(line)}
+    if len(unknown) <= len(words) / 2:
         names = ", ".join(f"“{visible_text(word)}”" for word in list(unknown)[:MOST_UNKNOWN])
         more = "" if len(unknown) <= MOST_UNKNOWN else f" and {len(unknown) - MOST_UNKNOWN} more"
-        note(f"{source.title or source.id} does not know {names}{more}: it reads each as <unk>.", "notice")
+        note(f"{title} does not know {names}{more}: it reads each as <unk>.", "notice")
+        return
+    count = max(0, len(words) - len(unknown))
+    note(f"This model knows {count} of {len(words)} words: it reads each other one as <unk>.", "notice")
+    reader = next((name for name in (*model_loading.listed(), "scratch") if name != now()["model"]), None)
+    if reader is not None:
+        st.button(
+            f"Use {model_title(reader)}, which reads any text",
+            key="reads any",
+            icon=":material/translate:",
+            on_click=change,
+            args=(lambda choices: _with_model(choices, reader),),
+        )

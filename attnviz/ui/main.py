@@ -30,18 +30,26 @@ def app() -> None:
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
     st.logo(str(assets.path("logo.svg")), size="large")
     page = st.navigation([*map(_page, PAGES)], position="top")
-    from attnviz.ui import inputs, request
+    above(page.title)
+    page.run()
+
+
+def above(title: str) -> None:
+    """Draw the row of the model and the text above a page."""
+    from attnviz.ui import inputs, request, runs
     from attnviz.ui.text import SCRIPTS, STYLE
 
     with st.container(key="styles"):
         st.html(STYLE)
         if SCRIPTS:
             st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
-    title, first = _opening()
-    if request.arrive(first) and page.title == PAGES[0] != title:
-        go_to(title)
-    st.session_state["chosen"] = inputs.row(visible=page.title != "Learn")
-    page.run()
+    opening, first = _opening()
+    if request.arrive(first) and title == PAGES[0] != opening:
+        go_to(opening)
+    if title != "Learn":
+        request.leave_course()
+    with runs.place("row"):
+        st.session_state["chosen"] = inputs.row(visible=title != "Learn")
 
 
 def _opening() -> tuple[str, dict[str, str]]:
@@ -80,7 +88,7 @@ def body(title: str) -> None:
     chosen = st.session_state["chosen"]
     if chosen is not None:
         try:
-            with runs.page():
+            with runs.place("page"):
                 page(*chosen)
         except runs.Waiting as waiting:
             runs.show(waiting.job)

@@ -39,6 +39,7 @@ class TabState:
         written: addresses that the browser may still show: its last known one, and those written since.
         visited: choices by the address that holds them, for what an address is too short for.
         clicks: number of clicks on each picture, so that the same place can be clicked again.
+        own: choices, past and future outside of the course, which a chapter leaves as they are.
     """
 
     choices: Choices = field(default_factory=Choices)
@@ -50,6 +51,7 @@ class TabState:
     written: tuple[dict[str, str], ...] = ()
     visited: dict[tuple, Choices] = field(default_factory=dict)
     clicks: dict[str, int] = field(default_factory=dict)
+    own: tuple[Choices, tuple[Choices, ...], tuple[Choices, ...]] | None = None
     turned: dict[str, str] = field(default_factory=dict)
 
 
@@ -188,6 +190,8 @@ def write_address(*, anew: bool = False) -> None:
         anew: whether to write it also where it holds them already.
     """
     current, there = session(), _address()
+    if current.choices["chapter"] is None:
+        current.own = current.choices, current.past, current.future
     held = link.write(current.choices)
     if held != there or anew:
         st.query_params.from_dict(held)
@@ -196,6 +200,17 @@ def write_address(*, anew: bool = False) -> None:
     current.visited[_sorted(held)] = current.choices
     while len(current.visited) > REMEMBERED:
         del current.visited[next(iter(current.visited))]
+
+
+def leave_course() -> None:
+    """Stand again, with undo and redo, where the person was before a chapter of the course was opened."""
+    current = session()
+    if current.choices["chapter"] is None:
+        return
+    if current.own is None:
+        current.choices = current.choices.put(chapter=None)
+    else:
+        current.choices, current.past, current.future = current.own
 
 
 def _address() -> dict[str, str]:

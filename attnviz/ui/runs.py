@@ -1,19 +1,19 @@
-"""Jobs that take longer than a page may wait, and what stands on the page until they are over."""
+"""Work that takes longer than a page may wait: jobs, and what stands on the page until they are over."""
 
 import math
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import streamlit as st
 
-from attnviz.core.errors import TooLong
+from attnviz.core.errors import AttnvizError, Canceled
 from attnviz.core.jobs import Job, Jobs
 from attnviz.sources.estimate import Estimate, in_time
-from attnviz.ui import streamlit_internals
-from attnviz.ui.budget import Busy
+from attnviz.ui import budget, streamlit_internals
 from attnviz.ui.hosts import public
 from attnviz.ui.request import session
 from attnviz.ui.text import large, literal, note, quiet
@@ -21,19 +21,14 @@ from attnviz.ui.text import large, literal, note, quiet
 AT_ONCE = 0.3
 """Seconds within which a run comes without a word about it."""
 ANEW = 1.0
-"""Seconds within which a picture does: after a click what it goes through is known."""
+"""Seconds within which a picture does: after a click its cost is known."""
 EVERY = 0.5
-"""Seconds between two looks at how far a job is."""
+"""Seconds between two looks at the progress of a job."""
 
 JOBS = Jobs(at_once=2, is_connected=streamlit_internals.is_connected)
 """Runs and pictures of all sessions: two at once, as each may use all the memory that a run may take."""
-
-CANCELED = "canceled run"
-"""Name, in the memory of a session, of the key of the job that it canceled last; only *Run* starts that again."""
-SPENT = "spent"
-"""Name of the long runs that a session has begun within a minute: when, and the seconds that they were to take."""
-WAITS_FOR = "waits for"
-"""Name of the keys of the jobs whose places on the page are still to be filled."""
+LOADS = Jobs(at_once=4, is_connected=streamlit_internals.is_connected, gives_up=True)
+"""Models that are looked for, downloaded and loaded."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +36,56 @@ class About:
     """A description of a job.
 
     Attributes:
-        cost: what it was estimated to take.
-        names: of its attention calls, in their order; empty for a picture.
-        unit: what is counted of it where these are no calls and no maps: "heads".
-        writes: whether it writes a text, of which is kept what there is when it is canceled.
+        cost: its estimate.
+        names: names of its attention calls, in their order; empty for a picture.
+        unit: the unit of its progress where that is neither calls nor maps: "heads".
+        writes: whether it writes a text; what is written is used when it is stopped.
     """
 
     cost: Estimate
     names: tuple[str, ...] = ()
     unit: str = ""
     writes: bool = False
+    again = "Run"
+
+    @property
+    def calls(self) -> int:
+        """Steps of its progress."""
+        return len(self.names) or max(1, self.cost.maps)
+
+    @property
+    def seconds(self) -> float:
+        """Its estimated time."""
+        return self.cost.seconds
+
+    @property
+    def canceled(self) -> str:
+        """Sentence in the place of a canceled job."""
+        return f"Canceled. {self.cost}."
+
+    def progress(self, job: Job) -> tuple[float, str]:
+        """The finished share of the job, and what it does."""
+        if self.unit:
+            text = f"{job.done:,} of {job.calls:,} {self.unit}"
+            rate = job.done / max(time.monotonic() - job.begun, 1e-9)
+            return job.share, f"{text} · {rate:.3g} a second" if self.writes and job.done else text
+        if not self.names:
+            return job.share, f"{self.cost.what} · {job.share:.0%}"
+        if job.done >= job.calls:
+            return 1.0, "Attention is computed; the picture is next"
+        call = f"{literal(self.names[job.done])}, call {job.done + 1} of {job.calls}"
+        return job.share, f"{call} · {job.share:.0%} of all attention"
+
+    def remark(self, job: Job) -> str:
+        """A line under the progress; empty for a text that is written."""
+        passed, seconds = in_time(time.monotonic() - job.begun), in_time(self.seconds)
+        return "" if self.writes else f"{self.cost.tokens:,} tokens · {passed} of about {seconds}"
 
 
 class Waiting(Exception):
-    """A value that a page needs is being computed, or was canceled: something else stands in its place until then.
+    """A value is being computed, or was canceled: its progress stands in its place.
 
-    It is no `AttnvizError`: nothing is wrong, and no part of a page may go on without it.
+    It is no `AttnvizError`: nothing is wrong.
     """
 
     def __init__(self, job: Job):
@@ -64,22 +93,50 @@ class Waiting(Exception):
         super().__init__("A run is going on.")
 
 
-def get(key: Hashable, make: Callable[[], object], about: About, *, within: float = AT_ONCE) -> object:
-    """The value of a job, if it comes at once.
+@contextmanager
+def place(name: str) -> Iterator[None]:
+    """Around a part of the app that is drawn alone: jobs that it does not wait for any more are left."""
+    memory = session().memory
+    waits = memory.setdefault("waits for", {})
+    memory["place"], memory["bars"] = name, 0
+    memory["waited for"], waits[name] = waits.get(name, {}), {}
+    try:
+        yield
+    except Exception:  # what ends a run of Streamlit is none
+        leave()
+        raise
+    leave()
+
+
+def leave() -> None:
+    """Wait for no job but those whose places in the app are still to be filled."""
+    session().memory["waited for"] = {}
+    keys = {key for jobs in session().memory.get("waits for", {}).values() for key in jobs}
+    for jobs in (JOBS, LOADS):
+        jobs.leave(streamlit_internals.session_id(), but=keys)
+
+
+def get(
+    key: Hashable, make: Callable[[], object], about: Any, *, within: float | None = None, jobs: Jobs = JOBS
+) -> Any:
+    """The value of a job, if it comes at once; the error of a job that this session waited for is raised here.
 
     Args:
-        within: seconds that count as at once.
+        about: an `About`, or what has the same properties and methods.
+        within: seconds that count as at once; by default `AT_ONCE`.
 
     Raises:
         Waiting: if it does not, or if this session has canceled it.
     """
-    calls = len(about.names) or max(1, about.cost.maps)
-    if session().memory.get(CANCELED) == key:
-        raise Waiting(Job(calls, key=key, about=about))
-    _spend(key, about.cost.seconds)
-    job = JOBS.start(key, lambda job: make(), streamlit_internals.session_id(), about=about, calls=calls)
-    if not job.settled.wait(within):
-        session().memory.setdefault(WAITS_FOR, set()).add(key)
+    memory = session().memory
+    if memory.get("canceled") == key:
+        raise Waiting(Job(about.calls, key=key, about=about))
+    job = memory.get("waited for", {}).get(key)
+    if job is None or not job.settled.is_set() or isinstance(job.error, Canceled):
+        _spend(key, about.seconds)
+        job = jobs.start(key, lambda job: make(), streamlit_internals.session_id(), about=about, calls=about.calls)
+    if not job.settled.wait(AT_ONCE if within is None else within):
+        memory.setdefault("waits for", {}).setdefault(memory.get("place", "page"), {})[key] = job
         raise Waiting(job)
     return job.result()
 
@@ -90,98 +147,88 @@ def _spend(key: Hashable, seconds: float) -> None:
     Raises:
         Busy: if this session has used up its minute.
     """
-    if (preset := public()) is None:
+    if (preset := public()) is None or not seconds:
         return
-    now = time.monotonic()
-    begun_before = session().memory.get(SPENT, {})
-    spent = {name: part for name, part in begun_before.items() if now < part[0] + 60}
-    if key not in spent and spent and seconds + sum(part for _, part in spent.values()) > preset.seconds_per_minute:
-        wait = min(begun for begun, _ in spent.values()) + 60 - now
-        raise Busy(
+    memory, now = session().memory, time.monotonic()
+    spent = {name: (begun, took) for name, (begun, took) in memory.get("spent", {}).items() if now < begun + 60}
+    if key not in spent and spent and seconds + sum(took for _, took in spent.values()) > preset.seconds_per_minute:
+        wait = math.ceil(min(begun for begun, _ in spent.values()) + 60 - now)
+        raise budget.Busy(
             f"You began long runs for {preset.seconds_per_minute:g} s within a minute, all that a visitor may here; "
-            f"try again in {math.ceil(wait)} s."
+            f"try again in {wait} s."
         )
-    session().memory[SPENT] = {key: (now, seconds), **spent}
+    memory["spent"] = {key: (now, seconds), **spent}
 
 
 @contextmanager
-def page() -> Iterator[None]:
-    """Around the run of a page: jobs that it does not wait for any more are left."""
-    session().memory[WAITS_FOR] = set()
-    yield
-    leave()
-
-
-def leave() -> None:
-    """Wait for no job but those whose places on the page are to be filled."""
-    JOBS.leave(streamlit_internals.session_id(), but=frozenset(session().memory.get(WAITS_FOR, ())))
-
-
-@contextmanager
-def beside() -> Iterator[None]:
-    """Around a part of a page: what it waits for, or why it is refused, stands in its place, and all else is there."""
+def part() -> Iterator[None]:
+    """Draw a part of a page: what it waits for, or why there is none, stands in its place, and the rest is there."""
     try:
         yield
     except Waiting as waiting:
         show(waiting.job, "stretch")
-    except (TooLong, Busy) as error:
+    except AttnvizError as error:
         note(str(error), "notice")
 
 
 def show(job: Job, width: int | Literal["stretch"] = 600) -> None:
     """Show until a job is over how far it is, and a way to cancel it."""
-    with st.container(width=width, gap="xsmall", key="run"):
+    memory = session().memory
+    memory["bars"] = memory.get("bars", 0) + 1
+    name = f"run {memory.get('place', 'page')} {memory['bars']}"
+    with st.container(width=width, gap="xsmall", key=name):
         if not job.waiting:
-            large(f"Canceled. {job.about.cost}.")
-            st.button("Run", key="run again", icon=":material/play_arrow:", type="primary", on_click=_again)
-            quiet("The text and what was changed are as they were.")
+            large(job.about.canceled)
+            options = {"key": f"{name} again", "icon": ":material/play_arrow:", "type": "primary"}
+            st.button(job.about.again, on_click=memory.update, args=({"canceled": None},), **options)
             return
         _watch(job)
-        st.button(
-            "Stop here" if job.about.writes else "Cancel",
-            key="cancel run",
-            icon=":material/close:",
-            on_click=_cancel,
-            args=(job,),
-        )
+        title = "Stop here" if job.about.writes else "Cancel"
+        st.button(title, key=f"{name} cancel", icon=":material/close:", on_click=_cancel, args=(job,))
 
 
 def _cancel(job: Job) -> None:
     if job.about.writes and job.done:
         job.is_enough = True
         return
-    session().memory[CANCELED] = job.key
-    session().memory[WAITS_FOR] = set()
+    memory = session().memory
+    memory["canceled"], memory["waits for"] = job.key, {}
     leave()
-
-
-def _again() -> None:
-    session().memory[CANCELED] = None
 
 
 @st.fragment(run_every=EVERY)
 def _watch(job: Job) -> None:
-    """Show how far a job is. Each look is a run of this fragment, as what is clicked meanwhile waits for its end."""
+    """Show the progress of a job. Each look is a run of its own: what is clicked meanwhile waits for its end."""
     if job.settled.is_set():
         st.rerun()
-    about, passed = job.about, time.monotonic() - job.begun
-    if not job.has_turn:
-        share, text = 0.0, "Waiting for other runs to end"
-    elif about.unit:
-        share, text = job.share, f"{job.done:,} of {job.calls:,} {about.unit}"
-    elif not about.names:
-        share, text = job.share, f"{about.cost.what} · {job.share:.0%}"
-    elif job.done >= job.calls:
-        share, text = 1.0, "Attention is computed; what the page shows of it is next"
-    else:
-        share, layer = job.share, literal(about.names[job.done])
-        text = f"{layer}, call {job.done + 1} of {job.calls} · {share:.0%} of all attention"
-    if about.writes:
-        text = text if not job.done else f"{text} · {job.done / max(passed, 1e-9):.3g} a second"
+    share, text = job.about.progress(job) if job.has_turn else (0.0, "Waiting for other runs to end")
+    if job.about.writes:
         with st.container(key="as it comes"):
             large(job.text or "The model reads the text …")
-        st.progress(share, text=text)
-        return
     st.progress(share, text=text)
-    cost = about.cost
-    quiet(f"{cost.tokens:,} tokens · {in_time(passed)} of about {in_time(cost.seconds)}")
+    if remark := job.about.remark(job):
+        quiet(remark)
+
+
+def is_requested(key: str, what: Hashable, cost: Estimate, label: str) -> bool:
+    """Whether to do some work: at once if it is short, else after a click on its button, which says its cost.
+
+    Args:
+        key: names the button.
+        what: all that the work depends on; other work has to be asked for again.
+
+    Raises:
+        OverBudget: if it costs more than this server takes.
+    """
+    memory = session().memory
+    if cost.seconds <= budget.SILENT or memory.get(key) == what:
+        return True
+    budget.check_work(cost)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        icon = ":material/play_arrow:"
+        st.button(label, key=key, type="primary", icon=icon, on_click=memory.update, args=({key: what},))
+        quiet(f"About {in_time(cost.seconds)} on this machine.")
+    return False
+
+
+page, beside = partial(place, "page"), part

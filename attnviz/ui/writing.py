@@ -68,7 +68,7 @@ def controls(context: Context) -> None:
         if source.can_chat:
             _chat()
     if job := session().memory.get("answer job"):
-        with runs.beside():
+        with runs.part():
             _write(source, job)
     if request.answer:
         _answer(context)

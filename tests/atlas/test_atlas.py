@@ -4,6 +4,7 @@ import gc
 import json
 import random
 import sys
+import tempfile
 import tracemalloc
 from itertools import pairwise
 from types import SimpleNamespace
@@ -277,6 +278,25 @@ def test_measuring_texts_is_ended_by_who_asked_for_it(tmp_path):
     """At the next attention call: no text counts as one that cannot be read."""
     with progress.watched(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
         atlas.measure_texts(api.load("story"), TEXTS, tmp_path / "atlas")
+
+
+def test_an_atlas_of_texts_has_a_folder_that_goes_with_it(tmp_path, monkeypatch):
+    """One that is canceled, or whose texts cannot be read, leaves none."""
+    (place := tmp_path / "mine").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    source = api.load("story")
+    measured = atlas.of_texts(source, TEXTS)
+    assert measured.texts == len(TEXTS)
+    assert [*place.iterdir()] == [measured.folder]
+    with progress.watched(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
+        atlas.of_texts(source, TEXTS)
+    with pytest.raises(InputError, match="reads none of the 1 texts"):
+        atlas.of_texts(source, ["cat " * 100])
+    assert [*place.iterdir()] == [measured.folder]
+    del measured
+    gc.collect()
+
+    assert [*place.iterdir()] == []
 
 
 def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):

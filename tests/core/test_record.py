@@ -1,8 +1,12 @@
 """Any window of any head, on demand, is what the run computed."""
 
+import gc
 import math
 import warnings
+from dataclasses import replace
+from types import FunctionType, ModuleType
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given
@@ -10,12 +14,16 @@ from hypothesis import strategies as st
 from strategies import D_V, B, H, K, Q, booleans, masks, slices, tensors
 from torch.testing import assert_close
 
+import attnviz
+from attnviz import api
 from attnviz.core import attention
 from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttentionWarning, InputError
 from attnviz.core.masks import Mask, Padding, Painted, Prefix, Subsequent
+from attnviz.core.modifiers import ALiBi
 from attnviz.core.record import Record
+from attnviz.core.request import Request
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
@@ -212,3 +220,35 @@ def test_a_record_names_the_sites_it_has():
     with pytest.raises(InputError) as refused:
         record.step(Site("decoder", 3))
     assert str(refused.value) == "'story' has no decoder layer 3. It has: encoder layer 0, encoder layer 1."
+
+
+def reachable(value: object) -> dict[int, int]:
+    """Bytes of every storage of a tensor that Python can reach from a value, but for texts and their pictures."""
+    found, known, todo = {}, set(), [value]
+    while todo:
+        item = todo.pop()
+        if id(item) in known or isinstance(item, type | ModuleType | FunctionType | Sentence | Request):
+            continue
+        known.add(id(item))
+        if isinstance(item, torch.Tensor):
+            storage = item.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+        elif isinstance(item, dict | list | tuple | set | frozenset) or type(item).__module__.startswith("attnviz"):
+            todo += gc.get_referents(item)
+    return found
+
+
+@pytest.mark.parametrize("name", ["story", "translator", "shapes", "constructed", "scratch"])
+@pytest.mark.parametrize("edits", [Edits(), Edits(mask=Subsequent(), bias=(ALiBi(),), temperature=2.0)])
+def test_a_record_counts_every_storage_of_its_tensors_once(name, edits):
+    """Also in a copy whose tensors are views of one: a part of a storage keeps the whole alive."""
+    source = api.load(name)
+    request = attnviz.picture(np.zeros((60, 60, 3), np.uint8)) if source.reads == "picture" else Request(("the cat",))
+    record = api.analyze(replace(request, edits=edits), source)
+    step = record.steps[0]
+    views = replace(record, steps=(step, replace(step, key=step.query[:, :, 1:], value=step.query)))
+    texts = sum(sentence.nbytes for sentence in (*record.sentences, *record.targets))
+
+    assert record.nbytes - texts == sum(reachable(record).values()) > record.steps[0].query.nbytes
+    assert views.nbytes - texts == sum(reachable(views).values())
+    assert views.nbytes < record.nbytes

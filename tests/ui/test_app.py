@@ -1,5 +1,7 @@
 """Pages drawn without a browser, by what stands in their link."""
 
+import time
+
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -15,10 +17,15 @@ PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare")
 def page_of(title: str) -> None:
     import streamlit as st
 
-    from attnviz.ui import inputs, main, request
+    from attnviz.ui import main
 
-    request.arrive(main.FIRST)
-    st.session_state["chosen"] = inputs.row(visible=title != "Learn")
+    def go_to(other: str) -> None:
+        st.session_state["title"] = other
+        st.rerun()
+
+    main.go_to = go_to
+    title = st.session_state.get("title", title)
+    main.above(title)
     main.body(title)
 
 
@@ -73,6 +80,34 @@ def test_a_chapter_opens_and_its_answer_comes_with_the_right_choice(number):
     assert app.success[0].value.strip() == chapter.answer
 
 
+def test_after_a_chapter_ones_own_text_and_undo_stand_again_and_a_chapter_is_taken_on_when_asked():
+    """A link in a chapter opens as it was left."""
+    app = opened("Heads", model="story", text="the dog ran", layer="d1", head="1")
+    next(group for group in app.button_group if group.key == "heads_off").set_value([0]).run()
+    own = choices(app)
+    app.session_state["title"] = "Learn"
+    app.run()
+    app.button("next").click().run()
+    assert choices(app)["chapter"] == 2
+    app.selectbox("cell row").set_value(9).run()
+    linked = opened("Learn", **link.write(choices(app)))
+    assert linked.selectbox("cell row").value == app.selectbox("cell row").value == 9
+
+    app.session_state["title"] = "Heads"
+    app.run()
+    assert choices(app) == own
+    app.button("Undo").click().run()
+    assert choices(app)["heads_off"] == frozenset()
+    app.session_state["title"] = "Learn"
+    app.run()
+    assert choices(app)["chapter"] == 2
+    app.button("go on").click().run()
+
+    assert app.session_state["title"] == "Steps"
+    assert choices(app)["chapter"] is None
+    assert choices(app)["text"].startswith("The cat")
+
+
 def test_a_change_is_a_chip_and_undo_takes_it_back():
     app = opened(model="story", layer="d1", head="0")
     pills = next(group for group in app.button_group if group.key == "heads_off")
@@ -109,6 +144,9 @@ def test_another_model_keeps_the_mask_and_lets_go_of_what_it_lacks():
 )
 def test_a_wrong_input_is_one_sentence(address, sentence):
     app = opened(**address)
+    while app.get("progress"):
+        time.sleep(0.05)
+        app.run()
 
     assert html(app).count('class="note') == 1
     assert sentence in html(app)

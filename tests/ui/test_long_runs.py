@@ -318,7 +318,7 @@ def test_the_head_comes_from_blocks_however_long_the_text(monkeypatch):
     ("link", "module", "name", "said"),
     [
         ({"sort": "output"}, ablation, "sweep", "1 of 8 heads"),
-        ({"part": "Corpus"}, atlas, "measure_texts", "1 of 50 texts"),
+        ({"part": "Corpus"}, atlas, "of_texts", "1 of 50 texts"),
     ],
 )
 def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(link, module, name, said, monkeypatch):

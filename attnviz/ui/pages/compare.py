@@ -30,7 +30,7 @@ from attnviz.link import NAMES, Choices, head_text
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.studies import patching
-from attnviz.ui import budget, cache, cores, export_menu, predictions, work
+from attnviz.ui import budget, cache, cores, export_menu, inputs, model_loading, predictions, runs
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put
 from attnviz.ui.text import block, heading, in_words, note, quiet
@@ -96,12 +96,12 @@ def page(source: Source, request: Request) -> None:
             note(str(error))
     every: dict[str, Figure] = {}
     if b is not None:
-        with work.part():
+        with runs.part():
             every = _compared(context, b)
         if _can_take(context, b):
             _patching(context, b)
     if every or b is None:
-        with work.part():
+        with runs.part():
             _unlike(context)
     if every:
         with context.export:
@@ -193,10 +193,10 @@ def _next_head(context: Context) -> tuple[Site, int]:
 
 
 def _models(context: Context) -> list[str]:
-    """Models that ship and read what A's reads, but for A's."""
+    """Models that are here and read what A's reads, but for A's."""
     reads = context.source.reads in TEXTLESS
     names = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == reads]
-    return [name for name in (*api.OFFERED, *names) if name != context.source.id]
+    return [name for name in (*api.OFFERED, *names, *model_loading.listed()) if name != now()["model"]]
 
 
 def _ask(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
@@ -210,8 +210,8 @@ def _ask(widget: Callable, label: str, name: str, *args, value: object, step: Ca
     return control(widget, label, "b", *args, value=value, step=report, part=name, visible=False, **options)
 
 
-def _side(context: Context, kind: str, b: Choices) -> ComparedSide:
-    """B, with the control of what it differs in.
+def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
+    """B, with the control of what it differs in; None while its model is on its way.
 
     Raises:
         AttnvizError: says why there is no such B.
@@ -257,8 +257,8 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide:
     return replace(side, request=context.request.unchanged)
 
 
-def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSide:
-    """B of another model: at the same layer and head, or the nearest that reads the same text."""
+def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSide | None:
+    """B of another model, at the same layer and head or the nearest that reads the same text; None while it loads."""
     names = [*dict.fromkeys([name, *_models(context)])]
     _ask(
         st.selectbox,
@@ -268,10 +268,12 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
         value=name,
         step=lambda name: {"model": name or NAMES["model"].default},
         accept_new_options=True,
-        help="A model that ships, a folder or a model of Hugging Face by its name.",
+        format_func=inputs.model_title,
+        help="A model of the list, or any name: gpt2, org/name, org/name@revision, or the path of a folder.",
         width=260,
     )
-    source = cache.source(name)
+    if (source := inputs.opened(name)) is None:
+        return None
     if (source.reads in TEXTLESS) != (context.source.reads in TEXTLESS):
         reads = source.reads if source.reads in TEXTLESS else context.source.reads
         raise InputError(f"Of {source.name} and {context.source.name} one alone reads a {reads}: choose another model.")
@@ -486,7 +488,7 @@ def _patching(context: Context, b: ComparedSide) -> None:
     if context.record.prediction is not None:
         with st.expander("How much of the way from A to B each head carries", on_change="rerun", key="carried") as fold:
             if fold.open:
-                with work.part():
+                with runs.part():
                     _carried(context, b.request.texts[0])
 
 
@@ -533,7 +535,7 @@ def _carried(context: Context, text: str) -> None:
     position = record.read[context.sentence].length - 1 if context.position is None else context.position
     run = context.source, replace(context.request, edits=replace(context.edits, taken=()))
     cost = budget.of_runs(count + 2, context.source, cache.sentences(*run), run[1].edits)
-    if not work.is_requested("each from b", (*run, text, part, position), cost, "Take each head from B in turn"):
+    if not runs.is_requested("each from b", (*run, text, part, position), cost, "Take each head from B in turn"):
         return
     carried = cache.worked(_carry, *run, text, part, position, count, cost=cost, unit="heads")
     focused = (context.site, context.head)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import streamlit as st
 
@@ -18,7 +19,7 @@ from attnviz.ui import cache, edits, predictions
 from attnviz.ui.inputs import model_text, named_model
 from attnviz.ui.picture import picture
 from attnviz.ui.request import change, control, now, put, session
-from attnviz.ui.text import heading, in_words, quiet, table, title
+from attnviz.ui.text import heading, in_words, note, quiet, table, title
 from attnviz.ui.toolbar import Context, looked_at
 
 WIDTHS = tuple(2**i for i in range(11))
@@ -38,14 +39,17 @@ _spread = cache.cached(steps.dot_product_variance)
 
 def page(source: Source, request: Request) -> None:
     """Draw the page."""
-    course = lessons.course()
-    number = min(now()["chapter"] or 1, len(course.steps))
-    chapter = course.steps[number - 1]
-    if session().memory.get("open chapter") != number:
-        change(lambda choices: opened(choices, number))
-        session().memory["open chapter"] = number
+    course, memory, choices = lessons.course(), session().memory, now()
+    number = min(choices["chapter"] or memory.get("chapter", 1), len(course.steps))
+    memory["chapter"] = number
+    if choices["chapter"] != number or choices.chosen.keys() <= {"model", "chapter"}:  # the link holds no more
+        _open(number)
         st.rerun()
+    chapter = course.steps[number - 1]
     _chapters(number)
+    for complaint in session().complaints:
+        note(complaint, "notice")
+    session().complaints = ()
     context = looked_at(source, request, st.empty())
     told, pictures, asked = st.columns([1.2, 1.7, 1], gap="medium")
     with told:
@@ -53,7 +57,7 @@ def page(source: Source, request: Request) -> None:
     with pictures:
         for name in chapter.shows:
             SCENES[name](context)
-    with asked:
+    with asked, st.container(key="asked"):
         _asked(chapter, number)
 
 
@@ -65,7 +69,6 @@ def opened(choices: Choices, number: int) -> Choices:
 
 def _open(number: int) -> None:
     change(lambda choices: opened(choices, number))
-    session().memory["open chapter"] = number
 
 
 def _chapters(number: int) -> None:
@@ -126,8 +129,20 @@ def _asked(chapter: LessonStep, number: int) -> None:
         if number > 1:
             st.button("Back", key="back", type="tertiary", on_click=_open, args=(number - 1,))
         st.button("Reset this chapter", key="again", type="tertiary", on_click=_open, args=(number,))
+        arrow = ":material/arrow_forward:"
+        st.button(
+            f"Go on in {chapter.page}", key="go on", type="tertiary", icon=arrow, on_click=_go_on, args=(chapter,)
+        )
+    if session().own is not None:
+        quiet("Other pages show your own model and text again.")
     if number == last and is_right:
         st.markdown(lessons.course().closing)
+
+
+def _go_on(chapter: LessonStep) -> None:
+    """Take what the chapter shows to another page."""
+    put(chapter=None)
+    session().memory["open"] = chapter.page
 
 
 def _map(context: Context) -> None:
@@ -216,7 +231,8 @@ def _row(context: Context) -> None:
 
 def _d_k(context: Context) -> None:
     """Random queries and keys of a chosen d_k, with the scale and without it."""
-    d_k = st.select_slider("dₖ", WIDTHS, 16, key="d_k")
+    usual = now()["number"] if now()["number"] in map(str, WIDTHS) else "16"
+    d_k = control(st.select_slider, "dₖ", "number", WIDTHS, value=int(usual), step=_with_d_k)
     (products,) = _spread((d_k,))
     rows = [
         ["variance of the scores", digits(products.variance), digits(products.scaled_variance)],
@@ -228,6 +244,10 @@ def _d_k(context: Context) -> None:
     table(rows, [f"500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
     every = tuple(_spread((width,))[0] for width in sorted({*COMPARED, d_k}))
     picture(figures.spread(every, chosen=d_k, dark=context.dark), "spread")
+
+
+def _with_d_k(choices: Choices, d_k: int) -> Choices:
+    return choices.put(number=str(d_k))
 
 
 def _future(context: Context) -> None:
@@ -293,6 +313,9 @@ def _moved_by_order(context: Context) -> tuple[float, float]:
 def _peeking(context: Context) -> None:
     """Two small models learn, with the mask and without it."""
     if not session().memory.get("peeking"):
+        tokens = context.tokens[0]
+        rows = [[quoted_token(here.text, i), f"“{after.text}”"] for i, (here, after) in enumerate(pairwise(tokens))]
+        table(rows, ["row", "has to predict"])
         st.button("Train both models", icon=":material/play_arrow:", type="primary", on_click=_train)
         return
     with st.spinner("Both models learn …"):

@@ -13,7 +13,7 @@ from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui import cache, cores, export_menu, work
+from attnviz.ui import cache, cores, export_menu, runs
 from attnviz.ui.pages.overview import attribution, corpus, heads
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice
@@ -36,7 +36,7 @@ def page(source: Source, request: Request) -> None:
     context = toolbar(source, request)
     name = choice(st.segmented_control, "Part", "part", [*PARTS], visible=False, required=True, wrap=True)
     every: dict[str, Figure] = {}
-    with work.part():
+    with runs.part():
         every = PARTS[name](context)
     if every:
         with context.export:
@@ -49,7 +49,7 @@ def circuits(context: Context) -> dict[str, Figure]:
     quiet("What heads can read from each other and write, by the weights alone: no text is run (Elhage et al. 2021).")
     search = Estimate(1, 0.0, 0, 0, unit="heads")
     cost = cache.worked(_cost, source, cost=search, unit="searches for projections")
-    if not work.is_requested("measure circuits", source, cost, "Measure circuits"):
+    if not runs.is_requested("measure circuits", source, cost, "Measure circuits"):
         return {}
     measured = cache.worked(_circuits, source, cost=cost)
     names = [name for name in NUMBERS if measured.heads[name].notna().any()]

@@ -26,7 +26,7 @@ from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.studies import ablation
 from attnviz.studies import gradients as studies
-from attnviz.ui import budget, cache, cores, work
+from attnviz.ui import budget, cache, cores, runs
 from attnviz.ui.pages.overview.heads import choose, each_off, opener
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice, control, now, put
@@ -58,7 +58,7 @@ def contributions(context: Context) -> dict[str, Figure]:
     with st.container(horizontal=True, gap="medium"):
         with st.container(width="content"):
             picture(every["Heads"], "adds", select="head", on_click=choose)
-        with st.container(width="content"), work.part():
+        with st.container(width="content"), runs.part():
             falls = each_off(context, "each off", ablation.logit_falls, **word)
             if falls is not None:
                 every["Switched off"] = figures.replaced(record, **word, falls=falls, **style)
@@ -254,7 +254,7 @@ def _traced(context: Context, last: Site, position: int) -> Traced | None:
         return Traced(record, mixed, last.layer, shares[below])
     cost = estimate.of_maps(step, below * step.num_heads)
     key = context.source, context.request, text, last, position
-    if not work.is_requested("follow", key, cost, "Follow this position"):
+    if not runs.is_requested("follow", key, cost, "Follow this position"):
         quiet("The map of all positions is too large, so one of them is followed.")
         return None
     options = {"layers": below + 1, "sentence": text, "cost": cost}
@@ -282,7 +282,7 @@ def gradients(context: Context) -> dict[str, Figure]:
     )
     cost = replace(cost, bytes=cost.bytes + studies.COPIES * studies.weights_of(record))
     key = context.source, context.request, *place, steps
-    if not work.is_requested("gradients", key, cost, "Compute gradients"):
+    if not runs.is_requested("gradients", key, cost, "Compute gradients"):
         return {}
     if steps is not None:
         computed = cache.worked(_integrated, context.source, record, *place, steps, cost=cost, unit="steps")

@@ -1,9 +1,6 @@
 """Corpus: what each head does over many texts, those of an atlas, those that ship, or a person's own."""
 
 import os
-import shutil
-import tempfile
-import weakref
 from functools import lru_cache
 from html import escape
 from pathlib import Path
@@ -24,7 +21,7 @@ from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.studies import texts
-from attnviz.ui import cache, cores, work
+from attnviz.ui import cache, cores, runs
 from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metrics, open_on_heads
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice
@@ -65,7 +62,7 @@ def corpus(context: Context) -> dict[str, Figure]:
     measured, key = built, (context.source, lines, context.edits)
     if built is None:
         cost = _cost(*key)
-        if work.is_requested("measure texts", key, cost, f"Measure {counted(len(lines), 'text')}"):
+        if runs.is_requested("measure texts", key, cost, f"Measure {counted(len(lines), 'text')}"):
             measured = cache.worked(_measure, *key, cost=cost, unit="texts")
     if measured and lines and measured.texts < len(lines):
         unread, first = counted(len(lines) - measured.texts, "text"), measured.problems().iloc[0]
@@ -112,17 +109,8 @@ _cost = cache.cached(texts.cost)
 
 
 def _measure(source: Source, lines: tuple[str, ...], edits: Edits) -> Atlas:
-    """Measure an atlas in a folder that lives as long as it does."""
-    folder = Path(tempfile.mkdtemp(prefix="attnviz-atlas-"))
-    try:
-        with progress.counted(len(lines)) as report, cores.used_by(source):
-            atlas.measure_texts(source, lines, folder, edits, report=lambda now: report(now.done, now.of))
-        opened = atlas.open(folder)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    weakref.finalize(opened, shutil.rmtree, folder, ignore_errors=True)
-    return opened
+    with progress.counted(len(lines)) as report, cores.used_by(source):
+        return atlas.of_texts(source, lines, edits, report=lambda now: report(now.done, now.of))
 
 
 def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
@@ -145,7 +133,7 @@ def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
     if chosen.empty:
         return {}
     with right:
-        with work.part():
+        with runs.part():
             _examples(context, measured, by, float(chosen.iloc[0]["pairs_above"]))
         curve = measured.table("distances", site, head)
         if curve.empty:

