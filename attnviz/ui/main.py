@@ -5,7 +5,6 @@ It imports nothing heavy of its own, so that the frame of a page is there at onc
 
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
 import streamlit as st
 
@@ -14,7 +13,6 @@ from attnviz.core.errors import AttnvizError, TooLong
 
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
-STYLE = Path(__file__).with_name("style.css")
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
 """The address that a first visit opens."""
 
@@ -29,8 +27,12 @@ def app() -> None:
     st.logo(str(assets.path("logo.svg")), size="large")
     page = st.navigation([*map(_page, PAGES)], position="top")
     from attnviz.ui import inputs, request
+    from attnviz.ui.text import SCRIPTS, STYLE
 
-    st.html(STYLE)
+    with st.container(key="styles"):
+        st.html(STYLE)
+        if SCRIPTS:
+            st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
     request.arrive(FIRST)
     st.session_state["chosen"] = inputs.row(visible=page.title != "Learn")
     page.run()

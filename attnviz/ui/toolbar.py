@@ -26,6 +26,8 @@ from attnviz.ui.request import control, now, redo, session, undo
 from attnviz.ui.text import note
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
+CLASSIFIED = "[CLS]"
+"""Token from whose vector a picture or a text is classified, where it comes first."""
 DOMAINS = {"adaptive": "adapts", "log": "log"}
 """Ranges of colors, and what figures call them."""
 
@@ -138,11 +140,13 @@ class Context:
 
     @cached_property
     def outlined(self) -> tuple[int, int] | None:
-        """The selected cell; else the strongest of the row that predicts, or of the map; None if nothing is in view."""
+        """The selected cell; else the strongest of the row that decides, or of the map; None if nothing is in view."""
         if self.cell is not None:
             return self.cell
         view = views.see(self.record, self.site, sentence=self.sentence, view=self.view, **self.window)
         row = self.position if self.site.kind != "encoder" or not self.record.targets else None
+        if row is None and self.record.labels is not None and self.tokens[0][0].text == CLASSIFIED:
+            row = 0
         return view.strongest_cell(self.head, row) if len(view.queries) and len(view.keys) else None
 
     @property
@@ -182,7 +186,10 @@ def toolbar(source: Source, request: Request) -> Context:
         edits.menu(source, _opening(source)[0])
         _more(source)
         current = session()
-        for name, step, able in (("Undo", undo, current.past), ("Redo", redo, current.future)):
+        for name, step, able, keys in (
+            ("Undo", undo, current.past, "Ctrl+Z"),
+            ("Redo", redo, current.future, "Ctrl+Shift+Z"),
+        ):
             st.button(
                 "",
                 key=name,
@@ -190,7 +197,7 @@ def toolbar(source: Source, request: Request) -> Context:
                 on_click=step,
                 disabled=not able,
                 type="tertiary",
-                help=name,
+                help=f"{name} ({keys})",
             )
         _link()
         export = st.container(width="content", key="export")

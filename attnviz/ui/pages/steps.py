@@ -142,7 +142,7 @@ def page(source: Source, request: Request) -> None:
         quiet(*filter(None, (more, every[chosen].changed)))
     exports = ({} if figure is None else {"This step": figure}) | {"All steps": rail} | _row(call)
     with context.export:
-        export_menu.menu(exports, "steps")
+        export_menu.menu(context, exports, "steps")
     if figure is not None:
         numbers(figure, "stage")
 

@@ -89,7 +89,7 @@ def _compose(context: Context, paint: bool) -> None:
         place = context.record, context.site, context.head, *context.outlined, context.sentence
         in_words(sentences.cell(*place, view=context.view))
     with context.export:
-        export_menu.menu({"Mask": grid, "Weights": head}, "masks")
+        export_menu.menu(context, {"Mask": grid, "Weights": head}, "masks")
     _code(context, mask)
     numbers(grid, "mask")
 

@@ -169,7 +169,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
         file = f"{name or 'mask'}-repaired.npy", "application/octet-stream"
         st.download_button("Save the repaired mask", buffer.getvalue(), *file, key="repaired", on_click="ignore")
     with context.export:
-        export_menu.menu({"What was checked": figure}, "check")
+        export_menu.menu(context, {"What was checked": figure}, "check")
     with st.expander("How it was read"):
         st.code(clean("\n".join((f"{name}:", *report.lines()))), None, wrap_lines=True)
 
@@ -248,7 +248,7 @@ def _leaks(context: Context, test: LeakTest) -> None:
     picture(figure, "leaks", select="cell", on_click=select, on_escape=lambda: put(cell=None))
     quiet("A row whose output moves when the token of a column is changed has seen that token, in whatever way.")
     with context.export:
-        export_menu.menu({"Leak test": figure}, "leaks")
+        export_menu.menu(context, {"Leak test": figure}, "leaks")
     numbers(figure, "leaks")
 
 

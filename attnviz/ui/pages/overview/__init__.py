@@ -40,7 +40,7 @@ def page(source: Source, request: Request) -> None:
         every = PARTS[name](context)
     if every:
         with context.export:
-            export_menu.menu(every, f"overview {name}")
+            export_menu.menu(context, every, f"overview {name}")
 
 
 def circuits(context: Context) -> dict[str, Figure]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -12,7 +11,6 @@ from attnviz import figures
 from attnviz.analysis.heads import MAIN, METRICS, THRESHOLDS, head_metrics, roles, seconds, weights_of_all
 from attnviz.core import progress
 from attnviz.core.amounts import decimals, percent
-from attnviz.core.display import file_stem
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
@@ -100,18 +98,7 @@ def every_head(context: Context) -> dict[str, Figure]:
         with st.container(width="stretch", key="beside"):
             _verdict(swept)
             _chosen(context, swept)
-    head = context.head if isinstance(context.head, int) else 0
-    html = partial(_html, context.record, context.before, context.sentence, context.site, head)
-    name = f"{file_stem(context.source.name, 'all heads')}.html"
-    options = {"key": "save page", "on_click": "ignore", "icon": ":material/download:"}
-    st.download_button("Interactive page (HTML)", html, name, "text/html", **options)
     return {"All heads": figure}
-
-
-def _html(record: Record, before: Record | None, sentence: int, site: Site, head: int) -> bytes:
-    from attnviz.export.explore import explore
-
-    return explore(record, before=before, sentence=sentence, site=site, head=head).encode()
 
 
 def _controls(context: Context) -> tuple[str, str, str | None]:
