@@ -68,11 +68,15 @@ if (!window.attnvizKeys) {
     event.preventDefault();
     event.stopPropagation();
   }, true);
+  document.addEventListener("click", ({target}) => {  // the answer, as text
+    if (target.closest?.(".st-key-copy button")) navigator.clipboard?.writeText(document.querySelector(".copied").textContent);
+  });
   const name = () => document.querySelectorAll(`${PICTURE}:has(.marks):not([tabindex])`).forEach((picture) => {
     picture.tabIndex = 0;
     picture.setAttribute("role", "application");
     picture.setAttribute("aria-label", "Picture: arrow keys walk over its cells, Enter selects");
     if (!spoken.isConnected) document.body.append(spoken);
   });
-  new MutationObserver(name).observe(document.body, {childList: true, subtree: true});
+  const group = () => document.querySelectorAll("section[role=presentation][aria-label]").forEach((box) => box.setAttribute("role", "group"));
+  new MutationObserver(() => (name(), group())).observe(document.body, {childList: true, subtree: true});
 }

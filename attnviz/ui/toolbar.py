@@ -1,5 +1,6 @@
 """The second row of every page: layer, head, mask, undo; under it what is changed. It gives what the page looks at."""
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from urllib.parse import urlencode
@@ -10,7 +11,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import analysis, link
 from attnviz.analysis import views
+from attnviz.analysis.sentences import quoted
 from attnviz.analysis.views import View
+from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
@@ -28,6 +31,8 @@ from attnviz.ui.text import note
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
 CLASSIFIED = "[CLS]"
 """Token from whose vector a picture or a text is classified, where it comes first."""
+EXAMPLE = re.compile(r" \(“[^)]*”\)")
+"""Example in what a head does: the page names the word of its own text."""
 DOMAINS = {"adaptive": "adapts", "log": "log"}
 """Ranges of colors, and what figures call them."""
 
@@ -96,6 +101,22 @@ class Context:
         if self.source.card is None or self.source.step is not None:
             return ()
         return tuple(sorted(self.source.card.behaviors_of(self.site, self.head), key=lambda b: self.acts_at(b) is None))
+
+    @cached_property
+    def role(self) -> str:
+        """What the head was measured to do, as a sentence with its rate and the word of this text; empty if nothing."""
+        if not self.behaviors:
+            return ""
+        behavior, facts = self.behaviors[0], []
+        if behavior.rates:
+            facts.append(f"{percent(behavior.rates[behavior.heads.index(self.head)])} of cases")
+        if (position := self.acts_at(behavior)) is not None:
+            seen = views.see(self.record, self.site, sentence=self.sentence).strongest_cell(self.head, position)
+            facts.append(f"here {quoted(self.tokens[1][seen[1]].text)}")
+        does = EXAMPLE.sub("", behavior.does.rstrip(". "))
+        original = "" if self.before is None else ", in the original model"
+        evidence = f" ({'; '.join(facts)})" if facts else ""
+        return f"This head {does}{evidence}{original}."
 
     def acts_at(self, behavior: Behavior) -> int | None:
         """The position of this text where a behavior of the head shows; None where it does not."""

@@ -8,7 +8,6 @@ from attnviz import figures
 from attnviz.analysis import sentences
 from attnviz.analysis.heads import rank
 from attnviz.analysis.sentences import quoted_token
-from attnviz.core.amounts import percent
 from attnviz.core.edits import Site
 from attnviz.core.finite import not_finite
 from attnviz.core.masks import Blank
@@ -39,7 +38,7 @@ def page(source: Source, request: Request) -> None:
     welcome.banner()
     with st.container(horizontal=True, gap="medium"):
         left = st.container(width=300, key="every")
-        middle = st.container(width="content", key="large")
+        middle = st.container(width="content", key="first")
         right = st.container(width="stretch", key="beside")
     with middle:
         form = _form(context)
@@ -231,9 +230,6 @@ def _role(context: Context) -> None:
         if context.source.card is not None:
             quiet("What this head does was not measured." if context.source.step is None else "")
         return
-    behavior = context.behaviors[0]
-    rate = f" ({percent(behavior.rates[behavior.heads.index(context.head)])} of cases)" if behavior.rates else ""
-    original = "" if context.before is None else ", in the original model"
-    block(f"This head {behavior.does.rstrip('. ')}{rate}{original}.", "large")
+    block(context.role, "large")
     with st.expander("How this was measured"):
-        quiet(behavior.evidence)
+        quiet(context.behaviors[0].evidence)

@@ -34,7 +34,7 @@ COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
 def page(source: Source, request: Request) -> None:
     """Draw the page."""
     context = toolbar(source, request)
-    name = choice(st.segmented_control, "Part", "part", [*PARTS], visible=False, required=True, wrap=True)
+    name = choice(st.segmented_control, "Part", "part", [*PARTS], visible=False, required=True, wrap=False)
     every: dict[str, Figure] = {}
     with work.part():
         every = PARTS[name](context)

@@ -10,7 +10,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.analysis.heads import MAIN, METRICS, THRESHOLDS, head_metrics, roles, seconds, weights_of_all
 from attnviz.core import progress
-from attnviz.core.amounts import decimals, percent
+from attnviz.core.amounts import decimals
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
@@ -111,20 +111,20 @@ def _controls(context: Context) -> tuple[str, str, str | None]:
     options = [name for name in ONLY if name not in KINDS or (name in kinds and len(kinds) > 1)]
     with st.container(**ROW):
         form = choice(st.segmented_control, "Shown as", "form", ("maps", "table"), visible=False, required=True)
-        by = choice(
-            st.selectbox,
-            "Order",
-            "sort",
-            orders,
-            step=lambda choices, name: choices.put(sort=None if name == LAYER else name),
-            visible=False,
-            format_func=lambda name: f"Order: {TITLES.get(name, name)}",
-            width=290,
-        )
-        if now()["role"] not in (None, *options):
-            session().choices = now().put(role=None)
-        picker = {"index": None, "placeholder": "All roles", "format_func": ONLY.get, "width": 230}
-        only = control(st.selectbox, "Only heads of this role", "role", options, visible=False, **picker)
+        with st.container(horizontal=True, gap="small", width=540):
+            by = choice(
+                st.selectbox,
+                "Order",
+                "sort",
+                orders,
+                step=lambda choices, name: choices.put(sort=None if name == LAYER else name),
+                visible=False,
+                format_func=lambda name: f"Order: {TITLES.get(name, name)}",
+            )
+            if now()["role"] not in (None, *options):
+                session().choices = now().put(role=None)
+            picker = {"index": None, "placeholder": "All roles", "format_func": ONLY.get}
+            only = control(st.selectbox, "Only heads of this role", "role", options, visible=False, **picker)
     return form, by, only
 
 
@@ -318,9 +318,7 @@ def _chosen(context: Context, swept: Sweep | None) -> None:
     if weights_of_all([record.step(site)]) <= AT_ONCE:
         row = cache.head_metrics(record, context.sentence, site).iloc[head]
     if context.behaviors:
-        behavior = context.behaviors[0]
-        rate = f" ({percent(behavior.rates[behavior.heads.index(head)])} of cases)" if behavior.rates else ""
-        quiet(f"This head {behavior.does.rstrip('. ')}{rate}.")
+        quiet(context.role)
     elif row is not None and (named := roles(row)):
         quiet(f"By its weights on this text alone: {', '.join(f'{role.name} {role.value:.2f}' for role in named)}.")
     if row is not None:
