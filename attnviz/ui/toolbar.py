@@ -15,7 +15,7 @@ from attnviz.analysis.sentences import quoted
 from attnviz.analysis.views import View
 from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.core.tokens import Token
@@ -24,6 +24,7 @@ from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
+from attnviz.tokenizers.vocabulary import UNKNOWN
 from attnviz.ui import cache, edits
 from attnviz.ui.request import control, now, redo, session, undo
 from attnviz.ui.text import note
@@ -103,6 +104,12 @@ class Context:
         return tuple(sorted(self.source.card.behaviors_of(self.site, self.head), key=lambda b: self.acts_at(b) is None))
 
     @cached_property
+    def knows_words(self) -> bool:
+        """Whether the model knows any word of the text; what it predicts for none says nothing."""
+        tokens = [token for token in self.record.read[self.sentence].tokens if not (token.special or token.box)]
+        return not tokens or any(not token.text.endswith(UNKNOWN) for token in tokens)
+
+    @cached_property
     def role(self) -> str:
         """What the head was measured to do, as a sentence with its rate and the word of this text; empty if nothing."""
         if not self.behaviors:
@@ -111,7 +118,8 @@ class Context:
         if behavior.rates:
             facts.append(f"{percent(behavior.rates[behavior.heads.index(self.head)])} of cases")
         if (position := self.acts_at(behavior)) is not None:
-            seen = views.see(self.record, self.site, sentence=self.sentence).strongest_cell(self.head, position)
+            original = self.record if self.before is None else self.before
+            seen = views.see(original, self.site, sentence=self.sentence).strongest_cell(self.head, position)
             facts.append(f"here {quoted(self.tokens[1][seen[1]].text)}")
         does = EXAMPLE.sub("", behavior.does.rstrip(". "))
         original = "" if self.before is None else ", in the original model"
@@ -199,7 +207,7 @@ class Context:
 
 def toolbar(source: Source, request: Request) -> Context:
     """Draw the row and the chips; returns what the page looks at."""
-    drop_missing(source, request)
+    request = drop_missing(source, request)
     with st.container(**ROW, key="toolbar"):
         _layer(source)
         _head(source)
@@ -250,8 +258,11 @@ def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Conte
     )
 
 
-def drop_missing(source: Source, request: Request) -> None:
-    """Clear what a link asks for and the model or the text does not have, with a sentence for each."""
+def drop_missing(source: Source, request: Request) -> Request:
+    """Clear what a link asks for and the model or the text does not have, with a sentence for each.
+
+    Returns the request without an answer that the model cannot have written.
+    """
     choices, complaints = now(), []
     heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
     there = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
@@ -263,8 +274,17 @@ def drop_missing(source: Source, request: Request) -> None:
         choices = choices.put(head=None)
     if choices["sentence"] > len(request.texts):
         choices = choices.put(sentence=1)
+    if request.answer:
+        try:
+            cache.sentences(source, request)
+        except TooLong:
+            pass
+        except InputError as error:
+            complaints.append(f"The answer in the link was left out: {error}")
+            choices, request = choices.put(answer=()), replace(request, answer=())
     current = session()
     current.choices, current.complaints = choices, (*current.complaints, *complaints)
+    return request
 
 
 def _opening(source: Source) -> tuple[Site, int | str]:

@@ -59,8 +59,12 @@ def page(source: Source, request: Request) -> None:
     with right:
         writing.controls(context)
         _selection(context)
-        _role(context)
-        after = predictions.panel(context)
+        after = {}
+        if context.knows_words:
+            _role(context)
+            after = predictions.panel(context)
+        else:
+            note("The model knows no word of this text, so where it looks and what it predicts says nothing.", "notice")
     with context.export:
         export_menu.menu(context, {"This head": figure, "All heads": every} | after, "heads")
     numbers(figure, "head")

@@ -43,6 +43,7 @@ ONLY = {"encoder": "Encoder heads", "decoder": "Decoder heads", "cross": "Cross-
     rule.name: f"Role: {rule.name}" for rule in THRESHOLDS
 }
 """Kinds of attention and roles to which the heads can be narrowed."""
+MATTERS = "Switch off each head alone, and order them by how much the prediction changes."
 AT_ONCE = 2**26
 """Weights of all heads that are measured without a button: 8 heads of 2,900 tokens."""
 BLOCKS = 134_000_000
@@ -111,6 +112,10 @@ def _controls(context: Context) -> tuple[str, str, str | None]:
     options = [name for name in ONLY if name not in KINDS or (name in kinds and len(kinds) > 1)]
     with st.container(**ROW):
         form = choice(st.segmented_control, "Shown as", "form", ("maps", "table"), visible=False, required=True)
+        effect = next((name for name in EFFECTS if effects[name]), "")
+        if now()["sort"] not in EFFECTS:
+            look = {"icon": ":material/power_settings_new:", "type": "tertiary", "help": MATTERS}
+            st.button("Which matters most?", key="matters", on_click=put, kwargs={"sort": effect}, **look)
         with st.container(horizontal=True, gap="small", width=540):
             by = choice(
                 st.selectbox,
