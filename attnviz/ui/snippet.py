@@ -144,7 +144,8 @@ class _Snippet:
 
     def _source(self, source: Source) -> str:
         if source.id in api.OFFERED:
-            self.lines += [f"source = ...  # your model {self.value(source.id)}"] * (not self.lines)
+            if not self.lines:
+                self.lines.append(f"source = ...  # your model {self.value(source.id)}")
             return "source"
         if source.one_run:
             return self.call("attnviz.cases.source", [source.name], {})

@@ -111,7 +111,7 @@ class Context:
 
     @cached_property
     def role(self) -> str:
-        """What the head was measured to do, as a sentence with its rate and the word of this text; empty if nothing."""
+        """Sentence about the measured behavior of the head, its rate and the word of this text; empty without one."""
         if not self.behaviors:
             return ""
         behavior, facts = self.behaviors[0], []

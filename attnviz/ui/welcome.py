@@ -51,7 +51,7 @@ CARDS = {
 
 
 def banner() -> None:
-    """What the app is for, and its doors; once one was taken its question alone, and nothing once it is closed."""
+    """Purpose of the app and its doors; then the question of the opened card alone; nothing once it is closed."""
     memory = session().memory
     if memory.get("welcome closed") or not (memory.get("card") or now() == link.read(_listed(main.FIRST))[0]):
         return

@@ -263,9 +263,7 @@ def violations(page: Page) -> list[tuple[str, str, list[str]]]:
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     run = "() => axe.run({resultTypes: ['violations']}).then(({violations}) => violations)"
-    return [
-        (one["id"], one["impact"], [node["html"][:160] for node in one["nodes"][:3]]) for one in page.evaluate(run)
-    ]
+    return [(one["id"], one["impact"], [node["html"][:160] for node in one["nodes"][:3]]) for one in page.evaluate(run)]
 
 
 def is_as_wide_as(page: Page, width: int) -> bool:

@@ -1,4 +1,4 @@
-"""The new app for everyone: axe finds nothing on any page, nothing is cut off, and a phone shows the picture at once."""
+"""The new app for everyone: axe finds nothing on any page, nothing is cut off, a phone shows the picture at once."""
 
 import driver
 import pytest
