@@ -76,6 +76,10 @@ class Figure(Style, ABC):
         notes = [*lines, *subtitles(self.record, self)]
         return {"title": self._heading, "lines": notes, "style": self.style}
 
+    def _beside(self, *lines: str) -> dict[str, Any]:
+        """The same of bars that a page shows beside a map, which says where the weights come from."""
+        return self._above(*lines) | ({"lines": [*lines]} if self.on_screen else {})
+
     @property
     def _drawing(self) -> Any:
         """Grid, bars or thumbnails: what has the tables and the form of a figure that draws nothing else."""

@@ -239,4 +239,4 @@ class LensBars(NextWordBars):
 
     @cached_property
     def bars(self) -> Bars:
-        return probabilities(self.words, self._above(), others=True)
+        return probabilities(self.words, self._beside(), others=True)

@@ -97,7 +97,7 @@ class NextWordBars(BarFigure):
     @cached_property
     def bars(self) -> Bars:
         same = not self.before or analysis.read_alike(self.before, self.record, self.position, sentence=self.sentence)
-        return probabilities(self.words, self._above("" if same else OTHER_WORDS), others=True)
+        return probabilities(self.words, self._beside("" if same else OTHER_WORDS), others=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +156,10 @@ class LabelBars(BarFigure):
                 (label.probability,) if self.before is None else (label.before, label.probability) for label in labels
             ]
             texts = [" → ".join(sentences.label_value(self.record, number) for number in pair) for pair in both]
-            return Bars(**self._above(), names=[short(label.word) for label in labels], columns=[Column(texts)])
+            return Bars(**self._beside(), names=[short(label.word) for label in labels], columns=[Column(texts)])
         many = f"the {MOST_LABELS} most probable of {len(labels):,} labels" if len(labels) > MOST_LABELS else ""
         notes = [many, ONE_LABEL if len(labels) == 1 else "", SEVERAL if self.record.label_kind == "several" else ""]
-        return probabilities(labels[:MOST_LABELS], self._above(*notes), name_of=label_text)
+        return probabilities(labels[:MOST_LABELS], self._beside(*notes), name_of=label_text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +201,7 @@ class OutputChange(BarFigure):
         left_out = f"the {len(indices)} of {len(every)} tokens that moved most" if len(indices) < len(every) else ""
         unchanged = "" if self.on_screen or self.after.edits.in_words() else "changed: nothing"
         return Bars(
-            **self._above(MOVED, left_out, unchanged),
+            **self._beside(MOVED, left_out, unchanged),
             names=[short(tokens[i].text) for i in indices],
             columns=[Column(values=every[indices].tolist())],
             length=240,

@@ -92,7 +92,7 @@ class StepByStep(BarFigure):
         predicted = [f"▸ {_changed(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
         hollow = rows["probability_before"].tolist() if self._has_hollow_bars else ()
         return Bars(
-            **self._above(*self._notes()),
+            **self._beside(*self._notes()),
             names=rows["position"].astype(str).tolist(),
             columns=[
                 Column([visible_text(token, longest) for token in rows["token"]], name=reads),

@@ -152,6 +152,7 @@ def _changes(source: Source) -> Iterator[tuple[str, Callable[[Choices], Choices]
         "scaled": f"No division by √dₖ in {scored}" if edits.scale is not None else "",
         "softcap": f"Scores capped at {edits.softcap:g}" if edits.softcap else "",
         "bias": " and ".join(map(str, edits.bias)),
+        "gray": f"Gray patches: {len(choices['gray'])}" if choices["gray"] else "",
         "empty": f"Fully masked rows get {EMPTY[edits.empty_rows]}" if edits.empty_rows != EMPTY_ROWS[0] else "",
     }
     yield from ((text, _back(name)) for name, text in values.items() if text)

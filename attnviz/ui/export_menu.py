@@ -1,21 +1,28 @@
-"""The menu that saves a figure of a page in any format."""
+"""The menu that saves a figure of a page in any format, all of them with the run, or gives the Python that makes it."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qs, urlencode
 
 import streamlit as st
 
+from attnviz import cases, link
 from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
-from attnviz.ui import streamlit_internals
-from attnviz.ui.request import session
+from attnviz.figures.figure import stem
+from attnviz.ui import snippet, streamlit_internals
+from attnviz.ui.request import now, session
 from attnviz.ui.text import note
+from attnviz.ui.toolbar import Context
 
 USES = {"Screen": {"scale": 2}, "Paper": {"preset": "paper"}, "Slide": {"preset": "slide", "scale": 2}}
 """Uses of a picture, and the options of `export.render` for each; a scale is for PNG alone."""
 
 
-def menu(figures: dict[str, Figure], key: str) -> None:
-    """One button for all figures of a page: one is chosen, then saved.
+def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
+    """One button for all figures of a page: one is chosen, then saved; or all of them, with the run.
 
     Args:
         figures: by their names in the menu.
@@ -35,36 +42,65 @@ def menu(figures: dict[str, Figure], key: str) -> None:
             with st.container(horizontal=True, gap="xsmall"):
                 for kind in export.formats_for(group):
                     _save(figure, kind, use, key)
-        if reason := session().memory.pop("not saved", ""):
-            note(reason)
         st.caption("Caption")
         st.code(figure.caption, None, wrap_lines=True, width=560)
+        if lines := snippet.python(figure):
+            with st.expander("Python that makes this picture"):
+                st.code(lines, "python", wrap_lines=True, width=560)
+        _run(context, [*figures.values()], key)
+        if reason := session().memory.pop("not saved", ""):
+            note(reason)
 
 
 def _save(figure: Figure, kind: str, use: str, key: str) -> None:
-    """The button of one format; its file is made when it is asked for."""
+    """The button of one format."""
     from attnviz import export
 
     options = {name: value for name, value in USES[use].items() if name != "scale" or kind == "png"}
     file, described = export.filename(figure, kind, **options), export.FORMATS[kind]
-    keep = streamlit_internals.file_keeper(described.mime, file)
-    current = session()
+    make = partial(export.render, figure, kind, **options)
+    _download(kind.upper(), make, file, described.mime, key=f"save {kind} {key}", help=described.label)
+
+
+def _run(context: Context, figures: list[Figure], key: str) -> None:
+    """The buttons that save the run: every head as a page, and all pictures with the file that opens here again."""
+    from attnviz.export import everything
+    from attnviz.export.explore import explore
+
+    record, text, head = context.record, context.sentence, context.head if isinstance(context.head, int) else 0
+    place = {"before": context.before, "sentence": text, "site": context.site, "head": head}
+    settings = dict(getattr(context.source, "case", None) or cases.settings_of(context.source))
+    settings |= cases.made_with(context.request) | _state()
+    copies, name = tuple(map(replace, figures)), stem(record, sentence=text)
+    page = partial(explore, record, **place)
+    archive = partial(everything, record, copies, settings=settings, dark=context.dark, **place)
+    with st.container(horizontal=True, gap="xsmall"):
+        about = "Every head as map, lines and text, in a page that opens in any browser"
+        options = {"key": f"save page {key}", "help": about, "icon": ":material/web:"}
+        _download("Page to explore", page, f"{name}.html", "text/html", **options)
+        about = "All pictures with their numbers, the page to explore, and the run, which opens here and in Python"
+        options = {"key": f"save all {key}", "help": about, "icon": ":material/folder_zip:"}
+        _download("All in one ZIP", archive, f"{name}.zip", "application/zip", **options)
+
+
+def _state() -> dict[str, Any]:
+    """The view of the page, as the file of a run holds it: the run itself has the text and what is changed."""
+    view = now().without("edits").put(model=cases.without_path(now()["model"]), text=None, target="", answer=())
+    return {"state": parse_qs(urlencode(link.write(view)))}
+
+
+def _download(title: str, make: Callable[[], bytes | str], file: str, mime: str, **options: Any) -> None:
+    """A button that saves a file, which is made when it is asked for; why there is none stands in the menu."""
+    keep, current = streamlit_internals.file_keeper(mime, file), session()
 
     def contents() -> bytes:
         try:
-            content = export.render(figure, kind, **options)
+            content = make()
         except AttnvizError as error:
             current.memory["not saved"] = str(error)
             raise
+        content = content.encode() if isinstance(content, str) else content
         keep(content)
         return content
 
-    st.download_button(
-        kind.upper(),
-        contents,
-        file,
-        described.mime,
-        key=f"save {kind} {key}",
-        on_click="ignore",
-        help=described.label,
-    )
+    st.download_button(title, contents, file, mime, on_click="ignore", **options)

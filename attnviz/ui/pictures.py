@@ -74,8 +74,11 @@ def take(name: str, content: bytes) -> list[tuple[str, str]]:
     return [(f"{name}: {text}", "notice") for text in notes]
 
 
-def with_picture(source: Source, request: Request) -> Request:
-    """The request with the chosen picture or sound, and its gray patches.
+def with_picture(source: Source, request: Request, *, gray: bool = True) -> Request:
+    """The request with the chosen picture or sound.
+
+    Args:
+        gray: whether the patches that a person made gray are gray in it.
 
     Raises:
         InputError: if a link asks for a picture that is not there.
@@ -90,11 +93,20 @@ def with_picture(source: Source, request: Request) -> Request:
         return request
     picture = _named(name)
     whole = replace(request, pictures=((picture,),) * len(request.texts))
-    if not now()["gray"] or source.reads == "sound":
+    if not (gray and now()["gray"]) or source.reads == "sound":
         return whole
     tokens = cache.sentences(source, whole)[0].tokens
     boxes = [tokens[place].box for place in now()["gray"] if place < len(tokens) and tokens[place].box]
     return replace(request, pictures=((picture.grayed(boxes),),) * len(request.texts))
+
+
+def name_of(picture: Picture) -> str:
+    """Name of a picture of this session or of an example.
+
+    Raises:
+        LookupError: if it has none, such as one with gray patches.
+    """
+    return {_named(name): name for name in (*own(), *EXAMPLES)}[picture]
 
 
 def _named(name: str) -> Picture:

@@ -1,5 +1,6 @@
 """The second row of every page: layer, head, mask, undo; under it what is changed. It gives what the page looks at."""
 
+import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from urllib.parse import urlencode
@@ -10,9 +11,11 @@ from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import analysis, link
 from attnviz.analysis import views
+from attnviz.analysis.sentences import quoted
 from attnviz.analysis.views import View
+from attnviz.core.amounts import percent
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.core.tokens import Token
@@ -21,11 +24,16 @@ from attnviz.sources import estimate
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
+from attnviz.tokenizers.vocabulary import UNKNOWN
 from attnviz.ui import cache, edits
 from attnviz.ui.request import control, now, redo, session, undo
 from attnviz.ui.text import note
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
+CLASSIFIED = "[CLS]"
+"""Token from whose vector a picture or a text is classified, where it comes first."""
+EXAMPLE = re.compile(r" \(“[^)]*”\)")
+"""Example in what a head does: the page names the word of its own text."""
 DOMAINS = {"adaptive": "adapts", "log": "log"}
 """Ranges of colors, and what figures call them."""
 
@@ -95,6 +103,29 @@ class Context:
             return ()
         return tuple(sorted(self.source.card.behaviors_of(self.site, self.head), key=lambda b: self.acts_at(b) is None))
 
+    @cached_property
+    def knows_words(self) -> bool:
+        """Whether the model knows any word of the text; what it predicts for none says nothing."""
+        tokens = [token for token in self.record.read[self.sentence].tokens if not (token.special or token.box)]
+        return not tokens or any(not token.text.endswith(UNKNOWN) for token in tokens)
+
+    @cached_property
+    def role(self) -> str:
+        """Sentence about the measured behavior of the head, its rate and the word of this text; empty without one."""
+        if not self.behaviors:
+            return ""
+        behavior, facts = self.behaviors[0], []
+        if behavior.rates:
+            facts.append(f"{percent(behavior.rates[behavior.heads.index(self.head)])} of cases")
+        if (position := self.acts_at(behavior)) is not None:
+            original = self.record if self.before is None else self.before
+            seen = views.see(original, self.site, sentence=self.sentence).strongest_cell(self.head, position)
+            facts.append(f"here {quoted(self.tokens[1][seen[1]].text)}")
+        does = EXAMPLE.sub("", behavior.does.rstrip(". "))
+        original = "" if self.before is None else ", in the original model"
+        evidence = f" ({'; '.join(facts)})" if facts else ""
+        return f"This head {does}{evidence}{original}."
+
     def acts_at(self, behavior: Behavior) -> int | None:
         """The position of this text where a behavior of the head shows; None where it does not."""
         if not self._predicts_words:
@@ -138,11 +169,13 @@ class Context:
 
     @cached_property
     def outlined(self) -> tuple[int, int] | None:
-        """The selected cell; else the strongest of the row that predicts, or of the map; None if nothing is in view."""
+        """The selected cell; else the strongest of the row that decides, or of the map; None if nothing is in view."""
         if self.cell is not None:
             return self.cell
         view = views.see(self.record, self.site, sentence=self.sentence, view=self.view, **self.window)
         row = self.position if self.site.kind != "encoder" or not self.record.targets else None
+        if row is None and self.record.labels is not None and self.tokens[0][0].text == CLASSIFIED:
+            row = 0
         return view.strongest_cell(self.head, row) if len(view.queries) and len(view.keys) else None
 
     @property
@@ -174,7 +207,7 @@ class Context:
 
 def toolbar(source: Source, request: Request) -> Context:
     """Draw the row and the chips; returns what the page looks at."""
-    drop_missing(source, request)
+    request = drop_missing(source, request)
     with st.container(**ROW, key="toolbar"):
         _layer(source)
         _head(source)
@@ -182,7 +215,10 @@ def toolbar(source: Source, request: Request) -> Context:
         edits.menu(source, _opening(source)[0])
         _more(source)
         current = session()
-        for name, step, able in (("Undo", undo, current.past), ("Redo", redo, current.future)):
+        for name, step, able, keys in (
+            ("Undo", undo, current.past, "Ctrl+Z"),
+            ("Redo", redo, current.future, "Ctrl+Shift+Z"),
+        ):
             st.button(
                 "",
                 key=name,
@@ -190,7 +226,7 @@ def toolbar(source: Source, request: Request) -> Context:
                 on_click=step,
                 disabled=not able,
                 type="tertiary",
-                help=name,
+                help=f"{name} ({keys})",
             )
         _link()
         export = st.container(width="content", key="export")
@@ -222,8 +258,11 @@ def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Conte
     )
 
 
-def drop_missing(source: Source, request: Request) -> None:
-    """Clear what a link asks for and the model or the text does not have, with a sentence for each."""
+def drop_missing(source: Source, request: Request) -> Request:
+    """Clear what a link asks for and the model or the text does not have, with a sentence for each.
+
+    Returns the request without an answer that the model cannot have written.
+    """
     choices, complaints = now(), []
     heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
     there = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
@@ -235,8 +274,17 @@ def drop_missing(source: Source, request: Request) -> None:
         choices = choices.put(head=None)
     if choices["sentence"] > len(request.texts):
         choices = choices.put(sentence=1)
+    if request.answer:
+        try:
+            cache.sentences(source, request)
+        except TooLong:
+            pass
+        except InputError as error:
+            complaints.append(f"The answer in the link was left out: {error}")
+            choices, request = choices.put(answer=()), replace(request, answer=())
     current = session()
     current.choices, current.complaints = choices, (*current.complaints, *complaints)
+    return request
 
 
 def _opening(source: Source) -> tuple[Site, int | str]:

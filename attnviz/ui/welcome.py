@@ -51,7 +51,7 @@ CARDS = {
 
 
 def banner() -> None:
-    """The claim or the question of the opened card, and the buttons; nothing once it is closed."""
+    """Purpose of the app and its doors; then the question of the opened card alone; nothing once it is closed."""
     memory = session().memory
     if memory.get("welcome closed") or not (memory.get("card") or now() == link.read(_listed(main.FIRST))[0]):
         return
@@ -59,17 +59,21 @@ def banner() -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         claim = "See where each attention head looks, and what breaks when you change it."
         block(card.question if card else claim, "claim", "p")
-        for name, offered in CARDS.items():
-            kind = "primary" if name == memory.get("card") else "secondary"
-            options = {"key": f"card {name}", "icon": f":material/{offered.icon}:", "type": kind}
-            if st.button(name, on_click=_open, args=(name,), **options):
-                st.rerun()  # model and text stand above the page
-        if st.button("Check a mask or a model", key="card check", icon=":material/rule:", type="tertiary"):
-            change(lambda choices: choices.put(lab="check"))
-            main.go_to("Masks")
-        if st.button("Learn", key="card learn", icon=":material/school:", type="tertiary"):
-            main.go_to("Learn")
+        if card is None:
+            _doors()
         st.button("", key="close welcome", icon=":material/close:", type="tertiary", help="Close", on_click=_close)
+
+
+def _doors() -> None:
+    """Three things to try, the check of a mask or a model, and the lessons."""
+    for name, offered in CARDS.items():
+        if st.button(name, key=f"card {name}", icon=f":material/{offered.icon}:", on_click=_open, args=(name,)):
+            st.rerun()  # model and text stand above the page
+    if st.button("Check a mask or a model", key="card check", icon=":material/rule:"):
+        change(lambda choices: choices.put(lab="check"))
+        main.go_to("Masks")
+    if st.button("Learn", key="card learn", icon=":material/school:", type="tertiary"):
+        main.go_to("Learn")
 
 
 def _open(name: str) -> None:

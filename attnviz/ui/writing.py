@@ -6,25 +6,28 @@ from time import monotonic_ns
 import streamlit as st
 
 from attnviz.analysis import views
-from attnviz.analysis.sentences import quoted_token
+from attnviz.analysis.sentences import quoted
 from attnviz.core import progress
 from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.request import Request
+from attnviz.core.tokens import Sentence, Token
 from attnviz.generation import Generated, WritingProgress, write
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
 from attnviz.ui import cache, cores, runs
 from attnviz.ui.request import change, control, put, session
-from attnviz.ui.text import literal, note, quiet
+from attnviz.ui.text import literal, note, plain, quiet
 from attnviz.ui.toolbar import Context
 
 CHOICES = 5
 """Other words that are offered in place of a written one."""
 LONGEST = 2_000
 """Tokens of an answer."""
+MOST_WORDS = 300
+"""Words of an answer that can be clicked."""
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,13 @@ def _written(source: Source, job: AnswerJob) -> tuple[int, ...]:
 
 
 def _answer(context: Context) -> None:
-    """The answer as text to copy, and a word of it to ask about."""
+    """The answer as text: each word can be asked about, and all of it is copied with one click."""
     sentence, answer = context.record.sentences[0], context.request.answer
     prompt = len(sentence.tokens) - len(answer)
+    text = sentence.text[len(context.request.texts[0]) :].strip()
     generated = Generated(context.record, prompt, len(context.request.texts[0]), False, 0.0)
-    st.code(sentence.text[len(context.request.texts[0]) :].strip() or "(nothing)", None, wrap_lines=True)
-    labels = dict(enumerate((visible_text(token.text) for token in generated.tokens), prompt))
-    chosen = context.cell[0] + 1 if context.cell and context.cell[0] + 1 in labels else None
+    words = {i: label for i, label in enumerate(_words(sentence, prompt), prompt) if label.strip()}
+    chosen = context.cell[0] + 1 if context.cell and context.cell[0] + 1 in words else None
 
     def ask(choices: Choices, position: int | None) -> Choices:
         """Select the row that a word was written from."""
@@ -145,40 +148,45 @@ def _answer(context: Context) -> None:
             return choices.put(cell=None)
         return choices.put(cell=views.see(context.record, context.site).strongest_cell(context.head, position - 1))
 
-    control(
-        st.selectbox,
-        "A word of the answer",
-        "cell",
-        [*labels],
-        value=chosen,
-        step=ask,
-        part="answer",
-        visible=False,
-        format_func=lambda position: f"{position} · {labels[position]}",
-        index=None,
-        placeholder="Ask about a word of the answer",
-        width=280,
-    )
+    if not text:
+        quiet("It wrote nothing more.")
+        return
+    options = {"value": chosen, "step": ask, "part": "answer", "visible": False, "format_func": words.get, "wrap": True}
+    with st.container(key="answer"):
+        control(st.pills, "The answer: a click on a word asks about it", "cell", [*words][:MOST_WORDS], **options)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.button("Copy", key="copy", icon=":material/content_copy:", type="tertiary")  # keys.js copies what follows
+        st.html(f'<span hidden class="copied">{plain(text)}</span>', width="content")
+        quiet("Click a word to see why it was written, and what else." if chosen is None else "")
     if chosen is not None:
         _instead(context, generated, chosen)
+
+
+def _words(sentence: Sentence, first: int) -> list[str]:
+    """Labels of the tokens from the first on, with a space that does not break where one stands in the text."""
+    tokens = sentence.tokens[first:]
+    spaced = [token.text[:1].isspace() or sentence.text[token.start - 1 : token.start].isspace() for token in tokens]
+    labels = [literal(visible_text(token.text.strip())) for token in tokens]
+    return [f"\N{NO-BREAK SPACE}{label}" if gap else label for gap, label in zip(spaced, labels, strict=True)]
 
 
 def _instead(context: Context, generated: Generated, position: int) -> None:
     """The row that a word was written from, and buttons that write another word there and go on from it."""
     token = generated.sentence.tokens[position]
-    row = quoted_token(generated.sentence.tokens[position - 1].text, position - 1)
+    row, word = (quoted(each.text.strip() or each.text) for each in generated.sentence.tokens[position - 1 :][:2])
     share = percent(float(context.record.prediction.logits[0, position - 1].softmax(-1)[token.id]))
-    quiet(f"After {row} the model wrote {quoted_token(token.text, position)} ({share}). Write instead:")
+    quiet(f"After {row} the model wrote {word} ({share}). Write this instead:")
     begin = generated.ids[: position - generated.prompt]
     with st.container(horizontal=True, gap="small", key="instead"):
         for id, text, probability in generated.alternatives(position, CHOICES):
             request = replace(context.request, answer=(*begin, id))
             title = f"{literal(visible_text(text.strip() or text))} {percent(probability)}"
             st.button(title, key=f"instead {id}", disabled=id == token.id, on_click=_ask, args=(request,))
-        st.button(
-            f"Why “{literal(visible_text(token.text))}”?",
-            key="why",
-            type="tertiary",
-            on_click=change,
-            args=(lambda choices: choices.put(part="contributions", word=token.text.strip()),),
-        )
+        why = f"Why “{literal(visible_text(token.text.strip()))}”?"
+        st.button(why, key="why", type="tertiary", on_click=_why, args=(token,))
+
+
+def _why(token: Token) -> None:
+    """Open the contributions to a word of the answer."""
+    change(lambda choices: choices.put(part="Contributions", word=token.text))
+    session().memory["open"] = "Overview"

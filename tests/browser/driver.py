@@ -256,6 +256,14 @@ def serious(page: Page) -> list[tuple[str, list[str]]]:
     ]
 
 
+def violations(page: Page) -> list[tuple[str, str, list[str]]]:
+    """All that axe-core finds on a page: the rule, how bad it is, and where it is broken."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE_SCRIPT)
+    run = "() => axe.run({resultTypes: ['violations']}).then(({violations}) => violations)"
+    return [(one["id"], one["impact"], [node["html"][:160] for node in one["nodes"][:3]]) for one in page.evaluate(run)]
+
+
 def is_as_wide_as(page: Page, width: int) -> bool:
     """Whether neither the page nor its main column is wider than that."""
     return page.evaluate(

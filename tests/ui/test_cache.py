@@ -144,8 +144,6 @@ def test_an_open_page_holds_no_record_outside_the_cache(title):
     assert len(records()) == before
 
 
-
-
 @pytest.mark.parametrize(
     "value",
     [

@@ -10,7 +10,6 @@ from test_app import choices, html, opened
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 
 import fake_hub
-from huggingface_hub import constants
 from streamlit.testing.v1 import AppTest
 
 from attnviz.link import Choices

@@ -105,7 +105,7 @@ def page(source: Source, request: Request) -> None:
             _unlike(context)
     if every:
         with context.export:
-            export_menu.menu(every, "compare")
+            export_menu.menu(context, every, "compare")
 
 
 def _b(context: Context) -> tuple[str, Choices]:
@@ -551,7 +551,7 @@ def _carried(context: Context, text: str) -> None:
         "is B; below 0 the head leads away from B. Click a head to look at it."
     )
     numbers(figure, "carried")
-    export_menu.menu({"Way from A to B": figure}, "carried")
+    export_menu.menu(context, {"Way from A to B": figure}, "carried")
 
 
 def _carry(source: Source, request: Request, text: str, part: str, position: int, count: int) -> Carried:

@@ -1,22 +1,33 @@
 """Heads: every head of a layer, one of them large, the selected cell in words, and what the model predicts."""
 
+from dataclasses import replace
+
 import streamlit as st
 
 from attnviz import figures
 from attnviz.analysis import sentences
-from attnviz.core.amounts import percent
+from attnviz.analysis.heads import rank
+from attnviz.analysis.sentences import quoted_token
+from attnviz.core.edits import Site
 from attnviz.core.finite import not_finite
+from attnviz.core.masks import Blank
 from attnviz.core.request import Request
+from attnviz.core.stack import Entry, Stack
 from attnviz.figures import FORMS, Figure
 from attnviz.figures.forms import CELL, LINE
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import edits, export_menu, predictions, welcome, writing, zoom
+from attnviz.ui import cache, edits, export_menu, pictures, predictions, welcome, writing, zoom
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import control, now, put
+from attnviz.ui.request import choice, control, now, put, session
 from attnviz.ui.text import block, in_words, note, quiet
 from attnviz.ui.toolbar import Context, toolbar
 
+GRAY, HIDDEN = "gray in the picture", "hidden from all heads"
+PATCHES = "A gray patch is not in the picture. A hidden one is there, but no patch may look at it: a rule of the mask."
+TO_STEPS = "How this weight is computed, number by number"
+MOST_LINKING = 8
+"""Heads that are listed for two words."""
 LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Smallest weights that a line may stand for."""
 
@@ -27,7 +38,7 @@ def page(source: Source, request: Request) -> None:
     welcome.banner()
     with st.container(horizontal=True, gap="medium"):
         left = st.container(width=300, key="every")
-        middle = st.container(width="content", key="large")
+        middle = st.container(width="content", key="first")
         right = st.container(width="stretch", key="beside")
     with middle:
         form = _form(context)
@@ -41,15 +52,21 @@ def page(source: Source, request: Request) -> None:
             on_escape=lambda: put(cell=None, pins=frozenset()),
             on_zoom=zoom.into,
         )
+        if form == "picture":
+            _patch(context, figure.position)
     with left:
         every = _every(context)
     with right:
         writing.controls(context)
         _selection(context)
-        _role(context)
-        after = predictions.panel(context)
+        after = {}
+        if context.knows_words:
+            _role(context)
+            after = predictions.panel(context)
+        else:
+            note("The model knows no word of this text, so where it looks and what it predicts says nothing.", "notice")
     with context.export:
-        export_menu.menu({"This head": figure, "All heads": every} | after, "heads")
+        export_menu.menu(context, {"This head": figure, "All heads": every} | after, "heads")
     numbers(figure, "head")
 
 
@@ -86,7 +103,7 @@ def _controls(form: str, context: Context) -> None:
         if "side" in takes:
             control(st.segmented_control, "Attention", "side", ("from", "to"), required=True)
         if "less" in takes and now()["side"] == "from" and source.reads in ("picture", "both"):
-            control(st.segmented_control, "Without", "less", ("none", "sinks"), required=True)
+            choice(st.segmented_control, "Without", "less", ("none", "sinks"), required=True)
         if "pins" in takes and now()["pins"]:
             st.button(
                 "Clear words", icon=":material/close:", type="tertiary", on_click=put, kwargs={"pins": frozenset()}
@@ -108,6 +125,7 @@ def _figure(form: str, context: Context) -> Figure:
         "least": now()["least"],
         "pins": now()["pins"],
         "side": now()["side"],
+        "less": "sinks" if now()["less"] == "sinks" and now()["side"] == "from" else "",
         "row": query,
         "chosen": query if now()["side"] == "from" else key,
     }
@@ -145,8 +163,36 @@ def _every(context: Context) -> Figure:
     return figure
 
 
+def _patch(context: Context, position: int) -> None:
+    """Take a patch out of the picture, or only out of what the heads see."""
+    source, token = context.source, context.tokens[0][position]
+    queries, keys = map(len, context.tokens)
+    if source.read_only or queries != keys:
+        return
+    stack = now()["mask"] or Stack()
+    others = tuple(entry for entry in stack.entries if not isinstance(entry.mask, Blank))
+    blank = {place for entry in stack.entries if isinstance(entry.mask, Blank) for place in entry.mask.positions}
+    gray, named = set(now()["gray"]), quoted_token(token.text, position)
+
+    def step(choices: Choices, on: list[str]) -> Choices:
+        hidden = (blank | {position}) if HIDDEN in on else blank - {position}
+        entries = (*others, Entry(Blank(tuple(hidden)))) if hidden else others
+        grayed = (gray | {position}) if GRAY in on else gray - {position}
+        cell = (position, 0) if now()["side"] == "from" else (0, position)
+        return choices.put(mask=Stack(entries) if entries else None, gray=tuple(sorted(grayed)), cell=cell)
+
+    can_be_gray = source.reads in ("picture", "both") and token.box is not None
+    on = [name for name, places in ((GRAY, gray), (HIDDEN, blank)) if position in places]
+    options = {"value": on, "step": step, "selection_mode": "multi", "help": PATCHES}
+    control(st.pills, f"{named} is", "gray", [GRAY, HIDDEN] if can_be_gray else [HIDDEN], **options)
+    if gray:
+        request = pictures.with_picture(source, context.request, gray=False)
+        whole = predictions.sentence(replace(context, request=request))
+        quiet(f"For the whole picture: {whole[:1].lower()}{whole[1:]}" if whole else "")
+
+
 def _selection(context: Context) -> None:
-    """The outlined cell in words."""
+    """The outlined cell in words, the way to its computation, and the heads that link its two words."""
     cell = context.outlined
     if cell is None:
         quiet("Nothing is left of this map in this view.")
@@ -156,6 +202,32 @@ def _selection(context: Context) -> None:
         note(not_a_number)
     if context.edits.mask is not None and context.edits.mask_at(context.site.kind) is None:
         quiet(f"The mask does not act on {context.site}.")
+    with st.container(horizontal=True, gap="xsmall", key="of the cell"):
+        icon = {"icon": ":material/calculate:", "type": "tertiary"}
+        st.button("Step by step", key="to steps", on_click=_to_steps, args=(cell,), help=TO_STEPS, **icon)
+        popover = st.popover(
+            "Heads that link these words", on_change="rerun", key="linking", type="tertiary", icon=":material/hub:"
+        )
+        if popover.open:
+            with popover:
+                _linking(context, *cell)
+
+
+def _to_steps(cell: tuple[int, int]) -> None:
+    put(cell=cell)
+    session().memory["open"] = "Steps"
+
+
+def _linking(context: Context, query: int, key: int) -> None:
+    """The heads by the weight that the query gives to the key; a click opens one."""
+    names = (quoted_token(tokens[i].text, i) for tokens, i in zip(context.tokens, (query, key), strict=True))
+    quiet("Weight from {} to {} in each head:".format(*names))
+    table = cache.cached(rank)(context.record, query, key, sentence=context.sentence)
+    table = table[table["kind"] == context.site.kind][:MOST_LINKING]
+    for row in table.to_dict("records"):
+        site, head, weight = Site(row["kind"], row["layer"]), int(row["head"]), f"{row['weight']:.2g}"
+        options = {"type": "tertiary", "on_click": put, "kwargs": {"layer": site, "head": head, "cell": (query, key)}}
+        st.button(f"{weight} · {site.head(head)}", key=f"links {site} {head}", **options)
 
 
 def _role(context: Context) -> None:
@@ -164,9 +236,6 @@ def _role(context: Context) -> None:
         if context.source.card is not None:
             quiet("What this head does was not measured." if context.source.step is None else "")
         return
-    behavior = context.behaviors[0]
-    rate = f" ({percent(behavior.rates[behavior.heads.index(context.head)])} of cases)" if behavior.rates else ""
-    original = "" if context.before is None else ", in the original model"
-    block(f"This head {behavior.does.rstrip('. ')}{rate}{original}.", "large")
+    block(context.role, "large")
     with st.expander("How this was measured"):
-        quiet(behavior.evidence)
+        quiet(context.behaviors[0].evidence)

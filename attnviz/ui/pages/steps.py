@@ -128,8 +128,8 @@ def page(source: Source, request: Request) -> None:
         _question(call)
     every = _stages(call)
     chosen = _chosen(call, every)
-    with st.container(horizontal=True, gap="medium"):  # on a phone the rail comes last
-        left, middle, right = st.container(key="overview", width=344), st.container(width=640), st.container(width=316)
+    with st.container(horizontal=True, gap="medium"):  # on a phone the stage comes first
+        left, middle, right = st.container(width=344), st.container(width=640, key="first"), st.container(width=316)
     with left:
         rail = _rail(call, every, every[chosen])
     with middle:
@@ -142,7 +142,7 @@ def page(source: Source, request: Request) -> None:
         quiet(*filter(None, (more, every[chosen].changed)))
     exports = ({} if figure is None else {"This step": figure}) | {"All steps": rail} | _row(call)
     with context.export:
-        export_menu.menu(exports, "steps")
+        export_menu.menu(context, exports, "steps")
     if figure is not None:
         numbers(figure, "stage")
 

@@ -65,8 +65,8 @@ def page(source: Source, request: Request) -> None:
 
 def _compose(context: Context, paint: bool) -> None:
     """The rules, the mask that they make, and the weights under it."""
-    with st.container(horizontal=True, gap="medium"):  # on a phone the list comes last
-        left, middle, right = st.container(key="list", width=370), st.container(width=440), st.container(width=500)
+    with st.container(horizontal=True, gap="medium"):  # on a phone the mask comes first
+        left, middle, right = st.container(width=370), st.container(width=440, key="first"), st.container(width=500)
     with left:
         place = st.container()
         rules.draw(context)
@@ -89,7 +89,7 @@ def _compose(context: Context, paint: bool) -> None:
         place = context.record, context.site, context.head, *context.outlined, context.sentence
         in_words(sentences.cell(*place, view=context.view))
     with context.export:
-        export_menu.menu({"Mask": grid, "Weights": head}, "masks")
+        export_menu.menu(context, {"Mask": grid, "Weights": head}, "masks")
     _code(context, mask)
     numbers(grid, "mask")
 

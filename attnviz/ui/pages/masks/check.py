@@ -59,13 +59,11 @@ def remembered(widget: Callable, label: str, name: str, *args: Any, default: Any
 
 def array(context: Context, lab: str) -> None:
     """Draw the check of an array: what it is at the left, the answer at the right."""
-    left, right = st.columns([1, 1.6], gap="large")
+    left, right = st.columns([1, 1.6])
     with left:
         options = {"value": lab, "visible": False, "format_func": ARRAYS.get, "required": True}
         control(st.segmented_control, "What to check", "lab", [*ARRAYS], part="array", **options)
         place = st.container()
-        quiet("A model is checked in a shell, where its code runs on your machine; its pictures open on this page:")
-        st.code(f"{COMMAND}\n{COMMAND.replace('check', 'app')}", "sh")
     try:
         with place:
             checked = _input(context, lab)
@@ -76,15 +74,18 @@ def array(context: Context, lab: str) -> None:
     except AttnvizError as error:
         with right:
             note(str(error))
+    quiet("A model of your own is checked in a shell, where its code runs on your machine:")
+    st.code(f"{COMMAND}\n{COMMAND.replace('check', 'app')}  # the same, on this page", "sh", width=640)
 
 
 def _input(context: Context, lab: str) -> Input | None:
     """The array; None as long as there is none."""
     if lab == "check":
         endings = [ending.removeprefix(".") for ending in reading.ENDINGS]
-        file = st.file_uploader("Drop a file with a mask, weights or scores", endings, key="checked file")
-        label = "Or paste a printed tensor, nested lists or rows"
-        text = remembered(st.text_area, label, "pasted", default=EXAMPLE, height=150)
+        label = "Paste a printed tensor, nested lists or rows; or drop a file"
+        text = remembered(st.text_area, label, "pasted", default=EXAMPLE, height=130)
+        options = {"key": "checked file", "label_visibility": "collapsed"}
+        file = st.file_uploader("A file with a mask, weights or scores", endings, **options)
         if file is not None:
             return _chosen(reading.read_file(clean(file.name), file.getvalue()))
         return _chosen(reading.read_text(clean(text))) if text.strip() else None
@@ -112,13 +113,13 @@ def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
     intent = _intent([OF_PAGE, *MEANT], "Meant to be")
     kind, padding = {"check mask": "may-attend", "check weights": "weights"}.get(lab), None
     if kind is None:
-        options = {"default": NOT_SAID, "format_func": lambda name: KINDS.get(name, name)}
-        kind = remembered(st.selectbox, "The numbers are", "numbers are", (NOT_SAID, *KINDS), **options)
-        kind = reading.kind_by_name(name) if kind == NOT_SAID else kind
-        options = {"default": "", "placeholder": "read off the array; or 5, 3"}
-        lengths = rules.whole_numbers(
-            remembered(st.text_input, "Padding: tokens of each text", "padding", **options), "lengths"
-        )
+        with st.expander("What the numbers are, and padding"):
+            options = {"default": NOT_SAID, "format_func": lambda name: KINDS.get(name, name)}
+            kind = remembered(st.selectbox, "The numbers are", "numbers are", (NOT_SAID, *KINDS), **options)
+            kind = reading.kind_by_name(name) if kind == NOT_SAID else kind
+            options = {"default": "", "placeholder": "read off the array; or 5, 3"}
+            typed = remembered(st.text_input, "Padding: tokens of each text", "padding", **options)
+            lengths = rules.whole_numbers(typed, "lengths")
         if lengths and max(lengths) > values.shape[-1]:
             raise InputError(f"A text of {max(lengths)} tokens does not fit the {values.shape[-1]} keys of the array.")
         padding = Padding(lengths).tensor(1, values.shape[-1])[:, 0, 0] if lengths else None
@@ -169,7 +170,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
         file = f"{name or 'mask'}-repaired.npy", "application/octet-stream"
         st.download_button("Save the repaired mask", buffer.getvalue(), *file, key="repaired", on_click="ignore")
     with context.export:
-        export_menu.menu({"What was checked": figure}, "check")
+        export_menu.menu(context, {"What was checked": figure}, "check")
     with st.expander("How it was read"):
         st.code(clean("\n".join((f"{name}:", *report.lines()))), None, wrap_lines=True)
 
@@ -248,7 +249,7 @@ def _leaks(context: Context, test: LeakTest) -> None:
     picture(figure, "leaks", select="cell", on_click=select, on_escape=lambda: put(cell=None))
     quiet("A row whose output moves when the token of a column is changed has seen that token, in whatever way.")
     with context.export:
-        export_menu.menu({"Leak test": figure}, "leaks")
+        export_menu.menu(context, {"Leak test": figure}, "leaks")
     numbers(figure, "leaks")
 
 

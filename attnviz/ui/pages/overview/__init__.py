@@ -34,13 +34,13 @@ COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
 def page(source: Source, request: Request) -> None:
     """Draw the page."""
     context = toolbar(source, request)
-    name = choice(st.segmented_control, "Part", "part", [*PARTS], visible=False, required=True, wrap=True)
+    name = choice(st.segmented_control, "Part", "part", [*PARTS], visible=False, required=True, wrap=False)
     every: dict[str, Figure] = {}
     with runs.part():
         every = PARTS[name](context)
     if every:
         with context.export:
-            export_menu.menu(every, f"overview {name}")
+            export_menu.menu(context, every, f"overview {name}")
 
 
 def circuits(context: Context) -> dict[str, Figure]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 import pandas as pd
@@ -11,8 +10,7 @@ import streamlit as st
 from attnviz import figures
 from attnviz.analysis.heads import MAIN, METRICS, THRESHOLDS, head_metrics, roles, seconds, weights_of_all
 from attnviz.core import progress
-from attnviz.core.amounts import decimals, percent
-from attnviz.core.display import file_stem
+from attnviz.core.amounts import decimals
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
@@ -45,6 +43,7 @@ ONLY = {"encoder": "Encoder heads", "decoder": "Decoder heads", "cross": "Cross-
     rule.name: f"Role: {rule.name}" for rule in THRESHOLDS
 }
 """Kinds of attention and roles to which the heads can be narrowed."""
+MATTERS = "Switch off each head alone, and order them by how much the prediction changes."
 AT_ONCE = 2**26
 """Weights of all heads that are measured without a button: 8 heads of 2,900 tokens."""
 BLOCKS = 134_000_000
@@ -100,18 +99,7 @@ def every_head(context: Context) -> dict[str, Figure]:
         with st.container(width="stretch", key="beside"):
             _verdict(swept)
             _chosen(context, swept)
-    head = context.head if isinstance(context.head, int) else 0
-    html = partial(_html, context.record, context.before, context.sentence, context.site, head)
-    name = f"{file_stem(context.source.name, 'all heads')}.html"
-    options = {"key": "save page", "on_click": "ignore", "icon": ":material/download:"}
-    st.download_button("Interactive page (HTML)", html, name, "text/html", **options)
     return {"All heads": figure}
-
-
-def _html(record: Record, before: Record | None, sentence: int, site: Site, head: int) -> bytes:
-    from attnviz.export.explore import explore
-
-    return explore(record, before=before, sentence=sentence, site=site, head=head).encode()
 
 
 def _controls(context: Context) -> tuple[str, str, str | None]:
@@ -124,20 +112,24 @@ def _controls(context: Context) -> tuple[str, str, str | None]:
     options = [name for name in ONLY if name not in KINDS or (name in kinds and len(kinds) > 1)]
     with st.container(**ROW):
         form = choice(st.segmented_control, "Shown as", "form", ("maps", "table"), visible=False, required=True)
-        by = choice(
-            st.selectbox,
-            "Order",
-            "sort",
-            orders,
-            step=lambda choices, name: choices.put(sort=None if name == LAYER else name),
-            visible=False,
-            format_func=lambda name: f"Order: {TITLES.get(name, name)}",
-            width=290,
-        )
-        if now()["role"] not in (None, *options):
-            session().choices = now().put(role=None)
-        picker = {"index": None, "placeholder": "All roles", "format_func": ONLY.get, "width": 230}
-        only = control(st.selectbox, "Only heads of this role", "role", options, visible=False, **picker)
+        effect = next((name for name in EFFECTS if effects[name]), "")
+        if now()["sort"] not in EFFECTS:
+            look = {"icon": ":material/power_settings_new:", "type": "tertiary", "help": MATTERS}
+            st.button("Which matters most?", key="matters", on_click=put, kwargs={"sort": effect}, **look)
+        with st.container(horizontal=True, gap="small", width=540):
+            by = choice(
+                st.selectbox,
+                "Order",
+                "sort",
+                orders,
+                step=lambda choices, name: choices.put(sort=None if name == LAYER else name),
+                visible=False,
+                format_func=lambda name: f"Order: {TITLES.get(name, name)}",
+            )
+            if now()["role"] not in (None, *options):
+                session().choices = now().put(role=None)
+            picker = {"index": None, "placeholder": "All roles", "format_func": ONLY.get}
+            only = control(st.selectbox, "Only heads of this role", "role", options, visible=False, **picker)
     return form, by, only
 
 
@@ -331,9 +323,7 @@ def _chosen(context: Context, swept: Sweep | None) -> None:
     if weights_of_all([record.step(site)]) <= AT_ONCE:
         row = cache.head_metrics(record, context.sentence, site).iloc[head]
     if context.behaviors:
-        behavior = context.behaviors[0]
-        rate = f" ({percent(behavior.rates[behavior.heads.index(head)])} of cases)" if behavior.rates else ""
-        quiet(f"This head {behavior.does.rstrip('. ')}{rate}.")
+        quiet(context.role)
     elif row is not None and (named := roles(row)):
         quiet(f"By its weights on this text alone: {', '.join(f'{role.name} {role.value:.2f}' for role in named)}.")
     if row is not None:

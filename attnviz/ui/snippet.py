@@ -1,0 +1,161 @@
+"""Python that makes a picture of the page, to be copied."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+import attnviz
+from attnviz import api, figures
+from attnviz.analysis.align import AlignedPair
+from attnviz.analysis.relevance import IntegratedGradients, WordLogit
+from attnviz.core.edits import Edits
+from attnviz.core.errors import MaskError
+from attnviz.core.masks import Mask
+from attnviz.core.places import Sound
+from attnviz.core.record import ALL, Record
+from attnviz.core.request import Request
+from attnviz.core.tokens import Token
+from attnviz.figures import Figure
+from attnviz.sources.base import Source
+from attnviz.ui import cache, pictures
+
+OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost", "beside")
+"""Arguments that a figure gets for the page alone."""
+
+
+class NoSnippet(Exception):
+    """A value that no line of code makes."""
+
+
+def python(figure: Figure) -> str:
+    """Lines that make a figure and write it as a file; empty if it shows what no line makes, such as a test."""
+    snippet = _Snippet()
+    first, named = figure.arguments
+    name = next((name for name in figures.__all__ if getattr(figures, name) is type(figure)), "")
+    named = {name: value for name, value in named.items() if name not in OF_SCREEN}
+    try:
+        made = snippet.call(f"attnviz.figures.{name}", first, named)
+    except (NoSnippet, LookupError):
+        return ""
+    imports = [f"from {home} import {', '.join(sorted(names))}" for home, names in sorted(snippet.names.items())]
+    file = f"open({json.dumps(f'{figure.name}.svg', ensure_ascii=False)}, 'wb')"
+    written = f'{file}.write(attnviz.render(figure, "svg"))'
+    return "\n".join(["import attnviz", *imports, "", *snippet.lines, f"figure = {made}", written])
+
+
+class _Snippet:
+    """Values as expressions, what is imported for them, and the lines that make the records in them."""
+
+    def __init__(self):
+        self.names: dict[str, set[str]] = {}
+        self.lines: list[str] = []
+        self.records: list[Record] = []
+
+    def call(self, name: str, first: Iterable[Any], named: dict[str, Any]) -> str:
+        arguments = [*map(self.value, first), *(f"{key}={self.value(value)}" for key, value in named.items())]
+        return f"{name}({', '.join(arguments)})"
+
+    def value(self, value: Any) -> str:
+        """An expression that makes a value.
+
+        Raises:
+            NoSnippet: if none does.
+        """
+        if isinstance(value, Record):
+            return self._record(value)
+        if isinstance(value, AlignedPair):
+            pair = self.call("attnviz.analysis.align.beside", (value.a, value.b), {})
+            return pair if value.window == (ALL, ALL) else f"{pair}.part{self.value(value.window)}"
+        if isinstance(value, WordLogit):
+            return self._gradients(value)
+        if isinstance(value, Token) and not (value.special or value.joined or value.segment):
+            return self.value(value.text)
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._dataclass(value)
+        if isinstance(value, tuple | list):
+            inside = ", ".join(map(self.value, value))
+            return f"({inside}{',' if len(value) == 1 else ''})" if isinstance(value, tuple) else f"[{inside}]"
+        if isinstance(value, set | frozenset):
+            return f"{{{', '.join(map(self.value, sorted(value)))}}}" if value else "frozenset()"
+        if isinstance(value, str):
+            return json.dumps(value, ensure_ascii=False)
+        if value is None or isinstance(value, int | float | slice):
+            return repr(value)
+        raise NoSnippet
+
+    def _dataclass(self, value: Any) -> str:
+        """The call of a class with all that differs from its defaults; a mask is written as text."""
+        if isinstance(value, Mask):
+            try:
+                return self.call("attnviz.mask", [value.text], {})
+            except MaskError:  # a rule of one's own
+                pass
+        name = type(value).__name__
+        home = "attnviz" if name in attnviz.__all__ else type(value).__module__
+        self.names.setdefault(home, set()).add(name)
+        first, named = [], {}
+        for field in (field for field in fields(value) if field.init):
+            part = getattr(value, field.name)
+            if field.default is MISSING and field.default_factory is MISSING and not field.kw_only:
+                first.append(part)
+            elif part != (field.default if field.default is not MISSING else field.default_factory()):
+                named[field.name] = part
+        return self.call(name, first, named)
+
+    def _record(self, record: Record) -> str:
+        """The name of a record; a line makes it where it is named first."""
+        if not any(other is record for other in self.records):
+            source, request = self._source(cache.maker(record)), record.request
+            by = next((other for other in self.records if record.targets and other.targets is record.targets), None)
+            prompt, edits = self._prompt(request), [] if record.edits == Edits() else [self.value(record.edits)]
+            named = [f"target={self._texts(request.targets)}"] if request.targets else []
+            named += [f"continued={self.value(request.answer)}"] if request.answer else []
+            named += ["stream=True"] if record.stream is not None else []
+            made = f"attnviz.analyze({', '.join([prompt, source, *edits, *named])})"
+            if by is not None:  # its decoder reads what the decoder of that run wrote
+                name = self._name(by)
+                made = f"{source}.run({', '.join([f'{name}.sentences', *edits, f'targets={name}.targets'])})"
+            self.records.append(record)
+            self.lines.append(f"{self._name(record)} = {made}")
+        return self._name(record)
+
+    def _name(self, record: Record) -> str:
+        number = next(i for i, other in enumerate(self.records) if other is record)
+        return "record" if number == 0 else f"record_{number + 1}"
+
+    def _texts(self, texts: tuple[str, ...]) -> str:
+        return self.value(texts[0] if len(texts) == 1 else [*texts])
+
+    def _prompt(self, request: Request) -> str:
+        """The texts, each with its picture if it has one: an example, or a person's own file by its name."""
+        if not request.pictures:
+            return self._texts(request.texts)
+        (picture,), make = request.pictures[0], "attnviz.picture"
+        make = "attnviz.sound" if isinstance(picture, Sound) else make
+        name = pictures.name_of(picture)
+        file = self.value(name)
+        if name in pictures.EXAMPLES:
+            self.names.setdefault("attnviz.core", set()).add("assets")
+            path = pictures.EXAMPLES[name]
+            file = self.call("assets.path", [f"{path.parent.name}/{path.name}"], {})
+        each = [f"{make}({file}{f', text={self.value(text)}' if text else ''})" for text in request.texts]
+        return each[0] if len(each) == 1 else f"[{', '.join(each)}]"
+
+    def _source(self, source: Source) -> str:
+        if source.id in api.OFFERED:
+            if not self.lines:
+                self.lines.append(f"source = ...  # your model {self.value(source.id)}")
+            return "source"
+        if source.one_run:
+            return self.call("attnviz.cases.source", [source.name], {})
+        return self.call("attnviz.load", [source.id], api.chosen(source))
+
+    def _gradients(self, word: WordLogit) -> str:
+        """The call that computes the gradients of the record that was written last."""
+        record = self.records[-1]
+        steps = {"steps": word.steps} if isinstance(word, IntegratedGradients) else {}
+        named = steps | ({"sentence": word.sentence} if word.sentence else {})
+        name = f"attnviz.studies.gradients.{'integrated' if steps else 'relevance'}"
+        arguments = [self._source(cache.maker(record)), *map(self.value, (record, word.id, word.position))]
+        return f"{name}({', '.join([*arguments, *(f'{key}={value}' for key, value in named.items())])})"

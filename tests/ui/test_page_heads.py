@@ -1,0 +1,55 @@
+"""The page Heads of the new app: heads that link two words, and patches that are taken out of a picture."""
+
+from dataclasses import replace
+
+from test_app import choices, html, opened
+
+import attnviz
+from attnviz import link
+from attnviz.core.edits import Site
+from attnviz.ui import cache
+
+TEXT = "The cat sat on the mat because it was tired"
+
+
+def test_heads_that_link_two_words_are_listed_by_their_weight_and_one_click_opens_one():
+    app = opened(model="story", text=TEXT, cell="7.2")
+    app.session_state["linking"] = True
+    app.run()
+    first = attnviz.rank(attnviz.analyze(TEXT, "story"), 7, 2).iloc[0]
+    site, head = Site(first["kind"], int(first["layer"])), int(first["head"])
+    listed = [button for button in app.button if button.key.startswith("links ")]
+
+    assert listed[0].label == f"{first['weight']:.2g} · {site.head(head)}"
+    listed[0].click().run()
+    after = choices(app)
+    assert (after["layer"], after["head"], after["cell"]) == (site, head, (7, 2))
+
+
+def test_a_patch_is_made_gray_or_hidden_and_one_click_takes_it_back():
+    """Gray changes the picture, hidden the mask; both are in the link and the prediction of the whole picture stays."""
+    app = opened(model="shapes", form="picture", cell="19.0")
+    before = cache.record(*_asked(app))
+    pills = next(group for group in app.button_group if group.key == "gray")
+
+    pills.set_value(["gray in the picture"]).run()
+    assert not app.exception
+    assert (choices(app)["gray"], choices(app)["mask"]) == ((19,), None)
+    assert "For the whole picture: predicted label" in html(app)
+    gray = cache.record(*_asked(app))
+    assert not gray.step(gray.sites[0]).query.equal(before.step(gray.sites[0]).query)
+    next(group for group in app.button_group if group.key == "gray").set_value(["hidden from all heads"]).run()
+    assert (choices(app)["gray"], choices(app)["mask"].text) == ((), "blank(19)")
+    site = gray.sites[0]
+    assert (cache.record(*_asked(app)).step(site).weights(0)[:, 19] == 0).all()
+    app.button("Undo").click().run()
+    app.button("chip Gray patches: 1").click().run()
+
+    assert choices(app)["gray"] == ()
+    assert "For the whole picture" not in html(app)
+
+
+def _asked(app):
+    """Source and request of the page, with its edits."""
+    source, request = app.session_state["chosen"]
+    return source, replace(request, edits=link.edits(choices(app)))
