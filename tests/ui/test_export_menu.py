@@ -1,4 +1,4 @@
-"""The menu Export of the new app: Python that makes a picture, and all pictures with the run in one file."""
+"""The menu Export: Python that makes a picture, and all pictures with the run in one file."""
 
 import io
 import zipfile
