@@ -198,9 +198,6 @@ THRESHOLDS: tuple[Threshold, ...] = (
 )
 """More than half of the weight must be where the name says. Duplicates and induction are rarer, so half is enough."""
 
-TELLING = ("previous token", "next token", "same token elsewhere", "induction")
-"""Roles that say where a head looks for a reason of the text."""
-
 
 @dataclass(frozen=True)
 class Role:
@@ -220,8 +217,8 @@ def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
     """Roles of a head on the text at hand, the strongest first; empty where no number reaches a threshold.
 
     Args:
-        row: one of `head_metrics`, or of the means that `texts.over_texts` gives, with its column `texts`; or of
-            `Atlas.heads`, with the columns `<metric>_fails`.
+        row: one of `head_metrics`, or of `Atlas.heads`, with its columns `texts` and
+            `<metric>_fails`.
     """
     numbers = {name: float(value) for name, value in row.items() if not isinstance(value, str) and pd.notna(value)}
     texts, suggested = int(numbers.get("texts", 1)), []
@@ -235,13 +232,6 @@ def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
         often = "" if fails is None else f"; in {percent(fails, 0)} of them it fails (is below {rule.least:g})"
         suggested.append(Role(rule.name, f"{rule.name}: {value:.2f} {where}{often}", value, fails))
     return tuple(sorted(suggested, key=lambda role: -role.value))
-
-
-def clearest(table: pd.DataFrame) -> int | None:
-    """The row of the head with the clearest telling role, in a table of `head_metrics`; None if no head has one."""
-    rows = [row for _, row in table.iterrows()]
-    ranked = [(role.value, -index) for index, row in enumerate(rows) for role in roles(row) if role.name in TELLING]
-    return -max(ranked)[1] if ranked else None
 
 
 def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:

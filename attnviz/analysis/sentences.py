@@ -78,47 +78,38 @@ def cell(
 ) -> str:
     """One cell as a sentence; through a view, the cell that holds it."""
     step = record.step(site)
-    text = _cell(record, site, head, query, key, sentence, view)
-    return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
-
-
-def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int, view: View) -> str:
-    step = record.step(site)
     every = views.see(record, site, sentence=sentence, view=view)
     row, column = every.queries.index_of(query), every.keys.index_of(key)
     if row is None or column is None:
         tokens = record.tokens(site, sentence=sentence)
         position, part = (query, tokens[0]) if row is None else (key, tokens[1])
-        return f"{quoted_token(part[position].text, position)} is not seen in this view."
+        text = f"{quoted_token(part[position].text, position)} is not seen in this view."
+        return f"{text[:-1]}{OFF}" if head in step.heads_off else text
     starts = int(every.queries.starts[row]), int(every.keys.starts[column])
     window = {"rows": slice(starts[0], starts[0] + 1), "columns": slice(starts[1], starts[1] + 1)}
     cell_view = views.see(record, site, sentence=sentence, view=view, **window)
     cells = cell_view.cells([head])[0]
-    looker, looked = named(cell_view.queries, 0), named(cell_view.keys, 0)
-    state, weight = int(cells.states[0, 0]), float(cells.weights[0, 0])
-    if state == analysis.EMPTY:
-        return CELL["empty"].format(query=looker, filled=FILLED[step.scoring.empty_rows])
-    if state == analysis.BLOCKED:
+    ends = {"query": named(cell_view.queries, 0), "key": named(cell_view.keys, 0)}
+    state = analysis.STATES[cells.states[0, 0]]
+    if state == "empty row":
+        text = CELL["empty"].format(**ends, filled=FILLED[step.scoring.empty_rows])
+    elif state == "blocked":
         reason = cells.reasons[cells.blocked[0, 0] - 1]
-        return CELL["blocked"].format(query=looker, key=looked, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
-    if state == analysis.NAN:
-        return CELL["nan"].format(query=looker, key=looked)
-    share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
-    share += " (special tokens aside)" if view.special == "renormalize" else ""
-    text = CELL["weight"].format(query=looker, weight=f"{weight:.2f}", share=share, key=looked)
-    return f"{_to_predict(cell_view, 0)}{text}"
+        text = CELL[state].format(**ends, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
+    elif state == "nan":
+        text = CELL[state].format(**ends)
+    else:
+        share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
+        share += " (special tokens aside)" if view.special == "renormalize" else ""
+        text = CELL[state].format(**ends, weight=f"{float(cells.weights[0, 0]):.2f}", share=share)
+        if cell_view.predicted and (word := cell_view.predicted[0]):
+            text = CELL["predicts"].format(what=PREDICTED[_where(record)], word=quoted(word)) + text
+    return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
 
 
 def named(groups: Groups, i: int) -> str:
     """A row or a column as it stands in a sentence."""
     return quoted_token(groups.labels[i], groups.place(i))
-
-
-def _to_predict(view: AttentionView, row: int) -> str:
-    """The prediction of a row as the beginning of a sentence; empty where it predicts nothing."""
-    if not (view.predicted and view.predicted[row]):
-        return ""
-    return CELL["predicts"].format(what=PREDICTED[_where(view.record)], word=quoted(view.predicted[row]))
 
 
 def predicting(view: AttentionView, row: int) -> str:
@@ -133,24 +124,6 @@ def predicting(view: AttentionView, row: int) -> str:
 def all_heads(step: Step) -> str:
     """Name of the combined heads; a head that is off still has weights, and they count."""
     return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
-
-
-def strongest(
-    record: Record,
-    site: Site,
-    head: int | str,
-    sentence: int = 0,
-    *,
-    query: int | None = None,
-    view: View = View(),
-    rows: slice = ALL,
-    columns: slice = ALL,
-) -> str:
-    """The largest weight of a window as a sentence: of a query, else of all that have more than one key to look at."""
-    window = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
-    if not len(window.queries) or not len(window.keys):
-        return ""
-    return cell(record, site, head, *window.strongest_cell(head, query), sentence, view=view)
 
 
 FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
@@ -326,48 +299,27 @@ def label_value(record: Record, value: float) -> str:
     return decimals(value, 4) if analysis.is_number(record) else percent(value)
 
 
-def turned(moved: float) -> str:
-    """How far a vector turned (see `analysis.shift`): what is not quite nothing does not read as if it were."""
-    return decimals(moved, 4) if moved else "0"
-
-
 FINE = 0.05
 """Smaller differences are said with four digits after the point."""
 
 
-UNSEEN = 0.005
-"""Differences that two digits after the point do not show."""
-
-
 def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
     """Which row differs most between A and B and, if asked for, which cell; and which tokens only one of them has."""
-    row, cell = both.most_row, both.most_cell
-    parts, with_cell = [], with_cell and not nearly_same(both)
-    if nearly_same(both):
-        apart = decimals(_largest_difference(both), 4)
-        parts.append(f"A and B are nearly the same map: their largest difference is {apart}.")
+    row, cell, parts = both.most_row, both.most_cell, []
+    largest = cell and abs(float(both.part(*(slice(i, i + 1) for i in cell)).difference[0, 0]))
+    is_nearly_same = cell is not None and 0 < largest < 0.005  # two digits after the point do not show it
+    if is_nearly_same:
+        parts.append(f"A and B are nearly the same map: their largest difference is {decimals(largest, 4)}.")
     elif row is not None:
         variation = float(both.variation[row])
         apart = decimals(variation, 4 if variation < FINE else 2)
         parts.append(f"The row that differs most is {_place(both, 0, row)}: by {apart} of its attention.")
-    if cell is not None and with_cell:
+    if cell is not None and with_cell and not is_nearly_same:
         parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
     if row is None and cell is None:
         parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
     where = [as_sentence(window_text(both))] if window_text(both) else []
     return " ".join([*where, *parts, *_unpaired(both)])
-
-
-def nearly_same(both: AlignedPair) -> bool:
-    """Whether two maps differ, but in no weight so far that it is seen."""
-    return 0 < _largest_difference(both) < UNSEEN
-
-
-def _largest_difference(both: AlignedPair) -> float:
-    if both.most_cell is None:
-        return 0.0
-    row, column = both.most_cell
-    return abs(float(both.part(slice(row, row + 1), slice(column, column + 1)).difference[0, 0]))
 
 
 def compared_cell(both: AlignedPair, row: int, column: int) -> str:
@@ -453,13 +405,12 @@ def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
     most = int(shares.mean(0).argmax())
     part = f"{percent(float(shares[:, most].mean()))} of what stands at the {len(texts)} positions, on average"
     most_of_all = f"Most comes from {quoted_token(texts[most], most)}: {part}."
+    if len(texts) < 2:
+        return most_of_all
     others = np.where(np.eye(len(texts), dtype=bool), 0.0, shares)
     row, column = (int(i) for i in np.unravel_index(others.argmax(), others.shape))
-    return (
-        most_of_all
-        if len(texts) < 2
-        else f"{most_of_all} Most of another token: {_reaches(shares, texts, row, column)}."
-    )
+    share, ends = percent(float(shares[row, column])), [quoted_token(texts[i], i) for i in (row, column)]
+    return f"{most_of_all} Most of another token: {share} of what stands at {ends[0]} came from {ends[1]}."
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
@@ -471,9 +422,3 @@ def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
         left = percent(float(1 - shares[order].sum()))
         named.append(f"{rest:,} {'others' if rest > 1 else 'other'} {left}")
     return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(named)}."
-
-
-def _reaches(shares: np.ndarray, texts: Sequence[str], row: int, column: int) -> str:
-    """One share in words: "23.0% of what stands at “it” (8) came from “cat” (1)"."""
-    ends = quoted_token(texts[row], row), quoted_token(texts[column], column)
-    return f"{percent(float(shares[row, column]))} of what stands at {ends[0]} came from {ends[1]}"

@@ -1,7 +1,6 @@
-"""Attention of a head in a long text: by distance, by part, and its largest weights. Exact, block by block.
+"""Attention of a head in a long text: by distance, and its largest weights. Exact, block by block.
 
 curve = by_distance(step, 0)                    # attention against distance
-by_part(step, 0, (0, 900, 904, 1999))           # of a needle at 900 to 903, and a question at the end
 links(step, 0, 100)                             # the 100 largest weights
 """
 
@@ -92,33 +91,6 @@ def _diagonals(block: Tensor) -> Tensor:
     return turned.view(n, n + m - 1).double().sum(0)
 
 
-def by_part(step: Step, head: int | str, starts: tuple[int, ...], *, sentence: int = 0) -> np.ndarray:
-    """How much of its attention each part of the text gives to each: a document, a section, a needle, a question.
-
-    Args:
-        starts: where each part begins, the first at 0.
-
-    Returns:
-        (parts, parts), float64: of the queries of a part, the mean of their weights on the keys of another, summed over
-        these. A row sums to 1 where every query has a key to look at; a part without queries is NaN.
-
-    Raises:
-        InputError: if the parts do not go upward from 0.
-    """
-    if list(starts) != sorted(set(starts)) or starts[:1] != (0,) or starts[-1] >= max(step.shape[2:]):
-        raise InputError(f"Parts begin at 0 and each after the one before, within the text; given {starts}.")
-    edges = torch.tensor(starts)
-    sums = torch.zeros(len(starts), len(starts), dtype=torch.float64)
-    for block in blocks(step, head, range(step.shape[2]), range(step.shape[3]), sentence=sentence):
-        if block.weights is not None:
-            rows, columns = (_parts(part.places, edges) for part in (block.down, block.across))
-            of_keys = block.weights @ _members(columns, block.weights.dtype)
-            block_sums = _members(rows, torch.float64).T @ of_keys.double()
-            sums[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] += block_sums
-    sizes = torch.bincount(_parts(range(step.shape[2]), edges), minlength=len(starts))
-    return (sums / sizes[:, None]).numpy()
-
-
 def on_places(
     steps: Sequence[Step], query: int, places: Sequence[tuple[int, int]], *, sentence: int = 0
 ) -> pd.DataFrame:
@@ -143,16 +115,6 @@ def on_places(
             where = (step.site.kind, step.site.layer, head)
             rows += [(*where, first, float(row[first:stop].sum())) for first, stop in places]
     return pd.DataFrame(rows, columns=["kind", "layer", "head", "key", "share"])
-
-
-def _parts(places: range, edges: Tensor) -> Tensor:
-    """The part that each position is in."""
-    return torch.bucketize(torch.arange(places.start, places.stop), edges, right=True) - 1
-
-
-def _members(parts: Tensor, dtype: torch.dtype) -> Tensor:
-    """(positions, parts of the block), 1 where a position is in a part."""
-    return (parts[:, None] == torch.arange(int(parts[0]), int(parts[-1]) + 1)).to(dtype)
 
 
 def links(

@@ -21,7 +21,7 @@ from attnviz.analysis.contributions import logit_of, place_of
 from attnviz.analysis.heads import head_metrics
 from attnviz.core.amounts import decimals, percent
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
+from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Record
 from attnviz.core.taking import EachOff
 from attnviz.core.tokens import Sentence
@@ -45,11 +45,6 @@ EFFECTS = {
     "turned": "how far the sentence's vector turns, 1 − cosine of before and after; 0 is not at all, 2 to the opposite",
 }
 """Columns of a sweep and their meanings. One that the model has nothing for is missing."""
-
-
-def fallen(change: float) -> str:
-    """To what a sure word would fall, in percent, where a prediction changes by so many nats."""
-    return percent(exp(-change), 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,26 +77,6 @@ class Sweep:
         """The head that matters most; None where that is not known of any."""
         return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
 
-    def changes_at(self, position: int, *, sentence: int = 0) -> pd.DataFrame:
-        """The heads by what each changes at one position: its prediction (KL in nats); where there is none, its vector.
-
-        Returns:
-            site, kind, layer, head and change, the largest first.
-
-        Raises:
-            InputError: if nothing is known of that position.
-        """
-        of_words = self.by == "divergence" and self.before is not None and self.before.prediction is not None
-        numbers = self.divergence[sentence] if of_words else self.output[sentence]
-        blanks = self.before.prediction.blanks if of_words else None
-        places = list(range(numbers.shape[1]) if blanks is None else blanks[sentence])
-        if position not in places:
-            count = f"there are {len(places)}, counted from 0"
-            options = count if blanks is None else f"blanks are at {quoted(places)}"
-            raise InputError(f"Nothing is predicted at position {position}; {options}.")
-        table = self.table[["site", "kind", "layer", "head"]].assign(change=numbers[:, places.index(position)])
-        return table.sort_values("change", ascending=False, kind="stable", ignore_index=True)
-
     def in_words(self) -> str:
         """Why large weight and large effect differ, by this sweep's own numbers."""
         return " ".join(self.sentences())
@@ -115,7 +90,7 @@ class Sweep:
         name, weight = names[strong].capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
         most = f"{name} matters most here: switched off, it changes {self._changed(strong)} on average"
         if self.by != "output":  # KL from probability 1 to p is ln(1/p)
-            most += f", as if a sure word fell to {fallen(self.table[self.by][strong])}"
+            most += f", as if a sure word fell to {percent(exp(-self.table[self.by][strong]), 0)}"
         if pd.notna(rewritten := self.table["rewritten"][strong]):
             most += "; the model then writes another text" if rewritten else "; the text it writes stays the same"
         most += "."
@@ -159,12 +134,26 @@ def sweep(
     is_given = bool(targets or edits.taken)
     for some, after in runs_of_copies(source, before, heads, off, is_given=is_given, report=report):
         effects += [_effect(before, after, copy) for copy in range(len(some))]
-    each = range(len(sentences) if effects else 0)
-    outputs = tuple(np.stack([effect["output"][b] for effect in effects]) for b in each)
-    divergence = (
-        tuple(np.stack([effect["divergence"][b] for effect in effects]) for b in each) if _predicts(before) else None
-    )
-    return Sweep(heads, _table(before, heads, effects), outputs, divergence, before)
+    names = [(str(site), site.kind, site.layer, head) for site, head in heads]
+    table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
+    for name in EFFECTS:
+        means = []
+        for effect in effects:
+            numbers = [float(np.mean(of_sentence)) for of_sentence in effect[name] if np.size(of_sentence)]
+            means.append(sum(numbers) / len(numbers) if numbers and np.isfinite(numbers).all() else None)
+        table[name] = pd.array(means, dtype="Float64")
+    batch = [
+        head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
+        for b in range(len(sentences))
+    ]
+    mean = pd.concat(batch, axis=1).mean(axis=1)
+    table["confidence"] = pd.array([mean[name, head] for name, _, _, head in names], dtype="Float64")
+
+    def together(name: str) -> tuple[np.ndarray, ...]:
+        return tuple(np.stack([effect[name][b] for effect in effects]) for b in range(len(sentences) if effects else 0))
+
+    divergence = None if _log_probabilities(before, 0) is None else together("divergence")
+    return Sweep(heads, table, together("output"), divergence, before)
 
 
 def logit_falls(
@@ -277,8 +266,8 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
         old, new = before.output[b, : read.length].double(), after.output[row, : read.length].double()
         moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
         effect["output"].append((moved / length).where(moved != 0, 0).numpy())
-        if _predicts(before):
-            old, new = _log_probabilities(before, b), _log_probabilities(after, row)
+        old, new = _log_probabilities(before, b), _log_probabilities(after, row)
+        if old is not None:
             terms = old.exp() * (old - new)  # a word that could not be said before adds nothing
             effect["divergence"].append(terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0).numpy())
             most = old.argmax(-1, keepdim=True)
@@ -294,14 +283,14 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
     return effect
 
 
-def _predicts(record: Record) -> bool:
-    return record.prediction is not None or (record.labels is not None and record.label_kind != "number")
+def _log_probabilities(record: Record, row: int) -> Tensor | None:
+    """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes.
 
-
-def _log_probabilities(record: Record, row: int) -> Tensor:
-    """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes;
-    of several labels at once, of each whether it holds."""
+    Of several labels at once, of each whether it holds; None of a model that says nothing, or a number.
+    """
     if record.prediction is None:
+        if record.labels is None or record.label_kind == "number":
+            return None
         logits = record.labels[1][row].double()
         if record.label_kind == "several" or len(logits) == 1:
             return torch.stack([logits, torch.zeros_like(logits)], -1).log_softmax(-1)
@@ -309,23 +298,3 @@ def _log_probabilities(record: Record, row: int) -> Tensor:
     blanks = record.prediction.blanks
     positions = list(range(record.read[row].length) if blanks is None else blanks[row])
     return record.prediction.logits[row, positions].double().log_softmax(-1)
-
-
-def _table(before: Record, heads: tuple[tuple[Site, int], ...], effects: list[dict[str, list[Any]]]) -> pd.DataFrame:
-    names = [(str(site), site.kind, site.layer, head) for site, head in heads]
-    table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
-    for name in EFFECTS:
-        table[name] = pd.array([_mean(effect[name]) for effect in effects], dtype="Float64")
-    batch = [
-        head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
-        for b in range(len(before.sentences))
-    ]
-    mean = pd.concat(batch, axis=1).mean(axis=1)
-    table["confidence"] = pd.array([mean[name, head] for name, _, _, head in names], dtype="Float64")
-    return table
-
-
-def _mean(per_sentence: list[Any]) -> float | None:
-    """The mean over sentences of the mean of each; of no numbers, None."""
-    means = [float(np.mean(numbers)) for numbers in per_sentence if np.size(numbers)]
-    return sum(means) / len(means) if means and np.isfinite(means).all() else None

@@ -6,7 +6,7 @@ import attnviz
 from attnviz import api
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.studies import ablation, texts
+from attnviz.studies import ablation
 
 TEXT = "The cat sat on the mat because it was tired."
 
@@ -59,38 +59,16 @@ def test_cross_attention_goes_from_the_target_to_the_text():
     assert set(attnviz.rank(record, "chat", "cat")["kind"]) == {"cross"}
 
 
-def test_over_pairs_is_the_mean_over_texts():
-    source, pairs = api.load("scratch"), [("the cat sat", "sat", "cat"), ("a dog ran", "ran", "dog")]
-    table = texts.over_pairs(source, pairs).set_index(["site", "head"])["weight"]
-    each = [attnviz.rank(attnviz.analyze(text, source), a, b).set_index(["site", "head"]) for text, a, b in pairs]
-
-    for place, weight in table.items():
-        assert weight == pytest.approx(sum(one.loc[place, "weight"] for one in each) / 2)
-    with pytest.raises(InputError, match="Pair 1: No attention"):
-        texts.over_pairs(source, [("the cat", "cat", "dog")])
-
-
 def test_at_a_position_a_head_changes_the_prediction_there():
     """By definition: KL(before ‖ after) of the run with that head off."""
     source = api.load("story")
     sentences = source.tokenize([TEXT])
-    table = ablation.sweep(source, sentences).changes_at(7)
-    row = table.iloc[0]
-    site = next(site for site in source.sites if str(site) == row["site"])
+    swept = ablation.sweep(source, sentences)
+    most = int(swept.divergence[0][:, 7].argmax())
     before, after = (
         source.run(sentences, edits).prediction.logits[0, 7].double().log_softmax(-1)
-        for edits in (Edits(), Edits(heads_off=frozenset({(site, int(row["head"]))})))
+        for edits in (Edits(), Edits(heads_off={swept.heads[most]}))
     )
 
     kept = before.exp() > 0
-    assert row["change"] == pytest.approx(float((before.exp() * (before - after))[kept].sum()), abs=1e-5)
-    assert table["change"].is_monotonic_decreasing
-    with pytest.raises(InputError, match="Nothing is predicted at position 99"):
-        ablation.sweep(source, sentences).changes_at(99)
-
-
-def test_without_a_prediction_it_is_how_far_the_vector_moves():
-    source = api.load("scratch")
-    swept = ablation.sweep(source, source.tokenize(["the cat sat"]))
-
-    assert sorted(swept.changes_at(1)["change"]) == sorted(swept.output[0][:, 1].tolist())
+    assert swept.divergence[0][most, 7] == pytest.approx(float((before.exp() * (before - after))[kept].sum()), abs=1e-5)

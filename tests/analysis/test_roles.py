@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz import api
-from attnviz.analysis.heads import METRICS, THRESHOLDS, clearest, head_metrics, roles
+from attnviz.analysis.heads import METRICS, THRESHOLDS, head_metrics, roles
 
 
 def test_heads_set_by_hand_are_called_what_they_were_set_to():
@@ -63,11 +63,3 @@ def test_a_role_says_how_often_it_fails_where_that_is_known():
 
     assert role.evidence == ("previous token: 0.91 on average over 200 texts; in 3% of them it fails (is below 0.6)")
     assert role.fails == 0.03
-
-
-def test_the_clearest_role_is_that_of_the_largest_number_that_tells_something():
-    """Sinks and special tokens tell nothing of a text, however large their numbers; of equals the first head counts."""
-    table = pd.DataFrame({"first": [0.99, 0.0, 0.0, 0.0], "previous": [0.0, 0.7, 0.9, 0.9], "induction": [0.0] * 4})
-
-    assert clearest(table) == 2
-    assert clearest(table.head(1)) is None

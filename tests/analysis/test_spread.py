@@ -65,30 +65,6 @@ def test_attention_by_distance_is_the_sum_of_each_diagonal(step, head, sentence,
             assert share == pytest.approx(weights[inside].sum() / weights.sum(), abs=1e-4)
 
 
-@given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, data=st.data())
-def test_attention_by_part_is_the_mean_over_queries_of_the_sum_over_keys(step, head, sentence, block, data):
-    weights, _ = whole(step, head, sentence)
-    inner = data.draw(st.sets(st.integers(1, 30), max_size=4))
-    starts = (0, *sorted(start for start in inner if start < max(weights.shape)))
-    with in_blocks(*block):
-        found = analysis.by_part(step, head, starts, sentence=sentence)
-
-    parts = [slice(a, b) for a, b in zip(starts, (*starts[1:], None), strict=True)]
-    for i, rows in enumerate(parts):
-        for j, columns in enumerate(parts):
-            square = weights[rows, columns]
-            expected = square.sum(1).mean() if len(square) else np.nan
-            assert found[i, j] == pytest.approx(expected, abs=1e-4, nan_ok=True)
-
-
-def test_parts_that_do_not_go_upward_are_refused():
-    step = step_of(torch.float32, None)
-
-    for wrong in ((), (1, 2), (0, 3, 2), (0, 0), (0, 99)):
-        with pytest.raises(InputError, match="Parts begin at 0"):
-            analysis.by_part(step, 0, wrong)
-
-
 @given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, count=st.integers(1, 300))
 def test_links_are_the_largest_weights_in_order(step, head, sentence, block, count):
     weights, _ = whole(step, head, sentence)

@@ -253,7 +253,6 @@ def test_a_word_in_words():
     )
     assert sentences.cell(record, SITE, 0, 0, 4, view=View(special="hide")) == "“<s>” (0) is not seen in this view."
     assert "(special tokens aside)" in sentences.cell(record, SITE, 0, 4, 4, view=View(special="renormalize"))
-    assert "“unlikely” (0–2)" in sentences.strongest(record_with(UN[1:4], joined={1, 2}), SITE, 0, view=WORDS)
 
 
 def test_empty_rows_and_nan_survive():

@@ -1,7 +1,7 @@
 """Stages of one attention call, from tokens to what its layer gives: each is some tables of numbers and a sentence."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.analysis.steps.row import FIRST, MOST_WIDTH, slice_of, until, window_positions
+from attnviz.analysis.steps.row import FIRST, MOST_WIDTH, until, window_positions
 from attnviz.core.amounts import counted, digits
 from attnviz.core.edits import Site
 from attnviz.core.origin import Origin
@@ -18,10 +18,6 @@ from attnviz.core.scoring import ORDER
 
 READ_ONLY = "The model computes attention in its own code: only its weights are known."
 NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
-
-LETTERS = {"query": "Q", "key": "K"}
-"""Letters of the axes that stand for tokens; other axes are called by their size: d_model, d_k, d_v."""
-
 
 _VECTORS, _CELLS = "B Q d_model", "B H Q K"
 STAGES = {
@@ -47,11 +43,6 @@ models also adjust queries and keys, and bound scores, add a bias to them, or di
 
 KEYS = tuple(STAGES)
 """Names of the stages, in a link, too."""
-
-
-def shape_text(axes: Sequence[str]) -> str:
-    """A shape in letters: "(B, H, Q, dₖ)"."""
-    return f"({', '.join(axes)})".replace("_k", "ₖ").replace("_v", "ᵥ")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +98,6 @@ class Stage:
         """Whether the call has this stage, even where its numbers are not known."""
         return self.missing in (None, READ_ONLY, NOT_TAKEN_APART)
 
-    @property
-    def sizes(self) -> str:
-        """The shape in letters and, where it is known, in numbers: "(B, H, Q, K) = (1, 4, 6, 6)"."""
-        letters = shape_text(self.letters)
-        return f"{letters} = ({', '.join(f'{size:,}' for size in self.shape)})" if self.shape else letters
-
     def matrix(self, key: str) -> Matrix:
         """One of its tables, by its key."""
         return {matrix.key: matrix for matrix in self.matrices}[key]
@@ -133,14 +118,14 @@ class _CallView:
     @property
     def window(self) -> tuple[slice, slice]:
         """Rows and columns of a table of queries and keys."""
-        return slice_of(self.queries), slice_of(self.keys)
+        return slice(self.queries.start, self.queries.stop), slice(self.keys.start, self.keys.stop)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
         """Size of every axis by its letter."""
         batch, heads, queries, keys = self.step.shape
         d_k, d_v = self.step.query.shape[-1], self.step.value.shape[-1]
-        sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "d_k": d_k, "d_v": d_v}
+        sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "query": queries, "key": keys, "d_k": d_k, "d_v": d_v}
         return sizes | {"H·d_k": heads * d_k, "H·d_v": heads * d_v, "d_model": self.record.output.shape[-1]}
 
     def stage(self, key: str, changed: str = "", *matrices: Matrix, missing: str | None = None) -> Stage:
@@ -155,7 +140,7 @@ class _CallView:
         shape, places = [], []
         for dim, axis in enumerate(axes):
             part = {"query": self.queries, "key": self.keys}.get(axis, range(min(values.shape[dim], MOST_WIDTH)))
-            shape.append(self.sizes[LETTERS[axis]] if axis in LETTERS else values.shape[dim])
+            shape.append(self.sizes[axis] if axis in ("query", "key") else values.shape[dim])
             places.append(part)
             if values.shape[dim] != len(part):
                 values = values.narrow(dim, part.start, len(part))
