@@ -25,7 +25,7 @@ from attnviz.analysis.groups import (
     groups,
     stretch,
 )
-from attnviz.analysis.maps import BLOCKED, EMPTY, NAN, WEIGHT, Cells
+from attnviz.analysis.maps import Cells
 from attnviz.analysis.predictions import predicted_words
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
@@ -153,21 +153,16 @@ class AttentionView(_Window):
     def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
         """The cells of several heads; see `analysis.cells_of`. A cell is blocked where all that it is made of is."""
         if self.plain:
-            return maps.cells_of(self.step, heads, **self._place, tile=tile, scores=not self.record.read_only)
+            window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
+            return maps.cells_of(self.step, heads, **window, tile=tile, scores=not self.record.read_only)
         return [self._cells(head, tile) for head in heads]
-
-    @property
-    def _place(self) -> dict[str, int | slice]:
-        return {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
 
     def _cells(self, head: int | str, tile: int) -> Cells:
         names: dict[str, int] = {}
         parts = [self.block(head, rows).pooled(tile).renamed(names) for rows in self.blocks(tile)]
         weights, blocked = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weights", "blocked"))
         scores = None if parts[0].scores is None else np.concatenate([part.scores for part in parts])
-        states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
-        empty = pool(torch.from_numpy(self.empty(head)).float()[:, None], tile, "min", across=1)[:, 0].numpy()
-        states[empty > 0] = EMPTY
+        states = maps.states_of(weights, blocked, self.empty(head), tile)
         places = self.queries.starts[::tile], self.keys.starts[::tile]
         return Cells(*places, weights, scores, states, tuple(names), blocked, tile)
 
@@ -189,7 +184,7 @@ class AttentionView(_Window):
     def block(self, head: int | str, rows: slice) -> RowBlock:
         """The cells of some rows, which are at least one."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
-        window, (weights, is_open) = queries.stretch, self._weights(head, rows)
+        window, (weights, is_open) = queries.stretch, self.weights(head, rows)
         picked = np.ix_(queries.starts - window.start, self.keys.starts)
         reasons, blocked = (), np.zeros(weights.shape, np.int64)
         if step.mask is not None and is_open is not None:
@@ -198,16 +193,14 @@ class AttentionView(_Window):
         elif step.mask is not None:
             reasons, rules = reasons_of(step, head, window, sentence=sentence)
             blocked = rules.numpy()[picked]
-        has_scores = self.has_scores(head)
-        scores = step.scores(head, window, sentence=sentence).numpy()[picked] if has_scores else None
+        scores = step.scores(head, window, sentence=sentence).numpy()[picked] if self.has_scores(head) else None
         return RowBlock(weights, blocked, scores, reasons)
 
-    def weights(self, head: int | str, rows: slice) -> np.ndarray:
-        """The weights of some rows; a row of which nothing is left stays zero."""
-        return self._weights(head, rows)[0]
+    def weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
+        """The weights of some rows, and of cells that are merged whether any that they stand for may be attended to.
 
-    def _weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
-        """The same, and of cells that are merged whether any that they stand for may be attended to."""
+        A row of which nothing is left stays zero.
+        """
         queries, columns, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
         if self.merges:
             weights, is_open = self._merged(head, queries.spans, self.every_key.spans)
@@ -235,20 +228,20 @@ class AttentionView(_Window):
     def empty(self, head: int | str) -> np.ndarray:
         """Which rows have no key left, boolean; of a word, where none of its pieces has one."""
         empty = empty_queries(self.step, head, sentence=self.sentence).numpy()
-        return self.queries.merge(empty, 0, np.logical_and)
+        return self.queries.every(empty)
 
     def row_sums(self, head: int | str) -> np.ndarray:
         """The sum of each row's weights: over all keys of the view, also those outside of the window."""
         if self.plain:
             return maps.row_sums(self.step, head, sentence=self.sentence, rows=self.rows).numpy()
         every = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
-        return np.concatenate([every.weights(head, rows).sum(1) for rows in every.blocks()])
+        return np.concatenate([every.weights(head, rows)[0].sum(1) for rows in every.blocks()])
 
     def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
         """Each row's largest weight, NaN aside, and its column; both (rows,)."""
         if self.plain:
-            return maps.strongest(self.step, head, **self._place)
-        each = [np.nan_to_num(self.weights(head, rows), nan=-1.0) for rows in self.blocks()]
+            return maps.strongest(self.step, head, sentence=self.sentence, rows=self.rows, columns=self.columns)
+        each = [np.nan_to_num(self.weights(head, rows)[0], nan=-1.0) for rows in self.blocks()]
         return np.concatenate([block.max(1) for block in each]), np.concatenate([block.argmax(1) for block in each])
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
@@ -262,7 +255,7 @@ class AttentionView(_Window):
             row = int(np.where((most < 1 - 1e-6) & ~self.padding, most, 0).argmax()) if most.size else 0
             column = columns[row]
         else:
-            column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0], nan=-1.0).argmax()
+            column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0][0], nan=-1.0).argmax()
         return int(self.queries.starts[row]), int(self.keys.starts[column])
 
     def largest(self) -> float:

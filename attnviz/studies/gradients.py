@@ -35,9 +35,6 @@ RUNS = 3
 STEPS, MOST_STEPS = 50, 1000
 """Points of the sum that stands for the integral."""
 
-CLOSE = 3e-2
-"""Share of the largest logit by which the second run of a model may differ: half precision rounds to so much."""
-
 OnProgress = Callable[[int, int], bool | None]
 """Is told how many steps are done, of how many; if it gives False, that ends them."""
 
@@ -60,7 +57,7 @@ def relevance(
     chosen = _chosen(record, token, position, sentence)
     tap = GradientTap(record.edits)
     _, logits = source.graph(record, tap)
-    logit = _checked(record, logits, **chosen)
+    word, logit = _word(record, logits, **chosen)
     with torch.inference_mode(False):
         gradients = torch.autograd.grad(logit, [*tap.attention.values()], allow_unused=True, materialize_grads=True)
     products = {}
@@ -69,7 +66,7 @@ def relevance(
         product = (weights.detach()[sentence] * gradient[sentence]).float().cpu()
         sink = [product.shape[2] - 1] if record.step(site).has_sink else []
         products[site] = product[:, :queries, [*range(keys), *sink]]
-    return Relevance(**_named(record, chosen, logit), products=products, unseen=record.unseen)
+    return Relevance(**word, products=products, unseen=record.unseen)
 
 
 def integrated(
@@ -105,8 +102,8 @@ def integrated(
         return float(value.detach()), gradients
 
     whole, logits = source.graph(record, GradientTap(record.edits))
-    named = _named(record, chosen, _checked(record, logits, **chosen))
-    del logits
+    word, _ = _word(record, logits, **chosen)
+    del logits, _  # with their graph
     baseline, _ = run(_scaled(whole, 0.0, sentence))
     sums = [torch.zeros(vectors.shape[1:], dtype=torch.float64) for vectors in whole]
     for step in range(steps):
@@ -117,9 +114,9 @@ def integrated(
             raise Canceled(f"The integral was ended after {step + 1} of {steps} steps.")
     attributions = {
         kind: (vectors.detach()[sentence].double().cpu() * total).sum(-1)[: len(tokens)]
-        for (kind, tokens), vectors, total in zip(named["texts"].items(), whole, sums, strict=True)
+        for (kind, tokens), vectors, total in zip(word["texts"].items(), whole, sums, strict=True)
     }
-    return IntegratedGradients(**named, steps=steps, baseline=baseline, attributions=attributions)
+    return IntegratedGradients(**word, steps=steps, baseline=baseline, attributions=attributions)
 
 
 def weights_of(record: Record) -> int:
@@ -148,30 +145,24 @@ def _chosen(record: Record, token: str | int | None, position: int | None, sente
     return {"position": position, "id": id, "sentence": sentence}
 
 
-def _checked(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> Tensor:
-    """The logit of the word.
+def _word(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
+    """The fields of `WordLogit`, and its logit in a second run.
 
     Raises:
         InputError: if it is no number: the word cannot come.
         AttnvizError: if the second run gives other logits than the record has.
     """
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
+    word, texts = record.prediction.vocabulary[id], texts_of(record, sentence)
     if not first[id].isfinite():
-        word = record.prediction.vocabulary[id]
         raise InputError(f"'{record.source}' gives '{word}' no logit there: it has no gradients. Choose another word.")
     finite = first.isfinite()
-    moved = (second.detach().cpu() - first)[finite].abs().max()
-    if not moved <= CLOSE * first[finite].abs().max():
-        what = "gives other logits with vectors in place of tokens"
-        raise AttnvizError(
-            f"'{record.source}' {what} ({float(moved):.3g} apart), so gradients would be of another run."
-        )
-    return second[id]
-
-
-def _named(record: Record, chosen: dict[str, int], logit: Tensor) -> dict[str, Any]:
-    token, texts = record.prediction.vocabulary[chosen["id"]], texts_of(record, chosen["sentence"])
-    return chosen | {"token": token, "texts": texts, "logit": float(logit.detach())}
+    moved = float((second.detach().cpu() - first)[finite].abs().max())
+    if not moved <= 3e-2 * float(first[finite].abs().max()):  # half precision rounds to so much
+        what = f"gives other logits with vectors in place of tokens ({moved:.3g} apart)"
+        raise AttnvizError(f"'{record.source}' {what}, so gradients would be of another run.")
+    where = {"position": position, "id": id, "sentence": sentence}
+    return where | {"token": word, "texts": texts, "logit": float(second[id].detach())}, second[id]
 
 
 def _scaled(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
