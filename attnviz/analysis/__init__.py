@@ -44,6 +44,6 @@ from attnviz.analysis.predictions import (
     similarity,
     token_at,
 )
-from attnviz.analysis.spread import ByDistance, by_distance, links, on_places
+from attnviz.analysis.spread import ByDistance, by_distance, on_places
 
 from attnviz.analysis import sentences, steps, tables, views  # isort: skip: these use the names above

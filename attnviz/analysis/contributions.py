@@ -232,11 +232,7 @@ def logit_of(record: Record, rows: int | list[int], position: int, first: int, s
 
 
 def stream_of(record: Record) -> Stream:
-    """The residual stream of a record.
-
-    Raises:
-        InputError: if it was not asked for.
-    """
+    """The residual stream of a record; an `InputError` if it was not asked for."""
     if record.stream is None:
         raise InputError("This record has no residual stream. Make it with attnviz.analyze(text, source, stream=True).")
     return record.stream

@@ -10,7 +10,7 @@ number is missing (`pandas.NA`), never NaN.
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -20,13 +20,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.analysis import batch, measures
+from attnviz.analysis import batch
 from attnviz.analysis.batch import HeadBlock, RowMeasure, Sums
 from attnviz.core.amounts import percent
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError, ShapeError, quoted
 from attnviz.core.record import Record, Step
-from attnviz.core.tokens import Sentence, Token, occurrences
+from attnviz.core.tokens import occurrences
 
 
 @dataclass(frozen=True)
@@ -68,35 +68,25 @@ class Metric:
         return there and (self.needs == "weights" or not record.read_only)
 
 
-PROBED = 32
-"""Rows that are measured to know how long all take."""
-
 ROWS = "$w_{ij}$ is the weight of row $i$ on key $j$; a head has the mean over its rows."
 """Explanation of the letters in formulas."""
 
 
-def _metric(measure: str, kinds: Sequence[str] = KINDS, **fields: Any) -> Metric:
-    return Metric(measure=getattr(measures, measure), kinds=tuple(kinds), **fields)
-
-
+_FIELDS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
 METRICS = tuple(
-    _metric(**fields)
-    for fields in tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
+    Metric(**fields | {"measure": getattr(batch, fields["measure"]), "kinds": tuple(fields.get("kinds", KINDS))})
+    for fields in _FIELDS
 )
 MAIN = tuple(metric.name for metric in METRICS if metric.main)
 """Names of the few that a page shows first."""
 
 
 def metric(name: str) -> Metric:
-    """The metric of that name.
-
-    Raises:
-        InputError: names those that there are.
-    """
-    for metric in METRICS:
-        if metric.name == name:
-            return metric
-    raise InputError(f"There is no metric {name!r}; there are {', '.join(metric.name for metric in METRICS)}.")
+    """The metric of that name, or an `InputError` with the names that there are."""
+    metrics = {metric.name: metric for metric in METRICS}
+    if name not in metrics:
+        raise InputError(f"There is no metric {name!r}; there are {', '.join(metrics)}.")
+    return metrics[name]
 
 
 def head_metrics(
@@ -119,12 +109,12 @@ def head_metrics(
     """
     steps = record.steps if site is None else (record.step(site),)
     metrics = [metric for metric in METRICS if names is None or metric.name in names]
-    every, done, parts = weights_of_all(steps), 0, []
+    every, done, parts, texts = weights_of_all(steps), 0, [], range(sentence, sentence + 1)
     for step in steps:
         heads = step.num_heads
         sums = torch.zeros(2, heads, len(metrics), dtype=torch.float64)
         rows, left_out = torch.zeros(2, heads, dtype=torch.long)
-        for block in _blocks(record, step, sentence):
+        for block in batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64):
             rows, left_out = rows + block.counted.sum((0, 2)), left_out + block.left_out[0]
             sums += sums_of(record, block, metrics)[:, 0]
             report(done + block.rows.stop * heads * step.shape[3], every)
@@ -158,15 +148,10 @@ def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRIC
 def seconds(record: Record, sentence: int = 0) -> float:
     """Estimated seconds of `head_metrics` here: as many times as long as a few rows take."""
     step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
-    begin, rows = perf_counter(), min(PROBED, step.shape[2])
-    block = next(_blocks(record, step, sentence))
+    begin, rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
+    block = next(batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64))
     sums_of(record, replace(block, rows=slice(0, rows), position=torch.arange(rows)))
     return (perf_counter() - begin) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
-
-
-def _blocks(record: Record, step: Step, sentence: int) -> Iterator[HeadBlock]:
-    texts = range(sentence, sentence + 1)
-    return batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -297,23 +282,22 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
     for step in record.steps:
         texts = record.texts(step.site, sentence=sentence)
         tokens = record.tokens(step.site, sentence=sentence)
-        query_places, key_places = map(_places, texts, tokens, (query, key))
-        for head in range(step.num_heads) if query_places and key_places else ():
+        places = []  # the first token of each place of a word, and the one after its last
+        for text, part, word in zip(texts, tokens, (query, key), strict=True):
+            if isinstance(word, int):
+                places.append([(word, word + 1)] if 0 <= word < len(part) else [])
+                continue
+            whole = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
+            found = occurrences(text.text, part, whole) if word.strip() else []
+            places.append([(first, stop) for first, stop, _ in found])
+        for head in range(step.num_heads) if all(places) else ():
             weights = {}
-            for a in query_places:
+            for a in places[0]:
                 means = step.weights(head, slice(*a), slice(None), sentence=sentence).double().mean(0)
-                weights |= {(a, b): float(means[slice(*b)].sum()) for b in key_places}
+                weights |= {(a, b): float(means[slice(*b)].sum()) for b in places[1]}
             (a, b), weight = max(weights.items(), key=lambda item: item[1])
             rows.append((str(step.site), step.site.kind, step.site.layer, head, a[0], b[0], weight))
     if not rows:
         raise InputError(f"No attention goes from {quoted(query)} to {quoted(key)}: give words that the text has.")
     table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "query", "key", "weight"])
     return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
-
-
-def _places(sentence: Sentence, tokens: tuple[Token, ...], word: str | int) -> list[tuple[int, int]]:
-    """The first token of each place of a word, and the one after its last."""
-    if isinstance(word, int):
-        return [(word, word + 1)] if 0 <= word < len(tokens) else []
-    whole = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
-    return [(first, stop) for first, stop, _ in occurrences(sentence.text, tokens, whole)] if word.strip() else []

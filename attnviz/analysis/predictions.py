@@ -32,11 +32,7 @@ def cut(record: Record, *, sentence: int = 0) -> int:
 
 
 def predicting(record: Record) -> Prediction:
-    """The prediction of the model.
-
-    Raises:
-        InputError: if it predicts no words.
-    """
+    """The prediction of the model; an `InputError` if it predicts no words."""
     if record.prediction is None:
         raise InputError(f"'{record.source}' predicts no words.")
     return record.prediction
@@ -57,11 +53,7 @@ def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
 
 
 def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
-    """The token that is read at a position at which the model predicts.
-
-    Raises:
-        InputError: if there is no such position.
-    """
+    """The token that is read at a position; an `InputError` if there is no such position."""
     labels = record.read[sentence].labels
     if not 0 <= position < len(labels):
         raise InputError(f"There is no position {position}; there are {len(labels)}, counted from 0.")
@@ -147,14 +139,19 @@ def next_words(
         InputError: if the model predicts no words, or has no such position, or not the words of the run before.
     """
     after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
+
+    def best(probabilities: Tensor) -> list[int]:
+        is_none = bool(probabilities.isnan().any())
+        return [] if is_none else probabilities.topk(min(count, len(probabilities))).indices.tolist()
+
     if before is None or not read_alike(before, record, position, sentence=sentence):
-        return tuple(NextWord(vocabulary[i], float(after[i])) for i in _largest(after, count))
+        return tuple(NextWord(vocabulary[i], float(after[i])) for i in best(after))
     old_vocabulary = predicting(before).vocabulary
     # the lists decode every piece of a tokenizer
     if old_vocabulary != vocabulary and list(old_vocabulary) != list(vocabulary):
         raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
     old = _probabilities(before, position, sentence)
-    either = dict.fromkeys([*_largest(after, count), *_largest(old, count)])
+    either = dict.fromkeys([*best(after), *best(old)])
     ranked = sorted(either, key=(old if after.isnan().any() else after).__getitem__, reverse=True)
     return tuple(NextWord(vocabulary[i], float(after[i]), float(old[i])) for i in ranked)
 
@@ -181,11 +178,6 @@ def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
     return prediction.probabilities(position, sentence=sentence)
 
 
-def _largest(probabilities: Tensor, count: int) -> list[int]:
-    """The words of the largest probabilities; none if these are no numbers."""
-    return [] if probabilities.isnan().any() else probabilities.topk(min(count, len(probabilities))).indices.tolist()
-
-
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> tuple[NextWord, ...]:
     """The classes of a model that classifies with their probabilities, the most probable first; also `before` a change.
 
@@ -195,29 +187,23 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
     Raises:
         InputError: if the model does not classify, or not into the classes of the run before.
     """
-    names, after = _classes(record, sentence)
-    old = None
-    if before is not None:
-        other, old = _classes(before, sentence)
-        if other != names:
-            raise InputError(
-                f"'{before.source}' and '{record.source}' have different labels, which cannot be compared."
-            )
+    values = []
+    for run in (record, before) if before is not None else (record,):
+        if run.labels is None:
+            raise InputError(f"'{run.source}' does not classify.")
+        if run.labels[0] != record.labels[0]:
+            raise InputError(f"'{run.source}' and '{record.source}' have different labels, which cannot be compared.")
+        logits = run.labels[1][sentence].double()
+        if not is_number(run):
+            is_alone = run.label_kind == "several" or len(logits) == 1
+            logits = logits.sigmoid() if is_alone else logits.softmax(-1)
+        values.append(logits)
+    names, after, old = record.labels[0], values[0], values[1] if before is not None else None
     ranking = after if old is None or not after.isnan().any() else old
     if ranking.isnan().any():
         return ()
     ranked = range(len(names)) if is_number(record) else ranking.argsort(descending=True, stable=True).tolist()
     return tuple(NextWord(names[i], float(after[i]), None if old is None else float(old[i])) for i in ranked)
-
-
-def _classes(record: Record, sentence: int) -> tuple[tuple[str, ...], Tensor]:
-    if record.labels is None:
-        raise InputError(f"'{record.source}' does not classify.")
-    names, logits = record.labels
-    values = logits[sentence].double()
-    if is_number(record):
-        return names, values
-    return names, values.sigmoid() if record.label_kind == "several" or len(names) == 1 else values.softmax(-1)
 
 
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:

@@ -1,7 +1,6 @@
-"""Attention of a head in a long text: by distance, and its largest weights. Exact, block by block.
+"""Attention of a head in a long text: by distance, and at places. Exact, block by block.
 
 curve = by_distance(step, 0)                    # attention against distance
-links(step, 0, 100)                             # the 100 largest weights
 """
 
 from collections.abc import Sequence
@@ -14,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnviz.analysis.blocks import blocks, window_ranges
+from attnviz.analysis.blocks import blocks
 from attnviz.core.errors import InputError
-from attnviz.core.record import ALL, Step
+from attnviz.core.record import Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,35 +114,3 @@ def on_places(
             where = (step.site.kind, step.site.layer, head)
             rows += [(*where, first, float(row[first:stop].sum())) for first, stop in places]
     return pd.DataFrame(rows, columns=["kind", "layer", "head", "key", "share"])
-
-
-def links(
-    step: Step, head: int | str, count: int, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
-) -> pd.DataFrame:
-    """The largest weights of a window, NaN aside and above 0: query, key, weight, the largest first.
-
-    `count` is at least 1. Equal weights stand in the order of the text: of their queries, then of their keys.
-    """
-    queries, keys = window_ranges(step, rows, columns)
-    weights, indices = np.zeros(0), np.zeros((2, 0), np.int64)
-    for block in blocks(step, head, queries, keys, sentence=sentence):
-        if block.weights is None:
-            continue
-        cells = block.weights.nan_to_num(nan=0.0)
-        if float(cells.amax()) >= (weights[-1] if len(weights) == count else 0):
-            values, query, key = _largest(cells, count)
-            places = query + block.down.start, key + block.across.start
-            weights, indices = np.append(weights, values), np.concatenate([indices, np.stack(places)], 1)
-            order = np.lexsort((indices[1], indices[0], -weights))[:count]
-            weights, indices = weights[order], indices[:, order]
-    window = zip((queries, keys), indices, strict=True)
-    query, key = (np.arange(part.start, part.stop, part.step)[i] for part, i in window)
-    return pd.DataFrame({"query": query, "key": key, "weight": weights})
-
-
-def _largest(cells: Tensor, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The largest weights of a block above 0, with those that equal the last of them: weight, row, column."""
-    flat = cells.flatten()
-    least = flat.topk(min(count, len(flat))).values[-1]
-    query, key = ((cells >= least) & (cells > 0)).nonzero().numpy().T
-    return cells.numpy()[query, key].astype(np.float64), query, key

@@ -58,18 +58,18 @@ class RowBlock:
     scores: np.ndarray | None
     reasons: tuple[str, ...]
 
-    def pooled(self, tile: int) -> "RowBlock":
-        """The same with a cell per tile, which has the largest weight of it."""
-        if tile == 1:
-            return self
-        closed = pool(torch.from_numpy(self.blocked > 0).float(), tile, "min").numpy() > 0
-        weights = pool(torch.from_numpy(self.weights), tile).numpy()
-        return RowBlock(weights, closed * self.blocked[::tile, ::tile], None, self.reasons)
+    def pooled(self, tile: int, names: dict[str, int]) -> "RowBlock":
+        """The same with a cell per tile, which has the largest weight of it, and numbers of reasons from `names`.
 
-    def renamed(self, names: dict[str, int]) -> "RowBlock":
-        """The same with the numbers that reasons have in `names`, where new ones are added: each block has its own."""
+        Each block has reasons of its own: new ones are added to the names.
+        """
         numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
-        return RowBlock(self.weights, numbers[self.blocked], self.scores, self.reasons)
+        blocked = numbers[self.blocked]
+        if tile == 1:
+            return RowBlock(self.weights, blocked, self.scores, self.reasons)
+        closed = pool(torch.from_numpy(blocked > 0).float(), tile, "min").numpy() > 0
+        weights = pool(torch.from_numpy(self.weights), tile).numpy()
+        return RowBlock(weights, closed * blocked[::tile, ::tile], None, self.reasons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,17 +159,12 @@ class AttentionView(_Window):
 
     def _cells(self, head: int | str, tile: int) -> Cells:
         names: dict[str, int] = {}
-        parts = [self.block(head, rows).pooled(tile).renamed(names) for rows in self.blocks(tile)]
+        parts = [self.block(head, rows).pooled(tile, names) for rows in self.blocks(tile)]
         weights, blocked = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weights", "blocked"))
         scores = None if parts[0].scores is None else np.concatenate([part.scores for part in parts])
         states = maps.states_of(weights, blocked, self.empty(head), tile)
         places = self.queries.starts[::tile], self.keys.starts[::tile]
         return Cells(*places, weights, scores, states, tuple(names), blocked, tile)
-
-    @cached_property
-    def merges(self) -> bool:
-        """Whether some cells stand for several of the record."""
-        return self.queries.merged or self.every_key.merged
 
     def has_scores(self, head: int | str) -> bool:
         """Whether cells have scores: those of combined heads and of merged words have none."""
@@ -178,8 +173,8 @@ class AttentionView(_Window):
 
     def blocks(self, tile: int = 1) -> Iterator[slice]:
         """Rows whose weights are held at once, whole tiles of them; at least one block."""
-        each = len(self.every_key) if self.merges else self.step.shape[3]
-        return iter(row_slices(len(self.queries), each, tile))
+        merges = self.queries.merged or self.every_key.merged
+        return iter(row_slices(len(self.queries), len(self.every_key) if merges else self.step.shape[3], tile))
 
     def block(self, head: int | str, rows: slice) -> RowBlock:
         """The cells of some rows, which are at least one."""
@@ -202,7 +197,7 @@ class AttentionView(_Window):
         A row of which nothing is left stays zero.
         """
         queries, columns, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
-        if self.merges:
+        if self.queries.merged or self.every_key.merged:
             weights, is_open = self._merged(head, queries.spans, self.every_key.spans)
             weights, is_open = weights / queries.sizes[:, None], is_open[:, columns]
         else:
@@ -324,7 +319,7 @@ class SeenMask(_Window):
             return reasons, rules.numpy() * (tiles.open == 0)
         names: dict[str, int] = {}
         each = (RowBlock(np.zeros(codes.shape), codes, None, reasons) for _, reasons, codes in self.blocks(tile))
-        parts = [block.pooled(tile).renamed(names).blocked for block in each]
+        parts = [block.pooled(tile, names).blocked for block in each]
         return tuple(names), np.concatenate(parts)
 
     def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:

@@ -120,11 +120,7 @@ def integrated(
 
 
 def weights_of(record: Record) -> int:
-    """Weights of all heads in one graph.
-
-    Raises:
-        InputError: if they are more than `MOST_WEIGHTS`.
-    """
+    """Weights of all heads in one graph; an `InputError` if they are more than `MOST_WEIGHTS`."""
     count = sum(torch.Size(step.shape).numel() for step in record.steps)
     if count > MOST_WEIGHTS:
         many = f"{count:,} weights of all heads are too many to differentiate at once"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pictures import SITE, translation_of
 
-from attnviz.analysis import measures
+from attnviz.analysis import batch
 from attnviz.analysis.batch import HeadBlock
 from attnviz.analysis.heads import METRICS, head_metrics, seconds
 from attnviz.core.edits import Edits, Site
@@ -106,7 +106,7 @@ def test_every_metric_is_what_its_formula_says(ids, kind, padding, special, empt
         seed=seed,
     )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(measures, "NEAR", 2)
+        patched.setattr(batch, "NEAR", 2)
         table = head_metrics(record)
 
     assert table["rows"].tolist() == [len(ids) - emptied] * 2

@@ -15,7 +15,6 @@ from attnviz.analysis import blocks
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.files.arrays import from_arrays
 
 heads = st.integers(0, H - 1) | st.sampled_from(analysis.AGGREGATIONS)
 sides = st.tuples(st.integers(1, 12), st.integers(1, 12))
@@ -63,31 +62,6 @@ def test_attention_by_distance_is_the_sum_of_each_diagonal(step, head, sentence,
         for near, furthest, share, *_ in curve.itertuples(index=False):
             inside = (far >= min(near, furthest)) & (far <= max(near, furthest))
             assert share == pytest.approx(weights[inside].sum() / weights.sum(), abs=1e-4)
-
-
-@given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, count=st.integers(1, 300))
-def test_links_are_the_largest_weights_in_order(step, head, sentence, block, count):
-    weights, _ = whole(step, head, sentence)
-    with in_blocks(*block):
-        found = analysis.links(step, head, count, sentence=sentence)
-    expected = np.sort(weights[weights > 0])[::-1][:count]
-
-    assert found["weight"].to_numpy() == pytest.approx(expected, abs=1e-5)
-    assert weights[found["query"], found["key"]] == pytest.approx(found["weight"].to_numpy(), abs=1e-5)
-    assert len(set(zip(found["query"], found["key"], strict=True))) == len(found)
-
-
-def test_equal_links_come_in_the_order_of_the_text(monkeypatch):
-    """However the map is cut; a window has links of its own cells, by their positions."""
-    step = from_arrays(weights=np.full((9, 9), 1 / 9)).steps[0]
-    for side in (2, 100):
-        monkeypatch.setattr(blocks, "HEIGHT", side)
-        monkeypatch.setattr(blocks, "WIDTH", side)
-        found = analysis.links(step, 0, 12, rows=slice(2, None))
-
-        assert found["query"].tolist() == [2] * 9 + [3] * 3
-        assert found["key"].tolist() == [*range(9), 0, 1, 2]
-        assert found["weight"].tolist() == pytest.approx([1 / 9] * 12)
 
 
 @given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, window=st.tuples(windows, windows))

@@ -80,7 +80,6 @@ class Row:
         row_sum: sum of all weights.
         output: sum of all weighted values, (d_v,).
         state: "weights", "empty row" or "nan".
-        recorded: weights of the run, in the precision of the model, (k,).
         digits: sentence about these precisions, with the largest difference.
     """
 
@@ -105,7 +104,6 @@ class Row:
     row_sum: float
     output: Tensor
     state: str
-    recorded: Tensor
     digits: str
 
 
@@ -161,7 +159,6 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         row_sum=float(weights.sum()),
         output=weights @ value,
         state=state,
-        recorded=recorded[window],
         digits=f"Worked with 16 digits (float64) from the {model} numbers of the model. "
         f"The {run} weights of its run differ by at most {rounding(difference)}.",
     )
