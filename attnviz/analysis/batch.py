@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from attnviz.analysis.blocks import diagonal_sums
 from attnviz.core import attention
 from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ALL, Area
@@ -82,25 +83,17 @@ class HeadBlock:
     @cached_property
     def counted(self) -> Tensor:
         """Which rows are measured, (B, H, R): those of tokens that are distributions."""
-        return self._sums.isfinite() & self.real[:, None]
+        return self.step.logsumexp[self.texts, :, self.rows].isfinite() & self.real[:, None]
 
     @cached_property
     def real(self) -> Tensor:
         """Which rows are not padding, (B, R)."""
-        return self.position < self.num_queries[:, None]
-
-    @property
-    def _sums(self) -> Tensor:
-        return self.step.logsumexp[self.texts, :, self.rows]
+        return self.position < self.sides.num_queries[self.texts, None]
 
     @property
     def left_out(self) -> Tensor:
         """Rows of tokens that are not measured, (B, H)."""
         return (self.real[:, None] & ~self.counted).sum(-1)
-
-    @cached_property
-    def num_queries(self) -> Tensor:
-        return self.sides.num_queries[self.texts]
 
     @cached_property
     def num_keys(self) -> Tensor:
@@ -140,7 +133,8 @@ class HeadBlock:
     @cached_property
     def _spread(self) -> tuple[Tensor, Tensor]:
         """The weights, (B, H, R, K), 0 in rows that are not measured, and the entropy of each row, (B, H, R)."""
-        logarithms = attention.logarithms(self.scores, self._sums.masked_fill(~self.counted, SHUT))
+        sums = self.step.logsumexp[self.texts, :, self.rows].masked_fill(~self.counted, SHUT)
+        logarithms = attention.logarithms(self.scores, sums)
         weights = logarithms.exp().to(self.dtype)
         weights = weights if self.open is None else weights.masked_fill_(~self.open, 0)
         if not self.counted.all():
@@ -174,24 +168,12 @@ class HeadBlock:
         return self.diagonals(self.on_tokens)
 
     def diagonals(self, cells: Tensor) -> Tensor:
-        """The sums of (..., R, n) numbers at each distance, (..., Q + n - 1), float64.
-
-        In a copy with R - 1 zeros before it and R after each row, a diagonal is a column of another stride.
-        """
+        """The sums of (..., R, n) numbers at each distance, (..., Q + n - 1), float64."""
         *many, rows, keys = cells.shape
-        wide = keys + rows
-        padded = cells.new_zeros(*many, rows * wide + rows)
-        padded[..., rows - 1 : rows - 1 + rows * wide].view(*many, rows, wide)[..., :keys] = cells
-        turned = padded.as_strided((*many, rows, wide - 1), (*padded.stride()[:-1], wide + 1, 1))
-        sums = padded.new_zeros(*many, self.step.shape[2] + keys - 1, dtype=torch.float64)
+        sums = cells.new_zeros(*many, self.step.shape[2] + keys - 1, dtype=torch.float64)
         first = self.step.shape[2] - self.rows.start - rows
-        sums[..., first : first + wide - 1] = turned.sum(-2)
+        sums[..., first : first + keys + rows - 1] = diagonal_sums(cells)
         return sums
-
-    @cached_property
-    def largest(self) -> Tensor:
-        """The largest weight of each row, (B, H, R)."""
-        return self.weights.amax(-1)
 
     @cached_property
     def taken(self) -> Tensor:
@@ -291,7 +273,7 @@ def evenness(block: HeadBlock) -> Sums:
 
 
 def confidence(block: HeadBlock) -> RowMeasure:
-    return RowMeasure(block.largest)
+    return RowMeasure(block.weights.amax(-1))
 
 
 def distance(block: HeadBlock) -> Sums:

@@ -247,6 +247,18 @@ def pool(block: Tensor, tile: int, how: str = "max", *, across: int | None = Non
     return block
 
 
+def diagonal_sums(cells: Tensor) -> Tensor:
+    """The sum of each diagonal of (..., n, m) numbers, that of the lower left corner first, (..., n + m - 1).
+
+    In a copy with n - 1 zeros before it and n after each row, a diagonal is a column of another stride.
+    """
+    *many, n, m = cells.shape
+    padded = cells.new_zeros(*many, n * (n + m) + n)
+    padded[..., n - 1 : n - 1 + n * (n + m)].view(*many, n, n + m)[..., :m] = cells
+    turned = padded.as_strided((*many, n, n + m - 1), (*padded.stride()[:-1], n + m + 1, 1))
+    return turned.sum(-2)
+
+
 def largest_in_size(numbers: np.ndarray, tile: int) -> np.ndarray:
     """The number of largest magnitude in each square of cells, with its sign; NaN where all are."""
     if tile == 1:

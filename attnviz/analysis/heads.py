@@ -99,9 +99,7 @@ def head_metrics(
 ) -> pd.DataFrame:
     """Table with a row for each head: site, kind, layer, head, each of `METRICS`, rows, left_out.
 
-    `rows` counts the rows of tokens that were measured, `left_out` those with no key left or no numbers. A number is
-    missing where it cannot be measured: at another kind of site, of a model that is read only, on a text without such
-    a token.
+    `rows` counts the rows of tokens that were measured, `left_out` those with no key left or no numbers.
 
     Args:
         names: metrics to measure; None for all. The others are missing.
@@ -156,14 +154,7 @@ def seconds(record: Record, sentence: int = 0) -> float:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A name for heads one of whose numbers reaches a threshold.
-
-    Attributes:
-        name: name of the role.
-        metric: share of the weight, or of what it could be.
-        least: threshold; from there on the role is suggested.
-        unless: metric that must stay below `least`, because it would explain the same number.
-    """
+    """A role for heads whose metric is at least `least`, unless another one is, which explains the same number."""
 
     name: str
     metric: str
@@ -186,10 +177,9 @@ THRESHOLDS: tuple[Threshold, ...] = (
 
 @dataclass(frozen=True)
 class Role:
-    """A suggestion: what a head does on this text, with the number it is known by, from 0 to 1.
+    """A suggestion: what a head does on this text, by a number from 0 to 1.
 
-    Attributes:
-        fails: share of many texts on which the number stays below the threshold; None if not known.
+    `fails` is the share of many texts on which the number stays below the threshold; None if not known.
     """
 
     name: str
@@ -199,12 +189,7 @@ class Role:
 
 
 def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
-    """Roles of a head on the text at hand, the strongest first; empty where no number reaches a threshold.
-
-    Args:
-        row: one of `head_metrics`, or of `Atlas.heads`, with its columns `texts` and
-            `<metric>_fails`.
-    """
+    """Roles of a head, the strongest first, by a row of `head_metrics` or of `Atlas.heads`; empty where it has none."""
     numbers = {name: float(value) for name, value in row.items() if not isinstance(value, str) and pd.notna(value)}
     texts, suggested = int(numbers.get("texts", 1)), []
     for rule in THRESHOLDS:
@@ -236,10 +221,7 @@ def farthest(
     """The heads of its kind that look least like one, farthest first, each with its Jensen-Shannon divergence in nats.
 
     The divergence is the mean over the rows that both heads have, 0 (the same weights) to ln 2 (no key in common);
-    heads that share no row are left out. Time grows with the number of heads, not with that of their pairs.
-
-    Raises:
-        InputError: if there is no such head.
+    heads that share no row are left out.
     """
     steps = [step for step in record.steps if step.site.kind == site.kind]
     heads = [(step.site, number) for step in steps for number in range(step.num_heads)]

@@ -72,8 +72,8 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
     """
     (positions, tokens), prediction = _columns(record, positions, sentence), predicting(record)
     words, values = [], []
-    for state in (*stream_of(record).states, None):
-        best = [block.max(-1) for block in _probabilities(record, state, positions, sentence)]
+    for stage in range(len(stages(record))):
+        best = [block.max(-1) for block in _probabilities(record, stage, positions, sentence)]
         row, ids = (torch.cat(part) for part in zip(*best, strict=True))
         named = zip(ids.tolist(), row.isnan().tolist(), strict=True)
         words.append(tuple(NOT_A_NUMBER if nan else prediction.vocabulary[id] for id, nan in named))
@@ -94,9 +94,7 @@ def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, 
     if not -len(names) <= stage < len(names):
         raise InputError(f"There is no stage {stage}; there are {len(names)}, counted from 0: {', '.join(names)}.")
     place = position_of(record, position, sentence=sentence)
-    positions = range(place, place + 1)
-    state = (*stream_of(record).states, None)[stage % len(names)]
-    probabilities = next(_probabilities(record, state, positions, sentence))[0]
+    probabilities = next(_probabilities(record, stage % len(names), range(place, place + 1), sentence))[0]
     if probabilities.isnan().any():
         return ()
     top, vocabulary = probabilities.topk(min(count, len(probabilities))), predicting(record).vocabulary
@@ -163,19 +161,15 @@ def pushed(
     return WordGrid(names, positions, tokens, words, values.mT.double().numpy())
 
 
-def _probabilities(record: Record, state: Tensor | None, positions: range, sentence: int) -> Iterator[Tensor]:
-    """Probabilities of words, head(norm(state)), float64, (positions of a block, vocabulary).
-
-    Args:
-        state: (B, n, d_model); None for the last, which the model itself has read.
-    """
+def _probabilities(record: Record, stage: int, positions: range, sentence: int) -> Iterator[Tensor]:
+    """Probabilities of words, head(norm(state)), float64, (positions of a block, words); the last are the model's."""
     stream, window = stream_of(record), slice(positions.start, positions.stop)
     logits = predicting(record).logits[sentence, window]
     high = max(1, BLOCK // logits.shape[-1])
     for first in range(0, len(positions), high):
         read = logits[first : first + high]
-        if state is not None:
-            reading = stream.weights.readout.logits(state[sentence, window][first : first + high])
+        if stage < len(stream.states):
+            reading = stream.weights.readout.logits(stream.states[stage][sentence, window][first : first + high])
             read = reading.masked_fill(read == -torch.inf, -torch.inf)  # a word that the model cannot write
         yield read.double().softmax(-1)
 

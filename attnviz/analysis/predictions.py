@@ -68,20 +68,15 @@ def read_alike(before: Record, after: Record, position: int, *, sentence: int = 
 
 
 NOT_A_NUMBER = "NaN"
-"""Stands for a word where the probabilities are no numbers."""
-
+"""Word where the probabilities are no numbers."""
 
 SAME = 1e-6
-"""Total variation up to this is that of rounding."""
+"""Total variation up to which a difference is rounding."""
 
 
 @dataclass(frozen=True)
 class PredictedWord:
-    """The token read at a position, and the word that is then most probable, with its probability.
-
-    In a model that fills in, the token is a blank and the word is expected in its place.
-    Where probabilities are no numbers the word is `NOT_A_NUMBER`, and the probability NaN.
-    """
+    """The token read at a position (or a blank), and the word most probable after it (or there); see `NOT_A_NUMBER`."""
 
     token: str
     word: str
@@ -90,11 +85,7 @@ class PredictedWord:
 
 
 def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord, ...]:
-    """The most probable word after each position that is not padding; of a model that fills in, at each blank.
-
-    Raises:
-        InputError: if the model predicts no words.
-    """
+    """The most probable word after each position that is not padding; of a model that fills in, at each blank."""
     prediction, read = predicting(record), record.read[sentence]
     positions = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
     logits = prediction.logits[sentence, positions].double()
@@ -160,9 +151,6 @@ def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | N
     """After which token a change moved the prediction most, by total variation, NaN first; None where no number moved.
 
     Of a model that fills in, in place of which blank. A position at which both had read other tokens is left aside.
-
-    Raises:
-        InputError: if the model predicts no words.
     """
     blanks, most = predicting(after).blanks, {}
     for position in range(after.read[sentence].length) if blanks is None else blanks[sentence]:
@@ -228,21 +216,13 @@ def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
 
 
 def similarity(record: Record) -> Tensor:
-    """How alike the sentences of a batch are: the cosine of their vectors, float64, (B, B); NaN of a zero vector.
-
-    Raises:
-        InputError: if the model gives sentences no vectors.
-    """
+    """How alike the sentences of a batch are: the cosine of their vectors, float64, (B, B); NaN of a zero vector."""
     directions = _directions(record)
     return (directions @ directions.T).clamp(-1, 1)
 
 
 def shift(before: Record, after: Record) -> Tensor:
-    """How far each sentence's vector turned, 1 - cosine, float64, (B,): 0 is not at all, 2 to the opposite.
-
-    Raises:
-        InputError: if the model gives sentences no vectors, or the records are of other sentences.
-    """
+    """How far each sentence's vector turned, 1 - cosine, float64, (B,): 0 is not at all, 2 to the opposite."""
     texts = [[sentence.text for sentence in record.sentences] for record in (before, after)]
     if texts[0] != texts[1]:
         raise InputError("The records are of other sentences, so their vectors cannot be compared.")

@@ -116,9 +116,7 @@ def predicting(view: AttentionView, row: int) -> str:
     """The prediction of a row as a clause after its name; empty where it predicts nothing."""
     if not (view.predicted and view.predicted[row]):
         return ""
-    what = "predicting in its place" if analysis.fills_in(view.record) else "predicting the next word"
-    what = "predicting its label" if analysis.labels_tokens(view.record) else what
-    return f", {what} {quoted(view.predicted[row])},"
+    return f", predicting {PREDICTED[_where(view.record)]} {quoted(view.predicted[row])},"
 
 
 def all_heads(step: Step) -> str:
@@ -129,16 +127,13 @@ def all_heads(step: Step) -> str:
 FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
 
 
-def _size(view: AttentionView | SeenMask) -> str:
-    return f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
-
-
 def head(view: AttentionView, head: int | str) -> str:
     """The size, the strongest weights, what the view did, and what was changed."""
     step = view.step
     comma = "," if step.heads_off else ""
     what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
-    text = f"{what} of {view.site}, {_size(view)}."
+    size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
+    text = f"{what} of {view.site}, {size}."
     most, keys = view.strongest(head)
     order = [(int(i), int(keys[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
     looks = [
@@ -155,7 +150,8 @@ def heads(view: AttentionView, largest: Sequence[str]) -> str:
     step = view.step
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
-    each = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {_size(view)}"
+    size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
+    each = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {size}"
     text = f"{each}. Largest weight by head: {most}.{off}"
     return " ".join([text, *map(as_sentence, view.notes)])
 
@@ -167,7 +163,7 @@ def mask(view: SeenMask) -> str:
     cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
     last = rows and f"The last query, {named(view.queries, rows - 1)}, may look at {counted(open_keys[-1], 'key')}."
     named_mask = "No mask" if isinstance(view.mask, Full) else f"Mask '{view.mask}'"
-    text = f"{named_mask}, {_size(view)}: {cells}"
+    text = f"{named_mask}, {counted(rows, 'query')} by {counted(columns, 'key')}: {cells}"
     parts = [text, "" if view.notes else last, *map(as_sentence, filter(None, [view.window, *view.notes]))]
     return " ".join(filter(None, parts))
 
@@ -256,8 +252,7 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     prediction = min(now, key=lambda prediction: np.nan_to_num(prediction.probability, nan=-1.0))
     token = quoted_token(prediction.token, prediction.position)
     least = f"{quoted(prediction.word)} {percent(prediction.probability)}, {where} {token}"
-    what, word = ("blank", "word") if analysis.fills_in(record) else ("token", "next word")
-    what, word = ("token", "label") if analysis.labels_tokens(record) else (what, word)
+    what, word = {"after": ("token", "next word"), "in place of": ("blank", "word"), "of": ("token", "label")}[where]
     ended = analysis.cut(record, sentence=sentence)
     ended = f" The text was cut after {ended} tokens." if ended else ""
     each = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
@@ -273,9 +268,8 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
         f"{quoted(is_now.word)} {where} {quoted_token(is_now.token, is_now.position)}, before {quoted(was.word)}"
         for was, is_now in others[:MOST_NAMED]
     )
-    return (
-        f"{text} {count} {'differs' if count == 1 else 'differ'} from before the change{f': {named}' if named else ''}."
-    )
+    differ = f"{count} {'differs' if count == 1 else 'differ'} from before the change"
+    return f"{text} {differ}{f': {named}' if named else ''}."
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
@@ -283,11 +277,10 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
     ranked = analysis.labels(record, before=before, sentence=sentence)
     if not ranked:
         return "The probabilities of the labels are not numbers."
-    was = ["" if row.before is None else f" (before the change {label_value(record, row.before)})" for row in ranked]
-    listed = [
-        f"“{label_text(row.word)}” {label_value(record, row.probability)}{old}"
-        for row, old in zip(ranked, was, strict=True)
-    ]
+    listed = []
+    for row in ranked:
+        old = "" if row.before is None else f" (before the change {label_value(record, row.before)})"
+        listed.append(f"“{label_text(row.word)}” {label_value(record, row.probability)}{old}")
     if analysis.is_number(record):
         return f"The model gives {counted(len(ranked), 'number')}: {', '.join(listed[:MOST_NAMED])}."
     several = ", each with a probability of its own" if record.label_kind == "several" else ""
@@ -299,10 +292,6 @@ def label_value(record: Record, value: float) -> str:
     return decimals(value, 4) if analysis.is_number(record) else percent(value)
 
 
-FINE = 0.05
-"""Smaller differences are said with four digits after the point."""
-
-
 def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
     """Which row differs most between A and B and, if asked for, which cell; and which tokens only one of them has."""
     row, cell, parts = both.most_row, both.most_cell, []
@@ -312,7 +301,7 @@ def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
         parts.append(f"A and B are nearly the same map: their largest difference is {decimals(largest, 4)}.")
     elif row is not None:
         variation = float(both.variation[row])
-        apart = decimals(variation, 4 if variation < FINE else 2)
+        apart = decimals(variation, 4 if variation < 0.05 else 2)
         parts.append(f"The row that differs most is {_place(both, 0, row)}: by {apart} of its attention.")
     if cell is not None and with_cell and not is_nearly_same:
         parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
@@ -327,43 +316,35 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
     part = both.part(slice(row, row + 1), slice(column, column + 1))
     more = float(part.difference[0, 0])
     digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
-    each = [_gives(part, end, digits) for end in range(2)]
-    much, higher = "", "A" if more > 0 else "B"
-    if more and more == more:
-        much = f": higher in {higher} by {decimals(abs(more), digits)}"
-    if None in each:
-        clause, name = (each[0], "A") if each[0] else (each[1], "B")
+    clauses, gives = {}, set()
+    for end, (side, name) in enumerate(((part.a, "A"), (part.b, "B"))):
+        weights, states = part.maps[end]
+        if states[0, 0] == BLANK:
+            continue
+        places = part.rows[0][end], part.columns[0][end]
+        query, key = (quoted_token(tokens[i].text, i) for tokens, i in zip(side.tokens, places, strict=True))
+        if states[0, 0] == analysis.BLOCKED:
+            clauses[name] = f"{query} may not look at {key}"
+        elif states[0, 0] == analysis.EMPTY:
+            clauses[name] = f"{query} has no key left"
+        else:
+            weight = decimals(float(weights[0, 0]), digits)
+            clauses[name] = f"{query} gives {weight} to {key}"
+        gives.add((query, key) if states[0, 0] not in (analysis.BLOCKED, analysis.EMPTY) else name)
+    if len(clauses) < 2:
+        ((name, clause),) = clauses.items()
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
-    query, _ = tokens = _tokens(part, 0)
-    if tokens == _tokens(part, 1) and all(clause.startswith(f"{query} gives ") for clause in each):
-        return f"{each[0]} in A and {decimals(float(part.maps[1][0][0, 0]), digits)} in B{much}."
-    return f"{each[0]} in A, and in B {each[1]}{much}."
+    much = f": higher in {'A' if more > 0 else 'B'} by {decimals(abs(more), digits)}" if more and more == more else ""
+    if len(gives) == 1:
+        return f"{clauses['A']} in A and {weight} in B{much}."
+    return f"{clauses['A']} in A, and in B {clauses['B']}{much}."
 
 
 def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
     """With how many digits two weights and their difference are read, so that the rounded ones agree; of each cell."""
     agree = [np.abs(np.round(a, n) - np.round(b, n) - np.round(more, n)) < 1e-9 for n in (2, 3)]
-    unseen = (np.abs(more) > 0) & (np.abs(more) < FINE)
+    unseen = (np.abs(more) > 0) & (np.abs(more) < 0.05)
     return np.select([unseen, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
-
-
-def _tokens(part: AlignedPair, end: int) -> tuple[str, str]:
-    """The query and the key of a cell, the only one, in A (0) or B (1)."""
-    tokens, places = (part.a, part.b)[end].tokens, (part.rows[0][end], part.columns[0][end])
-    return quoted_token(tokens[0][places[0]].text, places[0]), quoted_token(tokens[1][places[1]].text, places[1])
-
-
-def _gives(part: AlignedPair, end: int, digits: int) -> str | None:
-    """The only cell of a part as a clause, in A (0) or B (1); None if it has no such cell."""
-    weights, states = part.maps[end]
-    if states[0, 0] == BLANK:
-        return None
-    query, key = _tokens(part, end)
-    if states[0, 0] == analysis.BLOCKED:
-        return f"{query} may not look at {key}"
-    if states[0, 0] == analysis.EMPTY:
-        return f"{query} has no key left"
-    return f"{query} gives {decimals(float(weights[0, 0]), digits)} to {key}"
 
 
 def _place(both: AlignedPair, axis: int, index: int) -> str:

@@ -10,10 +10,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
-from torch.nn.functional import pad
 
-from attnviz.analysis.blocks import blocks
+from attnviz.analysis.blocks import blocks, diagonal_sums
 from attnviz.core.errors import InputError
 from attnviz.core.record import Step
 
@@ -68,9 +66,10 @@ def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance
         first = block.across.start - block.down.places[-1] + queries[-1]
         diagonals = slice(first, first + high + wide - 1)
         if block.open is not False:
-            pairs[diagonals] += _diagonals(torch.ones(high, wide) if block.open is True else block.open.float()).long()
+            open_cells = torch.ones(high, wide, dtype=torch.int64) if block.open is True else block.open.long()
+            pairs[diagonals] += diagonal_sums(open_cells)
         if block.weights is not None:
-            sums[diagonals] += _diagonals(block.weights)
+            sums[diagonals] += diagonal_sums(block.weights.double())
     curve = ByDistance(np.arange(len(sums)) - queries[-1], sums.numpy(), pairs.numpy())
     _cache[step] = (head, sentence), curve
     return curve
@@ -78,16 +77,6 @@ def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance
 
 _cache: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
 """The latest of each step, with its head and sentence: 24 bytes for each distance."""
-
-
-def _diagonals(block: Tensor) -> Tensor:
-    """(n, m) -> (n + m - 1,): the sum of each diagonal, that of the lower left corner first, float64.
-
-    With as many zeros after each row as there are rows, and one number less to a row, each row stands one further on.
-    """
-    n, m = block.shape
-    turned = pad(block.flip(0), (0, n)).flatten()[: n * (n + m - 1)]
-    return turned.view(n, n + m - 1).double().sum(0)
 
 
 def on_places(

@@ -105,27 +105,15 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
     return _table(columns | numbers, note)
 
 
-def rollout_table(shares: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
-    """One row per cell of a rollout, (n, n): query, query_token, key, key_token, share; see `numbers_table`."""
-    return numbers_table(shares, "share", texts, texts, "Of {:,} tokens, the {} with the largest shares of each query.")
+def numbers_table(numbers: np.ndarray, name: str, queries: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
+    """One row per cell of numbers, (Q, K): query, query_token, key, key_token and the number.
 
-
-def product_table(products: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
-    """One row per cell of a map of relevance, (Q, K): query, query_token, key, key_token, gradient_times_weight.
-
-    See `numbers_table`.
+    Of more than `MOST_CELLS` cells, the `STRONGEST` of each query in size.
     """
-    note = "Of {:,} keys, the {} with the largest products of each query."
-    return numbers_table(products, "gradient_times_weight", queries, keys, note)
-
-
-def numbers_table(
-    numbers: np.ndarray, name: str, queries: Sequence[str], keys: Sequence[str], note: str
-) -> pd.DataFrame:
-    """One row per cell of numbers, (Q, K); of more than `MOST_CELLS` cells, the `STRONGEST` of each query in size."""
     count = _count(len(queries)) if numbers.size > MOST_CELLS else None
     i, j = _largest(numbers, count)
-    return _table(_cells(i, j, queries, keys) | {name: numbers[i, j]}, note.format(len(keys), count) if count else "")
+    note = f"Of {len(keys):,} keys, the {count} with the largest {name.replace('_', ' ')} of each query."
+    return _table(_cells(i, j, queries, keys) | {name: numbers[i, j]}, note if count else "")
 
 
 def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.DataFrame:

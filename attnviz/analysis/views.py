@@ -74,7 +74,7 @@ class RowBlock:
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """Rows and columns that a view and a window leave."""
+    """Rows and columns that a view and a window leave of so many queries and keys, `lengths`, a sink aside."""
 
     sentence: int
     rows: slice
@@ -97,10 +97,7 @@ class _Window:
 class AttentionView(_Window):
     """A site of a record through a view, in a window; see `see`. A group is in a window that holds its first position.
 
-    Attributes:
-        queries, keys: rows and columns.
-        lengths: number of queries and of keys, a sink aside.
-        every_key: also the keys that the pair and the window leave out; what is left of a row is divided by their sum.
+    `every_key` has also the keys that the pair and the window leave out; what is left of a row is divided by their sum.
     """
 
     record: Record
@@ -117,20 +114,11 @@ class AttentionView(_Window):
         return self.view == View()
 
     @property
-    def partial(self) -> bool:
-        """Whether keys are left out, so that rows do not sum to 1."""
-        hides = self.view.special == "hide" and any(token.special for token in self._tokens[1])
-        return hides or self.view.pair != "all"
-
-    @property
-    def _tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        return self.record.tokens(self.site, sentence=self.sentence)
-
-    @property
     def notes(self) -> tuple[str, ...]:
         """Notes on what is merged, hidden, divided or not known."""
+        tokens = self.record.tokens(self.site, sentence=self.sentence)
         hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
-        notes = _notes(self.view, self._tokens, (self.queries, self.keys), MERGED, hidden)
+        notes = _notes(self.view, tokens, (self.queries, self.keys), MERGED, hidden)
         return (*notes, READ_ONLY) if self.record.read_only else notes
 
     @cached_property
@@ -280,11 +268,7 @@ def see(
 
 @dataclass(frozen=True, eq=False)
 class SeenMask(_Window):
-    """A mask through a view, in a window; see `see_mask`. A word may attend where any of its pieces may.
-
-    Attributes:
-        lengths: number of queries and of keys, also outside of the window.
-    """
+    """A mask through a view, in a window; see `see_mask`. A word may attend where any of its pieces may."""
 
     mask: Mask
     notes: tuple[str, ...]
@@ -344,11 +328,7 @@ def see_mask(
     rows: slice = ALL,
     columns: slice = ALL,
 ) -> SeenMask:
-    """A mask over tokens through a view, and of that a window. It has no weights, so nothing is divided.
-
-    Raises:
-        InputError: if the view leaves nothing to see.
-    """
+    """A mask over tokens through a view, and of that a window. It has no weights, so nothing is divided."""
     tokens = tuple(queries), tuple(keys)
     sides = _windowed([groups(part, view) for part in tokens], view, tokens, "the mask", rows, columns)
     notes = _notes(view, tokens, sides, MERGED_MASK, HIDDEN_MASK)

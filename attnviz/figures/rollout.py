@@ -108,7 +108,7 @@ class Rollout(TracedFigure, GridFigure):
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return tables.rollout_table(self.traced.shares, self.traced.texts)
+        return tables.numbers_table(self.traced.shares, "share", self.traced.texts, self.traced.texts)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:

@@ -125,9 +125,6 @@ def sweep(
     An encoder-decoder reads, with each head off, the text that it wrote with all on, so that its words can be compared
     place by place; whether it would have written another is a second run. With `targets` it reads those, in one run.
     What the edits take from another text is of its run with all heads on.
-
-    Raises:
-        InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
     """
     before, heads, off = _before(source, sentences, edits, targets)
     effects: list[dict[str, list[Any]]] = []
@@ -176,10 +173,6 @@ def logit_falls(
     Returns:
         site, kind, layer, head and fall: the logit, or the difference of two, before minus after. Of a model that
         computes in half precision `attrs["step"]` is the step in which its largest logits come.
-
-    Raises:
-        InputError: if there is no such word or position, or nothing can be changed in the model; `Canceled` if `report`
-            gave False.
     """
     before, heads, off = _before(source, sentences, edits, targets)
     place, *ids = place_of(before, token, position, minus=minus, sentence=sentence)

@@ -14,14 +14,8 @@ from attnviz.sources.estimate import Estimate, of_texts
 
 TOKENS = 2048
 """Most tokens in one run, padding counted."""
-SAME = 5e-4
-"""Difference between two numbers that three decimals do not show."""
-
-TYPICAL = 2
-"""Standard deviations from the mean within which a text is like most others."""
-MOST_TEXTS = 1000
-MOST_BYTES = 1_000_000
-"""Largest file of texts that is read, in bytes."""
+MOST_TEXTS, MOST_BYTES = 1000, 1_000_000
+"""Largest file of texts that is read, in lines and bytes."""
 
 
 def shipped(source: Source) -> tuple[str, ...]:
@@ -67,8 +61,7 @@ def of_json(line: str) -> str:
 def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:
     """Estimated time and memory to run those of the texts that can be read."""
     runs = []
-    readable = [sentence for sentence in cut(source, texts)[0] if sentence]
-    sentences = sorted(readable, key=lambda sentence: sentence.length)
+    sentences = sorted(filter(None, cut(source, texts)[0]), key=lambda sentence: sentence.length)
     while sentences:
         count = _fitting(sentences)
         runs.append((count, sentences[count - 1].length))
@@ -141,5 +134,5 @@ def _fitting(sentences: list[Sentence]) -> int:
 
 
 def is_typical(value: float, mean: float, spread: float) -> bool:
-    """Whether a number is like that of most texts: within `TYPICAL` standard deviations of their mean, or `SAME`."""
-    return abs(value - mean) <= max(TYPICAL * spread, SAME)
+    """Whether a number is like that of most texts: within two standard deviations of their mean, or 0.0005."""
+    return abs(value - mean) <= max(2 * spread, 5e-4)

@@ -27,11 +27,7 @@ MOST_D_K, SAMPLES, NUM_KEYS = 1024, 500, 16
 
 
 def window_positions(window: slice, size: int, what: str) -> range:
-    """The positions of a window, at most 64; what is beyond the end is left out.
-
-    Raises:
-        InputError: if they are not neighbors, or too many.
-    """
+    """The positions of a window, neighbors and at most 64; what is beyond the end is left out."""
     positions = range(*window.indices(size))
     if positions.step != 1:
         raise InputError(f"A window of {what} holds neighbors, first to last; given steps of {positions.step}.")
@@ -63,22 +59,17 @@ class Row:
     The maximum, the sums and the output are over all keys, also those outside of the window.
 
     Attributes:
-        query: position of the query.
-        keys: positions shown, k of them.
-        query_vector: q, (d_k,).
-        key_vectors: the keys, (k, d_k).
+        query, keys: position of the query, and positions of the keys shown, k of them.
+        query_vector, key_vectors: q, (d_k,), and the keys, (k, d_k).
         products: q_i · k_i for each key and dimension, (k, d_k).
         sums, scaled, capped, biased, scores: q · k, then after scale, softcap, bias and temperature, (k,) each.
         rules: for each key the rules that block it, "" if it may be attended to.
         masked: scores, -inf where blocked, (k,).
         maximum: largest of all masked scores; -inf if the row is empty.
         shifted: masked scores minus the maximum, (k,); -inf in an empty row.
-        exps: e to the shifted scores, (k,); 0 in an empty row.
-        sum_exps: sum over all keys.
-        weights: exps / sum_exps, or what the policy gives an empty row, (k,).
-        weighted_values: each weight times its value, (k, d_v).
-        row_sum: sum of all weights.
-        output: sum of all weighted values, (d_v,).
+        exps, sum_exps: e to the shifted scores, (k,), 0 in an empty row; and its sum over all keys.
+        weights, row_sum: exps / sum_exps, or what the policy gives an empty row, (k,); and the sum of all.
+        weighted_values, output: each weight times its value, (k, d_v), and the sum of all, (d_v,).
         state: "weights", "empty row" or "nan".
         digits: sentence about these precisions, with the largest difference.
     """
@@ -212,11 +203,7 @@ class Compared:
 
 
 def compare(before: Record, after: Record, site: Site, head: int, query: int, *, sentence: int = 0) -> Compared:
-    """Compare one row of two runs of the same tokens, with other edits or of another source.
-
-    Raises:
-        InputError: if one of them has no such query, or only its weights are known.
-    """
+    """Compare one row of two runs of the same tokens, with other edits or of another source."""
     rows = slice(query, query + 1)
     old, new = (
         measures(_checked_step(record, site, head, query, sentence).weights(head, rows, sentence=sentence)[0])
@@ -246,11 +233,7 @@ class DotProducts:
 
 
 def dot_product_variance(d_ks: Sequence[int]) -> tuple[DotProducts, ...]:
-    """Measure why scores are divided by √d_k, on 500 random queries with 16 random keys each.
-
-    Raises:
-        InputError: if a d_k is below 1 or above 1,024.
-    """
+    """Measure why scores are divided by √d_k, on 500 random queries with 16 random keys each; d_k is 1 to 1,024."""
     results = []
     for d_k in d_ks:
         check_whole(f"d_k ({d_k})", d_k, 1, MOST_D_K)

@@ -158,12 +158,6 @@ class _CallView:
         vectors = self.origin.query_input if letter == "q" else self.origin.key_input
         return getattr(self.origin, f"w_{letter}")(vectors)[self.sentence]
 
-    @cached_property
-    def joined(self) -> Tensor:
-        """Outputs of all heads side by side, zeros for those that are off, (rows, H · d_v)."""
-        heads = range(self.step.num_heads)
-        return torch.cat([self.step.output(head, self.window[0], sentence=self.sentence) for head in heads], -1)
-
 
 def span(values: Tensor) -> str:
     """Smallest and largest number of a tensor, infinite ones and NaN left out."""
@@ -183,33 +177,31 @@ def length(vectors: Tensor) -> str:
 
 
 def _tokens(call: _CallView) -> Iterator[Stage]:
-    """From tokens to the input of the call; also of the keys, where these are others or stand in another window."""
+    """From tokens to the projections; also of the keys, where these are others or stand in another window."""
     origin, b, site = call.origin, call.sentence, call.step.site
-    tokens = {"query": origin.query_tokens}
-    if origin.key_input is not origin.query_input or call.keys != call.queries:
-        tokens["key"] = origin.key_tokens
     words, added, x = origin.query_tokens.words[b], origin.query_tokens.positions, origin.query_input[b]
-    tables = [
-        call.table(f"words_{axis}", f"{axis} tokens", (axis, "d_model"), side.words[b]) for axis, side in tokens.items()
-    ]
+    sides = {"query": origin.query_tokens}
+    inputs = [call.table("x", "X", ("query", "d_model"), x)]
+    if origin.key_input is not origin.query_input or call.keys != call.queries:
+        sides["key"] = origin.key_tokens
+        inputs.append(call.table("x_keys", "X of the keys", ("key", "d_model"), origin.key_input[b]))
+    tokens, sums = [], []
+    for axis, side in sides.items():
+        tokens.append(call.table(f"words_{axis}", f"{axis} tokens", (axis, "d_model"), side.words[b]))
+        if added is not None:
+            total = side.words[b] + side.positions
+            sums.append(call.table(f"positions_{axis}", "P", (axis, "d_model"), side.positions))
+            sums.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), total))
     vectors = f"{counted(len(words), 'vector')} of {counted(words.shape[1], 'number')}"
-    yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *tables)
+    yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *tokens)
 
     embedded = words if added is None else words + added
     if added is None:
         yield call.stage("position", missing=origin.query_tokens.note)
     else:
-        tables = []
-        for axis, side in tokens.items():
-            total = side.words[b] + side.positions
-            tables.append(call.table(f"positions_{axis}", "P", (axis, "d_model"), side.positions))
-            tables.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), total))
         lengths = f"To vectors of length {length(words)} on average, positions of length {length(added)} were added."
-        yield call.stage("position", lengths, *tables)
+        yield call.stage("position", lengths, *sums)
 
-    tables = [call.table("x", "X", ("query", "d_model"), x)]
-    if "key" in tokens:
-        tables.append(call.table("x_keys", "X of the keys", ("key", "d_model"), origin.key_input[b]))
     parts = [counted(site.layer, "layer")] if site.layer > 0 else []
     parts += ["the self-attention of this layer"] if site.kind == "cross" else []
     parts += ["a normalization"] if origin.is_normalized else []
@@ -217,12 +209,10 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
     changed += f" by {', '.join(parts)}." if parts else "."
     if torch.equal(x, embedded):
         changed = "No number changed: the first layer reads them as they are."
-    yield call.stage("input", changed, *tables)
+    yield call.stage("input", changed, *inputs)
 
-
-def _projections(call: _CallView) -> Iterator[Stage]:
-    origin, heads, sizes = call.origin, call.step.num_heads, call.sizes
-    tables: list[Matrix] = []
+    heads, sizes = call.step.num_heads, call.sizes
+    tables = []
     for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
         name, bias = letter.upper(), getattr(origin, f"w_{letter}").bias
         weight = origin.head_weight(f"w_{letter}", call.head, heads)
@@ -328,7 +318,7 @@ def _weights(call: _CallView) -> Iterator[Stage]:
 
 
 def _outputs(call: _CallView) -> Iterator[Stage]:
-    """The output of the head, and of all heads side by side."""
+    """The output of the head, of all heads side by side and, where it is known, of the layer."""
     step, sizes, value = call.step, call.sizes, call.step.value[call.sentence, call.head]
     output = step.weights(call.head, call.window[0], sentence=call.sentence).to(value.dtype) @ value
     is_taken = step.taken is not None and not bool(step.taken[call.sentence, call.head].isnan().all())
@@ -341,21 +331,21 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
     silent = f" Heads that are off give zeros: {', '.join(off)}." if off else ""
     outputs = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
     changed = f"{outputs} stand side by side: {sizes['H·d_v']} for each query.{silent}"
-    yield call.stage("concat", changed, call.table("concat", "Concat(O)", ("query", "H·d_v"), call.joined))
+    joined = torch.cat(
+        [step.output(head, call.window[0], sentence=call.sentence) for head in range(step.num_heads)], -1
+    )
+    yield call.stage("concat", changed, call.table("concat", "Concat(O)", ("query", "H·d_v"), joined))
 
-
-def _layer(call: _CallView) -> Iterator[Stage]:
-    """The output of the layer: all heads mixed."""
-    w_o, heads, sizes = call.origin.w_o, call.step.num_heads, call.sizes
-    outputs, weight = w_o(call.joined), call.origin.head_weight("w_o", call.head, heads)
+    if call.origin is None:
+        return
+    w_o, weight = call.origin.w_o, call.origin.head_weight("w_o", call.head, step.num_heads)
     tables = [call.table("w_o", f"output weights, head {call.head}", ("d_v", "d_model"), weight)]
     if w_o.bias is not None:
         tables.append(call.table("b_o", "output bias", ("1", "d_model"), w_o.bias.unsqueeze(0)))
-    tables.append(call.table("y", "Y", ("query", "d_model"), outputs))
-    alone = call.joined.chunk(heads, -1)[call.head].to(weight.dtype) @ weight
+    mixed, alone = w_o(joined), joined.chunk(step.num_heads, -1)[call.head].to(weight.dtype) @ weight
     became = f"{sizes['H·d_v']} numbers of all heads became {sizes['d_model']} for each query"
-    share = f"of their length, {length(outputs)} on average, head {call.head} alone would give {length(alone)}"
-    yield call.stage("output", f"{became}; {share}.", *tables)
+    share = f"of their length, {length(mixed)} on average, head {call.head} alone would give {length(alone)}"
+    yield call.stage("output", f"{became}; {share}.", *tables, call.table("y", "Y", ("query", "d_model"), mixed))
 
 
 def chain(
@@ -388,7 +378,7 @@ def chain(
     call = _CallView(record, step, origin, head, sentence, *windows)
     parts = [_weights]
     parts += [] if record.read_only else [_heads, _scores, _outputs]
-    parts += [] if origin is None else [_tokens, _projections, _layer]
+    parts += [] if origin is None else [_tokens]
     stages = {stage.key: stage for part in parts for stage in part(call)}
     unknown = READ_ONLY if record.read_only else NOT_TAKEN_APART
     return tuple(stages.get(key) or call.stage(key, missing=unknown) for key in KEYS)
