@@ -71,14 +71,7 @@ class Circuits:
         return tuple(LACKING[name] for name, of_heads in numbers.items() if of_heads.isna().all())
 
     def matrix(self, kind: str) -> np.ndarray:
-        """Composition scores, (heads, heads): rows are the earlier heads, columns the later; NaN where none is earlier.
-
-        Args:
-            kind: "q", "k" or "v".
-
-        Raises:
-            InputError: if it is another.
-        """
+        """Composition scores "q", "k" or "v", (heads, heads), NaN where none is earlier; rows are the earlier heads."""
         if kind not in KINDS:
             raise InputError(f"There is no composition {kind!r}. There are: {', '.join(KINDS)}.")
         numbers = {place: i for i, place in enumerate(self.heads[["layer", "head"]].itertuples(index=False, name=None))}
@@ -112,7 +105,6 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
 
     Raises:
         InputError: if the model has no self-attention, or embedding and unembedding are of different words.
-        Canceled: if nobody waits for it any more; see `core.progress`.
     """
     places = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
     if not places:

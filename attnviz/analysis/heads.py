@@ -1,9 +1,5 @@
 """Metrics of each head of a record, what they suggest of it, and heads that link two words or look least like one.
 
-    table = head_metrics(record)            # one row per head
-    METRICS                                 # what the columns are
-    roles(table.iloc[0])                    # "previous token: 0.93 on this text"
-
 Rows of padding, rows with no key left and rows that are no numbers are left out; where nothing is left to measure a
 number is missing (`pandas.NA`), never NaN.
 """
@@ -34,14 +30,12 @@ class Metric:
     """A number that says something of a head on a text.
 
     Attributes:
-        name: name of the column.
-        title: name for people.
+        name, title: name of the column, and for people.
         formula: LaTeX of one row i, or of all pairs; a head has the mean over its rows.
         where: meaning of other letters, and the rows that count; "" for nothing. LaTeX stands between $.
         range: smallest and largest value in words, LaTeX between $.
         low, high: ends of the range; `high` is None where it depends on the text or has no end.
-        source: first use, or that it is defined here.
-        means: meaning in one sentence.
+        source, means: first use, and meaning in one sentence.
         kinds: kinds of sites where it can be measured.
         needs: "weights", or what a record that is read only has not: "scores" or "values".
         main: whether it is among the few that a page shows first.

@@ -28,8 +28,7 @@ class WordGrid:
 
     Attributes:
         rows: names of the rows.
-        positions: of the columns.
-        tokens: that are read there.
+        positions, tokens: of the columns.
         words: (rows, positions).
         values: probabilities, or what is added to logits, float64, (rows, positions).
     """

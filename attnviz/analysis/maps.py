@@ -187,13 +187,13 @@ class _Tiles:
 
     def pooled(self) -> Pooled:
         """The tiles of all blocks that were added."""
-        positions = [np.arange(part.start, part.stop, part.step) for part in self.places]
-        firsts = [part[:: self.tile] for part in positions]
+        positions = [np.array(part) for part in self.places]
         sizes = [np.diff(np.append(np.arange(0, len(part), self.tile), len(part))) for part in positions]
         more = [None, None, None]
         if not self.several:
             at = (part[index.numpy()] for part, index in zip(positions, self.argmax, strict=True))
             more = [*at, self.sums.numpy()]
+        firsts = (part[:: self.tile] for part in positions)
         return Pooled(*firsts, self.tile, self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy())
 
 
@@ -266,10 +266,9 @@ def _is_whole(step: Step, queries: range, keys: range) -> bool:
     return (queries, keys) == (range(step.shape[2]), range(step.shape[3]))
 
 
-WEIGHT, BLOCKED, NAN, EMPTY = range(4)
-"""States of a cell, in the order of `STATES`."""
-
 STATES = ("weight", "blocked", "nan", "empty row")
+WEIGHT, BLOCKED, NAN, EMPTY = range(4)
+"""States of a cell."""
 
 
 @dataclass(frozen=True, eq=False)

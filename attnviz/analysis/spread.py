@@ -1,7 +1,4 @@
-"""Attention of a head in a long text: by distance, and at places. Exact, block by block.
-
-curve = by_distance(step, 0)                    # attention against distance
-"""
+"""Attention of a head in a long text: by distance, and at places. Exact, block by block."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

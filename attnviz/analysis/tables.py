@@ -26,13 +26,11 @@ STRONGEST = 16
 
 
 def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
-    """One row per cell: query, query_token, key, key_token, weight, score, state, rule.
+    """One row per cell: query, query_token, key, key_token, weight, score, state, rule; the numbers of the record.
 
-    `predicts` stands after query_token where the model says words; see `Seen.predicted`. `head` is a number or one of
-    `analysis.AGGREGATIONS`, which has no scores. `state` is "weight", "blocked", "nan" or "empty row"; `rule` names
-    what blocks a cell and is empty elsewhere. The numbers are the record's own.
-
-    Through a view a merged word stands at its first position and has no scores, and the note says what was done.
+    `predicts` stands after query_token where the model says words. Combined heads have no scores. `state` is one of
+    `analysis.STATES`; `rule` names what blocks a cell. Through a view a merged word stands at its first position and
+    has no scores, and the note says what was done.
     """
     return _weights(view, head, many=len(view.queries) * len(view.keys) > MOST_CELLS)
 

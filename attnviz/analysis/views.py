@@ -114,6 +114,12 @@ class AttentionView(_Window):
         return self.view == View()
 
     @property
+    def partial(self) -> bool:
+        """Whether keys are left out, so that rows do not sum to 1."""
+        keys = self.record.tokens(self.site, sentence=self.sentence)[1]
+        return self.view.pair != "all" or (self.view.special == "hide" and any(token.special for token in keys))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Notes on what is merged, hidden, divided or not known."""
         tokens = self.record.tokens(self.site, sentence=self.sentence)

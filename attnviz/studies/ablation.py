@@ -1,9 +1,5 @@
 """How much each head matters here: what changes when it is switched off, beside what its weights say.
 
-    swept = sweep(source, source.tokenize(["The cat sat on the mat"]))
-    swept.table           # one row per head
-    swept.in_words()      # why large weight and large effect differ, with these numbers
-
 Many heads are measured in one run: a sentence is repeated, and in each copy another head is off (zero ablation).
 """
 
@@ -55,17 +51,10 @@ class Sweep:
         heads: (site, head), N of them.
         table: a row per head: site, kind, layer, head, a column for each of `EFFECTS` (the mean over the sentences),
             and confidence, the mean of each row's largest weight in the run with all heads on.
-        output: per sentence, how far the vector of each token moved, (N, tokens) without padding.
-        divergence: per sentence, KL(before ‖ after) wherever the model says something, (N, places); None if it does
-            not.
-        before: the run with all heads on; None where it was let go.
     """
 
     heads: tuple[tuple[Site, int], ...]
     table: pd.DataFrame
-    output: tuple[np.ndarray, ...]
-    divergence: tuple[np.ndarray, ...] | None
-    before: Record | None
 
     @property
     def by(self) -> str:
@@ -127,30 +116,24 @@ def sweep(
     What the edits take from another text is of its run with all heads on.
     """
     before, heads, off = _before(source, sentences, edits, targets)
-    effects: list[dict[str, list[Any]]] = []
-    is_given = bool(targets or edits.taken)
+    effects, is_given = [], bool(targets or edits.taken)
     for some, after in runs_of_copies(source, before, heads, off, is_given=is_given, report=report):
         effects += [_effect(before, after, copy) for copy in range(len(some))]
-    names = [(str(site), site.kind, site.layer, head) for site, head in heads]
-    table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
+    table = _table(heads)
     for name in EFFECTS:
-        means = []
-        for effect in effects:
-            numbers = [float(np.mean(of_sentence)) for of_sentence in effect[name] if np.size(of_sentence)]
-            means.append(sum(numbers) / len(numbers) if numbers and np.isfinite(numbers).all() else None)
-        table[name] = pd.array(means, dtype="Float64")
+        table[name] = pd.array([effect[name] for effect in effects], dtype="Float64")
     batch = [
         head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
         for b in range(len(sentences))
     ]
     mean = pd.concat(batch, axis=1).mean(axis=1)
-    table["confidence"] = pd.array([mean[name, head] for name, _, _, head in names], dtype="Float64")
+    table["confidence"] = pd.array([mean[str(site), head] for site, head in heads], dtype="Float64")
+    return Sweep(heads, table)
 
-    def together(name: str) -> tuple[np.ndarray, ...]:
-        return tuple(np.stack([effect[name][b] for effect in effects]) for b in range(len(sentences) if effects else 0))
 
-    divergence = None if _log_probabilities(before, 0) is None else together("divergence")
-    return Sweep(heads, table, together("output"), divergence, before)
+def _table(heads: tuple[Head, ...]) -> pd.DataFrame:
+    names = [(str(site), site.kind, site.layer, head) for site, head in heads]
+    return pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
 
 
 def logit_falls(
@@ -180,10 +163,7 @@ def logit_falls(
     for some, (after, _) in runs_of_copies(source, before, heads, off, is_given=True, report=report):
         rows = [copy * len(sentences) + sentence for copy in range(len(some))]
         falls += (logit_of(before, sentence, place, *ids) - logit_of(after, rows, place, *ids)).tolist()
-    table = pd.DataFrame(
-        [(str(site), site.kind, site.layer, head) for site, head in heads], columns=["site", "kind", "layer", "head"]
-    )
-    table = table.assign(fall=pd.array(falls, dtype=float))
+    table = _table(heads).assign(fall=pd.array(falls, dtype=float))
     table.attrs["step"] = step_of(before.prediction.logits[sentence, place])
     return table
 
@@ -250,8 +230,8 @@ def runs_of_copies(
             raise Canceled(f"The sweep was ended after {done} of {len(heads)} heads.")
 
 
-def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, list[Any]]:
-    """Effect of one head that is off, per sentence: a list for each of `EFFECTS`; empty where there is none."""
+def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, float | None]:
+    """Effect of one head that is off, the mean over sentences of the mean of each; None where there is none."""
     after, free = runs
     effect: dict[str, list[Any]] = {name: [] for name in EFFECTS}
     for b, read in enumerate(before.read):
@@ -273,7 +253,11 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
         if before.vectors is not None:
             cosine = torch.cosine_similarity(before.vectors[b].double(), after.vectors[row].double(), dim=0)
             effect["turned"].append(float((1 - cosine).clamp(min=0)))
-    return effect
+    means: dict[str, float | None] = {}
+    for name, sentences in effect.items():
+        numbers = [float(np.mean(of_sentence)) for of_sentence in sentences if np.size(of_sentence)]
+        means[name] = sum(numbers) / len(numbers) if numbers and np.isfinite(numbers).all() else None
+    return means
 
 
 def _log_probabilities(record: Record, row: int) -> Tensor | None:

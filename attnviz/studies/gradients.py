@@ -1,10 +1,5 @@
 """Gradients of a word's logit, by one more run of the model: by its attention weights, or by its input embeddings.
 
-    record = attnviz.analyze("the cat sat on the", source)
-    relevant = relevance(source, record)            # of the most probable word after the last token
-    relevant.head(site, 0), relevant.table          # gradient times weight; relevance of each token by layer
-    integrated(source, record).table                # integrated gradients
-
 The weights are differentiated as numbers of their own: what a changed weight would change downstream, not the softmax
 that it came from. No parameter of the model gets a gradient.
 """

@@ -4,13 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import record_of, with_sink
+from pictures import record_of
 
 from attnviz import api
 from attnviz.analysis.rollout import Mixed, mixed, rollout, rows
-from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Painted, Subsequent
 
 LAYERS = st.integers(0, 10**6).flatmap(
     lambda seed: st.tuples(st.just(seed), st.integers(1, 3), st.integers(1, 5), st.booleans())
@@ -71,36 +69,6 @@ def test_rows_of_a_long_text_are_those_of_the_whole_table(text, model, kind, hea
         same, followed = rows(record, (1, 0), kind, layers=layer, sentence=sentence, heads=heads)
         torch.testing.assert_close(followed, whole[[1, 0]], rtol=0, atol=1e-6)
         assert (same.tokens, same.kind, same.note) == (found.tokens, found.kind, found.note)
-
-
-@pytest.mark.parametrize("policy", ["zero", "nan", "uniform"])
-@pytest.mark.parametrize("heads", ["mean", 0])
-def test_a_row_with_nothing_to_mix_is_followed_as_in_the_table(policy, heads):
-    shut = Painted(((1, 0), (1, 1), (1, 2)))
-    record = record_of("a b c".split(), edits=Edits(mask=shut, empty_rows=policy))
-    found, followed = rows(record, (0, 1, 2), heads=heads)
-
-    torch.testing.assert_close(followed, rollout(mixed(record, heads=heads))[-1], rtol=0, atol=1e-6)
-    assert found.left_out == mixed(record, heads=heads).left_out
-
-
-@pytest.mark.parametrize("heads", ["mean", 0])
-def test_a_sink_takes_no_part_in_what_is_followed(heads):
-    record = with_sink("a b c".split())
-
-    torch.testing.assert_close(rows(record, range(3), heads=heads)[1], mixed(record, heads=heads).layers[0])
-    torch.testing.assert_close(mixed(record, heads=heads).layers[0].sum(1), torch.ones(3).double())
-
-
-def test_causal_models_have_no_future():
-    """Through both layers of the decoder set by hand, and of any causal record; padding is not followed."""
-    record = api.analyze(["a b c a b", "x y"], "constructed")
-    found = mixed(record, sentence=1)
-
-    assert [token.text for token in found.tokens] == ["x", "y"]
-    assert rollout(mixed(record))[-1].triu(1).eq(0).all()
-    causal = mixed(record_of("a b c d".split(), edits=Edits(mask=Subsequent())))
-    assert rollout(causal)[-1].triu(1).eq(0).all()
 
 
 def test_an_encoder_decoder_is_followed_stack_by_stack_and_says_so():

@@ -8,13 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import B, H
-from test_tiles import step_of, steps, windows
+from test_tiles import steps, windows
 
 from attnviz import analysis, api
 from attnviz.analysis import blocks
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Subsequent
 
 heads = st.integers(0, H - 1) | st.sampled_from(analysis.AGGREGATIONS)
 sides = st.tuples(st.integers(1, 12), st.integers(1, 12))
@@ -79,16 +78,6 @@ def test_what_stands_out_in_a_row_is_what_the_whole_row_says(step, head, sentenc
         assert np.take_along_axis(cells, at[:, None], 1)[:, 0] == pytest.approx(most, abs=1e-5)
     else:
         assert not len(at) or not len(cells)
-
-
-def test_where_no_pair_may_attend_the_mean_is_no_number():
-    """Empty rows that are made to attend everywhere weigh there, and no pair of theirs may."""
-    step = step_of(torch.float64, Subsequent(-1), empty_rows="uniform")
-
-    curve = analysis.by_distance(step, 0).curve()
-
-    assert curve.loc[curve["pairs"] == 0, "share"].max() > 0
-    assert curve["mean"].isna().tolist() == (curve["pairs"] == 0).tolist()
 
 
 def test_a_needle_is_found_by_the_head_that_was_made_for_it():

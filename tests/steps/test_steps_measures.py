@@ -77,17 +77,6 @@ def test_without_the_scale_the_softmax_saturates_as_d_k_grows():
             steps.dot_product_variance([d_k])
 
 
-def test_cloned_projections_make_symmetric_scores():
-    """Query and key are one vector, so a token's score with itself is its squared length; independent ones differ."""
-    cloned, independent = (run(replace(SMALL, cloned=cloned)).step(SITE) for cloned in (True, False))
-
-    for head in range(3):
-        scores = cloned.scores(head)
-        torch.testing.assert_close(scores, scores.T)
-        assert (scores.diagonal() > 0).all()
-    assert not torch.allclose(independent.scores(0), independent.scores(0).T)
-
-
 @pytest.mark.parametrize("matrix", MATRICES)
 def test_a_number_set_by_hand_is_the_one_that_runs(matrix):
     """The stages show it."""

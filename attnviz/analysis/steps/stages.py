@@ -17,6 +17,14 @@ from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ORDER
 
 READ_ONLY = "The model computes attention in its own code: only its weights are known."
+NOT_USED = {
+    "adjust": "Queries and keys are what their projections give.",
+    "softcap": "This call has no softcap: its scores are not bounded.",
+    "bias": "This call has no bias: nothing is added to its scores.",
+    "temperature": "The temperature is 1: nothing is divided.",
+    "mask": "This call has no mask: every query may attend to every key.",
+}
+"""Sentences for stages that a call has not."""
 NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
 
 _VECTORS, _CELLS = "B Q d_model", "B H Q K"
@@ -244,7 +252,6 @@ def _heads(call: _CallView) -> Iterator[Stage]:
     yield call.stage("split", changed, *tables)
 
     if not is_adjusted:
-        yield call.stage("adjust", missing="Queries and keys are what their projections give.")
         return
     tables = [
         call.table("q_adjusted", "Q adjusted", ("query", "d_k"), query),
@@ -273,24 +280,16 @@ def _scores(call: _CallView) -> Iterator[Stage]:
     stage = call.squares("scale", f"Every product was multiplied by {factor}: {went}.", scaled=scaled)
     yield stage if is_root else replace(stage, equation=rf"S = {scoring.scale:.4g} \, Q K^\top")
 
-    if scoring.softcap is None:
-        yield call.stage("softcap", missing="This call has no softcap: its scores are not bounded.")
-    else:
+    if scoring.softcap is not None:
         changed = f"Scores stay within ±{digits(scoring.softcap)}: {span(scaled)} became {span(capped)}."
         yield call.squares("softcap", changed, capped=capped)
-
     if scoring.bias:
         unqueried = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # its scores are the bias alone
         added = unqueried.scores(call.head, *call.window, **where)
         cells = f"{int((added != 0).sum())} of {counted(added.numel(), 'score')}"
         changed = f"{span(added)} was added; {cells} got another number than 0."
         yield call.squares("bias", changed, biased=biased, added=added)
-    else:
-        yield call.stage("bias", missing="This call has no bias: nothing is added to its scores.")
-
-    if scoring.temperature == 1:
-        yield call.stage("temperature", missing="The temperature is 1: nothing is divided.")
-    else:
+    if scoring.temperature != 1:
         changed = f"Scores were divided by {digits(scoring.temperature)}: {span(biased)} became {span(scores)}."
         yield call.squares("temperature", changed, tempered=scores)
 
@@ -299,9 +298,7 @@ def _weights(call: _CallView) -> Iterator[Stage]:
     """The mask, and the weights, which are known of every model."""
     step, rows, where = call.step, call.window[0], {"sentence": call.sentence}
     allowed = step.may_attend(call.head, *call.window, **where)
-    if step.mask is None:
-        yield call.stage("mask", missing="This call has no mask: every query may attend to every key.")
-    else:
+    if step.mask is not None:
         masked = step.masked_scores(call.head, *call.window, **where)
         cells = f"{int((~allowed).sum())} of {counted(allowed.numel(), 'cell')} were replaced by −∞"
         changed = f"{cells}; {int(allowed.sum())} stay as they are."
@@ -381,4 +378,5 @@ def chain(
     parts += [] if origin is None else [_tokens]
     stages = {stage.key: stage for part in parts for stage in part(call)}
     unknown = READ_ONLY if record.read_only else NOT_TAKEN_APART
-    return tuple(stages.get(key) or call.stage(key, missing=unknown) for key in KEYS)
+    missing = {"mask": NOT_USED["mask"]} if record.read_only else NOT_USED
+    return tuple(stages.get(key) or call.stage(key, missing=missing.get(key, unknown)) for key in KEYS)
