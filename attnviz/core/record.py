@@ -232,11 +232,6 @@ class Record:
         return f"<Record of {self.source} on {texts}: {counted(len(self.steps), 'attention call')}, {changed}>"
 
     @property
-    def has_empty_rows(self) -> bool:
-        """Whether some query of some head has no key left to attend to."""
-        return any(bool((step.logsumexp == -math.inf).any()) for step in self.steps)
-
-    @property
     def sites(self) -> tuple[Site, ...]:
         return tuple(step.site for step in self.steps)
 

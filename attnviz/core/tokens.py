@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 from attnviz.core.places import Box, Picture
 
@@ -87,11 +86,6 @@ class Sentence:
     tokens: tuple[Token, ...]
     length: int
     pictures: tuple[Picture, ...] = ()
-
-    @cached_property
-    def is_several(self) -> bool:
-        """Whether the text is of several sentences."""
-        return any(begins_sentence(*pair, self.text) for pair in pairwise(self.tokens))
 
     @cached_property
     def nbytes(self) -> int:

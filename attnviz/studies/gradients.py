@@ -14,8 +14,8 @@ from attnviz.analysis.contributions import id_of
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.core.errors import AttnvizError, Canceled, InputError, check_whole
-from attnviz.core.gradient_tap import GradientTap
 from attnviz.core.record import Record
+from attnviz.core.tap import GradientTap
 from attnviz.sources.base import Source
 
 MOST_WEIGHTS = 2**26

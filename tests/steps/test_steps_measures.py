@@ -17,7 +17,6 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.core.modifiers import ALiBi
-from attnviz.core.origin import MATRICES, VECTORS, Change
 from attnviz.sources.scratch import Scratch
 
 TEXT = "the cat sat on the mat"
@@ -75,19 +74,6 @@ def test_without_the_scale_the_softmax_saturates_as_d_k_grows():
     for d_k in (0, 1025):
         with pytest.raises(InputError, match=f"d_k \\({d_k}\\) is {d_k}"):
             steps.dot_product_variance([d_k])
-
-
-@pytest.mark.parametrize("matrix", MATRICES)
-def test_a_number_set_by_hand_is_the_one_that_runs(matrix):
-    """The stages show it."""
-    source = replace(SMALL, changes=(Change(SITE, 1, matrix, 2, 3, 2.5),))
-    record = run(source)
-    stages = {stage.key: stage for stage in steps.chain(record, source, SITE, 1)}
-    in_stage = {"w_o": ("output", "w_o")} | {name: ("split", name[0]) for name in VECTORS}
-
-    stage, table = in_stage.get(matrix, ("project", matrix))
-
-    assert float(stages[stage].matrix(table).values[2, 3]) == 2.5
 
 
 # PyTorch beside ours

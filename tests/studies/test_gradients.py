@@ -11,8 +11,7 @@ import attnviz
 from attnviz import Site, api
 from attnviz.analysis.relevance import through_layers
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.gradient_tap import GradientTap
-from attnviz.core.tap import Tap
+from attnviz.core.tap import GradientTap, Tap
 from attnviz.models.transformer import Config
 from attnviz.sources.saved import Saved
 from attnviz.studies.gradients import integrated, relevance
