@@ -5,7 +5,7 @@ attnviz.cases.verify("case.attn").lines
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,8 @@ from torch import Tensor
 
 import attnviz
 from attnviz import api, files
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, check_no_picture, quoted, readable
-from attnviz.core.origin import Change
 from attnviz.core.places import SIDE
 from attnviz.core.record import Record, Step
 from attnviz.core.request import Request
@@ -56,8 +55,6 @@ def settings_of(source: Source) -> dict[str, Any]:
     Of a folder's path only the last part is stored: the rest names this machine.
     """
     chosen = api.chosen(source)
-    if "changes" in chosen:
-        chosen["changes"] = [asdict(change) for change in chosen["changes"]]
     name = source.id if api.is_named(source) else None
     if name is not None and source.provenance == "from a folder":
         name = without_path(name)
@@ -171,9 +168,6 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
 def _source(case: dict[str, Any], load: Callable[..., Source]) -> Source:
     settings = dict(case["settings"])
     try:
-        if "changes" in settings:
-            changes = [dict(change) for change in settings["changes"]]
-            settings["changes"] = tuple(Change(**change | {"site": Site(**change["site"])}) for change in changes)
         return load(case["name"], **settings)
     except InputError as error:
         if Path(case["name"]).exists() or not case["name"].startswith("."):

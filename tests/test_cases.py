@@ -16,7 +16,6 @@ import attnviz
 from attnviz import ALiBi, Edits, Site, Subsequent, Tap, Window, api, cases, cli, files
 from attnviz.cli import main, typed
 from attnviz.core.errors import InputError
-from attnviz.core.origin import Change
 from attnviz.core.scoring import Scoring
 from attnviz.models import trained
 from attnviz.sources.saved import Saved
@@ -39,7 +38,7 @@ def shipped(tmp_path, monkeypatch):
         ("story", {}),
         ("story", {"step": 20}),
         ("translator", {}),
-        ("scratch", {"seed": 3, "num_heads": 2, "changes": (Change(Site("encoder", 0), 1, "w_q", 2, 3, 0.5),)}),
+        ("scratch", {"seed": 3, "num_heads": 2}),
     ],
     ids=str,
 )

@@ -3,31 +3,26 @@
 Numbers are exact; what would need n x n of them is computed in blocks of rows. No model is run here.
 """
 
-from attnviz.analysis.blocks import AGGREGATIONS, BLOCK, empty_queries, may_attend, reasons_of, weights_of
-from attnviz.analysis.circuits import Circuits, circuits
-from attnviz.analysis.contributions import Contributions, contributions
+from attnviz.analysis.blocks import AGGREGATIONS, may_attend, reasons_of, weights_of
+from attnviz.analysis.circuits import circuits
+from attnviz.analysis.contributions import contributions
 from attnviz.analysis.lens import WordGrid, lens_words, logit_lens, pushed
 from attnviz.analysis.maps import (
     BLOCKED,
     EMPTY,
     NAN,
     STATES,
-    TILES,
     WEIGHT,
     Cells,
-    Pooled,
     cells,
     cells_of,
     largest_weight,
     pooled,
-    pooled_mask,
     row_sums,
     strongest,
 )
 from attnviz.analysis.predictions import (
-    NOT_A_NUMBER,
     NextWord,
-    PredictedWord,
     cut,
     fills_in,
     is_number,
@@ -38,12 +33,11 @@ from attnviz.analysis.predictions import (
     next_words,
     output_change,
     predicted_words,
-    predicting,
     read_alike,
     shift,
     similarity,
     token_at,
 )
-from attnviz.analysis.spread import ByDistance, by_distance, by_part, links, on_places
+from attnviz.analysis.spread import ByDistance, by_distance, on_places
 
 from attnviz.analysis import sentences, steps, tables, views  # isort: skip: these use the names above

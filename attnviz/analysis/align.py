@@ -110,7 +110,8 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
         empty = empty_queries(side.step, side.head, sentence=side.sentence)[part]
         has_number[end] |= high[end].isnan() | pool(empty.double()[:, None], tile, across=1).bool()
     states = np.where(has_number[:2].numpy(), WEIGHT, BLOCKED)
-    return tuple(zip(high.numpy(), (*states, _of_both(*states)), strict=True)), _variation(sums, totals)
+    both = np.where((states == BLOCKED).all(0), BLOCKED, WEIGHT)
+    return tuple(zip(high.numpy(), (*states, both), strict=True)), _variation(sums, totals)
 
 
 def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
@@ -157,19 +158,20 @@ class AlignedPair:
     @cached_property
     def maps(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Weights and states of all cells of A, and of B; the weight of a blank cell is NaN."""
-        return self._laid(self.a, 0), self._laid(self.b, 1)
-
-    def _laid(self, side: Side, end: int) -> tuple[np.ndarray, np.ndarray]:
-        places = [np.array([-1 if pair[end] is None else pair[end] for pair in p]) for p in (self.rows, self.columns)]
-        blank = (places[0] < 0)[:, None] | (places[1] < 0)
-        if blank.all():
-            return np.full(blank.shape, np.nan), np.full(blank.shape, BLANK)
-        first = [int(place[place >= 0].min()) for place in places]
-        rows, columns = (slice(start, int(place.max()) + 1) for start, place in zip(first, places, strict=True))
-        window = cells(side.step, side.head, sentence=side.sentence, rows=rows, columns=columns, scores=False)
-        picked = np.ix_(*((place - start).clip(min=0) for place, start in zip(places, first, strict=True)))
-        weights = np.where(blank, np.nan, window.weights[picked].astype(np.float64))
-        return weights, np.where(blank, BLANK, window.states[picked])
+        sides = []
+        for end, side in enumerate((self.a, self.b)):
+            axes = [np.array([-1 if p[end] is None else p[end] for p in pairs]) for pairs in (self.rows, self.columns)]
+            blank = (axes[0] < 0)[:, None] | (axes[1] < 0)
+            if blank.all():
+                sides.append((np.full(blank.shape, np.nan), np.full(blank.shape, BLANK)))
+                continue
+            first = [int(places[places >= 0].min()) for places in axes]
+            rows, columns = (slice(start, int(places.max()) + 1) for start, places in zip(first, axes, strict=True))
+            window = cells(side.step, side.head, sentence=side.sentence, rows=rows, columns=columns, scores=False)
+            picked = np.ix_(*((places - start).clip(min=0) for places, start in zip(axes, first, strict=True)))
+            weights = np.where(blank, np.nan, window.weights[picked].astype(np.float64))
+            sides.append((weights, np.where(blank, BLANK, window.states[picked])))
+        return tuple(sides)
 
     @property
     def difference(self) -> np.ndarray:
@@ -186,8 +188,14 @@ class AlignedPair:
         """
         if self.tile > 1:
             return self.measure(*self.measured(tile))[0]
-        each = (*self.maps, (self.difference, _of_both(*(states for _, states in self.maps))))
-        return tuple((largest_in_size(numbers, tile), _tiled(states, tile)) for numbers, states in each)
+        a, b = (states for _, states in self.maps)
+        both = np.select([(a == BLANK) | (b == BLANK), (a == BLOCKED) & (b == BLOCKED)], [BLANK, BLOCKED], WEIGHT)
+        tiles = []
+        for numbers, states in (*self.maps, (self.difference, both)):
+            ranks = np.array([2.0, 1.0, 2.0, 2.0, 0.0])[states]  # `BLANK`, -1, is the last
+            largest = largest_in_size(ranks, tile).astype(int)
+            tiles.append((largest_in_size(numbers, tile), np.array([BLANK, BLOCKED, WEIGHT])[largest]))
+        return tuple(tiles)
 
     def measured(self, tile: int | None = None) -> tuple[Side, Side, range, range, int]:
         """Arguments of `measure`."""
@@ -289,14 +297,3 @@ def first_moved(before: Record, after: Record, *, sentence: int = 0, least: floa
 def _largest(numbers: np.ndarray) -> tuple[int, int]:
     """Place of the number that is largest in size, NaN aside."""
     return divmod(int(np.abs(np.nan_to_num(numbers)).argmax()), numbers.shape[1])
-
-
-def _of_both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """States of a difference."""
-    return np.select([(a == BLANK) | (b == BLANK), (a == BLOCKED) & (b == BLOCKED)], [BLANK, BLOCKED], WEIGHT)
-
-
-def _tiled(states: np.ndarray, tile: int) -> np.ndarray:
-    """States of squares of cells."""
-    ranks = np.array([2.0, 1.0, 2.0, 2.0, 0.0])[states]  # `BLANK`, -1, is the last
-    return np.array([BLANK, BLOCKED, WEIGHT])[largest_in_size(ranks, tile).astype(int)]

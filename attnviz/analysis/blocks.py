@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.core.blocks import Blockwise, RowCells, is_open
+from attnviz.core.blocks import Blockwise, is_open
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask
 from attnviz.core.progress import tell
@@ -109,19 +109,21 @@ class Block:
         open: which cells may be attended to, (queries, keys) or, of several heads, (H, queries, keys); or a boolean for
             all of them.
         cells: numbers that rise with the weights, (H, queries, keys), until the next block; None where all weigh 0.
-        weigh: makes weights of them, or of the largest of some; in place.
+        weigh: makes weights of them, or of the largest of some, in place; None where they are weights.
     """
 
     down: Stretch
     across: Stretch
     open: Tensor | bool
     cells: Tensor | None
-    weigh: Callable[[Tensor], Tensor]
+    weigh: Callable[[Tensor], Tensor] | None
 
     @cached_property
     def weights(self) -> Tensor | None:
         """Weights of the only head, (queries, keys), until the next block; None where all are 0."""
-        return None if self.cells is None else self.weigh(self.cells)[0]
+        if self.cells is None:
+            return None
+        return (self.cells if self.weigh is None else self.weigh(self.cells))[0]
 
 
 def blocks(
@@ -137,22 +139,24 @@ def blocks(
     """
     heads = heads if isinstance(heads, Sequence) else (heads,)
     count = 1 if isinstance(heads, str) else len(heads)
-    if isinstance(heads, str):
-        cells_of_rows = _combined(step, heads, sentence)
-    else:
-        cells_of_rows = Blockwise(step, heads, sentence=sentence).rows
+    each = None if isinstance(heads, str) else Blockwise(step, heads, sentence=sentence)
     high, wide = (max(1, int(side / count**0.5)) for side in (HEIGHT, WIDTH))
     for down in _stretches(queries, tile, high * torch.get_num_threads()):
         sums = step.logsumexp[sentence, slice(None) if isinstance(heads, str) else list(heads), down.slice]
         # rows that weigh the same everywhere, blocked or not: they are NaN, or empty and not to be zero
         is_filled = bool((sums.isnan() | ((sums == -torch.inf) & (step.scoring.empty_rows != "zero"))).any())
-        cells, weigh = cells_of_rows(down.slice)
+        cells, weigh = each.rows(down.slice) if each else (None, None)
         for across in _stretches(keys, tile, wide):
             allowed, open = None, is_open(step, down.places, across.places, sentence=sentence)
             if open is None:
                 open, allowed = _looked_up(step, heads, down.places, across.places, sentence)
-            is_weighed = is_filled or open is not False
-            yield Block(down, across, open, cells(across.slice, allowed) if is_weighed else None, weigh)
+            if open is False and not is_filled:
+                numbers = None
+            elif each:
+                numbers = cells(across.slice, allowed)
+            else:
+                numbers = weights_of(step, heads, down.slice, across.slice, sentence=sentence)[None]
+            yield Block(down, across, open, numbers, weigh)
         before, now = (count * done / len(queries) for done in (down.start, down.start + len(down.places)))
         for _ in range(int(now) - int(before)):
             tell(1.0)
@@ -170,23 +174,7 @@ def openings(
             open = own_mask.is_open(down.places, across.places)
             if open is None:
                 open = mask.grid(*lengths, sentence=sentence, rows=down.slice, columns=across.slice)
-            yield Block(down, across, open, None, _unchanged)
-
-
-def _combined(step: Step, how: str, sentence: int) -> Callable[[slice], RowCells]:
-    """As `Blockwise.rows`, of combined heads."""
-
-    def of_rows(rows: slice) -> RowCells:
-        def cells(columns: slice, _: Tensor | None) -> Tensor:
-            return weights_of(step, how, rows, columns, sentence=sentence)[None]
-
-        return RowCells(cells, _unchanged)
-
-    return of_rows
-
-
-def _unchanged(weights: Tensor) -> Tensor:
-    return weights
+            yield Block(down, across, open, None, None)
 
 
 def _looked_up(
@@ -257,6 +245,18 @@ def pool(block: Tensor, tile: int, how: str = "max", *, across: int | None = Non
             parts = block.unflatten(axis, (-1, size))
             block = {"max": parts.amax, "min": parts.amin}[how](axis + 1)
     return block
+
+
+def diagonal_sums(cells: Tensor) -> Tensor:
+    """The sum of each diagonal of (..., n, m) numbers, that of the lower left corner first, (..., n + m - 1).
+
+    In a copy with n - 1 zeros before it and n after each row, a diagonal is a column of another stride.
+    """
+    *many, n, m = cells.shape
+    padded = cells.new_zeros(*many, n * (n + m) + n)
+    padded[..., n - 1 : n - 1 + n * (n + m)].view(*many, n, n + m)[..., :m] = cells
+    turned = padded.as_strided((*many, n, n + m - 1), (*padded.stride()[:-1], n + m + 1, 1))
+    return turned.sum(-2)
 
 
 def largest_in_size(numbers: np.ndarray, tile: int) -> np.ndarray:

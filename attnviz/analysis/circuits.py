@@ -34,10 +34,9 @@ LACKING = {
     "and no published score measures those by the weights alone.",
     "induction": "No induction score: no keys read what an earlier head writes, queries and keys are more than a "
     "projection, or the embeddings are no table.",
+    "composition": "No composition scores: there is one layer, or queries, keys and values are more than a projection "
+    "of the stream.",
 }
-NOT_COMPOSED = (
-    "No composition scores: there is one layer, or queries, keys and values are more than a projection of the stream."
-)
 """Reasons why all heads lack a number."""
 
 ROWS = 4096
@@ -45,9 +44,6 @@ ROWS = 4096
 
 POSITIONS = 1024
 """Positions whose vectors are attended to, at most."""
-
-SPEED = 2e10
-"""Multiplications and additions a second that a core does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,19 +66,12 @@ class Circuits:
     @property
     def lacking(self) -> tuple[str, ...]:
         """Sentences about numbers that no head has, and why."""
-        lacking = [sentence for name, sentence in LACKING.items() if self.heads[name].isna().all()]
-        is_composed = self.composition[[*KINDS]].notna().any(axis=None)
-        return (*lacking, *(() if is_composed else (NOT_COMPOSED,)))
+        numbers = {name: self.heads[name] for name in LACKING if name in self.heads}
+        numbers["composition"] = self.composition[[*KINDS]].stack()
+        return tuple(LACKING[name] for name, of_heads in numbers.items() if of_heads.isna().all())
 
     def matrix(self, kind: str) -> np.ndarray:
-        """Composition scores, (heads, heads): rows are the earlier heads, columns the later; NaN where none is earlier.
-
-        Args:
-            kind: "q", "k" or "v".
-
-        Raises:
-            InputError: if it is another.
-        """
+        """Composition scores "q", "k" or "v", (heads, heads), NaN where none is earlier; rows are the earlier heads."""
         if kind not in KINDS:
             raise InputError(f"There is no composition {kind!r}. There are: {', '.join(KINDS)}.")
         numbers = {place: i for i, place in enumerate(self.heads[["layer", "head"]].itertuples(index=False, name=None))}
@@ -116,7 +105,6 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
 
     Raises:
         InputError: if the model has no self-attention, or embedding and unembedding are of different words.
-        Canceled: if nobody waits for it any more; see `core.progress`.
     """
     places = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
     if not places:
@@ -124,19 +112,37 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
     sites = {site: _heads(projections, weights.num_heads[site], fold_norms) for site, projections in places.items()}
     composition = _composition(sites)
     gram = None if weights.embedding is None else _product(weights.embedding, weights.embedding)
-    through_words = _through_words(weights, gram, fold_norms)
+    through_words = gram  # W_U W_E, (d_model, d_model)
+    if gram is not None and weights.readout is not None:
+        unembedding, embedding, norm = weights.readout.unembedding.weight, weights.embedding, weights.readout.norm
+        if len(unembedding) != len(embedding):
+            sizes = f"The embedding has {len(embedding):,} words, and the unembedding {len(unembedding):,}"
+            raise InputError(f"{sizes}; copying is from words to the same words, so both must be of one vocabulary.")
+        is_tied = unembedding.data_ptr() == embedding.data_ptr() and unembedding.shape == embedding.shape
+        product = gram if is_tied else _product(embedding, unembedding)
+        through_words = _folded(norm if fold_norms else None, product).mT * weights.readout.factor
     rows, eigenvalues = [], []
     for site, heads in sites.items():
-        values = heads.eigenvalues(through_words)
+        values = torch.zeros(heads.count, 0, dtype=torch.complex128)
+        if heads.value is not None and through_words is not None:
+            values = torch.linalg.eigvals(heads.output @ through_words @ heads.value)  # (H, d_v)
         copying, previous = _positive(values), _previous_token(places[site], weights, site, fold_norms)
-        through = [_composing(composition, site, head) for head in range(heads.count)]
-        induction = _induction(sites, heads, through, gram)
+        own = composition[composition["later_layer"] == site.layer]
         for head in range(heads.count):
-            place = {"kind": site.kind, "layer": site.layer, "head": head}
             largest = sorted(values[head].tolist(), key=abs, reverse=True)
-            eigenvalues += [{**place, "real": value.real, "imaginary": value.imag} for value in largest]
-            numbers = copying[head], previous[head], induction[head], largest[0].real if largest else np.nan
-            rows.append([*place.values(), *numbers, through[head] and through[head][0].brief(through[head][1])])
+            eigenvalues += [(site.kind, site.layer, head, value.real, value.imag) for value in largest]
+            induction, through = np.nan, None
+            scores = own[own["later_head"] == head]["k"].dropna().astype(float)
+            if scores.max() > 0:  # keys compose most with this earlier head
+                earlier = composition.loc[scores.idxmax()]
+                place = Site(site.kind, int(earlier["layer"])), int(earlier["head"])
+                through = place[0].brief(place[1])
+                if gram is not None:
+                    value, output = (getattr(sites[place[0]], name)[place[1]] for name in ("value", "output"))
+                    inner = (output @ heads.key[head]).mT @ (value.mT @ gram @ heads.query[head])
+                    (induction,) = _positive(torch.linalg.eigvals(inner)[None])
+            real = largest[0].real if largest else np.nan
+            rows.append((site.kind, site.layer, head, copying[head], previous[head], induction, real, through))
     left_out = tuple(site for site in weights.sites if site not in places)
     table = pd.DataFrame(rows, columns=[*PLACE, *NUMBERS, "through"])
     return Circuits(table, pd.DataFrame(eigenvalues, columns=[*PLACE, "real", "imaginary"]), composition, left_out)
@@ -147,7 +153,7 @@ def seconds(weights: ModelWeights) -> float:
     sizes = [p.w_o.weight.shape for site, p in weights.sites.items() if site.kind != "cross"]
     words = 0 if weights.embedding is None else 2 * weights.embedding.numel() * weights.embedding.shape[1]
     pairs = sum(d_model * width * 3 * sum(other for _, other in sizes[:i]) for i, (d_model, width) in enumerate(sizes))
-    return (words + pairs) / SPEED
+    return (words + pairs) / 2e10  # multiplications and additions a second that a core does
 
 
 def bytes_of(weights: ModelWeights) -> int:
@@ -167,12 +173,6 @@ class _Heads:
     @property
     def count(self) -> int:
         return len(self.output)
-
-    def eigenvalues(self, through_words: Tensor | None) -> Tensor:
-        """Those of W_O (W_U W_E) W_V, (H, d_v); none, (H, 0), where a matrix is not known."""
-        if self.value is None or through_words is None:
-            return torch.zeros(self.count, 0, dtype=torch.complex128)
-        return torch.linalg.eigvals(self.output @ through_words @ self.value)
 
     @cached_property
     def writes(self) -> Tensor | None:
@@ -227,19 +227,6 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
     return sum(a.double().mT @ b.double() for a, b in zip(left.split(ROWS), right.split(ROWS), strict=True))
 
 
-def _through_words(weights: ModelWeights, gram: Tensor | None, fold_norms: bool) -> Tensor | None:
-    """W_U W_E, (d_model, d_model); None without an embedding."""
-    if gram is None or weights.readout is None:
-        return gram
-    unembedding, embedding, readout = weights.readout.unembedding.weight, weights.embedding, weights.readout
-    if len(unembedding) != len(embedding):
-        sizes = f"The embedding has {len(embedding):,} words, and the unembedding {len(unembedding):,}"
-        raise InputError(f"{sizes}; copying is from words to the same words, so both must be of one vocabulary.")
-    is_tied = unembedding.data_ptr() == embedding.data_ptr() and unembedding.shape == embedding.shape
-    product = gram if is_tied else _product(embedding, unembedding)
-    return _folded(readout.norm if fold_norms else None, product).mT * readout.factor
-
-
 def _positive(eigenvalues: Tensor) -> list[float]:
     """Σλ / Σ|λ| of each row: 1 if all are positive, -1 if all are negative; NaN where all are 0."""
     return (eigenvalues.sum(-1).real / eigenvalues.abs().sum(-1)).tolist()
@@ -269,39 +256,13 @@ def _composition(sites: dict[Site, _Heads]) -> pd.DataFrame:
                 continue
             pairs = np.indices((writing.count, reading.count)).reshape(2, -1)
             columns = {"kind": later.kind, "layer": earlier.layer, "head": pairs[0], "later_layer": later.layer}
-            scores = {kind: _composes(writing.writes, reading.reads[kind], pairs.shape[1]) for kind in KINDS}
-            tables.append(pd.DataFrame(columns | {"later_head": pairs[1]} | scores))
+            columns["later_head"] = pairs[1]
+            for kind, reads in reading.reads.items():
+                columns[kind] = np.full(pairs.shape[1], np.nan)
+                if writing.writes is not None and reads is not None:
+                    products = writing.writes.flatten(0, 1) @ reads.transpose(0, 1).flatten(1)  # (H · d_v, H' · d)
+                    parts = products.unflatten(0, writing.writes.shape[:2]).unflatten(-1, (len(reads), -1))
+                    columns[kind] = torch.linalg.matrix_norm(parts, dim=(1, 3)).flatten().numpy()
+            tables.append(pd.DataFrame(columns))
     columns = [*PLACE, "later_layer", "later_head", *KINDS]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)
-
-
-def _composes(writes: Tensor | None, reads: Tensor | None, pairs: int) -> np.ndarray:
-    """Length of the product of each pair of heads, flat; NaN where a factor has no length or is not known."""
-    if writes is None or reads is None:
-        return np.full(pairs, np.nan)
-    products = writes.flatten(0, 1) @ reads.transpose(0, 1).flatten(1)  # (H · d_v, H' · d)
-    parts = products.unflatten(0, writes.shape[:2]).unflatten(-1, (len(reads), -1))
-    return torch.linalg.matrix_norm(parts, dim=(1, 3)).flatten().numpy()
-
-
-def _composing(composition: pd.DataFrame, site: Site, head: int) -> tuple[Site, int] | None:
-    """The earlier head with which the keys of a head compose most; None where there is none."""
-    is_own = (composition["later_layer"] == site.layer) & (composition["later_head"] == head)
-    scores = composition[is_own]["k"].dropna().astype(float)
-    if not scores.max() > 0:
-        return None
-    row = composition.loc[scores.idxmax()]
-    return Site(site.kind, int(row["layer"])), int(row["head"])
-
-
-def _induction(
-    sites: dict[Site, _Heads], heads: _Heads, through: list[tuple[Site, int] | None], gram: Tensor | None
-) -> list[float]:
-    """Σλ / Σ|λ| of W_Kᵀ (W_V W_O)ᵀ (W_Eᵀ W_E) W_Q of each head, with W_V W_O of the head that it goes through."""
-    scores = [np.nan] * heads.count
-    for head, earlier in enumerate(through):
-        if earlier is not None and gram is not None:
-            value, output = (getattr(sites[earlier[0]], name)[earlier[1]] for name in ("value", "output"))
-            inner = (output @ heads.key[head]).mT @ (value.mT @ gram @ heads.query[head])
-            (scores[head],) = _positive(torch.linalg.eigvals(inner)[None])
-    return scores

@@ -19,7 +19,7 @@ from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.record import Record
 from attnviz.core.stream import Stream
 
-_HEAD = ("kind", "layer", "head")
+HEAD = ["kind", "layer", "head"]
 BIAS = "bias of values"
 
 NEAR = 0.1
@@ -68,13 +68,22 @@ class Contributions:
     @property
     def names(self) -> list[str]:
         """Names of the parts, row by row: "head 0 of decoder layer 1", "feed-forward, layer 1"."""
-        return [_name(*row) for row in self.table[["part", "kind", "layer", "head"]].itertuples(index=False)]
+        names = []
+        for part, kind, layer, head in self.table[["part", *HEAD]].itertuples(index=False):
+            if pd.notna(head):
+                name = Site(kind, layer).head(head)
+                names.append(name if part == "head" else f"{part}, {name}")
+                continue
+            places = [kind] if pd.notna(kind) else []
+            places += [f"layer {layer}"] if pd.notna(layer) else []
+            names.append(f"{part}, {' '.join(places)}" if places else part)
+        return names
 
     def with_falls(self, falls: pd.DataFrame | None) -> pd.DataFrame:
         """The table with how much the logit falls when a head is off (`studies.ablation.logit_falls`); else NaN."""
         if falls is None:
             return self.table.assign(fall=float("nan"))
-        table = self.table.merge(falls[[*_HEAD, "fall"]], "left", on=[*_HEAD])
+        table = self.table.merge(falls[[*HEAD, "fall"]], "left", on=HEAD)
         return table.assign(fall=table["fall"].where(table["part"] == "head"))
 
     @property
@@ -103,7 +112,16 @@ class Contributions:
         whole = float(self.table["contribution"][parts.fillna(False)].sum())  # with its bias of values
         step = falls.attrs.get("step")
         steps = f" Logits of this model come in steps of {step:.2g}: it computes in half precision." if step else ""
-        return f"{most} {_when_off(float(falls['fall'][falling].iloc[0]), whole, what)}{steps}"
+        fall = float(falls["fall"][falling].iloc[0])
+        off, share = f"Off, the {what} falls by {in_cell(fall)}", fall / whole
+        if fall <= 0:
+            rises = f"Off, the {what} does not fall (it rises by {in_cell(-fall)})"
+            return f"{most} {rises}: other parts make up for all of it.{steps}"
+        if share > 1 + NEAR:
+            return f"{most} {off}, more than the head adds: later parts use it, too.{steps}"
+        if share >= 1 - NEAR:
+            return f"{most} {off}, about as much as the head adds: nothing replaces it.{steps}"
+        return f"{most} {off}: other parts make up for {percent(1 - share, 0)} of what the head adds.{steps}"
 
     @property
     def summary(self) -> pd.DataFrame:
@@ -120,26 +138,6 @@ class Contributions:
         sums = self.table["contribution"].groupby(names, sort=False).sum()
         last = [name for name in ("biases", "softcap") if name in sums]
         return sums[[name for name in sums.index if name not in last] + last].rename_axis("part").reset_index()
-
-
-def _name(part: str, kind: str, layer: int, head: int) -> str:
-    if not pd.isna(head):
-        name = Site(kind, layer).head(head)
-        return name if part == "head" else f"{part}, {name}"
-    places = [place for place in (kind, None if pd.isna(layer) else f"layer {layer}") if not pd.isna(place)]
-    return f"{part}, {' '.join(places)}" if places else part
-
-
-def _when_off(fall: float, adds: float, what: str) -> str:
-    """How much is lost with a head off, and whether other parts make up for what it adds."""
-    if fall <= 0:
-        return f"Off, the {what} does not fall (it rises by {in_cell(-fall)}): other parts make up for all of it."
-    begin, share = f"Off, the {what} falls by {in_cell(fall)}", fall / adds
-    if share > 1 + NEAR:
-        return f"{begin}, more than the head adds: later parts use it, too."
-    if share >= 1 - NEAR:
-        return f"{begin}, about as much as the head adds: nothing replaces it."
-    return f"{begin}: other parts make up for {percent(1 - share, 0)} of what the head adds."
 
 
 def contributions(
@@ -234,11 +232,7 @@ def logit_of(record: Record, rows: int | list[int], position: int, first: int, s
 
 
 def stream_of(record: Record) -> Stream:
-    """The residual stream of a record.
-
-    Raises:
-        InputError: if it was not asked for.
-    """
+    """The residual stream of a record; an `InputError` if it was not asked for."""
     if record.stream is None:
         raise InputError("This record has no residual stream. Make it with attnviz.analyze(text, source, stream=True).")
     return record.stream

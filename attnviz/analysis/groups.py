@@ -22,8 +22,6 @@ SPECIAL = ("show", "hide", "renormalize")
 PAIRS = {"all": (None, None), "A to A": (0, 0), "A to B": (0, 1), "B to A": (1, 0), "B to B": (1, 1)}
 """Which text of a pair the queries and the keys are of, by `Token.segment`."""
 
-MOST_PARTS = 1_000
-
 Spans = tuple[np.ndarray, np.ndarray]
 """The first position of each group and the one after its last, in the order of the text; no group is empty."""
 
@@ -51,7 +49,7 @@ class View:
     parts: int = 0
 
     def __post_init__(self):
-        check_whole("The number of parts of a view", self.parts, 0, MOST_PARTS)
+        check_whole("The number of parts of a view", self.parts, 0, 1_000)
         for what, value, options in (("special", self.special, SPECIAL), ("pair", self.pair, PAIRS)):
             if value not in options:
                 raise InputError(f"A view cannot have {what}={value!r}; there are {', '.join(options)}.")
@@ -61,14 +59,11 @@ class View:
         """Unit of a row or column: "10 parts", "sentences" or "words"; "" for tokens."""
         if self.parts:
             return f"{self.parts} parts"
-        if self.sentences:
-            return "sentences"
-        return "words" if self.words else ""
+        return "sentences" if self.sentences else "words" if self.words else ""
 
     def in_short(self) -> str:
         """For the name of a file: "words hide A to B"."""
-        special, pair = (self.special if self.special != "show" else ""), (self.pair if self.pair != "all" else "")
-        return " ".join(filter(None, (self.unit, special, pair)))
+        return " ".join(part for part in (self.unit, self.special, self.pair) if part not in ("", "show", "all"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,17 +134,12 @@ class Groups:
 
     def last(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Last text of each group that is not empty, by the texts of all positions."""
-        spans = zip(self.starts.tolist(), self.stops.tolist(), strict=True)
-        return tuple(next(filter(None, (texts[i] for i in reversed(range(*span)))), "") for span in spans)
+        spans = (reversed(range(*span)) for span in zip(*self.spans, strict=True))
+        return tuple(next(filter(None, (texts[i] for i in span)), "") for span in spans)
 
-    def merge(self, cells: np.ndarray, axis: int, how: np.ufunc = np.add, begins: int = 0) -> np.ndarray:
-        """Cells whose positions on an axis count from `begins`, made one per group."""
-        sizes = self.sizes
-        ends = np.cumsum(sizes)
-        taken = np.arange(sizes.sum()) + np.repeat(self.starts - ends + sizes, sizes) - begins
-        if not self.merged:
-            return cells.take(taken, axis)
-        return how.reduceat(cells.take(taken, axis), ends - sizes, axis)
+    def every(self, flags: np.ndarray) -> np.ndarray:
+        """Groups all of whose positions are flagged, boolean."""
+        return np.array([flags[start:stop].all() for start, stop in zip(*self.spans, strict=True)], bool)
 
 
 def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
@@ -159,23 +149,27 @@ def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Grou
         starts = np.arange(len(tokens))
         return Groups(tuple(tokens), starts, starts + 1, is_answered)
     n, cut = len(tokens), view.parts or 1
-    begins = [
-        i
-        for i, token in enumerate(tokens)
-        if not (i and i * cut // n == (i - 1) * cut // n and _continues(tokens[i - 1], token, view, text))
-    ]
-    spans = list(zip(begins, [*begins[1:], len(tokens)], strict=True))
+    spans: list[list[int]] = []
+    for i, token in enumerate(tokens):
+        if i and i * cut // n == (i - 1) * cut // n and _continues(tokens[i - 1], token, view, text):
+            spans[-1][1] = i + 1
+        else:
+            spans.append([i, i + 1])
     spans = [span for span in spans if view.special == "show" or not tokens[span[0]].special]
+    merged = []
+    for start, stop in spans:
+        first, last = tokens[start], tokens[stop - 1]
+        if view.parts:
+            percent = f"{100 * start / n:.3g}–{100 * stop / n:.3g}%"
+            merged.append(replace(first, text=percent, special=False, joined=False, box=None))
+        elif start + 1 == stop:
+            merged.append(first)
+        else:  # the text from where the first begins to where the last ends
+            rest = (piece.text if piece.joined else f" {piece.text}" for piece in tokens[start + 1 : stop])
+            whole = text[first.start : last.end].strip() or first.text + "".join(rest)
+            merged.append(replace(first, text=whole, end=last.end, box=None))
     starts, stops = (np.array([span[end] for span in spans], np.int64) for end in (0, 1))
-    if view.parts:
-        percents = [f"{100 * start / n:.3g}–{100 * stop / n:.3g}%" for start, stop in spans]
-        whole = {"special": False, "joined": False, "box": None}
-        merged = tuple(
-            replace(tokens[start], text=text, **whole) for (start, _), text in zip(spans, percents, strict=True)
-        )
-    else:
-        merged = tuple(_word(tokens[start:stop], text) for start, stop in spans)
-    return Groups(merged, starts, stops, is_answered)
+    return Groups(tuple(merged), starts, stops, is_answered)
 
 
 def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
@@ -194,16 +188,6 @@ def _continues(before: Token, token: Token, view: View, text: str) -> bool:
     return not begins_sentence(before, token, text) if view.sentences else view.words and token.joined
 
 
-def _word(pieces: Sequence[Token], text: str) -> Token:
-    """Pieces as one token: the text from where the first begins to where the last ends."""
-    first, last = pieces[0], pieces[-1]
-    if len(pieces) == 1:
-        return first
-    rest = (piece.text if piece.joined else f" {piece.text}" for piece in pieces[1:])
-    whole = text[first.start : last.end].strip() or first.text + "".join(rest)
-    return Token(whole, first.id, first.start, last.end, segment=first.segment, joined=first.joined, role=first.role)
-
-
 def stretch(spans: Spans) -> range:
     """The positions from the first group to the last."""
     return range(int(spans[0][0]), int(spans[1][-1]))
@@ -216,14 +200,21 @@ def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.nd
     Args:
         blocks: those of `blocks.blocks`, or of `blocks.openings`, of the `stretch` of both.
     """
-    numbers = [_groups(spans) for spans in (queries, keys)]
+    numbers = []  # the group of each position of a stretch, -1 for none
+    for starts, stops in (queries, keys):
+        of_positions = np.full(stops[-1] - starts[0], -1)
+        for i, (start, stop) in enumerate(zip(starts - starts[0], stops - starts[0], strict=True)):
+            of_positions[start:stop] = i
+        numbers.append(of_positions)
     shape = len(queries[0]), len(keys[0])
     sums, is_open = np.zeros(shape), np.zeros(shape, bool)
     for block in blocks:
-        (rows, i), (columns, j) = (
-            _runs(of[part.start : part.start + len(part.places)])
-            for of, part in zip(numbers, (block.down, block.across), strict=True)
-        )
+        runs = []  # the first position of each run of the same group in the block, and that group
+        for of_positions, part in zip(numbers, (block.down, block.across), strict=True):
+            inside = of_positions[part.within]
+            firsts = np.flatnonzero(np.diff(inside, prepend=-2))
+            runs.append((firsts, inside[firsts]))
+        (rows, i), (columns, j) = runs
         groups, positions = np.ix_(i[i >= 0], j[j >= 0]), np.ix_(i >= 0, j >= 0)
         if block.weights is not None:
             of_keys = np.add.reduceat(block.weights.numpy(), columns, 1)
@@ -234,21 +225,6 @@ def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.nd
         else:
             is_open[groups] |= block.open
     return sums, is_open
-
-
-def _groups(spans: Spans) -> np.ndarray:
-    """The group of each position of a stretch; -1 for none."""
-    places = stretch(spans)
-    numbers = np.full(len(places), -1)
-    for i, (start, stop) in enumerate(zip(*(ends - places.start for ends in spans), strict=True)):
-        numbers[start:stop] = i
-    return numbers
-
-
-def _runs(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Start of each run of the same number, and that number."""
-    starts = np.flatnonzero(np.diff(numbers, prepend=-2))
-    return starts, numbers[starts]
 
 
 def first_reasons(

@@ -1,16 +1,12 @@
 """Metrics of each head of a record, what they suggest of it, and heads that link two words or look least like one.
 
-    table = head_metrics(record)            # one row per head
-    METRICS                                 # what the columns are
-    roles(table.iloc[0])                    # "previous token: 0.93 on this text"
-
 Rows of padding, rows with no key left and rows that are no numbers are left out; where nothing is left to measure a
 number is missing (`pandas.NA`), never NaN.
 """
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -20,13 +16,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.analysis import batch, measures
+from attnviz.analysis import batch
 from attnviz.analysis.batch import HeadBlock, RowMeasure, Sums
 from attnviz.core.amounts import percent
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError, ShapeError, quoted
 from attnviz.core.record import Record, Step
-from attnviz.core.tokens import Sentence, Token, occurrences
+from attnviz.core.tokens import occurrences
 
 
 @dataclass(frozen=True)
@@ -34,14 +30,12 @@ class Metric:
     """A number that says something of a head on a text.
 
     Attributes:
-        name: name of the column.
-        title: name for people.
+        name, title: name of the column, and for people.
         formula: LaTeX of one row i, or of all pairs; a head has the mean over its rows.
         where: meaning of other letters, and the rows that count; "" for nothing. LaTeX stands between $.
         range: smallest and largest value in words, LaTeX between $.
         low, high: ends of the range; `high` is None where it depends on the text or has no end.
-        source: first use, or that it is defined here.
-        means: meaning in one sentence.
+        source, means: first use, and meaning in one sentence.
         kinds: kinds of sites where it can be measured.
         needs: "weights", or what a record that is read only has not: "scores" or "values".
         main: whether it is among the few that a page shows first.
@@ -68,35 +62,25 @@ class Metric:
         return there and (self.needs == "weights" or not record.read_only)
 
 
-PROBED = 32
-"""Rows that are measured to know how long all take."""
-
 ROWS = "$w_{ij}$ is the weight of row $i$ on key $j$; a head has the mean over its rows."
 """Explanation of the letters in formulas."""
 
 
-def _metric(measure: str, kinds: Sequence[str] = KINDS, **fields: Any) -> Metric:
-    return Metric(measure=getattr(measures, measure), kinds=tuple(kinds), **fields)
-
-
+_FIELDS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
 METRICS = tuple(
-    _metric(**fields)
-    for fields in tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
+    Metric(**fields | {"measure": getattr(batch, fields["measure"]), "kinds": tuple(fields.get("kinds", KINDS))})
+    for fields in _FIELDS
 )
 MAIN = tuple(metric.name for metric in METRICS if metric.main)
 """Names of the few that a page shows first."""
 
 
 def metric(name: str) -> Metric:
-    """The metric of that name.
-
-    Raises:
-        InputError: names those that there are.
-    """
-    for metric in METRICS:
-        if metric.name == name:
-            return metric
-    raise InputError(f"There is no metric {name!r}; there are {', '.join(metric.name for metric in METRICS)}.")
+    """The metric of that name, or an `InputError` with the names that there are."""
+    metrics = {metric.name: metric for metric in METRICS}
+    if name not in metrics:
+        raise InputError(f"There is no metric {name!r}; there are {', '.join(metrics)}.")
+    return metrics[name]
 
 
 def head_metrics(
@@ -109,9 +93,7 @@ def head_metrics(
 ) -> pd.DataFrame:
     """Table with a row for each head: site, kind, layer, head, each of `METRICS`, rows, left_out.
 
-    `rows` counts the rows of tokens that were measured, `left_out` those with no key left or no numbers. A number is
-    missing where it cannot be measured: at another kind of site, of a model that is read only, on a text without such
-    a token.
+    `rows` counts the rows of tokens that were measured, `left_out` those with no key left or no numbers.
 
     Args:
         names: metrics to measure; None for all. The others are missing.
@@ -119,12 +101,12 @@ def head_metrics(
     """
     steps = record.steps if site is None else (record.step(site),)
     metrics = [metric for metric in METRICS if names is None or metric.name in names]
-    every, done, parts = weights_of_all(steps), 0, []
+    every, done, parts, texts = weights_of_all(steps), 0, [], range(sentence, sentence + 1)
     for step in steps:
         heads = step.num_heads
         sums = torch.zeros(2, heads, len(metrics), dtype=torch.float64)
         rows, left_out = torch.zeros(2, heads, dtype=torch.long)
-        for block in _blocks(record, step, sentence):
+        for block in batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64):
             rows, left_out = rows + block.counted.sum((0, 2)), left_out + block.left_out[0]
             sums += sums_of(record, block, metrics)[:, 0]
             report(done + block.rows.stop * heads * step.shape[3], every)
@@ -158,27 +140,15 @@ def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRIC
 def seconds(record: Record, sentence: int = 0) -> float:
     """Estimated seconds of `head_metrics` here: as many times as long as a few rows take."""
     step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
-    begin, rows = perf_counter(), min(PROBED, step.shape[2])
-    block = next(_blocks(record, step, sentence))
+    begin, rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
+    block = next(batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64))
     sums_of(record, replace(block, rows=slice(0, rows), position=torch.arange(rows)))
     return (perf_counter() - begin) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
 
 
-def _blocks(record: Record, step: Step, sentence: int) -> Iterator[HeadBlock]:
-    texts = range(sentence, sentence + 1)
-    return batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64)
-
-
 @dataclass(frozen=True)
 class Threshold:
-    """A name for heads one of whose numbers reaches a threshold.
-
-    Attributes:
-        name: name of the role.
-        metric: share of the weight, or of what it could be.
-        least: threshold; from there on the role is suggested.
-        unless: metric that must stay below `least`, because it would explain the same number.
-    """
+    """A role for heads whose metric is at least `least`, unless another one is, which explains the same number."""
 
     name: str
     metric: str
@@ -198,16 +168,12 @@ THRESHOLDS: tuple[Threshold, ...] = (
 )
 """More than half of the weight must be where the name says. Duplicates and induction are rarer, so half is enough."""
 
-TELLING = ("previous token", "next token", "same token elsewhere", "induction")
-"""Roles that say where a head looks for a reason of the text."""
-
 
 @dataclass(frozen=True)
 class Role:
-    """A suggestion: what a head does on this text, with the number it is known by, from 0 to 1.
+    """A suggestion: what a head does on this text, by a number from 0 to 1.
 
-    Attributes:
-        fails: share of many texts on which the number stays below the threshold; None if not known.
+    `fails` is the share of many texts on which the number stays below the threshold; None if not known.
     """
 
     name: str
@@ -217,12 +183,7 @@ class Role:
 
 
 def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
-    """Roles of a head on the text at hand, the strongest first; empty where no number reaches a threshold.
-
-    Args:
-        row: one of `head_metrics`, or of the means that `texts.over_texts` gives, with its column `texts`; or of
-            `Atlas.heads`, with the columns `<metric>_fails`.
-    """
+    """Roles of a head, the strongest first, by a row of `head_metrics` or of `Atlas.heads`; empty where it has none."""
     numbers = {name: float(value) for name, value in row.items() if not isinstance(value, str) and pd.notna(value)}
     texts, suggested = int(numbers.get("texts", 1)), []
     for rule in THRESHOLDS:
@@ -235,13 +196,6 @@ def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
         often = "" if fails is None else f"; in {percent(fails, 0)} of them it fails (is below {rule.least:g})"
         suggested.append(Role(rule.name, f"{rule.name}: {value:.2f} {where}{often}", value, fails))
     return tuple(sorted(suggested, key=lambda role: -role.value))
-
-
-def clearest(table: pd.DataFrame) -> int | None:
-    """The row of the head with the clearest telling role, in a table of `head_metrics`; None if no head has one."""
-    rows = [row for _, row in table.iterrows()]
-    ranked = [(role.value, -index) for index, row in enumerate(rows) for role in roles(row) if role.name in TELLING]
-    return -max(ranked)[1] if ranked else None
 
 
 def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
@@ -261,10 +215,7 @@ def farthest(
     """The heads of its kind that look least like one, farthest first, each with its Jensen-Shannon divergence in nats.
 
     The divergence is the mean over the rows that both heads have, 0 (the same weights) to ln 2 (no key in common);
-    heads that share no row are left out. Time grows with the number of heads, not with that of their pairs.
-
-    Raises:
-        InputError: if there is no such head.
+    heads that share no row are left out.
     """
     steps = [step for step in record.steps if step.site.kind == site.kind]
     heads = [(step.site, number) for step in steps for number in range(step.num_heads)]
@@ -307,23 +258,22 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
     for step in record.steps:
         texts = record.texts(step.site, sentence=sentence)
         tokens = record.tokens(step.site, sentence=sentence)
-        query_places, key_places = map(_places, texts, tokens, (query, key))
-        for head in range(step.num_heads) if query_places and key_places else ():
+        places = []  # the first token of each place of a word, and the one after its last
+        for text, part, word in zip(texts, tokens, (query, key), strict=True):
+            if isinstance(word, int):
+                places.append([(word, word + 1)] if 0 <= word < len(part) else [])
+                continue
+            whole = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
+            found = occurrences(text.text, part, whole) if word.strip() else []
+            places.append([(first, stop) for first, stop, _ in found])
+        for head in range(step.num_heads) if all(places) else ():
             weights = {}
-            for a in query_places:
+            for a in places[0]:
                 means = step.weights(head, slice(*a), slice(None), sentence=sentence).double().mean(0)
-                weights |= {(a, b): float(means[slice(*b)].sum()) for b in key_places}
+                weights |= {(a, b): float(means[slice(*b)].sum()) for b in places[1]}
             (a, b), weight = max(weights.items(), key=lambda item: item[1])
             rows.append((str(step.site), step.site.kind, step.site.layer, head, a[0], b[0], weight))
     if not rows:
         raise InputError(f"No attention goes from {quoted(query)} to {quoted(key)}: give words that the text has.")
     table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "query", "key", "weight"])
     return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
-
-
-def _places(sentence: Sentence, tokens: tuple[Token, ...], word: str | int) -> list[tuple[int, int]]:
-    """The first token of each place of a word, and the one after its last."""
-    if isinstance(word, int):
-        return [(word, word + 1)] if 0 <= word < len(tokens) else []
-    whole = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
-    return [(first, stop) for first, stop, _ in occurrences(sentence.text, tokens, whole)] if word.strip() else []

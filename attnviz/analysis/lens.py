@@ -28,8 +28,7 @@ class WordGrid:
 
     Attributes:
         rows: names of the rows.
-        positions: of the columns.
-        tokens: that are read there.
+        positions, tokens: of the columns.
         words: (rows, positions).
         values: probabilities, or what is added to logits, float64, (rows, positions).
     """
@@ -70,16 +69,15 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
     Raises:
         InputError: if the record has no stream, or there are no such positions.
     """
-    positions, prediction = _positions(record, positions, sentence), predicting(record)
+    (positions, tokens), prediction = _columns(record, positions, sentence), predicting(record)
     words, values = [], []
-    for state in (*stream_of(record).states, None):
-        best = [block.max(-1) for block in _probabilities(record, state, positions, sentence)]
-        ids = torch.cat([most.indices for most in best]).tolist()
-        row = torch.cat([most.values for most in best])
-        named = zip(ids, row.isnan().tolist(), strict=True)
+    for stage in range(len(stages(record))):
+        best = [block.max(-1) for block in _probabilities(record, stage, positions, sentence)]
+        row, ids = (torch.cat(part) for part in zip(*best, strict=True))
+        named = zip(ids.tolist(), row.isnan().tolist(), strict=True)
         words.append(tuple(NOT_A_NUMBER if nan else prediction.vocabulary[id] for id, nan in named))
         values.append(row.numpy())
-    return WordGrid(stages(record), positions, _tokens(record, positions, sentence), tuple(words), np.stack(values))
+    return WordGrid(stages(record), positions, tokens, tuple(words), np.stack(values))
 
 
 def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, count: int = 5) -> tuple[NextWord, ...]:
@@ -95,9 +93,7 @@ def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, 
     if not -len(names) <= stage < len(names):
         raise InputError(f"There is no stage {stage}; there are {len(names)}, counted from 0: {', '.join(names)}.")
     place = position_of(record, position, sentence=sentence)
-    positions = range(place, place + 1)
-    state = (*stream_of(record).states, None)[stage % len(names)]
-    probabilities = next(_probabilities(record, state, positions, sentence))[0]
+    probabilities = next(_probabilities(record, stage % len(names), range(place, place + 1), sentence))[0]
     if probabilities.isnan().any():
         return ()
     top, vocabulary = probabilities.topk(min(count, len(probabilities))), predicting(record).vocabulary
@@ -134,21 +130,24 @@ def pushed(
         positions = range(place, place + 1)
     if isinstance(head, bool) or not isinstance(head, int):
         raise InputError(f"Words are pushed by one head, given by its number; {head!r} is none.")
-    stream, vocabulary = stream_of(record), predicting(record).vocabulary
-    positions, readout = _positions(record, positions, sentence), stream.weights.readout
+    stream, prediction = stream_of(record), predicting(record)
+    (positions, tokens), readout = _columns(record, positions, sentence), stream.weights.readout
     if site not in stream.weights.sites:
         others = ", ".join(map(str, stream.weights.sites))
         raise InputError(f"No words are read from what {site} of '{record.source}' writes, only from {others}.")
     if not 0 <= head < stream.weights.num_heads[site]:
         raise InputError(f"There is no head {head}; there are {stream.weights.num_heads[site]}, counted from 0.")
-    most = (len(vocabulary) - len(predicting(record).special)) // 2
+    most = (len(prediction.vocabulary) - len(prediction.special)) // 2
     if not 1 <= count <= most:
         raise InputError(f"There are no {count} words up and as many down: give 1 to {most}.")
-    parts = []
-    written = written_by_heads(record, site, slice(positions.start, positions.stop), sentence=sentence)[0][head]
-    special = torch.tensor(sorted(predicting(record).special), dtype=torch.long)
-    for rows in _parts(positions, len(readout.unembedding.weight)):
-        part, whole = written[rows], stream.final[sentence, positions.start : positions.stop][rows]
+    parts, window = [], slice(positions.start, positions.stop)
+    written, final = (
+        written_by_heads(record, site, window, sentence=sentence)[0][head],
+        stream.final[sentence, window],
+    )
+    special = torch.tensor(sorted(prediction.special), dtype=torch.long)
+    high = max(1, BLOCK // len(readout.unembedding.weight))
+    for part, whole in zip(written.split(high), final.split(high), strict=True):
         through = part if readout.norm is None else readout.norm.through(part, whole)
         adds = through @ readout.unembedding.weight.mT * readout.factor
         up = adds.index_fill(-1, special, -torch.inf).topk(count)
@@ -157,40 +156,28 @@ def pushed(
         parts.append((ids, adds.gather(-1, ids)))
     ids, values = map(torch.cat, zip(*parts, strict=True))
     names = (*(f"up {i + 1}" for i in range(count)), *(f"down {count - i}" for i in range(count)))
-    words = tuple(tuple(vocabulary[id] for id in row) for row in ids.mT.tolist())
-    return WordGrid(names, positions, _tokens(record, positions, sentence), words, values.mT.double().numpy())
+    words = tuple(tuple(prediction.vocabulary[id] for id in row) for row in ids.mT.tolist())
+    return WordGrid(names, positions, tokens, words, values.mT.double().numpy())
 
 
-def _probabilities(record: Record, state: Tensor | None, positions: range, sentence: int) -> Iterator[Tensor]:
-    """Probabilities of words, head(norm(state)), float64, (positions of a block, vocabulary).
-
-    Args:
-        state: (B, n, d_model); None for the last, which the model itself has read.
-    """
+def _probabilities(record: Record, stage: int, positions: range, sentence: int) -> Iterator[Tensor]:
+    """Probabilities of words, head(norm(state)), float64, (positions of a block, words); the last are the model's."""
     stream, window = stream_of(record), slice(positions.start, positions.stop)
     logits = predicting(record).logits[sentence, window]
-    for rows in _parts(positions, logits.shape[-1]):
-        read = logits[rows]
-        if state is not None:
-            reading = stream.weights.readout.logits(state[sentence, window][rows])
+    high = max(1, BLOCK // logits.shape[-1])
+    for first in range(0, len(positions), high):
+        read = logits[first : first + high]
+        if stage < len(stream.states):
+            reading = stream.weights.readout.logits(stream.states[stage][sentence, window][first : first + high])
             read = reading.masked_fill(read == -torch.inf, -torch.inf)  # a word that the model cannot write
         yield read.double().softmax(-1)
 
 
-def _parts(positions: range, vocabulary: int) -> Iterator[slice]:
-    high = max(1, BLOCK // vocabulary)
-    return (slice(first, first + high) for first in range(0, len(positions), high))
-
-
-def _positions(record: Record, positions: range | None, sentence: int) -> range:
+def _columns(record: Record, positions: range | None, sentence: int) -> tuple[range, tuple[str, ...]]:
+    """Positions and tokens of the columns of a grid."""
     position_of(record, 0, sentence=sentence)  # refuses a sentence that is not there
     length = record.read[sentence].length
-    if positions is None:
-        return range(length)
+    positions = range(length) if positions is None else positions
     if positions.step != 1 or not 0 <= positions.start < positions.stop <= length:
         raise InputError(f"There are no positions {positions.start} to {positions.stop - 1}; 0 to {length - 1} exist.")
-    return positions
-
-
-def _tokens(record: Record, positions: range, sentence: int) -> tuple[str, ...]:
-    return tuple(record.read[sentence].labels[positions.start : positions.stop])
+    return positions, tuple(record.read[sentence].labels[positions.start : positions.stop])

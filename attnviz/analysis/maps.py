@@ -6,8 +6,8 @@ memory grows with the tokens, not with their square.
     r c   rows and columns of tiles      R C   queries and keys of a block that are in one tile
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,6 @@ from attnviz.analysis.blocks import (
     empty_queries,
     has_own_masks,
     openings,
-    pool,
     reasons_of,
     weights_of,
     window_ranges,
@@ -104,22 +103,23 @@ def pooled(
     queries, keys = window_ranges(step, rows, columns)
     tile = tile or max(1, -(-max(len(queries), len(keys)) // TILES))
     several = isinstance(heads, Sequence) and not isinstance(heads, str)
-    name, is_long = (tuple(heads) if several else heads, sentence, tile), _is_long(step, queries, keys)
+    name = tuple(heads) if several else heads, sentence, tile
+    is_long = _is_whole(step, queries, keys) and len(keys) > LONG
     cached = _pooled.setdefault(step, {})
     if is_long and (result := cached.get(name)) is not None:
         return result
     tiles = _Tiles(queries, keys, tile, _dtype(step), heads=len(heads) if several else 0, own_masks=has_own_masks(step))
     takers = [tiles.add]
+    by_row = _Rows(len(queries), len(keys), _dtype(step))
     if is_long and not several:  # the largest of each row of a whole map are asked for next
-        by_row = _Rows(len(queries), len(keys), _dtype(step))
         takers.append(by_row.add)
     for block in blocks(step, heads, queries, keys, tile, sentence=sentence):
         for take in takers:
             take(block)
     result = tiles.pooled()
-    if is_long and not several:
-        _strongest.setdefault(step, {})[heads, sentence] = by_row.strongest()
     if is_long:
+        if not several:
+            _strongest.setdefault(step, {})[heads, sentence] = by_row.most.numpy(), by_row.columns.numpy()
         while cached and result.nbytes + sum(item.nbytes for item in [*cached.values()]) > MOST_KNOWN:
             cached.pop(next(iter(cached)), None)
         cached[name] = result
@@ -187,13 +187,13 @@ class _Tiles:
 
     def pooled(self) -> Pooled:
         """The tiles of all blocks that were added."""
-        positions = [np.arange(part.start, part.stop, part.step) for part in self.places]
-        firsts = [part[:: self.tile] for part in positions]
+        positions = [np.array(part) for part in self.places]
         sizes = [np.diff(np.append(np.arange(0, len(part), self.tile), len(part))) for part in positions]
         more = [None, None, None]
         if not self.several:
             at = (part[index.numpy()] for part, index in zip(positions, self.argmax, strict=True))
             more = [*at, self.sums.numpy()]
+        firsts = (part[:: self.tile] for part in positions)
         return Pooled(*firsts, self.tile, self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy())
 
 
@@ -211,9 +211,10 @@ def strongest(
     by_row = _Rows(len(queries), len(keys), _dtype(step))
     for block in blocks(step, head, queries, keys, sentence=sentence):
         by_row.add(block)
-    if _is_long(step, queries, keys):
-        cached[head, sentence] = by_row.strongest()
-    return by_row.strongest()
+    result = by_row.most.numpy(), by_row.columns.numpy()
+    if _is_whole(step, queries, keys) and len(keys) > LONG:
+        cached[head, sentence] = result
+    return result
 
 
 class _Rows:
@@ -230,24 +231,20 @@ class _Rows:
             if block.across.start == 0:  # else each row has a number already
                 self.most[rows] = 0
             return
-        cells, pieces, largest = self._pieces(block.weights)
+        weights = block.weights  # rows cut into pieces, (Q, P, n), and the largest of each
+        cells = weights.unflatten(1, (-1, weights.shape[1] if weights.shape[1] % PIECE else PIECE))
+        pieces = cells.amax(2)
+        largest = pieces.amax(1)
+        if largest.isnan().any():  # what is no number is below all
+            cells = cells.nan_to_num(nan=-1.0)
+            pieces = cells.amax(2)
+            largest = pieces.amax(1)
         row = (largest > self.most[rows]).nonzero()[:, 0]
         if len(row):
             piece = pieces[row].argmax(1)
             self.most[rows.start + row] = largest[row].to(self.most.dtype)
             column = piece * cells.shape[2] + cells[row, piece].argmax(1)
             self.columns[rows.start + row] = block.across.start + column
-
-    def _pieces(self, weights: Tensor) -> tuple[Tensor, ...]:
-        """Rows cut into pieces (Q, P, n), and the largest of each piece and row; what is no number is below all."""
-        wide = weights.shape[1]
-        cells = weights.unflatten(1, (-1, wide if wide % PIECE else PIECE))
-        pieces = cells.amax(2)
-        largest = pieces.amax(1)
-        return self._pieces(weights.nan_to_num(nan=-1.0)) if largest.isnan().any() else (cells, pieces, largest)
-
-    def strongest(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.most.numpy(), self.columns.numpy()
 
 
 def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
@@ -265,19 +262,13 @@ def _dtype(step: Step) -> torch.dtype:
     return torch.promote_types(step.query.dtype, torch.float32)
 
 
-def _is_long(step: Step, queries: range, keys: range) -> bool:
-    """Whether a window is the whole of a map that takes long."""
-    return _is_whole(step, queries, keys) and len(keys) > LONG
-
-
 def _is_whole(step: Step, queries: range, keys: range) -> bool:
     return (queries, keys) == (range(step.shape[2]), range(step.shape[3]))
 
 
-WEIGHT, BLOCKED, NAN, EMPTY = range(4)
-"""States of a cell, in the order of `STATES`."""
-
 STATES = ("weight", "blocked", "nan", "empty row")
+WEIGHT, BLOCKED, NAN, EMPTY = range(4)
+"""States of a cell."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,67 +317,44 @@ def cells_of(
 ) -> list[Cells]:
     """Weights, scores, states and rules of a window of several heads; what they share is computed once.
 
+    A tile whose every cell is blocked is named by the rule that blocks its first.
+
     Args:
         tile: cells per side of the squares whose largest weight is given; 1 for every cell.
         scores: whether the step's are the model's own; of a record that is read only they are not.
     """
     window = {"sentence": sentence, "rows": rows, "columns": columns}
     corners = [slice(part.start, part.stop, (part.step or 1) * tile) for part in (rows, columns)]
-
-    def reasons(head: int | str) -> tuple[tuple[str, ...], Tensor]:
-        return reasons_of(step, head, *corners, sentence=sentence)
-
-    shared = reasons(0) if step.mask is None or isinstance(step.mask, Mask) else None
-    if tile == 1:
-        return [_cells(step, head, shared or reasons(head), **window, scored=scores) for head in heads]
-    if len(heads) > 1 and not any(isinstance(head, str) for head in heads):
-        return _tiles(step, heads, shared, reasons, pooled(step, heads, tile, **window), **window)
-    maps = [pooled(step, head, tile, **window) for head in heads]
-    each = [_tiles(step, [head], shared, reasons, tiles, **window)[0] for head, tiles in zip(heads, maps, strict=True)]
-    return [replace(of_head, tiles=tiles) for of_head, tiles in zip(each, maps, strict=True)]
-
-
-def _cells(
-    step: Step,
-    head: int | str,
-    rules: tuple[tuple[str, ...], Tensor],
-    *,
-    sentence: int,
-    rows: slice,
-    columns: slice,
-    scored: bool,
-) -> Cells:
-    weights, (reasons, blocked) = weights_of(step, head, rows, columns, sentence=sentence), rules
-    states = torch.where(weights.isnan(), NAN, torch.where(blocked > 0, BLOCKED, WEIGHT))
-    states[empty_queries(step, head, sentence=sentence)[rows]] = EMPTY
-    scores = step.scores(head, rows, columns, sentence=sentence).numpy() if scored and isinstance(head, int) else None
-    places = np.arange(step.shape[2])[rows], np.arange(step.shape[3])[columns]
-    return Cells(*places, weights.numpy(), scores, states.numpy(), reasons, blocked.numpy())
+    places = [np.arange(n)[part] for n, part in zip(step.shape[2:], corners, strict=True)]
+    shares_mask = step.mask is None or isinstance(step.mask, Mask)
+    shared = reasons_of(step, 0, *corners, sentence=sentence) if shares_mask else None
+    several = tile > 1 and len(heads) > 1 and not any(isinstance(head, str) for head in heads)
+    together = pooled(step, heads, tile, **window) if several else None
+    result = []
+    for i, head in enumerate(heads):
+        reasons, codes = shared or reasons_of(step, head, *corners, sentence=sentence)
+        blocked, empty = codes.numpy(), empty_queries(step, head, sentence=sentence)[rows]
+        own_scores = tiles = None
+        if tile == 1:
+            weights = weights_of(step, head, rows, columns, sentence=sentence).numpy()
+            if scores and isinstance(head, int):
+                own_scores = step.scores(head, rows, columns, sentence=sentence).numpy()
+        elif several:
+            weights = together.largest[i]
+            blocked = blocked * ((together.open[i] if together.open.ndim == 3 else together.open) == 0)
+        else:
+            tiles = pooled(step, head, tile, **window)
+            weights, blocked = tiles.largest, blocked * (tiles.open == 0)
+        states = states_of(weights, blocked, empty.numpy(), tile)
+        result.append(Cells(*places, weights, own_scores, states, reasons, blocked, tile, tiles))
+    return result
 
 
-def _tiles(
-    step: Step,
-    heads: Sequence[int | str],
-    shared: tuple[tuple[str, ...], Tensor] | None,
-    reasons: Callable[[int | str], tuple[tuple[str, ...], Tensor]],
-    tiles: Pooled,
-    *,
-    sentence: int,
-    rows: slice,
-    columns: slice,
-) -> list[Cells]:
-    """A tile whose every cell is blocked is named by the rule that blocks its first."""
-    rules = [shared] if shared else [reasons(head) for head in heads]
-    blocked = np.stack([codes for _, codes in rules]) * (tiles.open == 0)
-    empty = torch.stack([empty_queries(step, head, sentence=sentence)[rows] for head in heads], 1)
-    states = np.where(np.isnan(tiles.largest), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
-    states[(pool(empty.float(), tiles.tile, "min", across=1).T > 0).numpy()] = EMPTY
-    arrays = np.broadcast_to(tiles.largest, states.shape), states, np.broadcast_to(blocked, states.shape)
-    names = [names for names, _ in rules] * (len(heads) // len(rules))
-    return [
-        Cells(tiles.queries, tiles.keys, weights, None, of_head, reasons, codes, tiles.tile)
-        for weights, of_head, codes, reasons in zip(*arrays, names, strict=True)
-    ]
+def states_of(weights: np.ndarray, blocked: np.ndarray, empty: np.ndarray, tile: int) -> np.ndarray:
+    """The state of each cell or tile; a tile is empty where all of its rows are, (rows,), that have no key left."""
+    states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
+    states[np.minimum.reduceat(empty, np.arange(0, len(empty), tile)) if len(empty) else empty] = EMPTY
+    return states
 
 
 def largest_weight(record: Record, site: Site, *, sentence: int = 0) -> float:

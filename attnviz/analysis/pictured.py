@@ -17,11 +17,7 @@ SINK = 10.0
 
 
 def patches(record: Record, site: Site, *, sentence: int = 0) -> list[int]:
-    """Positions of the keys of a site that stand in pictures.
-
-    Raises:
-        InputError: if there are none.
-    """
+    """Positions of the keys of a site that stand in pictures; an `InputError` if there are none."""
     places = [i for i, token in enumerate(record.tokens(site, sentence=sentence)[1]) if token.box is not None]
     if not places:
         raise InputError(f"{site.kind.capitalize()} layer {site.layer} looks at no picture; give a text with one.")
@@ -65,12 +61,11 @@ def minus_neutral(
     Raises:
         InputError: if the records are of other pictures, or one has no such row.
     """
-    shown = [record.texts(site, sentence=sentence)[1].pictures for record in (record, neutral)]
-    boxes = [
-        [record.tokens(site, sentence=sentence)[1][i].box for i in patches(record, site, sentence=sentence)]
-        for record in (record, neutral)
-    ]
-    if shown[0] != shown[1] or boxes[0] != boxes[1]:
+    pictures = []
+    for run in (record, neutral):
+        text = run.texts(site, sentence=sentence)[1]
+        pictures.append((text.pictures, [text.tokens[i].box for i in patches(run, site, sentence=sentence)]))
+    if pictures[0] != pictures[1]:
         raise InputError("The records are of other pictures; ask the neutral question about the same ones.")
     asked = weights(record, site, head, row, sentence=sentence)
     return asked - weights(neutral, site, head, neutral_row, sentence=sentence)

@@ -32,11 +32,7 @@ def cut(record: Record, *, sentence: int = 0) -> int:
 
 
 def predicting(record: Record) -> Prediction:
-    """The prediction of the model.
-
-    Raises:
-        InputError: if it predicts no words.
-    """
+    """The prediction of the model; an `InputError` if it predicts no words."""
     if record.prediction is None:
         raise InputError(f"'{record.source}' predicts no words.")
     return record.prediction
@@ -57,11 +53,7 @@ def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
 
 
 def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
-    """The token that is read at a position at which the model predicts.
-
-    Raises:
-        InputError: if there is no such position.
-    """
+    """The token that is read at a position; an `InputError` if there is no such position."""
     labels = record.read[sentence].labels
     if not 0 <= position < len(labels):
         raise InputError(f"There is no position {position}; there are {len(labels)}, counted from 0.")
@@ -76,20 +68,15 @@ def read_alike(before: Record, after: Record, position: int, *, sentence: int = 
 
 
 NOT_A_NUMBER = "NaN"
-"""Stands for a word where the probabilities are no numbers."""
-
+"""Word where the probabilities are no numbers."""
 
 SAME = 1e-6
-"""Total variation up to this is that of rounding."""
+"""Total variation up to which a difference is rounding."""
 
 
 @dataclass(frozen=True)
 class PredictedWord:
-    """The token read at a position, and the word that is then most probable, with its probability.
-
-    In a model that fills in, the token is a blank and the word is expected in its place.
-    Where probabilities are no numbers the word is `NOT_A_NUMBER`, and the probability NaN.
-    """
+    """The token read at a position (or a blank), and the word most probable after it (or there); see `NOT_A_NUMBER`."""
 
     token: str
     word: str
@@ -98,11 +85,7 @@ class PredictedWord:
 
 
 def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord, ...]:
-    """The most probable word after each position that is not padding; of a model that fills in, at each blank.
-
-    Raises:
-        InputError: if the model predicts no words.
-    """
+    """The most probable word after each position that is not padding; of a model that fills in, at each blank."""
     prediction, read = predicting(record), record.read[sentence]
     positions = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
     logits = prediction.logits[sentence, positions].double()
@@ -147,14 +130,19 @@ def next_words(
         InputError: if the model predicts no words, or has no such position, or not the words of the run before.
     """
     after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
+
+    def best(probabilities: Tensor) -> list[int]:
+        is_none = bool(probabilities.isnan().any())
+        return [] if is_none else probabilities.topk(min(count, len(probabilities))).indices.tolist()
+
     if before is None or not read_alike(before, record, position, sentence=sentence):
-        return tuple(NextWord(vocabulary[i], float(after[i])) for i in _largest(after, count))
+        return tuple(NextWord(vocabulary[i], float(after[i])) for i in best(after))
     old_vocabulary = predicting(before).vocabulary
     # the lists decode every piece of a tokenizer
     if old_vocabulary != vocabulary and list(old_vocabulary) != list(vocabulary):
         raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
     old = _probabilities(before, position, sentence)
-    either = dict.fromkeys([*_largest(after, count), *_largest(old, count)])
+    either = dict.fromkeys([*best(after), *best(old)])
     ranked = sorted(either, key=(old if after.isnan().any() else after).__getitem__, reverse=True)
     return tuple(NextWord(vocabulary[i], float(after[i]), float(old[i])) for i in ranked)
 
@@ -163,9 +151,6 @@ def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | N
     """After which token a change moved the prediction most, by total variation, NaN first; None where no number moved.
 
     Of a model that fills in, in place of which blank. A position at which both had read other tokens is left aside.
-
-    Raises:
-        InputError: if the model predicts no words.
     """
     blanks, most = predicting(after).blanks, {}
     for position in range(after.read[sentence].length) if blanks is None else blanks[sentence]:
@@ -181,11 +166,6 @@ def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
     return prediction.probabilities(position, sentence=sentence)
 
 
-def _largest(probabilities: Tensor, count: int) -> list[int]:
-    """The words of the largest probabilities; none if these are no numbers."""
-    return [] if probabilities.isnan().any() else probabilities.topk(min(count, len(probabilities))).indices.tolist()
-
-
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> tuple[NextWord, ...]:
     """The classes of a model that classifies with their probabilities, the most probable first; also `before` a change.
 
@@ -195,29 +175,23 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
     Raises:
         InputError: if the model does not classify, or not into the classes of the run before.
     """
-    names, after = _classes(record, sentence)
-    old = None
-    if before is not None:
-        other, old = _classes(before, sentence)
-        if other != names:
-            raise InputError(
-                f"'{before.source}' and '{record.source}' have different labels, which cannot be compared."
-            )
+    values = []
+    for run in (record, before) if before is not None else (record,):
+        if run.labels is None:
+            raise InputError(f"'{run.source}' does not classify.")
+        if run.labels[0] != record.labels[0]:
+            raise InputError(f"'{run.source}' and '{record.source}' have different labels, which cannot be compared.")
+        logits = run.labels[1][sentence].double()
+        if not is_number(run):
+            is_alone = run.label_kind == "several" or len(logits) == 1
+            logits = logits.sigmoid() if is_alone else logits.softmax(-1)
+        values.append(logits)
+    names, after, old = record.labels[0], values[0], values[1] if before is not None else None
     ranking = after if old is None or not after.isnan().any() else old
     if ranking.isnan().any():
         return ()
     ranked = range(len(names)) if is_number(record) else ranking.argsort(descending=True, stable=True).tolist()
     return tuple(NextWord(names[i], float(after[i]), None if old is None else float(old[i])) for i in ranked)
-
-
-def _classes(record: Record, sentence: int) -> tuple[tuple[str, ...], Tensor]:
-    if record.labels is None:
-        raise InputError(f"'{record.source}' does not classify.")
-    names, logits = record.labels
-    values = logits[sentence].double()
-    if is_number(record):
-        return names, values
-    return names, values.sigmoid() if record.label_kind == "several" or len(names) == 1 else values.softmax(-1)
 
 
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
@@ -242,21 +216,13 @@ def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
 
 
 def similarity(record: Record) -> Tensor:
-    """How alike the sentences of a batch are: the cosine of their vectors, float64, (B, B); NaN of a zero vector.
-
-    Raises:
-        InputError: if the model gives sentences no vectors.
-    """
+    """How alike the sentences of a batch are: the cosine of their vectors, float64, (B, B); NaN of a zero vector."""
     directions = _directions(record)
     return (directions @ directions.T).clamp(-1, 1)
 
 
 def shift(before: Record, after: Record) -> Tensor:
-    """How far each sentence's vector turned, 1 - cosine, float64, (B,): 0 is not at all, 2 to the opposite.
-
-    Raises:
-        InputError: if the model gives sentences no vectors, or the records are of other sentences.
-    """
+    """How far each sentence's vector turned, 1 - cosine, float64, (B,): 0 is not at all, 2 to the opposite."""
     texts = [[sentence.text for sentence in record.sentences] for record in (before, after)]
     if texts[0] != texts[1]:
         raise InputError("The records are of other sentences, so their vectors cannot be compared.")

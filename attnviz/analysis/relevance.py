@@ -69,11 +69,7 @@ class Relevance(WordLogit):
     def head(self, site: Site, head: int | str, *, signed: bool = False) -> Tensor:
         """Gradient times weight of a head, (Q, K); negative ones are 0 unless `signed`.
 
-        Args:
-            head: its number, or "mean" of all: Ā, whose parts are cut before they are averaged.
-
-        Raises:
-            InputError: if there is no such head.
+        `head` is its number, or "mean" of all: Ā, whose parts are cut before they are averaged.
         """
         if site not in self.products:
             raise InputError(f"There is no {site}; there are {', '.join(map(str, self.products))}.")
@@ -86,11 +82,7 @@ class Relevance(WordLogit):
 
     @cached_property
     def layers(self) -> dict[int, dict[str, Tensor]]:
-        """Relevance of each token after each layer of the stack that predicts, by the kind of the stack that reads it.
-
-        Raises:
-            InputError: if not all layers are shown.
-        """
+        """Relevance of each token after each layer of the last stack, by the kind of the stack that reads them."""
         if self.unseen:
             raise InputError(f"Relevance goes through all layers, and here not all are shown. {self.unseen}")
         maps = {site: self.head(site, "mean").double() for site in self.products}

@@ -1,12 +1,9 @@
-"""Attention rollout and attention flow: the tokens that a position is mixed from, through all layers.
+"""Attention rollout: the tokens that a position is mixed from, through all layers.
 
-Source: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers. Both take the weights of a layer (the mean
+Source: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers. It takes the weights of a layer (the mean
 of its heads) with the residual connection beside them, Ã = ½ A + ½ I. Where rows of A do not sum to 1 (a sink takes its
-part, or a head has no key left) they are renormalized first, so that a layer always keeps half. Both know nothing of
-values and feed-forward networks.
-
-    rollout   R_l = Ã_l R_(l-1), R_0 = Ã_0: how paths from a position down to the tokens share its 1, by multiplication
-    flow      the largest flow from a position to a token in the graph whose edges can carry what Ã says
+part, or a head has no key left) they are renormalized first, so that a layer always keeps half. It knows nothing of
+values and feed-forward networks. R_l = Ã_l R_(l-1), R_0 = Ã_0: how paths from a position to the tokens share its 1.
 
 A long text has no table of tokens by tokens: there `rows` follows single positions, block by block, through the maps of
 all layers but the last.
@@ -29,11 +26,6 @@ from attnviz.core.tokens import Token
 
 MOST_CELLS = 2**25
 """All layers of n x n numbers are held at once: 12 layers of about 1,600 tokens."""
-
-MOST_EDGES = 20_000
-"""Most edges in the graph of a flow: 6 layers of about 57 tokens. One flow per token takes seconds beyond."""
-
-CROSS_NOTE = "Cross-attention is not followed: this traces the {kind}'s own layers alone."
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,19 +69,19 @@ def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: 
     mean = weights.where(valid, 0)
     mean = mean / mean.sum(-1, keepdim=True).where(valid, 1)
     layers = torch.where(valid, mean + torch.eye(n), 2 * torch.eye(n)) / 2
-    return _mixed(record, steps, layers, int((~valid).sum()), sentence)
+    return _followed(record, steps, layers, int((~valid).sum()), sentence)
 
 
-def _mixed(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
-    kind, n = steps[0].site.kind, layers.shape[-1]
-    tokens = record.tokens(steps[0].site, sentence=sentence)[0][:n]
-    note = CROSS_NOTE.format(kind=kind) if any(site.kind == "cross" for site in record.sites) else None
-    return Mixed(kind, tokens, layers, left_out, note if kind == "decoder" else None)
+def _followed(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
+    kind, n, note = steps[0].site.kind, layers.shape[-1], None
+    if kind == "decoder" and any(site.kind == "cross" for site in record.sites):
+        note = "Cross-attention is not followed: this traces the decoder's own layers alone."
+    return Mixed(kind, record.tokens(steps[0].site, sentence=sentence)[0][:n], layers, left_out, note)
 
 
 def _stack(record: Record, kind: str | None) -> list[Step]:
     if record.unseen:
-        raise InputError(f"Rollout and flow follow all layers, and here not all are shown. {record.unseen}")
+        raise InputError(f"Rollout follows all layers, and here not all are shown. {record.unseen}")
     stacks = {name: [s for s in record.steps if s.site.kind == name] for name in ("encoder", "decoder")}
     there = [name for name, steps in stacks.items() if steps]
     kind = there[-1] if kind is None and there else kind
@@ -136,20 +128,15 @@ def rows(
     shares, left_out = torch.zeros(len(positions), n, dtype=torch.float64), 0
     shares[range(len(positions)), list(positions)] = 1
     for step in reversed(steps):
-        sums = _sums(step, heads, n, sentence)
+        of_heads = step.logsumexp[sentence] if isinstance(heads, str) else step.logsumexp[sentence, heads]
+        sums = torch.ones(n, dtype=torch.float64)
+        if heads in ("max", "min") or step.shape[3] > n or not of_heads.isfinite().all():
+            sums = _through(step, heads, None, sentence, n)[0]  # rows that are not known to sum to 1
         valid = sums.isfinite() & (sums > 0)
         left_out += int((~valid).sum())
         scaled = (shares / sums.where(valid, 1)).where(valid, 0)
         shares = (shares + shares.where(~valid, 0) + _through(step, heads, scaled, sentence)) / 2
-    return _mixed(record, steps, torch.empty(0, n, n), left_out, sentence), shares
-
-
-def _sums(step: Step, heads: int | str, n: int, sentence: int) -> Tensor:
-    """Sum of the weights of each position on the others, (n,); where that is not known to be 1, they are added."""
-    of_heads = step.logsumexp[sentence] if isinstance(heads, str) else step.logsumexp[sentence, heads]
-    if heads in ("max", "min") or step.shape[3] > n or not of_heads.isfinite().all():
-        return _through(step, heads, None, sentence, n)[0]
-    return torch.ones(n, dtype=torch.float64)
+    return _followed(record, steps, torch.empty(0, n, n), left_out, sentence), shares
 
 
 def _through(step: Step, heads: int | str, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
@@ -168,33 +155,3 @@ def _through(step: Step, heads: int | str, shares: Tensor | None, sentence: int,
             weights = block.weights.nan_to_num(nan=0.0)
             result[:, block.across.slice] += shares[:, block.down.slice].to(weights.dtype) @ weights
     return result / len(each)
-
-
-def flow(mixed_layers: Mixed, position: int) -> Tensor:
-    """Attention flow from what stands at a position after the last layer to each token, (n,), each from 0 to 1.
-
-    Each is the largest flow through the whole graph, so together they may be above 1. Computed by networkx.
-
-    Raises:
-        InputError: if there is no such position, or the graph is too large, with the numbers.
-    """
-    n, depth = len(mixed_layers.tokens), len(mixed_layers.layers)
-    if not 0 <= position < n:
-        raise InputError(f"There is no position {position}; there are {n}, counted from 0.")
-    edges = int((mixed_layers.layers > 0).sum())
-    if edges > MOST_EDGES:
-        raise InputError(f"A graph of {edges:,} edges is too large for flows; at most {MOST_EDGES:,}. Shorten it.")
-    import networkx
-    from networkx.algorithms.flow import build_residual_network, shortest_augmenting_path
-
-    graph = networkx.DiGraph()  # an edge from (l + 1, i) down to (l, j) can carry Ã_l[i, j]; tokens stand at level 0
-    for level, layer in enumerate(mixed_layers.layers):
-        for i, j in layer.nonzero().tolist():
-            graph.add_edge((level + 1, i), (level, j), capacity=float(layer[i, j]))
-    residual = build_residual_network(graph, "capacity")
-    start, reached = (depth, position), torch.zeros(n, dtype=torch.float64)
-    for token in range(n):
-        if (0, token) in residual and start in residual:
-            ran = shortest_augmenting_path(residual, start, (0, token), residual=residual, value_only=True)
-            reached[token] = ran.graph["flow_value"]
-    return reached

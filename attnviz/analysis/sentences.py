@@ -78,35 +78,33 @@ def cell(
 ) -> str:
     """One cell as a sentence; through a view, the cell that holds it."""
     step = record.step(site)
-    text = _cell(record, site, head, query, key, sentence, view)
-    return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
-
-
-def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sentence: int, view: View) -> str:
-    step = record.step(site)
     every = views.see(record, site, sentence=sentence, view=view)
     row, column = every.queries.index_of(query), every.keys.index_of(key)
     if row is None or column is None:
         tokens = record.tokens(site, sentence=sentence)
         position, part = (query, tokens[0]) if row is None else (key, tokens[1])
-        return f"{quoted_token(part[position].text, position)} is not seen in this view."
+        text = f"{quoted_token(part[position].text, position)} is not seen in this view."
+        return f"{text[:-1]}{OFF}" if head in step.heads_off else text
     starts = int(every.queries.starts[row]), int(every.keys.starts[column])
     window = {"rows": slice(starts[0], starts[0] + 1), "columns": slice(starts[1], starts[1] + 1)}
     cell_view = views.see(record, site, sentence=sentence, view=view, **window)
     cells = cell_view.cells([head])[0]
-    looker, looked = named(cell_view.queries, 0), named(cell_view.keys, 0)
-    state, weight = int(cells.states[0, 0]), float(cells.weights[0, 0])
-    if state == analysis.EMPTY:
-        return CELL["empty"].format(query=looker, filled=FILLED[step.scoring.empty_rows])
-    if state == analysis.BLOCKED:
+    ends = {"query": named(cell_view.queries, 0), "key": named(cell_view.keys, 0)}
+    state = analysis.STATES[cells.states[0, 0]]
+    if state == "empty row":
+        text = CELL["empty"].format(**ends, filled=FILLED[step.scoring.empty_rows])
+    elif state == "blocked":
         reason = cells.reasons[cells.blocked[0, 0] - 1]
-        return CELL["blocked"].format(query=looker, key=looked, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
-    if state == analysis.NAN:
-        return CELL["nan"].format(query=looker, key=looked)
-    share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
-    share += " (special tokens aside)" if view.special == "renormalize" else ""
-    text = CELL["weight"].format(query=looker, weight=f"{weight:.2f}", share=share, key=looked)
-    return f"{_to_predict(cell_view, 0)}{text}"
+        text = CELL[state].format(**ends, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
+    elif state == "nan":
+        text = CELL[state].format(**ends)
+    else:
+        share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
+        share += " (special tokens aside)" if view.special == "renormalize" else ""
+        text = CELL[state].format(**ends, weight=f"{float(cells.weights[0, 0]):.2f}", share=share)
+        if cell_view.predicted and (word := cell_view.predicted[0]):
+            text = CELL["predicts"].format(what=PREDICTED[_where(record)], word=quoted(word)) + text
+    return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
 
 
 def named(groups: Groups, i: int) -> str:
@@ -114,20 +112,11 @@ def named(groups: Groups, i: int) -> str:
     return quoted_token(groups.labels[i], groups.place(i))
 
 
-def _to_predict(view: AttentionView, row: int) -> str:
-    """The prediction of a row as the beginning of a sentence; empty where it predicts nothing."""
-    if not (view.predicted and view.predicted[row]):
-        return ""
-    return CELL["predicts"].format(what=PREDICTED[_where(view.record)], word=quoted(view.predicted[row]))
-
-
 def predicting(view: AttentionView, row: int) -> str:
     """The prediction of a row as a clause after its name; empty where it predicts nothing."""
     if not (view.predicted and view.predicted[row]):
         return ""
-    what = "predicting in its place" if analysis.fills_in(view.record) else "predicting the next word"
-    what = "predicting its label" if analysis.labels_tokens(view.record) else what
-    return f", {what} {quoted(view.predicted[row])},"
+    return f", predicting {PREDICTED[_where(view.record)]} {quoted(view.predicted[row])},"
 
 
 def all_heads(step: Step) -> str:
@@ -135,29 +124,7 @@ def all_heads(step: Step) -> str:
     return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
 
 
-def strongest(
-    record: Record,
-    site: Site,
-    head: int | str,
-    sentence: int = 0,
-    *,
-    query: int | None = None,
-    view: View = View(),
-    rows: slice = ALL,
-    columns: slice = ALL,
-) -> str:
-    """The largest weight of a window as a sentence: of a query, else of all that have more than one key to look at."""
-    window = views.see(record, site, sentence=sentence, view=view, rows=rows, columns=columns)
-    if not len(window.queries) or not len(window.keys):
-        return ""
-    return cell(record, site, head, *window.strongest_cell(head, query), sentence, view=view)
-
-
 FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
-
-
-def _size(view: AttentionView | SeenMask) -> str:
-    return f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
 
 
 def head(view: AttentionView, head: int | str) -> str:
@@ -165,7 +132,8 @@ def head(view: AttentionView, head: int | str) -> str:
     step = view.step
     comma = "," if step.heads_off else ""
     what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
-    text = f"{what} of {view.site}, {_size(view)}."
+    size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
+    text = f"{what} of {view.site}, {size}."
     most, keys = view.strongest(head)
     order = [(int(i), int(keys[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
     looks = [
@@ -182,7 +150,8 @@ def heads(view: AttentionView, largest: Sequence[str]) -> str:
     step = view.step
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
-    each = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {_size(view)}"
+    size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
+    each = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {size}"
     text = f"{each}. Largest weight by head: {most}.{off}"
     return " ".join([text, *map(as_sentence, view.notes)])
 
@@ -194,7 +163,7 @@ def mask(view: SeenMask) -> str:
     cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
     last = rows and f"The last query, {named(view.queries, rows - 1)}, may look at {counted(open_keys[-1], 'key')}."
     named_mask = "No mask" if isinstance(view.mask, Full) else f"Mask '{view.mask}'"
-    text = f"{named_mask}, {_size(view)}: {cells}"
+    text = f"{named_mask}, {counted(rows, 'query')} by {counted(columns, 'key')}: {cells}"
     parts = [text, "" if view.notes else last, *map(as_sentence, filter(None, [view.window, *view.notes]))]
     return " ".join(filter(None, parts))
 
@@ -283,8 +252,7 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     prediction = min(now, key=lambda prediction: np.nan_to_num(prediction.probability, nan=-1.0))
     token = quoted_token(prediction.token, prediction.position)
     least = f"{quoted(prediction.word)} {percent(prediction.probability)}, {where} {token}"
-    what, word = ("blank", "word") if analysis.fills_in(record) else ("token", "next word")
-    what, word = ("token", "label") if analysis.labels_tokens(record) else (what, word)
+    what, word = {"after": ("token", "next word"), "in place of": ("blank", "word"), "of": ("token", "label")}[where]
     ended = analysis.cut(record, sentence=sentence)
     ended = f" The text was cut after {ended} tokens." if ended else ""
     each = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
@@ -300,9 +268,8 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
         f"{quoted(is_now.word)} {where} {quoted_token(is_now.token, is_now.position)}, before {quoted(was.word)}"
         for was, is_now in others[:MOST_NAMED]
     )
-    return (
-        f"{text} {count} {'differs' if count == 1 else 'differ'} from before the change{f': {named}' if named else ''}."
-    )
+    differ = f"{count} {'differs' if count == 1 else 'differ'} from before the change"
+    return f"{text} {differ}{f': {named}' if named else ''}."
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
@@ -310,11 +277,10 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
     ranked = analysis.labels(record, before=before, sentence=sentence)
     if not ranked:
         return "The probabilities of the labels are not numbers."
-    was = ["" if row.before is None else f" (before the change {label_value(record, row.before)})" for row in ranked]
-    listed = [
-        f"“{label_text(row.word)}” {label_value(record, row.probability)}{old}"
-        for row, old in zip(ranked, was, strict=True)
-    ]
+    listed = []
+    for row in ranked:
+        old = "" if row.before is None else f" (before the change {label_value(record, row.before)})"
+        listed.append(f"“{label_text(row.word)}” {label_value(record, row.probability)}{old}")
     if analysis.is_number(record):
         return f"The model gives {counted(len(ranked), 'number')}: {', '.join(listed[:MOST_NAMED])}."
     several = ", each with a probability of its own" if record.label_kind == "several" else ""
@@ -326,31 +292,18 @@ def label_value(record: Record, value: float) -> str:
     return decimals(value, 4) if analysis.is_number(record) else percent(value)
 
 
-def turned(moved: float) -> str:
-    """How far a vector turned (see `analysis.shift`): what is not quite nothing does not read as if it were."""
-    return decimals(moved, 4) if moved else "0"
-
-
-FINE = 0.05
-"""Smaller differences are said with four digits after the point."""
-
-
-UNSEEN = 0.005
-"""Differences that two digits after the point do not show."""
-
-
 def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
     """Which row differs most between A and B and, if asked for, which cell; and which tokens only one of them has."""
-    row, cell = both.most_row, both.most_cell
-    parts, with_cell = [], with_cell and not nearly_same(both)
-    if nearly_same(both):
-        apart = decimals(_largest_difference(both), 4)
-        parts.append(f"A and B are nearly the same map: their largest difference is {apart}.")
+    row, cell, parts = both.most_row, both.most_cell, []
+    largest = cell and abs(float(both.part(*(slice(i, i + 1) for i in cell)).difference[0, 0]))
+    is_nearly_same = cell is not None and 0 < largest < 0.005  # two digits after the point do not show it
+    if is_nearly_same:
+        parts.append(f"A and B are nearly the same map: their largest difference is {decimals(largest, 4)}.")
     elif row is not None:
         variation = float(both.variation[row])
-        apart = decimals(variation, 4 if variation < FINE else 2)
+        apart = decimals(variation, 4 if variation < 0.05 else 2)
         parts.append(f"The row that differs most is {_place(both, 0, row)}: by {apart} of its attention.")
-    if cell is not None and with_cell:
+    if cell is not None and with_cell and not is_nearly_same:
         parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
     if row is None and cell is None:
         parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
@@ -358,60 +311,40 @@ def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
     return " ".join([*where, *parts, *_unpaired(both)])
 
 
-def nearly_same(both: AlignedPair) -> bool:
-    """Whether two maps differ, but in no weight so far that it is seen."""
-    return 0 < _largest_difference(both) < UNSEEN
-
-
-def _largest_difference(both: AlignedPair) -> float:
-    if both.most_cell is None:
-        return 0.0
-    row, column = both.most_cell
-    return abs(float(both.part(slice(row, row + 1), slice(column, column + 1)).difference[0, 0]))
-
-
 def compared_cell(both: AlignedPair, row: int, column: int) -> str:
     """One cell of two maps as a sentence; the places are those of their grid."""
     part = both.part(slice(row, row + 1), slice(column, column + 1))
     more = float(part.difference[0, 0])
     digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
-    each = [_gives(part, end, digits) for end in range(2)]
-    much, higher = "", "A" if more > 0 else "B"
-    if more and more == more:
-        much = f": higher in {higher} by {decimals(abs(more), digits)}"
-    if None in each:
-        clause, name = (each[0], "A") if each[0] else (each[1], "B")
+    clauses, gives = {}, set()
+    for end, (side, name) in enumerate(((part.a, "A"), (part.b, "B"))):
+        weights, states = part.maps[end]
+        if states[0, 0] == BLANK:
+            continue
+        places = part.rows[0][end], part.columns[0][end]
+        query, key = (quoted_token(tokens[i].text, i) for tokens, i in zip(side.tokens, places, strict=True))
+        if states[0, 0] == analysis.BLOCKED:
+            clauses[name] = f"{query} may not look at {key}"
+        elif states[0, 0] == analysis.EMPTY:
+            clauses[name] = f"{query} has no key left"
+        else:
+            weight = decimals(float(weights[0, 0]), digits)
+            clauses[name] = f"{query} gives {weight} to {key}"
+        gives.add((query, key) if states[0, 0] not in (analysis.BLOCKED, analysis.EMPTY) else name)
+    if len(clauses) < 2:
+        ((name, clause),) = clauses.items()
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
-    query, _ = tokens = _tokens(part, 0)
-    if tokens == _tokens(part, 1) and all(clause.startswith(f"{query} gives ") for clause in each):
-        return f"{each[0]} in A and {decimals(float(part.maps[1][0][0, 0]), digits)} in B{much}."
-    return f"{each[0]} in A, and in B {each[1]}{much}."
+    much = f": higher in {'A' if more > 0 else 'B'} by {decimals(abs(more), digits)}" if more and more == more else ""
+    if len(gives) == 1:
+        return f"{clauses['A']} in A and {weight} in B{much}."
+    return f"{clauses['A']} in A, and in B {clauses['B']}{much}."
 
 
 def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
     """With how many digits two weights and their difference are read, so that the rounded ones agree; of each cell."""
     agree = [np.abs(np.round(a, n) - np.round(b, n) - np.round(more, n)) < 1e-9 for n in (2, 3)]
-    unseen = (np.abs(more) > 0) & (np.abs(more) < FINE)
+    unseen = (np.abs(more) > 0) & (np.abs(more) < 0.05)
     return np.select([unseen, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
-
-
-def _tokens(part: AlignedPair, end: int) -> tuple[str, str]:
-    """The query and the key of a cell, the only one, in A (0) or B (1)."""
-    tokens, places = (part.a, part.b)[end].tokens, (part.rows[0][end], part.columns[0][end])
-    return quoted_token(tokens[0][places[0]].text, places[0]), quoted_token(tokens[1][places[1]].text, places[1])
-
-
-def _gives(part: AlignedPair, end: int, digits: int) -> str | None:
-    """The only cell of a part as a clause, in A (0) or B (1); None if it has no such cell."""
-    weights, states = part.maps[end]
-    if states[0, 0] == BLANK:
-        return None
-    query, key = _tokens(part, end)
-    if states[0, 0] == analysis.BLOCKED:
-        return f"{query} may not look at {key}"
-    if states[0, 0] == analysis.EMPTY:
-        return f"{query} has no key left"
-    return f"{query} gives {decimals(float(weights[0, 0]), digits)} to {key}"
 
 
 def _place(both: AlignedPair, axis: int, index: int) -> str:
@@ -453,13 +386,12 @@ def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
     most = int(shares.mean(0).argmax())
     part = f"{percent(float(shares[:, most].mean()))} of what stands at the {len(texts)} positions, on average"
     most_of_all = f"Most comes from {quoted_token(texts[most], most)}: {part}."
+    if len(texts) < 2:
+        return most_of_all
     others = np.where(np.eye(len(texts), dtype=bool), 0.0, shares)
     row, column = (int(i) for i in np.unravel_index(others.argmax(), others.shape))
-    return (
-        most_of_all
-        if len(texts) < 2
-        else f"{most_of_all} Most of another token: {_reaches(shares, texts, row, column)}."
-    )
+    share, ends = percent(float(shares[row, column])), [quoted_token(texts[i], i) for i in (row, column)]
+    return f"{most_of_all} Most of another token: {share} of what stands at {ends[0]} came from {ends[1]}."
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
@@ -471,9 +403,3 @@ def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
         left = percent(float(1 - shares[order].sum()))
         named.append(f"{rest:,} {'others' if rest > 1 else 'other'} {left}")
     return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(named)}."
-
-
-def _reaches(shares: np.ndarray, texts: Sequence[str], row: int, column: int) -> str:
-    """One share in words: "23.0% of what stands at “it” (8) came from “cat” (1)"."""
-    ends = quoted_token(texts[row], row), quoted_token(texts[column], column)
-    return f"{percent(float(shares[row, column]))} of what stands at {ends[0]} came from {ends[1]}"

@@ -1,9 +1,4 @@
-"""Attention of a head in a long text: by distance, by part, and its largest weights. Exact, block by block.
-
-curve = by_distance(step, 0)                    # attention against distance
-by_part(step, 0, (0, 900, 904, 1999))           # of a needle at 900 to 903, and a question at the end
-links(step, 0, 100)                             # the 100 largest weights
-"""
+"""Attention of a head in a long text: by distance, and at places. Exact, block by block."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +7,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
-from torch.nn.functional import pad
 
-from attnviz.analysis.blocks import blocks, window_ranges
+from attnviz.analysis.blocks import blocks, diagonal_sums
 from attnviz.core.errors import InputError
-from attnviz.core.record import ALL, Step
+from attnviz.core.record import Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +63,10 @@ def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance
         first = block.across.start - block.down.places[-1] + queries[-1]
         diagonals = slice(first, first + high + wide - 1)
         if block.open is not False:
-            pairs[diagonals] += _diagonals(torch.ones(high, wide) if block.open is True else block.open.float()).long()
+            open_cells = torch.ones(high, wide, dtype=torch.int64) if block.open is True else block.open.long()
+            pairs[diagonals] += diagonal_sums(open_cells)
         if block.weights is not None:
-            sums[diagonals] += _diagonals(block.weights)
+            sums[diagonals] += diagonal_sums(block.weights.double())
     curve = ByDistance(np.arange(len(sums)) - queries[-1], sums.numpy(), pairs.numpy())
     _cache[step] = (head, sentence), curve
     return curve
@@ -80,43 +74,6 @@ def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance
 
 _cache: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
 """The latest of each step, with its head and sentence: 24 bytes for each distance."""
-
-
-def _diagonals(block: Tensor) -> Tensor:
-    """(n, m) -> (n + m - 1,): the sum of each diagonal, that of the lower left corner first, float64.
-
-    With as many zeros after each row as there are rows, and one number less to a row, each row stands one further on.
-    """
-    n, m = block.shape
-    turned = pad(block.flip(0), (0, n)).flatten()[: n * (n + m - 1)]
-    return turned.view(n, n + m - 1).double().sum(0)
-
-
-def by_part(step: Step, head: int | str, starts: tuple[int, ...], *, sentence: int = 0) -> np.ndarray:
-    """How much of its attention each part of the text gives to each: a document, a section, a needle, a question.
-
-    Args:
-        starts: where each part begins, the first at 0.
-
-    Returns:
-        (parts, parts), float64: of the queries of a part, the mean of their weights on the keys of another, summed over
-        these. A row sums to 1 where every query has a key to look at; a part without queries is NaN.
-
-    Raises:
-        InputError: if the parts do not go upward from 0.
-    """
-    if list(starts) != sorted(set(starts)) or starts[:1] != (0,) or starts[-1] >= max(step.shape[2:]):
-        raise InputError(f"Parts begin at 0 and each after the one before, within the text; given {starts}.")
-    edges = torch.tensor(starts)
-    sums = torch.zeros(len(starts), len(starts), dtype=torch.float64)
-    for block in blocks(step, head, range(step.shape[2]), range(step.shape[3]), sentence=sentence):
-        if block.weights is not None:
-            rows, columns = (_parts(part.places, edges) for part in (block.down, block.across))
-            of_keys = block.weights @ _members(columns, block.weights.dtype)
-            block_sums = _members(rows, torch.float64).T @ of_keys.double()
-            sums[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] += block_sums
-    sizes = torch.bincount(_parts(range(step.shape[2]), edges), minlength=len(starts))
-    return (sums / sizes[:, None]).numpy()
 
 
 def on_places(
@@ -143,45 +100,3 @@ def on_places(
             where = (step.site.kind, step.site.layer, head)
             rows += [(*where, first, float(row[first:stop].sum())) for first, stop in places]
     return pd.DataFrame(rows, columns=["kind", "layer", "head", "key", "share"])
-
-
-def _parts(places: range, edges: Tensor) -> Tensor:
-    """The part that each position is in."""
-    return torch.bucketize(torch.arange(places.start, places.stop), edges, right=True) - 1
-
-
-def _members(parts: Tensor, dtype: torch.dtype) -> Tensor:
-    """(positions, parts of the block), 1 where a position is in a part."""
-    return (parts[:, None] == torch.arange(int(parts[0]), int(parts[-1]) + 1)).to(dtype)
-
-
-def links(
-    step: Step, head: int | str, count: int, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
-) -> pd.DataFrame:
-    """The largest weights of a window, NaN aside and above 0: query, key, weight, the largest first.
-
-    `count` is at least 1. Equal weights stand in the order of the text: of their queries, then of their keys.
-    """
-    queries, keys = window_ranges(step, rows, columns)
-    weights, indices = np.zeros(0), np.zeros((2, 0), np.int64)
-    for block in blocks(step, head, queries, keys, sentence=sentence):
-        if block.weights is None:
-            continue
-        cells = block.weights.nan_to_num(nan=0.0)
-        if float(cells.amax()) >= (weights[-1] if len(weights) == count else 0):
-            values, query, key = _largest(cells, count)
-            places = query + block.down.start, key + block.across.start
-            weights, indices = np.append(weights, values), np.concatenate([indices, np.stack(places)], 1)
-            order = np.lexsort((indices[1], indices[0], -weights))[:count]
-            weights, indices = weights[order], indices[:, order]
-    window = zip((queries, keys), indices, strict=True)
-    query, key = (np.arange(part.start, part.stop, part.step)[i] for part, i in window)
-    return pd.DataFrame({"query": query, "key": key, "weight": weights})
-
-
-def _largest(cells: Tensor, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The largest weights of a block above 0, with those that equal the last of them: weight, row, column."""
-    flat = cells.flatten()
-    least = flat.topk(min(count, len(flat))).values[-1]
-    query, key = ((cells >= least) & (cells > 0)).nonzero().numpy().T
-    return cells.numpy()[query, key].astype(np.float64), query, key

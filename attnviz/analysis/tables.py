@@ -25,28 +25,21 @@ STRONGEST = 16
 """Keys of a query in a table of many cells, at most."""
 
 
-def strongest_of(queries: int) -> int:
-    """How many keys of each query a table of many cells keeps."""
-    return max(1, min(STRONGEST, MOST_CELLS // max(1, queries)))
-
-
 def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
-    """One row per cell: query, query_token, key, key_token, weight, score, state, rule.
+    """One row per cell: query, query_token, key, key_token, weight, score, state, rule; the numbers of the record.
 
-    `predicts` stands after query_token where the model says words; see `Seen.predicted`. `head` is a number or one of
-    `analysis.AGGREGATIONS`, which has no scores. `state` is "weight", "blocked", "nan" or "empty row"; `rule` names
-    what blocks a cell and is empty elsewhere. The numbers are the record's own.
-
-    Through a view a merged word stands at its first position and has no scores, and the note says what was done.
+    `predicts` stands after query_token where the model says words. Combined heads have no scores. `state` is one of
+    `analysis.STATES`; `rule` names what blocks a cell. Through a view a merged word stands at its first position and
+    has no scores, and the note says what was done.
     """
-    return _noted(_weights(view, head, many=len(view.queries) * len(view.keys) > MOST_CELLS), view)
+    return _weights(view, head, many=len(view.queries) * len(view.keys) > MOST_CELLS)
 
 
 def heads_table(view: AttentionView) -> pd.DataFrame:
     """`weights_table` of every head of a site, with the head first; of many cells each head keeps its strongest."""
     heads = range(view.step.num_heads)
     many = len(heads) * len(view.queries) * len(view.keys) > MOST_CELLS
-    parts = [_noted(_weights(view, head, many=many, among=len(heads)), view) for head in heads]
+    parts = [_weights(view, head, many=many, among=len(heads)) for head in heads]
     for head, part in enumerate(parts):
         part.insert(0, "head", head)
     table = pd.concat(parts, ignore_index=True)
@@ -60,47 +53,28 @@ def mask_table(view: SeenMask) -> pd.DataFrame:
     Of more than `MOST_CELLS` cells, the first of each run of keys that are open, or that the same rule blocks: as many
     rows as there are queries and `MOST_CELLS` together, at most.
     """
-    size, parts, count = len(view.queries) * len(view.keys), [], 0
+    many, parts, count = len(view.queries) * len(view.keys) > MOST_CELLS, [], 0
     for rows, reasons, blocked in view.blocks():
-        parts.append(_rules(reasons, blocked, size, rows.start))
-        count += len(parts[-1][0])
-        if count > MOST_CELLS and size > MOST_CELLS:
+        listed = np.ones(blocked.shape, bool)
+        if many:
+            listed[:, 1:] = blocked[:, 1:] != blocked[:, :-1]
+        i, j = listed.nonzero()
+        parts.append((i + rows.start, j, _pick(("", *reasons), blocked[i, j])))
+        count += len(i)
+        if many and count > MOST_CELLS:
             break
     i, j, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    note = _RUNS.format(len(view.keys))
+    note = f"Of {len(view.keys):,} keys, the first of each run that is open or blocked by the same rule."
     if i[-1] + 1 < len(view.queries):
         note = f"{note} Queries 0 to {view.queries.starts[i[-1]]:,} of {len(view.queries):,}: they have too many runs."
-    places = _cells(i, j, view.queries.labels, view.keys.labels, view.queries.starts, view.keys.starts)
-    table = pd.DataFrame(places | {"may_attend": rules == "", "rule": rules})
-    return _noted(_cut(table, size, note), view)
-
-
-_RUNS = "Of {:,} keys, the first of each run that is open or blocked by the same rule."
-
-
-def _rules(
-    reasons: Sequence[str], codes: np.ndarray, size: int, first: int = 0
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row, column and rule of cells; of a mask of too many cells, of those with another rule than the key before.
-
-    Args:
-        codes: (rows, columns); 0 where a query may attend, i where reasons[i - 1] blocks.
-        size: how many cells the whole mask has.
-        first: the number of the first row.
-    """
-    listed = np.ones(codes.shape, bool)
-    if size > MOST_CELLS:
-        listed[:, 1:] = codes[:, 1:] != codes[:, :-1]
-    i, j = listed.nonzero()
-    return i + first, j, _pick(("", *reasons), codes[i, j])
+    return _table(_of_view(view, i, j) | {"may_attend": rules == "", "rule": rules}, note if many else "", view)
 
 
 def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.DataFrame:
     """One row per token: position, token, change (see `analysis.output_change`)."""
     change = analysis.output_change(before, after, sentence).numpy()
-    positions = np.arange(len(change))
-    labels = after.read[sentence].labels[: len(change)]
-    return pd.DataFrame({"position": positions, "token": _pick(labels, positions), "change": change})
+    tokens = _texts(after.read[sentence].labels[: len(change)])
+    return pd.DataFrame({"position": np.arange(len(change)), "token": tokens, "change": change})
 
 
 def comparison_table(both: AlignedPair) -> pd.DataFrame:
@@ -109,53 +83,35 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
     Also variation, of the row. A place that one map lacks is empty; of more than `MOST_CELLS` cells, the
     `STRONGEST` of each row that differ most.
     """
-    count = strongest_of(len(both.rows))
-    parts = [_compared(both, rows, count) for rows in row_slices(len(both.rows), len(both.columns))]
+    count = _count(len(both.rows)) if len(both.rows) * len(both.columns) > MOST_CELLS else None
+    parts = []
+    for rows in row_slices(len(both.rows), len(both.columns)):
+        part = both.part(rows)
+        (a, _), (b, _), difference = *part.maps, part.difference
+        i, j = _largest(np.nan_to_num(difference, nan=-1.0), count)
+        parts.append((i + rows.start, j, a[i, j], b[i, j], difference[i, j]))
     i, j, a, b, difference = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     columns: dict[str, np.ndarray] = {}
     for end, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):
         for axis, (what, places, chosen) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
             own = [pair[end] for pair in places]
             columns[f"{what}_{name}"] = np.array(own, dtype=object)[chosen]
-            columns[f"{what}_token_{name}"] = _texts([p if p is None else side.tokens[axis][p].text for p in own])[
-                chosen
-            ]
+            texts = [place if place is None else side.tokens[axis][place].text for place in own]
+            columns[f"{what}_token_{name}"] = _pick(texts, chosen)
     numbers = {"a": a, "b": b, "difference": difference, "variation": both.variation[i]}
-    note = f"Of {len(both.columns):,} keys, the {count} of each query that differ most."
-    return _cut(pd.DataFrame(columns | numbers), len(both.rows) * len(both.columns), note)
+    note = f"Of {len(both.columns):,} keys, the {count} of each query that differ most." if count else ""
+    return _table(columns | numbers, note)
 
 
-def _compared(both: AlignedPair, rows: slice, count: int) -> tuple[np.ndarray, ...]:
-    """Row, column, A, B and their difference, of some rows: of every cell, or of those that differ most."""
-    part = both.part(rows)
-    difference = part.difference
-    many = len(both.rows) * len(both.columns) > MOST_CELLS
-    i, j = _largest(np.abs(np.nan_to_num(difference, nan=-1.0)), count) if many else _every(difference)
-    (a, _), (b, _) = part.maps
-    return i + rows.start, j, a[i, j], b[i, j], difference[i, j]
+def numbers_table(numbers: np.ndarray, name: str, queries: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
+    """One row per cell of numbers, (Q, K): query, query_token, key, key_token and the number.
 
-
-def rollout_table(shares: np.ndarray, texts: Sequence[str]) -> pd.DataFrame:
-    """One row per cell of a rollout, (n, n): query, query_token, key, key_token, share; see `_of_numbers`."""
-    note = "Of {:,} tokens, the {} with the largest shares of each query."
-    return _of_numbers(shares, "share", texts, texts, note)
-
-
-def product_table(products: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
-    """One row per cell of a map of relevance, (Q, K): query, query_token, key, key_token, gradient_times_weight.
-
-    See `_of_numbers`.
+    Of more than `MOST_CELLS` cells, the `STRONGEST` of each query in size.
     """
-    note = "Of {:,} keys, the {} with the largest products of each query."
-    return _of_numbers(products, "gradient_times_weight", queries, keys, note)
-
-
-def _of_numbers(numbers: np.ndarray, name: str, queries: Sequence[str], keys: Sequence[str], note: str) -> pd.DataFrame:
-    """One row per cell; of more than `MOST_CELLS` cells, the `STRONGEST` of each query in size."""
-    count = strongest_of(len(queries))
-    i, j = _largest(np.abs(numbers), count) if numbers.size > MOST_CELLS else _every(numbers)
-    table = pd.DataFrame(_cells(i, j, queries, keys) | {name: numbers[i, j]})
-    return _cut(table, numbers.size, note.format(len(keys), count))
+    count = _count(len(queries)) if numbers.size > MOST_CELLS else None
+    i, j = _largest(numbers, count)
+    note = f"Of {len(keys):,} keys, the {count} with the largest {name.replace('_', ' ')} of each query."
+    return _table(_cells(i, j, queries, keys) | {name: numbers[i, j]}, note if count else "")
 
 
 def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.DataFrame:
@@ -168,7 +124,7 @@ def leaks_table(test: LeakTest) -> pd.DataFrame:
 
     `moved` is a share of the output's length, NaN where the key was not changed; `state` is one of `core.leaks.STATES`.
     """
-    i, j = _every(test.moved)
+    i, j = _largest(test.moved.numpy())
     texts = ([token.text for token in tokens] for tokens in (test.queries, test.keys))
     numbers = {"moved": test.moved.numpy().ravel(), "promised": test.promised.numpy().ravel()}
     return pd.DataFrame(_cells(i, j, *texts) | numbers | {"state": _pick(STATES, test.states.numpy().ravel())})
@@ -180,10 +136,8 @@ def labels_table(record: Record, *, before: Record | None = None, sentence: int 
     Of a regression: label, number, and number_before.
     """
     ranked = analysis.labels(record, before=before, sentence=sentence)
-    table = _probabilities({"label": _texts([label.word for label in ranked])}, ranked, before is not None)
-    if analysis.is_number(record):
-        return table.rename(columns=lambda name: name.replace("probability", "number"))
-    return table
+    what = "number" if analysis.is_number(record) else "probability"
+    return _ranked({"label": _texts([label.word for label in ranked])}, ranked, what, before is not None)
 
 
 def next_word_table(
@@ -197,7 +151,17 @@ def next_word_table(
     token = _texts([analysis.token_at(record, position, sentence=sentence)] * len(ranked))
     words = {"position": np.full(len(ranked), position), "token": token, "word": _texts([next.word for next in ranked])}
     comparable = before is not None and analysis.read_alike(before, record, position, sentence=sentence)
-    return _probabilities(words, ranked, comparable)
+    return _ranked(words, ranked, "probability", comparable)
+
+
+def _ranked(
+    columns: dict[str, np.ndarray], ranked: Sequence[analysis.NextWord], what: str, with_before: bool
+) -> pd.DataFrame:
+    """A row for each word with its probability or number and, if asked for, that before a change."""
+    columns = columns | {what: np.array([word.probability for word in ranked], np.float64)}
+    if with_before:
+        columns[f"{what}_before"] = np.array([word.before for word in ranked], np.float64)
+    return pd.DataFrame(columns)
 
 
 def step_by_step_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
@@ -221,112 +185,78 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
     return pd.DataFrame(columns)
 
 
-def _noted(table: pd.DataFrame, view: AttentionView | SeenMask) -> pd.DataFrame:
-    """With a note on what the view did, behind what was noted before."""
-    parts = [table.attrs.get("note", ""), *map(as_sentence, view.notes)]
-    if any(parts):
-        table.attrs["note"] = " ".join(filter(None, parts))
-    return table
-
-
 def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
     """Every cell, or of many the strongest of each row, in a table of so many heads."""
     if many:
-        return _strongest(view, head, strongest_of(len(view.queries) * among))
+        return _strongest(view, head, _count(len(view.queries) * among))
     cells = view.cells([head])[0]
-    i, j = _every(cells.weights)
-    columns = _places(view, i, j) | {
+    columns = _of_view(view, *_largest(cells.weights)) | {
         "weight": cells.weights.ravel(),
         "score": None if cells.scores is None else cells.scores.ravel(),
         "state": _pick(analysis.STATES, cells.states.ravel()),
         "rule": _pick(("", *cells.reasons), cells.blocked.ravel()),
     }
-    return pd.DataFrame(columns)
+    return _table(columns, "", view)
 
 
-def _places(view: AttentionView, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns that say of which query and key a row is, and what the query predicts if it does; `i` and `j` count the
-    rows and columns that are seen."""
-    columns = _cells(i, j, view.queries.labels, view.keys.labels, view.queries.starts, view.keys.starts)
-    if view.predicted is None:
+def _of_view(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns for the query and key of each row, by their places in a view, and for what the query predicts."""
+    columns = _cells(i, j, view.queries.labels, view.keys.labels)
+    columns |= {"query": view.queries.starts[i], "key": view.keys.starts[j]}
+    if isinstance(view, SeenMask) or view.predicted is None:
         return columns
-    names = ("query", "query_token", "predicts", "key", "key_token")
     columns["predicts"] = _pick(view.predicted, i)
-    return {name: columns[name] for name in names}
+    return {name: columns[name] for name in ("query", "query_token", "predicts", "key", "key_token")}
 
 
 def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame:
     """The `count` strongest open keys of each query, found row block by row block."""
-    parts = [_strongest_block(view, head, rows, count) for rows in view.blocks()]
+    parts = []
+    for rows in view.blocks():
+        block = view.block(head, rows)
+        weights = torch.from_numpy(block.weights)
+        ranked = weights.nan_to_num(nan=2.0).masked_fill(torch.from_numpy(block.blocked > 0), -1.0)
+        order = ranked.topk(min(count, len(view.keys)), dim=1)
+        is_open, chosen = (order.values >= 0).numpy(), order.indices.numpy()
+        values = np.take_along_axis(block.weights, chosen, 1)
+        scores = np.zeros_like(values) if block.scores is None else np.take_along_axis(block.scores, chosen, 1)
+        rest = weights.double().sum(1).numpy() - np.where(is_open, values, 0).sum(1, dtype=np.float64)
+        i = np.broadcast_to(np.arange(rows.start, rows.stop)[:, None], chosen.shape)
+        rest = np.broadcast_to(rest.clip(min=0)[:, None], chosen.shape)
+        parts.append([array[is_open] for array in (i, chosen, values, scores, rest)])
     i, j, weights, scores, rest = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     states = _pick(analysis.STATES, np.where(np.isnan(weights), analysis.NAN, analysis.WEIGHT))
     numbers = {"weight": weights, "score": scores if view.has_scores(head) else None, "state": states, "rule": ""}
-    table = pd.DataFrame(_places(view, i, j) | numbers | {"rest": rest})
     which = "strongest that" if count == 1 else f"{count} strongest that"
-    table.attrs["note"] = (
-        f"Of {len(view.keys):,} keys, the {which} each query may attend to; rest: all others together."
-    )
+    note = f"Of {len(view.keys):,} keys, the {which} each query may attend to; rest: all others together."
+    return _table(_of_view(view, i, j) | numbers | {"rest": rest}, note, view)
+
+
+def _table(columns: dict[str, object], note: str, view: AttentionView | SeenMask | None = None) -> pd.DataFrame:
+    """A table with a note on what was left out, and on what a view did."""
+    table = pd.DataFrame(columns)
+    if note := " ".join(filter(None, [note, *map(as_sentence, view.notes if view else ())])):
+        table.attrs["note"] = note
     return table
 
 
-def _strongest_block(view: AttentionView, head: int | str, rows: slice, count: int) -> tuple[np.ndarray, ...]:
-    """Row, column, weight, score and what is left of the row; scores are zeros where they are not known."""
-    block = view.block(head, rows)
-    weights = torch.from_numpy(block.weights)
-    ranked = weights.nan_to_num(nan=2.0).masked_fill(torch.from_numpy(block.blocked > 0), -1.0)
-    order = ranked.topk(min(count, len(view.keys)), dim=1)
-    is_open, chosen = (order.values >= 0).numpy(), order.indices
-    values = weights.gather(1, chosen).numpy()
-    scores = np.zeros_like(values) if block.scores is None else np.take_along_axis(block.scores, chosen.numpy(), 1)
-    left = weights.double().sum(1).numpy() - np.where(is_open, values, 0).sum(1, dtype=np.float64)
-    i, rest = (
-        np.repeat(of_row[:, None], chosen.shape[1], axis=1)
-        for of_row in (np.arange(rows.start, rows.stop), left.clip(min=0))
-    )
-    return i[is_open], chosen.numpy()[is_open], values[is_open], scores[is_open], rest[is_open]
+def _count(queries: int) -> int:
+    """Number of keys of each query in a table of many cells."""
+    return max(1, min(STRONGEST, MOST_CELLS // max(1, queries)))
 
 
-def _every(cells: np.ndarray | torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of every cell."""
-    i, j = np.indices(cells.shape)
-    return i.ravel(), j.ravel()
-
-
-def _largest(cells: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of the `count` largest cells of each row."""
-    j = np.argsort(-cells, axis=1, kind="stable")[:, :count]
+def _largest(cells: np.ndarray, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of the `count` cells of each row that are largest in size; of every cell without a count."""
+    if count is None:
+        i, j = np.indices(cells.shape)
+        return i.ravel(), j.ravel()
+    j = np.argsort(-np.abs(cells), axis=1, kind="stable")[:, :count]
     return np.repeat(np.arange(len(cells)), j.shape[1]), j.ravel()
 
 
-def _cells(
-    i: np.ndarray,
-    j: np.ndarray,
-    queries: Sequence[str],
-    keys: Sequence[str],
-    query: np.ndarray | None = None,
-    key: np.ndarray | None = None,
-) -> dict[str, np.ndarray]:
-    """Columns that say of which query and key a row is, by its row and column; `query` and `key` are their positions,
-    where these are others."""
-    places = {"query": i if query is None else query[i], "query_token": _pick(queries, i)}
-    return places | {"key": j if key is None else key[j], "key_token": _pick(keys, j)}
-
-
-def _probabilities(
-    columns: dict[str, np.ndarray], ranked: Sequence[analysis.NextWord], with_before: bool
-) -> pd.DataFrame:
-    """With the probability of each word, and that before a change."""
-    table = pd.DataFrame(columns | {"probability": np.array([word.probability for word in ranked], np.float64)})
-    if not with_before:
-        return table
-    return table.assign(probability_before=np.array([word.before for word in ranked], np.float64))
-
-
-def _cut(table: pd.DataFrame, size: int, note: str) -> pd.DataFrame:
-    """With a note on what was left out, where there were too many cells."""
-    if size > MOST_CELLS:
-        table.attrs["note"] = note
-    return table
+def _cells(i: np.ndarray, j: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> dict[str, np.ndarray]:
+    """Columns for the query and key of each row."""
+    return {"query": i, "query_token": _pick(queries, i), "key": j, "key_token": _pick(keys, j)}
 
 
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:

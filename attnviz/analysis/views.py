@@ -25,7 +25,7 @@ from attnviz.analysis.groups import (
     groups,
     stretch,
 )
-from attnviz.analysis.maps import BLOCKED, EMPTY, NAN, WEIGHT, Cells
+from attnviz.analysis.maps import Cells
 from attnviz.analysis.predictions import predicted_words
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
@@ -58,23 +58,23 @@ class RowBlock:
     scores: np.ndarray | None
     reasons: tuple[str, ...]
 
-    def pooled(self, tile: int) -> "RowBlock":
-        """The same with a cell per tile, which has the largest weight of it."""
-        if tile == 1:
-            return self
-        closed = pool(torch.from_numpy(self.blocked > 0).float(), tile, "min").numpy() > 0
-        weights = pool(torch.from_numpy(self.weights), tile).numpy()
-        return RowBlock(weights, closed * self.blocked[::tile, ::tile], None, self.reasons)
+    def pooled(self, tile: int, names: dict[str, int]) -> "RowBlock":
+        """The same with a cell per tile, which has the largest weight of it, and numbers of reasons from `names`.
 
-    def renamed(self, names: dict[str, int]) -> "RowBlock":
-        """The same with the numbers that reasons have in `names`, where new ones are added: each block has its own."""
+        Each block has reasons of its own: new ones are added to the names.
+        """
         numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
-        return RowBlock(self.weights, numbers[self.blocked], self.scores, self.reasons)
+        blocked = numbers[self.blocked]
+        if tile == 1:
+            return RowBlock(self.weights, blocked, self.scores, self.reasons)
+        closed = pool(torch.from_numpy(blocked > 0).float(), tile, "min").numpy() > 0
+        weights = pool(torch.from_numpy(self.weights), tile).numpy()
+        return RowBlock(weights, closed * blocked[::tile, ::tile], None, self.reasons)
 
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """Rows and columns that a view and a window leave."""
+    """Rows and columns that a view and a window leave of so many queries and keys, `lengths`, a sink aside."""
 
     sentence: int
     rows: slice
@@ -97,10 +97,7 @@ class _Window:
 class AttentionView(_Window):
     """A site of a record through a view, in a window; see `see`. A group is in a window that holds its first position.
 
-    Attributes:
-        queries, keys: rows and columns.
-        lengths: number of queries and of keys, a sink aside.
-        every_key: also the keys that the pair and the window leave out; what is left of a row is divided by their sum.
+    `every_key` has also the keys that the pair and the window leave out; what is left of a row is divided by their sum.
     """
 
     record: Record
@@ -119,18 +116,15 @@ class AttentionView(_Window):
     @property
     def partial(self) -> bool:
         """Whether keys are left out, so that rows do not sum to 1."""
-        hides = self.view.special == "hide" and any(token.special for token in self._tokens[1])
-        return hides or self.view.pair != "all"
-
-    @property
-    def _tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        return self.record.tokens(self.site, sentence=self.sentence)
+        keys = self.record.tokens(self.site, sentence=self.sentence)[1]
+        return self.view.pair != "all" or (self.view.special == "hide" and any(token.special for token in keys))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on what is merged, hidden, divided or not known."""
+        tokens = self.record.tokens(self.site, sentence=self.sentence)
         hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
-        notes = _notes(self.view, self._tokens, (self.queries, self.keys), MERGED, hidden)
+        notes = _notes(self.view, tokens, (self.queries, self.keys), MERGED, hidden)
         return (*notes, READ_ONLY) if self.record.read_only else notes
 
     @cached_property
@@ -153,28 +147,18 @@ class AttentionView(_Window):
     def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
         """The cells of several heads; see `analysis.cells_of`. A cell is blocked where all that it is made of is."""
         if self.plain:
-            return maps.cells_of(self.step, heads, **self._place, tile=tile, scores=not self.record.read_only)
+            window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
+            return maps.cells_of(self.step, heads, **window, tile=tile, scores=not self.record.read_only)
         return [self._cells(head, tile) for head in heads]
-
-    @property
-    def _place(self) -> dict[str, int | slice]:
-        return {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
 
     def _cells(self, head: int | str, tile: int) -> Cells:
         names: dict[str, int] = {}
-        parts = [self.block(head, rows).pooled(tile).renamed(names) for rows in self.blocks(tile)]
+        parts = [self.block(head, rows).pooled(tile, names) for rows in self.blocks(tile)]
         weights, blocked = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weights", "blocked"))
         scores = None if parts[0].scores is None else np.concatenate([part.scores for part in parts])
-        states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
-        empty = pool(torch.from_numpy(self.empty(head)).float()[:, None], tile, "min", across=1)[:, 0].numpy()
-        states[empty > 0] = EMPTY
+        states = maps.states_of(weights, blocked, self.empty(head), tile)
         places = self.queries.starts[::tile], self.keys.starts[::tile]
         return Cells(*places, weights, scores, states, tuple(names), blocked, tile)
-
-    @cached_property
-    def merges(self) -> bool:
-        """Whether some cells stand for several of the record."""
-        return self.queries.merged or self.every_key.merged
 
     def has_scores(self, head: int | str) -> bool:
         """Whether cells have scores: those of combined heads and of merged words have none."""
@@ -183,13 +167,13 @@ class AttentionView(_Window):
 
     def blocks(self, tile: int = 1) -> Iterator[slice]:
         """Rows whose weights are held at once, whole tiles of them; at least one block."""
-        each = len(self.every_key) if self.merges else self.step.shape[3]
-        return iter(row_slices(len(self.queries), each, tile))
+        merges = self.queries.merged or self.every_key.merged
+        return iter(row_slices(len(self.queries), len(self.every_key) if merges else self.step.shape[3], tile))
 
     def block(self, head: int | str, rows: slice) -> RowBlock:
         """The cells of some rows, which are at least one."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
-        window, (weights, is_open) = queries.stretch, self._weights(head, rows)
+        window, (weights, is_open) = queries.stretch, self.weights(head, rows)
         picked = np.ix_(queries.starts - window.start, self.keys.starts)
         reasons, blocked = (), np.zeros(weights.shape, np.int64)
         if step.mask is not None and is_open is not None:
@@ -198,18 +182,16 @@ class AttentionView(_Window):
         elif step.mask is not None:
             reasons, rules = reasons_of(step, head, window, sentence=sentence)
             blocked = rules.numpy()[picked]
-        has_scores = self.has_scores(head)
-        scores = step.scores(head, window, sentence=sentence).numpy()[picked] if has_scores else None
+        scores = step.scores(head, window, sentence=sentence).numpy()[picked] if self.has_scores(head) else None
         return RowBlock(weights, blocked, scores, reasons)
 
-    def weights(self, head: int | str, rows: slice) -> np.ndarray:
-        """The weights of some rows; a row of which nothing is left stays zero."""
-        return self._weights(head, rows)[0]
+    def weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
+        """The weights of some rows, and of cells that are merged whether any that they stand for may be attended to.
 
-    def _weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
-        """The same, and of cells that are merged whether any that they stand for may be attended to."""
+        A row of which nothing is left stays zero.
+        """
         queries, columns, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
-        if self.merges:
+        if self.queries.merged or self.every_key.merged:
             weights, is_open = self._merged(head, queries.spans, self.every_key.spans)
             weights, is_open = weights / queries.sizes[:, None], is_open[:, columns]
         else:
@@ -235,20 +217,20 @@ class AttentionView(_Window):
     def empty(self, head: int | str) -> np.ndarray:
         """Which rows have no key left, boolean; of a word, where none of its pieces has one."""
         empty = empty_queries(self.step, head, sentence=self.sentence).numpy()
-        return self.queries.merge(empty, 0, np.logical_and)
+        return self.queries.every(empty)
 
     def row_sums(self, head: int | str) -> np.ndarray:
         """The sum of each row's weights: over all keys of the view, also those outside of the window."""
         if self.plain:
             return maps.row_sums(self.step, head, sentence=self.sentence, rows=self.rows).numpy()
         every = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
-        return np.concatenate([every.weights(head, rows).sum(1) for rows in every.blocks()])
+        return np.concatenate([every.weights(head, rows)[0].sum(1) for rows in every.blocks()])
 
     def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
         """Each row's largest weight, NaN aside, and its column; both (rows,)."""
         if self.plain:
-            return maps.strongest(self.step, head, **self._place)
-        each = [np.nan_to_num(self.weights(head, rows), nan=-1.0) for rows in self.blocks()]
+            return maps.strongest(self.step, head, sentence=self.sentence, rows=self.rows, columns=self.columns)
+        each = [np.nan_to_num(self.weights(head, rows)[0], nan=-1.0) for rows in self.blocks()]
         return np.concatenate([block.max(1) for block in each]), np.concatenate([block.argmax(1) for block in each])
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
@@ -262,7 +244,7 @@ class AttentionView(_Window):
             row = int(np.where((most < 1 - 1e-6) & ~self.padding, most, 0).argmax()) if most.size else 0
             column = columns[row]
         else:
-            column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0], nan=-1.0).argmax()
+            column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0][0], nan=-1.0).argmax()
         return int(self.queries.starts[row]), int(self.keys.starts[column])
 
     def largest(self) -> float:
@@ -292,11 +274,7 @@ def see(
 
 @dataclass(frozen=True, eq=False)
 class SeenMask(_Window):
-    """A mask through a view, in a window; see `see_mask`. A word may attend where any of its pieces may.
-
-    Attributes:
-        lengths: number of queries and of keys, also outside of the window.
-    """
+    """A mask through a view, in a window; see `see_mask`. A word may attend where any of its pieces may."""
 
     mask: Mask
     notes: tuple[str, ...]
@@ -331,7 +309,7 @@ class SeenMask(_Window):
             return reasons, rules.numpy() * (tiles.open == 0)
         names: dict[str, int] = {}
         each = (RowBlock(np.zeros(codes.shape), codes, None, reasons) for _, reasons, codes in self.blocks(tile))
-        parts = [block.pooled(tile).renamed(names).blocked for block in each]
+        parts = [block.pooled(tile, names).blocked for block in each]
         return tuple(names), np.concatenate(parts)
 
     def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:
@@ -356,11 +334,7 @@ def see_mask(
     rows: slice = ALL,
     columns: slice = ALL,
 ) -> SeenMask:
-    """A mask over tokens through a view, and of that a window. It has no weights, so nothing is divided.
-
-    Raises:
-        InputError: if the view leaves nothing to see.
-    """
+    """A mask over tokens through a view, and of that a window. It has no weights, so nothing is divided."""
     tokens = tuple(queries), tuple(keys)
     sides = _windowed([groups(part, view) for part in tokens], view, tokens, "the mask", rows, columns)
     notes = _notes(view, tokens, sides, MERGED_MASK, HIDDEN_MASK)

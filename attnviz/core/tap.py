@@ -11,9 +11,10 @@ from torch.nn.functional import pad
 
 from attnviz.core.attention import attend, attention_output, attention_weights
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import ShapeError
+from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Mask
 from attnviz.core.modifiers import ALL, Bias
+from attnviz.core.progress import tell
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.taking import donors, enters, overlaid, with_rows
@@ -229,3 +230,36 @@ def _without_sink(step: Step) -> tuple[Tensor, Tensor, Tensor | Mask | None, Sco
         mask = mask.mask if isinstance(mask, MaskBesideSink) else mask[..., :keys]
     scoring = replace(step.scoring, bias=tuple(bias))
     return step.key[:, :, :keys], step.value[:, :, :keys], mask, scoring, sink[..., keys:]
+
+
+class GradientTap(Tap):
+    """Applies edits as `Tap` does and keeps the weights of each call, so that a logit can be differentiated by them.
+
+    It keeps no steps, and nothing is dropped out.
+
+    Attributes:
+        attention: (B, H, Q, K) of each site, in autograd's graph; also those of heads that are off.
+    """
+
+    def __init__(self, edits: Edits = Edits()):
+        if edits.taken:
+            what = "Parts of this run are taken from another text, through which its tokens have no gradient"
+            raise InputError(f"{what}; remove what is taken.")
+        super().__init__(edits, keep=False)
+        self.attention: dict[Site, Tensor] = {}
+
+    def _output(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | Mask | None,
+        scoring: Scoring,
+        *,
+        site: Site,
+        dropout_p: float,
+    ) -> Tensor:
+        weights = attention_weights(query, key, mask, scoring).to(value.dtype)
+        self.attention[site] = weights if weights.requires_grad else weights.requires_grad_()
+        tell(1.0)
+        return weights @ value

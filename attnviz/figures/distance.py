@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz import analysis
-from attnviz.analysis.measures import NEAR
+from attnviz.analysis.batch import NEAR
 from attnviz.analysis.views import see
 from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import digits, percent

@@ -112,7 +112,7 @@ class MaskGrid(GridFigure):
         mask_view = self.mask_view
         texts = [token.text for token in views.as_tokens(self.predicted or ())]
         predicted = mask_view.queries.last(texts) if any(texts) else ()
-        empty = mask_view.queries.merge(mask_view.left == 0, 0, np.logical_and)
+        empty = mask_view.queries.every(mask_view.left == 0)
         counted = self.counted and self.view == View()
         note = "" if counted else "fully masked row"
         size = size_within(mask_view.queries, mask_view.keys, self, predicted)

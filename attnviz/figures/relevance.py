@@ -117,7 +117,9 @@ class RelevanceMap(LogitFigure, GridFigure):
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return tables.product_table(self.products, *([token.text for token in side] for side in self._tokens))
+        return tables.numbers_table(
+            self.products, "gradient_times_weight", *([token.text for token in side] for side in self._tokens)
+        )
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Origin of the content of each position: attention rollout as a map, and one of its rows beside the flow."""
+"""Origin of the content of each position: attention rollout as a map, and one of its rows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,6 @@ WHAT = "½ the attention of a layer (mean of its heads) and ½ the residual, mul
 SHORT, WIDE = 150, 480
 """Pixels of the longest bar, and of all of a row on a wide screen."""
 
-NAMES = {"rollout": "share by rollout", "flow": "largest flow"}
 """Names of the bars."""
 
 
@@ -109,7 +108,7 @@ class Rollout(TracedFigure, GridFigure):
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return tables.rollout_table(self.traced.shares, self.traced.texts)
+        return tables.numbers_table(self.traced.shares, "share", self.traced.texts, self.traced.texts)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -140,15 +139,10 @@ class Rollout(TracedFigure, GridFigure):
 
 @dataclass(frozen=True, eq=False)
 class RolloutRow(TracedFigure, BarFigure):
-    """Bars of how much of each token reaches one position, by rollout and, if it is given, by the largest flow.
-
-    Attributes:
-        flow: (n,) of `analysis.rollout.flow` through the same layers.
-    """
+    """Bars of how much of each token reaches one position."""
 
     traced: Traced
     position: int
-    flow: np.ndarray | None = None
 
     @property
     def _subject(self) -> str:
@@ -160,20 +154,19 @@ class RolloutRow(TracedFigure, BarFigure):
 
     @cached_property
     def description(self) -> str:
-        return sentences.reached(self._numbers["rollout"], self.traced.texts, self.position)
+        return sentences.reached(self.traced.shares[self.position], self.traced.texts, self.position)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        return tables.reached_table(self._numbers, self.traced.texts)
+        return tables.reached_table({"rollout": self.traced.shares[self.position]}, self.traced.texts)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        return self._numbers | {"tokens": text_array(self.traced.texts)}
+        return {"rollout": self.traced.shares[self.position], "tokens": text_array(self.traced.texts)}
 
     @cached_property
     def bars(self) -> Bars:
-        traced, numbers = self.traced, self._numbers
-        shares = numbers["rollout"]
+        traced, shares = self.traced, self.traced.shares[self.position]
         indices = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
         lines = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
         has_map = self.on_screen and not isinstance(
@@ -184,12 +177,6 @@ class RolloutRow(TracedFigure, BarFigure):
             lines=lines if has_map else self._above(*lines, *self._left_out())["lines"],
             style=self.style,
             names=[traced.called(i) for i in indices.tolist()],
-            columns=[Column(values=values[indices].tolist(), name=NAMES[name]) for name, values in numbers.items()],
-            length=WIDE // len(numbers) if self.on_screen else SHORT,
+            columns=[Column(values=shares[indices].tolist(), name="share by rollout")],
+            length=WIDE if self.on_screen else SHORT,
         )
-
-    @cached_property
-    def _numbers(self) -> dict[str, np.ndarray]:
-        """Measures of each token, by name."""
-        shares = self.traced.shares[self.position]
-        return {"rollout": shares} if self.flow is None else {"rollout": shares, "flow": self.flow}

@@ -1,7 +1,6 @@
 """Attention with random weights: the mechanics without a meaning, and without a download."""
 
-import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import torch
@@ -9,10 +8,10 @@ from torch import Tensor, nn
 
 from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError, check_whole, quoted
+from attnviz.core.errors import InputError, check_whole
 from attnviz.core.kept import BoundedCache
 from attnviz.core.masks import Padding
-from attnviz.core.origin import PROJECTIONS, VECTORS, Change, Embedded, Origin
+from attnviz.core.origin import Embedded, Origin
 from attnviz.core.parameters import parameter, parameters
 from attnviz.core.record import Record
 from attnviz.core.stream import ModelWeights
@@ -22,8 +21,6 @@ from attnviz.models.multihead import Watching
 from attnviz.models.transformer import Layers, sinusoidal
 from attnviz.sources.base import Source
 
-MOST_CHANGES = 4096
-"""Numbers that can be set by hand, at most."""
 COPIES = "W_K, W_V and W_O begin as copies of W_Q, as in a tutorial: the scores are then symmetric."
 
 
@@ -39,10 +36,9 @@ class Scratch(Source):
         positions: whether positions are added to the embeddings.
         cloned: whether W_K, W_V and W_O begin as copies of W_Q, as `core.exhibits.clones` makes them: the scores are
             then symmetric, and most tokens prefer themselves.
-        changes: single numbers of the projections, queries, keys and values that are set by hand.
 
     Raises:
-        InputError: if a size is out of bounds, num_heads does not divide d_model, or a change has no place.
+        InputError: if a size is out of bounds, or num_heads does not divide d_model.
     """
 
     tokenizer: str = parameter("Tokenizer", default="words", kind="choice", choices=tokenizers.NAMES, on_page=False)
@@ -54,7 +50,6 @@ class Scratch(Source):
     positions: bool = parameter("Positions", default=True, kind="flag", on_page=False)
     bias: bool = parameter("Bias", default=True, kind="flag", on_page=False)
     cloned: bool = parameter("Cloned weights", default=False, kind="flag", help=COPIES, on_page=False)
-    changes: tuple[Change, ...] = ()
 
     names = ("scratch",)
     name = "scratch"
@@ -75,17 +70,6 @@ class Scratch(Source):
             near = sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:2])
             raise InputError(f"{stated}; num_heads must divide d_model. Try {' or '.join(map(str, near))} heads.")
         tokenizers.load(self.tokenizer)
-        if not isinstance(self.changes, list | tuple):
-            raise InputError(f"The changes are {quoted(self.changes)}; they must be a list of Change.")
-        object.__setattr__(self, "changes", tuple(self.changes))
-        if len(self.changes) > MOST_CHANGES:
-            raise InputError(f"{len(self.changes):,} numbers are edited; at most {MOST_CHANGES:,} can be.")
-        for change in self.changes:
-            if not isinstance(change, Change):
-                raise InputError(f"The changes hold {quoted(change)}; each is a Change of one number.")
-            if change.site not in self.sites or change.head >= self.num_heads:
-                where = f"{self.num_layers} layer(s) of {self.num_heads} head(s)"
-                raise InputError(f"There is no {change.site.head(change.head)} to edit; there are {where}.")
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -100,14 +84,14 @@ class Scratch(Source):
         self.check_targets(targets)
         if not (sentences and sentences[0].tokens):
             raise InputError("There is no token to look at; type a sentence.")
-        tap = _Changing(self, self.resolved(sentences, edits)[0])
+        tap = Watching(self.resolved(sentences, edits)[0])
         output = self._run(sentences, tap)
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
 
     def origin(self, record: Record, site: Site) -> Origin:
         """Input that the call at a site of one of its records was projected from, by another run."""
         record.step(site)
-        tap = _Changing(self, self.edits_of(record), until=site)
+        tap = Watching(self.edits_of(record), until=site)
         with tap.reached:
             self._run(record.sentences, tap)
         words = torch.stack([self._words(sentence) for sentence in record.sentences])
@@ -138,24 +122,6 @@ class Scratch(Source):
         return torch.stack([_vector(self.seed, token.id, self.d_model) for token in sentence.tokens])
 
 
-class _Changing(Watching):
-    """Sets the numbers of queries, keys and values that a source has changed, on the way into attention."""
-
-    def __init__(self, source: Scratch, edits: Edits, until: Site | None = None):
-        super().__init__(edits, until)
-        self.changes = [change for change in source.changes if change.matrix in VECTORS]
-
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, *, site: Site, **settings) -> Tensor:
-        tensors = {"query": query, "key": key, "value": value}
-        here = [change for change in self.changes if change.site == site]
-        copies = {change.matrix: tensors[change.matrix].clone() for change in here}
-        for change in here:
-            if change.sentence >= len(query):
-                raise InputError(f"There is no sentence {change.sentence} to edit; there are {len(query)}.")
-            change.apply(copies[change.matrix][change.sentence, change.head])
-        return super().attend(**tensors | copies, site=site, **settings)
-
-
 def _stack(source: Scratch) -> Layers:
     """The layers, built once for all who ask."""
     return _stacks.get(source, partial(_built, source))
@@ -171,8 +137,6 @@ def _built(source: Scratch) -> Layers:
     Biases are drawn after all weights, so that with and without them the weights are the same; as zeros, as training
     would begin, they would show nothing.
     """
-    if source.changes:
-        return _with_changes(_stack(replace(source, changes=())), source)
     with torch.random.fork_rng(devices=[]):
         stack = Layers("encoder", source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()
     generator = torch.Generator().manual_seed(source.seed)
@@ -185,17 +149,8 @@ def _built(source: Scratch) -> Layers:
                 nn.init.normal_(linear.bias, std=source.d_model**-0.5, generator=generator)
     if source.cloned:
         for attention in (layer.attention for layer in stack.layers):
-            for name in PROJECTIONS[1:]:
+            for name in ("w_k", "w_v", "w_o"):
                 getattr(attention, name).load_state_dict(attention.w_q.state_dict())
-    return stack
-
-
-def _with_changes(stack: Layers, source: Scratch) -> Layers:
-    """A copy with the numbers of the projections that the source has changed."""
-    stack = copy.deepcopy(stack)
-    for change in (change for change in source.changes if change.matrix in PROJECTIONS):
-        transposed = getattr(stack.layers[change.site.layer].attention, change.matrix).weight.data.mT
-        change.apply(transposed.chunk(source.num_heads, 0 if change.matrix == "w_o" else 1)[change.head])
     return stack
 
 

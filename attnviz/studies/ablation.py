@@ -1,9 +1,5 @@
 """How much each head matters here: what changes when it is switched off, beside what its weights say.
 
-    swept = sweep(source, source.tokenize(["The cat sat on the mat"]))
-    swept.table           # one row per head
-    swept.in_words()      # why large weight and large effect differ, with these numbers
-
 Many heads are measured in one run: a sentence is repeated, and in each copy another head is off (zero ablation).
 """
 
@@ -21,7 +17,7 @@ from attnviz.analysis.contributions import logit_of, place_of
 from attnviz.analysis.heads import head_metrics
 from attnviz.core.amounts import decimals, percent
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
+from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Record
 from attnviz.core.taking import EachOff
 from attnviz.core.tokens import Sentence
@@ -47,11 +43,6 @@ EFFECTS = {
 """Columns of a sweep and their meanings. One that the model has nothing for is missing."""
 
 
-def fallen(change: float) -> str:
-    """To what a sure word would fall, in percent, where a prediction changes by so many nats."""
-    return percent(exp(-change), 0)
-
-
 @dataclass(frozen=True, eq=False)
 class Sweep:
     """Effect of switching off each head alone; heads that the edits switch off already are not in it.
@@ -60,17 +51,10 @@ class Sweep:
         heads: (site, head), N of them.
         table: a row per head: site, kind, layer, head, a column for each of `EFFECTS` (the mean over the sentences),
             and confidence, the mean of each row's largest weight in the run with all heads on.
-        output: per sentence, how far the vector of each token moved, (N, tokens) without padding.
-        divergence: per sentence, KL(before ‖ after) wherever the model says something, (N, places); None if it does
-            not.
-        before: the run with all heads on; None where it was let go.
     """
 
     heads: tuple[tuple[Site, int], ...]
     table: pd.DataFrame
-    output: tuple[np.ndarray, ...]
-    divergence: tuple[np.ndarray, ...] | None
-    before: Record | None
 
     @property
     def by(self) -> str:
@@ -81,26 +65,6 @@ class Sweep:
     def strongest(self) -> tuple[Site, int] | None:
         """The head that matters most; None where that is not known of any."""
         return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
-
-    def changes_at(self, position: int, *, sentence: int = 0) -> pd.DataFrame:
-        """The heads by what each changes at one position: its prediction (KL in nats); where there is none, its vector.
-
-        Returns:
-            site, kind, layer, head and change, the largest first.
-
-        Raises:
-            InputError: if nothing is known of that position.
-        """
-        of_words = self.by == "divergence" and self.before is not None and self.before.prediction is not None
-        numbers = self.divergence[sentence] if of_words else self.output[sentence]
-        blanks = self.before.prediction.blanks if of_words else None
-        places = list(range(numbers.shape[1]) if blanks is None else blanks[sentence])
-        if position not in places:
-            count = f"there are {len(places)}, counted from 0"
-            options = count if blanks is None else f"blanks are at {quoted(places)}"
-            raise InputError(f"Nothing is predicted at position {position}; {options}.")
-        table = self.table[["site", "kind", "layer", "head"]].assign(change=numbers[:, places.index(position)])
-        return table.sort_values("change", ascending=False, kind="stable", ignore_index=True)
 
     def in_words(self) -> str:
         """Why large weight and large effect differ, by this sweep's own numbers."""
@@ -115,7 +79,7 @@ class Sweep:
         name, weight = names[strong].capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
         most = f"{name} matters most here: switched off, it changes {self._changed(strong)} on average"
         if self.by != "output":  # KL from probability 1 to p is ln(1/p)
-            most += f", as if a sure word fell to {fallen(self.table[self.by][strong])}"
+            most += f", as if a sure word fell to {percent(exp(-self.table[self.by][strong]), 0)}"
         if pd.notna(rewritten := self.table["rewritten"][strong]):
             most += "; the model then writes another text" if rewritten else "; the text it writes stays the same"
         most += "."
@@ -150,21 +114,26 @@ def sweep(
     An encoder-decoder reads, with each head off, the text that it wrote with all on, so that its words can be compared
     place by place; whether it would have written another is a second run. With `targets` it reads those, in one run.
     What the edits take from another text is of its run with all heads on.
-
-    Raises:
-        InputError: if nothing can be changed in the model, or it is not there; `Canceled` if `report` gave False.
     """
     before, heads, off = _before(source, sentences, edits, targets)
-    effects: list[dict[str, list[Any]]] = []
-    is_given = bool(targets or edits.taken)
+    effects, is_given = [], bool(targets or edits.taken)
     for some, after in runs_of_copies(source, before, heads, off, is_given=is_given, report=report):
         effects += [_effect(before, after, copy) for copy in range(len(some))]
-    each = range(len(sentences) if effects else 0)
-    outputs = tuple(np.stack([effect["output"][b] for effect in effects]) for b in each)
-    divergence = (
-        tuple(np.stack([effect["divergence"][b] for effect in effects]) for b in each) if _predicts(before) else None
-    )
-    return Sweep(heads, _table(before, heads, effects), outputs, divergence, before)
+    table = _table(heads)
+    for name in EFFECTS:
+        table[name] = pd.array([effect[name] for effect in effects], dtype="Float64")
+    batch = [
+        head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
+        for b in range(len(sentences))
+    ]
+    mean = pd.concat(batch, axis=1).mean(axis=1)
+    table["confidence"] = pd.array([mean[str(site), head] for site, head in heads], dtype="Float64")
+    return Sweep(heads, table)
+
+
+def _table(heads: tuple[Head, ...]) -> pd.DataFrame:
+    names = [(str(site), site.kind, site.layer, head) for site, head in heads]
+    return pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
 
 
 def logit_falls(
@@ -187,10 +156,6 @@ def logit_falls(
     Returns:
         site, kind, layer, head and fall: the logit, or the difference of two, before minus after. Of a model that
         computes in half precision `attrs["step"]` is the step in which its largest logits come.
-
-    Raises:
-        InputError: if there is no such word or position, or nothing can be changed in the model; `Canceled` if `report`
-            gave False.
     """
     before, heads, off = _before(source, sentences, edits, targets)
     place, *ids = place_of(before, token, position, minus=minus, sentence=sentence)
@@ -198,10 +163,7 @@ def logit_falls(
     for some, (after, _) in runs_of_copies(source, before, heads, off, is_given=True, report=report):
         rows = [copy * len(sentences) + sentence for copy in range(len(some))]
         falls += (logit_of(before, sentence, place, *ids) - logit_of(after, rows, place, *ids)).tolist()
-    table = pd.DataFrame(
-        [(str(site), site.kind, site.layer, head) for site, head in heads], columns=["site", "kind", "layer", "head"]
-    )
-    table = table.assign(fall=pd.array(falls, dtype=float))
+    table = _table(heads).assign(fall=pd.array(falls, dtype=float))
     table.attrs["step"] = step_of(before.prediction.logits[sentence, place])
     return table
 
@@ -268,8 +230,8 @@ def runs_of_copies(
             raise Canceled(f"The sweep was ended after {done} of {len(heads)} heads.")
 
 
-def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, list[Any]]:
-    """Effect of one head that is off, per sentence: a list for each of `EFFECTS`; empty where there is none."""
+def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, float | None]:
+    """Effect of one head that is off, the mean over sentences of the mean of each; None where there is none."""
     after, free = runs
     effect: dict[str, list[Any]] = {name: [] for name in EFFECTS}
     for b, read in enumerate(before.read):
@@ -277,8 +239,8 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
         old, new = before.output[b, : read.length].double(), after.output[row, : read.length].double()
         moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
         effect["output"].append((moved / length).where(moved != 0, 0).numpy())
-        if _predicts(before):
-            old, new = _log_probabilities(before, b), _log_probabilities(after, row)
+        old, new = _log_probabilities(before, b), _log_probabilities(after, row)
+        if old is not None:
             terms = old.exp() * (old - new)  # a word that could not be said before adds nothing
             effect["divergence"].append(terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0).numpy())
             most = old.argmax(-1, keepdim=True)
@@ -291,17 +253,21 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
         if before.vectors is not None:
             cosine = torch.cosine_similarity(before.vectors[b].double(), after.vectors[row].double(), dim=0)
             effect["turned"].append(float((1 - cosine).clamp(min=0)))
-    return effect
+    means: dict[str, float | None] = {}
+    for name, sentences in effect.items():
+        numbers = [float(np.mean(of_sentence)) for of_sentence in sentences if np.size(of_sentence)]
+        means[name] = sum(numbers) / len(numbers) if numbers and np.isfinite(numbers).all() else None
+    return means
 
 
-def _predicts(record: Record) -> bool:
-    return record.prediction is not None or (record.labels is not None and record.label_kind != "number")
+def _log_probabilities(record: Record, row: int) -> Tensor | None:
+    """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes.
 
-
-def _log_probabilities(record: Record, row: int) -> Tensor:
-    """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes;
-    of several labels at once, of each whether it holds."""
+    Of several labels at once, of each whether it holds; None of a model that says nothing, or a number.
+    """
     if record.prediction is None:
+        if record.labels is None or record.label_kind == "number":
+            return None
         logits = record.labels[1][row].double()
         if record.label_kind == "several" or len(logits) == 1:
             return torch.stack([logits, torch.zeros_like(logits)], -1).log_softmax(-1)
@@ -309,23 +275,3 @@ def _log_probabilities(record: Record, row: int) -> Tensor:
     blanks = record.prediction.blanks
     positions = list(range(record.read[row].length) if blanks is None else blanks[row])
     return record.prediction.logits[row, positions].double().log_softmax(-1)
-
-
-def _table(before: Record, heads: tuple[tuple[Site, int], ...], effects: list[dict[str, list[Any]]]) -> pd.DataFrame:
-    names = [(str(site), site.kind, site.layer, head) for site, head in heads]
-    table = pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
-    for name in EFFECTS:
-        table[name] = pd.array([_mean(effect[name]) for effect in effects], dtype="Float64")
-    batch = [
-        head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
-        for b in range(len(before.sentences))
-    ]
-    mean = pd.concat(batch, axis=1).mean(axis=1)
-    table["confidence"] = pd.array([mean[name, head] for name, _, _, head in names], dtype="Float64")
-    return table
-
-
-def _mean(per_sentence: list[Any]) -> float | None:
-    """The mean over sentences of the mean of each; of no numbers, None."""
-    means = [float(np.mean(numbers)) for numbers in per_sentence if np.size(numbers)]
-    return sum(means) / len(means) if means and np.isfinite(means).all() else None

@@ -1,10 +1,5 @@
 """Gradients of a word's logit, by one more run of the model: by its attention weights, or by its input embeddings.
 
-    record = attnviz.analyze("the cat sat on the", source)
-    relevant = relevance(source, record)            # of the most probable word after the last token
-    relevant.head(site, 0), relevant.table          # gradient times weight; relevance of each token by layer
-    integrated(source, record).table                # integrated gradients
-
 The weights are differentiated as numbers of their own: what a changed weight would change downstream, not the softmax
 that it came from. No parameter of the model gets a gradient.
 """
@@ -19,8 +14,8 @@ from attnviz.analysis.contributions import id_of
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.core.errors import AttnvizError, Canceled, InputError, check_whole
-from attnviz.core.gradient_tap import GradientTap
 from attnviz.core.record import Record
+from attnviz.core.tap import GradientTap
 from attnviz.sources.base import Source
 
 MOST_WEIGHTS = 2**26
@@ -34,9 +29,6 @@ RUNS = 3
 
 STEPS, MOST_STEPS = 50, 1000
 """Points of the sum that stands for the integral."""
-
-CLOSE = 3e-2
-"""Share of the largest logit by which the second run of a model may differ: half precision rounds to so much."""
 
 OnProgress = Callable[[int, int], bool | None]
 """Is told how many steps are done, of how many; if it gives False, that ends them."""
@@ -60,7 +52,7 @@ def relevance(
     chosen = _chosen(record, token, position, sentence)
     tap = GradientTap(record.edits)
     _, logits = source.graph(record, tap)
-    logit = _checked(record, logits, **chosen)
+    word, logit = _word(record, logits, **chosen)
     with torch.inference_mode(False):
         gradients = torch.autograd.grad(logit, [*tap.attention.values()], allow_unused=True, materialize_grads=True)
     products = {}
@@ -69,7 +61,7 @@ def relevance(
         product = (weights.detach()[sentence] * gradient[sentence]).float().cpu()
         sink = [product.shape[2] - 1] if record.step(site).has_sink else []
         products[site] = product[:, :queries, [*range(keys), *sink]]
-    return Relevance(**_named(record, chosen, logit), products=products, unseen=record.unseen)
+    return Relevance(**word, products=products, unseen=record.unseen)
 
 
 def integrated(
@@ -105,8 +97,8 @@ def integrated(
         return float(value.detach()), gradients
 
     whole, logits = source.graph(record, GradientTap(record.edits))
-    named = _named(record, chosen, _checked(record, logits, **chosen))
-    del logits
+    word, _ = _word(record, logits, **chosen)
+    del logits, _  # with their graph
     baseline, _ = run(_scaled(whole, 0.0, sentence))
     sums = [torch.zeros(vectors.shape[1:], dtype=torch.float64) for vectors in whole]
     for step in range(steps):
@@ -117,17 +109,13 @@ def integrated(
             raise Canceled(f"The integral was ended after {step + 1} of {steps} steps.")
     attributions = {
         kind: (vectors.detach()[sentence].double().cpu() * total).sum(-1)[: len(tokens)]
-        for (kind, tokens), vectors, total in zip(named["texts"].items(), whole, sums, strict=True)
+        for (kind, tokens), vectors, total in zip(word["texts"].items(), whole, sums, strict=True)
     }
-    return IntegratedGradients(**named, steps=steps, baseline=baseline, attributions=attributions)
+    return IntegratedGradients(**word, steps=steps, baseline=baseline, attributions=attributions)
 
 
 def weights_of(record: Record) -> int:
-    """Weights of all heads in one graph.
-
-    Raises:
-        InputError: if they are more than `MOST_WEIGHTS`.
-    """
+    """Weights of all heads in one graph; an `InputError` if they are more than `MOST_WEIGHTS`."""
     count = sum(torch.Size(step.shape).numel() for step in record.steps)
     if count > MOST_WEIGHTS:
         many = f"{count:,} weights of all heads are too many to differentiate at once"
@@ -148,30 +136,24 @@ def _chosen(record: Record, token: str | int | None, position: int | None, sente
     return {"position": position, "id": id, "sentence": sentence}
 
 
-def _checked(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> Tensor:
-    """The logit of the word.
+def _word(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
+    """The fields of `WordLogit`, and its logit in a second run.
 
     Raises:
         InputError: if it is no number: the word cannot come.
         AttnvizError: if the second run gives other logits than the record has.
     """
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
+    word, texts = record.prediction.vocabulary[id], texts_of(record, sentence)
     if not first[id].isfinite():
-        word = record.prediction.vocabulary[id]
         raise InputError(f"'{record.source}' gives '{word}' no logit there: it has no gradients. Choose another word.")
     finite = first.isfinite()
-    moved = (second.detach().cpu() - first)[finite].abs().max()
-    if not moved <= CLOSE * first[finite].abs().max():
-        what = "gives other logits with vectors in place of tokens"
-        raise AttnvizError(
-            f"'{record.source}' {what} ({float(moved):.3g} apart), so gradients would be of another run."
-        )
-    return second[id]
-
-
-def _named(record: Record, chosen: dict[str, int], logit: Tensor) -> dict[str, Any]:
-    token, texts = record.prediction.vocabulary[chosen["id"]], texts_of(record, chosen["sentence"])
-    return chosen | {"token": token, "texts": texts, "logit": float(logit.detach())}
+    moved = float((second.detach().cpu() - first)[finite].abs().max())
+    if not moved <= 3e-2 * float(first[finite].abs().max()):  # half precision rounds to so much
+        what = f"gives other logits with vectors in place of tokens ({moved:.3g} apart)"
+        raise AttnvizError(f"'{record.source}' {what}, so gradients would be of another run.")
+    where = {"position": position, "id": id, "sentence": sentence}
+    return where | {"token": word, "texts": texts, "logit": float(second[id].detach())}, second[id]
 
 
 def _scaled(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:

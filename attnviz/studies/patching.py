@@ -1,9 +1,5 @@
 """How much of the way from one text to another each head carries (activation patching).
 
-    carried = patching.carried(source, source.tokenize(["The cat sat on the"]), "The dog sat on the")
-    carried.table         # one row per head: the logit difference, and which part of the way it is
-    carried.in_words()
-
 Each head alone takes its output, its pattern or its values from the other text, many of them in one run over copies.
 """
 

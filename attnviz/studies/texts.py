@@ -1,39 +1,21 @@
-"""Heads over many texts: what each of their numbers is on average, and how much it differs from text to text.
-
-table = over_texts(source, shipped(source))
-"""
+"""Many texts: read from a file, cut into tokens, and run together with little padding."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-import pandas as pd
-import torch
-from torch import Tensor
-
-from attnviz.analysis import batch
-from attnviz.analysis.heads import METRICS, rank, sums_of
 from attnviz.core import assets
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, Canceled, InputError
-from attnviz.core.record import Record, Step
+from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, of_texts
 
 TOKENS = 2048
 """Most tokens in one run, padding counted."""
-SAME = 5e-4
-"""Difference between two numbers that three decimals do not show."""
-
-TYPICAL = 2
-"""Standard deviations from the mean within which a text is like most others."""
-MOST_TEXTS = 1000
-MOST_BYTES = 1_000_000
-"""Largest file of texts that is read, in bytes."""
-
-OnProgress = Callable[[int, int], bool | None]
-"""Is told how many texts are done, of how many; if it gives False, that ends it."""
+MOST_TEXTS, MOST_BYTES = 1000, 1_000_000
+"""Largest file of texts that is read, in lines and bytes."""
 
 
 def shipped(source: Source) -> tuple[str, ...]:
@@ -76,98 +58,15 @@ def of_json(line: str) -> str:
     return value
 
 
-def over_texts(
-    source: Source, texts: Sequence[str], report: OnProgress | None = None, edits: Edits = Edits()
-) -> pd.DataFrame:
-    """Measure every head on every text, many texts in one run.
-
-    Returns:
-        One row per head: site, kind, layer, head, texts (how many there were), then for each metric its mean over the
-        texts that have it, `<name>_spread`, their standard deviation (missing of a single text), and `<name>_texts`,
-        how many these are; rows and left_out are sums. Each text counts the same, however long.
-
-    Raises:
-        InputError: names the text that cannot be read; `Canceled` if `report` gave False.
-    """
-    if not texts:
-        raise InputError("There are no texts to measure on.")
-    sentences, wrong = cut(source, texts)
-    for i, error in wrong.items():
-        raise InputError(f"Text {i + 1}: {error}")
-    per_site = {site: _OfSite(len(texts), source.heads[site]) for site in source.sites}
-    done = 0
-    for some, record in runs(source, sentences, edits):
-        for step in record.steps:
-            per_site[step.site].add(record, step, torch.tensor(some))
-        done += len(some)
-        if report is not None and report(done, len(texts)) is False:
-            raise Canceled(f"The measuring was ended after {done} of {len(texts)} texts.")
-    return pd.concat([measured.table(site) for site, measured in per_site.items()], ignore_index=True)
-
-
-def over_pairs(
-    source: Source, pairs: Iterable[tuple[str, str | int, str | int]], edits: Edits = Edits()
-) -> pd.DataFrame:
-    """Every head by the mean weight that one word gives to another over many texts; see `attnviz.rank`.
-
-    Args:
-        pairs: (text, query, key) each, as the rows of a file that pandas reads.
-
-    Returns:
-        site, kind, layer, head, weight and texts (in how many of them the head reads both words), the largest first.
-
-    Raises:
-        InputError: names the pair that a text does not have.
-    """
-    rankings = []
-    for number, (text, query, key) in enumerate(pairs, 1):
-        try:
-            rankings.append(rank(source.run(source.tokenize([text]), edits), query, key))
-        except InputError as error:
-            raise InputError(f"Pair {number}: {error}") from None
-    if not rankings:
-        raise InputError("There are no pairs to rank heads by.")
-    each = pd.concat(rankings).groupby(["site", "kind", "layer", "head"], sort=False)["weight"]
-    table = each.agg(weight="mean", texts="count").reset_index()
-    return table.sort_values("weight", ascending=False, kind="stable", ignore_index=True)
-
-
 def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:
-    """Estimated time and memory of `over_texts` here, for the texts that can be read."""
+    """Estimated time and memory to run those of the texts that can be read."""
     runs = []
-    readable = [sentence for sentence in cut(source, texts)[0] if sentence]
-    sentences = sorted(readable, key=lambda sentence: sentence.length)
+    sentences = sorted(filter(None, cut(source, texts)[0]), key=lambda sentence: sentence.length)
     while sentences:
         count = _fitting(sentences)
         runs.append((count, sentences[count - 1].length))
         sentences = sentences[count:]
     return of_texts(source, runs, edits)
-
-
-class _OfSite:
-    """Measurements at a site: for T texts and H heads, numerators and denominators of M metrics, and rows."""
-
-    def __init__(self, texts: int, heads: int):
-        self.sums = torch.zeros(2, texts, heads, len(METRICS), dtype=torch.float64)
-        self.rows, self.left_out = torch.zeros(2, heads, dtype=torch.long)
-
-    def add(self, record: Record, step: Step, some: Tensor) -> None:
-        """Measure a run over some of the texts."""
-        for block in batch.blocks(step, batch.sides_of(record, step)):
-            self.sums[:, some[block.texts]] += sums_of(record, block)
-            self.rows += block.counted.sum((0, 2))
-            self.left_out += block.left_out.sum(0)
-
-    def table(self, site: Site) -> pd.DataFrame:
-        heads = self.sums.shape[2]
-        where = {"site": str(site), "kind": site.kind, "layer": site.layer, "head": range(heads)}
-        columns = where | {"texts": self.sums.shape[1]}
-        values = (self.sums[0] / self.sums[1]).numpy()
-        for column, metric in enumerate(METRICS):
-            each = pd.DataFrame(values[:, :, column])
-            for how, end in ENDS.items():
-                columns[f"{metric.name}{end}"] = each.agg(how).astype("int64" if how == "count" else "Float64").array
-        return pd.DataFrame(columns | {"rows": self.rows.numpy(), "left_out": self.left_out.numpy()})
 
 
 def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
@@ -235,9 +134,5 @@ def _fitting(sentences: list[Sentence]) -> int:
 
 
 def is_typical(value: float, mean: float, spread: float) -> bool:
-    """Whether a number is like that of most texts: within `TYPICAL` standard deviations of their mean, or `SAME`."""
-    return abs(value - mean) <= max(TYPICAL * spread, SAME)
-
-
-ENDS = {"mean": "", "std": "_spread", "count": "_texts"}
-"""Endings of column names, by statistic."""
+    """Whether a number is like that of most texts: within two standard deviations of their mean, or 0.0005."""
+    return abs(value - mean) <= max(2 * spread, 5e-4)

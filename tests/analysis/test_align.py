@@ -49,15 +49,6 @@ def test_every_token_has_one_place_in_the_order_of_both(one, other):
         assert places == tuple((i, i) for i in range(len(one)))
 
 
-def test_one_word_changed_stands_where_the_other_stood():
-    """Also in a long text, of a word that stands often."""
-    places = align("The cat sat on the mat".split(), "The big mouse sat on my mat today".split())
-
-    alone = (1, None), (None, 1), (None, 2)
-    assert places == ((0, 0), *alone, (2, 3), (3, 4), (4, 5), (5, 6), (None, 7))
-    assert align(["a"] * 300, ["b", *["a"] * 300])[0] == (None, 0)
-
-
 @given(ROWS.filter(bool), ROWS.filter(bool), st.sampled_from(EDITS[:3]))
 def test_variation_is_that_of_distributions_on_one_grid(one, other, edits):
     """Half of what the weights of all keys differ, 0 to 1; the keys that only one map has are one more."""
@@ -74,29 +65,6 @@ def test_variation_is_that_of_distributions_on_one_grid(one, other, edits):
             p, q = a[i][list(in_a)], b[j][list(in_b)]
             assert variation == pytest.approx(float((p - q).abs().sum() + (p.sum() - q.sum()).abs()) / 2, abs=1e-6)
             assert 0 <= variation <= 1 + SAME
-
-
-def test_an_edit_moves_what_it_moves_and_no_more():
-    """The difference is exact and signed, the variation of a row half of what it moved; other rows stay at 0."""
-    edits = (Edits(mask=Painted(((2, 0),))), Edits())
-    after, before = (Side(record_of("a b c d".split(), edits=edit), SITE, 1) for edit in edits)
-    found = beside(after, before)
-    new, old = (side.step.weights(1).double().numpy() for side in (after, before))
-
-    assert (found.difference == new - old).all()
-    assert found.variation[2] == pytest.approx(old[2, 0], abs=1e-6)
-    assert (found.variation[[0, 1, 3]] == 0).all()
-    assert found.most_row == 2
-
-
-def test_rows_without_a_distribution_are_not_compared():
-    """A row with no key left, and the largest of all heads, are no distributions; their maps are there."""
-    record = record_of("a b c".split(), edits=Edits(mask=Painted(((1, 0), (1, 1), (1, 2)))))
-    found, largest = (beside(one, one) for one in (Side(record, SITE, 0), Side(record, SITE, "max")))
-
-    assert np.isnan(found.variation).tolist() == [False, True, False]
-    assert np.isnan(largest.variation).all()
-    assert largest.maps[0][0].shape == (3, 3)
 
 
 def test_sentences_are_compared_where_their_tokens_belong_together():

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-import attnviz
 from attnviz.analysis import circuits
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
@@ -129,43 +128,6 @@ def test_previous_token_is_the_weight_of_neighbors_in_an_attention_to_positions(
             assert table["previous_token"].item() == pytest.approx(float(expected), abs=1e-6)
 
 
-def test_the_constructed_model_has_the_answers_of_its_places():
-    """Head 0.0 copies TOKEN to PREVIOUS; 1.0 looks from TOKEN at PREVIOUS, 1.3 from PREVIOUS at PREVIOUS.
-
-    With one 64 x 64 identity in each, a composition that meets is 8 / (8 · 8). What 0.0 and 1.0 write no unembedding
-    reads, as it reads TOKEN alone: there is nothing to copy with. No other head writes.
-    """
-    result = circuits(attnviz.load("constructed").model_weights())
-    heads = result.heads.set_index(["layer", "head"])
-    pairs = result.composition.query("layer == 0 and head == 0").set_index("later_head")
-
-    assert heads.loc[(0, 0), "previous_token"] == pytest.approx(1, abs=1e-4)
-    assert heads["previous_token"].nlargest(2).iloc[1] < 0.03
-    assert pairs["k"].tolist() == pytest.approx([1 / 8, 0, 0, 1 / 8])
-    assert pairs["q"].tolist() == pytest.approx([0, 0, 0, 1 / 8])
-    assert pairs.loc[0, "v"] == 0
-    assert result.composition.query("head > 0")[["q", "k", "v"]].isna().all(axis=None)
-    assert heads.loc[(1, 0), "induction"] == pytest.approx(1)
-    assert heads.loc[(1, 0), "through"] == "decoder 0.0"
-    assert heads.drop((1, 0))["induction"].isna().all()
-    assert heads["copying"].isna().all()
-    assert not result.eigenvalues[["real", "imaginary"]].any(axis=None)
-
-
-def test_the_induction_model_has_the_heads_of_its_card():
-    """Head 0.0 looks at the previous token; both of layer 1 look after an earlier occurrence, and copy."""
-    source = attnviz.load("induction")
-    roles = {(b.site.layer, head): b.role for b in source.card.behaviors for head in b.heads}
-    heads = circuits(source.model_weights()).heads.set_index(["layer", "head"])
-    inducing = [place for place, role in roles.items() if role == "induction"]
-
-    assert roles[heads["previous_token"].idxmax()] == "previous token"
-    assert heads["previous_token"].max() > 0.99
-    assert sorted(inducing) == [(1, 0), (1, 1)]
-    assert (heads.loc[inducing, ["induction", "copying"]] > 0.9).all(axis=None)
-    assert set(heads.loc[inducing, "through"]) == {"decoder 0.0"}
-
-
 def test_what_is_not_known_is_missing_and_the_rest_is_there(weights):
     """Weights of queries, vectors of positions, the table of words; queries that are turned have no previous token."""
     unknown = {site: replace(projections, w_q=None) for site, projections in weights.sites.items()}
@@ -188,25 +150,6 @@ def test_what_is_not_known_is_missing_and_the_rest_is_there(weights):
     assert circuits(weights).lacking == ()
     unknown = {site: replace(projections, w_q=None, w_v=None) for site, projections in weights.sites.items()}
     assert circuits(replace(weights, sites=unknown)).lacking[-1].startswith("No composition")
-
-
-def test_the_matrix_of_a_composition_has_earlier_heads_as_rows(weights):
-    result = circuits(weights)
-    matrix = result.matrix("k")
-    pair = result.composition.query("layer == 0 and head == 1 and later_layer == 2 and later_head == 0")
-
-    assert matrix.shape == (6, 6)
-    assert matrix[1, 4] == pair["k"].item()
-    assert (matrix == matrix).sum() == len(result.composition)
-    with pytest.raises(InputError, match=r"There is no composition 'x'\. There are: q, k, v\."):
-        result.matrix("x")
-
-
-def test_cross_attention_is_left_out_and_named():
-    result = circuits(attnviz.load("translator").model_weights())
-
-    assert result.left_out == (Site("cross", 0), Site("cross", 1))
-    assert set(result.heads["kind"]) == {"decoder"}
 
 
 def test_what_has_no_circuits_says_so(weights):

@@ -2,7 +2,6 @@
 
 import re
 
-import numpy as np
 import pandas as pd
 import pytest
 import tiny
@@ -108,20 +107,6 @@ def test_each_part_is_what_hooks_on_the_modules_say(name):
     assert biases == pytest.approx(
         float(model.norm.bias.double() @ direction + model.unembedding.bias[token]), abs=1e-4
     )
-
-
-def test_the_induction_heads_add_the_word_that_is_said_again():
-    """They come first and carry nearly all of it; for the difference of two words, the difference of both parts."""
-    record = record_of("induction")
-    found, cat = analysis.contributions(record), analysis.contributions(record, "cat")
-
-    assert found.token == "down"
-    assert [*found.heads[["layer", "head"]].itertuples(index=False, name=None)][:2] == [(1, 0), (1, 1)]
-    assert found.heads["contribution"][:2].sum() > 0.9 * found.logit
-    both = analysis.contributions(record, minus="cat")
-    difference = found.table["contribution"] - cat.table["contribution"]
-    np.testing.assert_allclose(both.table["contribution"], difference, atol=1e-5)
-    assert both.called == "“down” − “cat”"
 
 
 @MODELS

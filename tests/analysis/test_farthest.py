@@ -1,16 +1,14 @@
 """The heads that look least like one, and the divergence by which they are ordered."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from pictures import SITE, record_of
 
 from attnviz import api
 from attnviz.analysis.heads import farthest, jensen_shannon
-from attnviz.core.errors import InputError, ShapeError
+from attnviz.core.errors import ShapeError
 
 
 def test_divergence_by_hand():
@@ -43,27 +41,3 @@ def test_the_farthest_heads_are_those_of_whole_maps(model, kind, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr("attnviz.analysis.blocks.BLOCK", 45)
             np.testing.assert_allclose([v for _, _, v in farthest(record, site, head, count=len(heads))], values)
-
-
-def test_rows_that_one_head_has_not_are_in_no_mean():
-    """A head without any row is not among the farthest; one that lacks a row is compared over the others."""
-    record = record_of(["a", "b"], heads=3)
-    step = record.steps[0]
-    nothing = step.logsumexp.clone()
-    nothing[0, 1] = -math.inf
-    record = replace(record, steps=(replace(step, logsumexp=nothing),))
-
-    assert [head for _, head, _ in farthest(record, SITE, 0)] == [2]
-    assert farthest(record, SITE, 1) == []
-    assert farthest(record_of(["a", "b"], heads=1), SITE, 0) == []
-    with pytest.raises(InputError, match="not among"):
-        farthest(record, SITE, 3)
-
-    record = record_of(["a", "b", "c"], heads=2)
-    step = record.steps[0]
-    nothing = step.logsumexp.clone()
-    nothing[0, 1, 2] = -math.inf
-    record = replace(record, steps=(replace(step, logsumexp=nothing),))
-    every = jensen_shannon(*(step.weights(head).double() for head in range(2)))
-    ((_, _, divergence),) = farthest(record, SITE, 0)
-    assert divergence == pytest.approx(float(every[:2].mean()), abs=1e-7)

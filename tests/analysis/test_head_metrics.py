@@ -7,12 +7,11 @@ from weakref import WeakSet
 import pandas as pd
 import pytest
 import torch
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import SITE, translation_of
+from pictures import translation_of
 
-from attnviz.analysis import measures
+from attnviz.analysis import batch
 from attnviz.analysis.batch import HeadBlock
 from attnviz.analysis.heads import METRICS, head_metrics, seconds
 from attnviz.core.edits import Edits, Site
@@ -106,7 +105,7 @@ def test_every_metric_is_what_its_formula_says(ids, kind, padding, special, empt
         seed=seed,
     )
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(measures, "NEAR", 2)
+        patched.setattr(batch, "NEAR", 2)
         table = head_metrics(record)
 
     assert table["rows"].tolist() == [len(ids) - emptied] * 2
@@ -121,29 +120,6 @@ def test_every_metric_is_what_its_formula_says(ids, kind, padding, special, empt
             else:
                 assert found == pytest.approx(expected, abs=1e-5), name
     assert not any(math.isnan(x) for name in NAMES for x in table[name].dropna())
-
-
-def test_blocks_of_rows_change_nothing(monkeypatch):
-    """However few rows are held at once."""
-    record = text_record([1, 2, 3, 1, 2, 3, 1, 1, 4, 2, 1], special={0}, length=9)
-    once = head_metrics(record)
-    monkeypatch.setattr("attnviz.analysis.batch.BLOCK", 70)
-
-    pd.testing.assert_frame_equal(head_metrics(record), once, rtol=1e-6)
-
-
-def test_rows_that_are_no_numbers_are_left_out_and_counted():
-    record = text_record([1, 2, 3, 4], edits=Edits(mask=Painted(((2, 0), (2, 1), (2, 2), (2, 3))), empty_rows="nan"))
-    step = record.steps[0]
-    value = step.value.clone()
-    value[0, 1, 3] = math.nan
-    table = head_metrics(replace(record, steps=(replace(step, value=value),)))
-
-    assert table["rows"].tolist() == [3, 3]
-    assert table["left_out"].tolist() == [1, 1]
-    assert table["entropy"].notna().all()
-    assert table["value_weighted"][0] > 0
-    assert table["value_weighted"][1] is pd.NA
 
 
 def test_a_query_that_is_no_number_leaves_the_other_rows_as_they_are():
@@ -200,21 +176,6 @@ def test_no_block_outlives_the_next(monkeypatch):
     assert 1 <= max(alive) <= 2
 
 
-def test_heads_share_the_output_over_the_rows_that_all_of_them_have():
-    """A row with no key left in one head is in no head's share, so that they still sum to 1."""
-    mask = torch.ones(1, 3, 4, 4, dtype=torch.bool)
-    mask[0, 1, 2] = False
-    tap = Tap()
-    output = tap.attend(*torch.randn(3, 1, 3, 4, 5), site=SITE, mask=mask)
-    tokens = tuple(Token(str(i), i, 0, 0) for i in range(4))
-    record = Record((Sentence("", tokens, 4),), "test", "random", Edits(), tuple(tap.steps), output)
-    norms = torch.stack([record.steps[0].output(head) for head in range(3)]).norm(dim=-1)[:, [0, 1, 3]]
-    table = head_metrics(record)
-
-    assert table["output_share"].tolist() == pytest.approx((norms / norms.sum(0)).mean(1).tolist(), abs=1e-6)
-    assert table["left_out"].tolist() == [0, 1, 0]
-
-
 def test_what_a_record_does_not_hold_is_missing_and_the_rest_is_there():
     """Of a model that is read only no queries, keys and values are known; of cross-attention no distances."""
     read_only = head_metrics(replace(text_record([1, 2, 1, 2]), read_only=True))
@@ -228,23 +189,6 @@ def test_what_a_record_does_not_hold_is_missing_and_the_rest_is_there():
         if "cross" not in one.kinds:
             assert cross[one.name].isna().all()
     assert cross[["entropy", "first", "value_weighted"]].notna().all(axis=None)
-
-
-@examples(30)
-@given(
-    ids=st.lists(st.integers(0, 3), min_size=1, max_size=9), seed=st.integers(0, 99), temperature=st.floats(0.05, 20)
-)
-def test_every_number_stays_in_its_range_and_shares_sum_to_one(ids, seed, temperature):
-    """Entropy ends at ln n, the effective number of keys at n."""
-    table = head_metrics(text_record(ids, heads=3, special={0}, seed=seed, edits=Edits(temperature=temperature)))
-
-    for one in METRICS:
-        found = table[one.name].dropna()
-        assert (found >= one.low - 1e-6).all(), one.name
-        assert one.high is None or (found <= one.high + 1e-6).all(), one.name
-    assert (table["entropy"] <= math.log(len(ids)) + 1e-6).all()
-    assert (table["effective_keys"] <= len(ids) + 1e-5).all()
-    assert table["output_share"].sum() == pytest.approx(1)
 
 
 def test_some_numbers_are_measured_alone_and_it_is_said_how_far_that_is():

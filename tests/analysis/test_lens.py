@@ -90,12 +90,6 @@ def test_what_is_pushed_is_the_output_through_three_matrices(record, translated,
         assert value[0] == pytest.approx(table["contribution"][rows.fillna(False)].sum(), abs=1e-5)  # with its bias
 
 
-def test_a_head_that_is_off_pushes_nothing():
-    record = attnviz.analyze(TEXTS["story"], "story", Edits(heads_off={(LAST, 1)}), stream=True)
-
-    assert (pushed(record, LAST, 1).values == 0).all()
-
-
 def test_parts_of_a_text_and_blocks_change_no_number(record, monkeypatch):
     """One position at a time, and the middle of a text."""
     whole, of_head = logit_lens(record), pushed(record, LAST, 0)
@@ -107,14 +101,6 @@ def test_parts_of_a_text_and_blocks_change_no_number(record, monkeypatch):
         assert part.words == tuple(words[2:5] for words in all_of_it.words)
         assert list(part.table["position"].unique()) == [2, 3, 4]
         assert part.tokens == tuple(record.read[0].labels[2:5])
-
-
-def test_a_word_that_cannot_be_written_is_in_no_row(translated):
-    """The translator never writes padding or a start token; a partial stream may not either."""
-    for stage in range(3):
-        for position in range(translated.read[0].length):
-            words = {word.word: word.probability for word in lens_words(translated, stage, position, count=10_000)}
-            assert words["<pad>"] == words["<sos>"] == 0
 
 
 REFUSED = {

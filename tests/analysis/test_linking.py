@@ -3,10 +3,7 @@
 import pytest
 
 import attnviz
-from attnviz import api
-from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.studies import ablation, texts
 
 TEXT = "The cat sat on the mat because it was tired."
 
@@ -35,13 +32,6 @@ def test_of_words_in_several_places_it_is_the_pair_with_the_largest_weight():
     assert row["weight"] == pytest.approx(float(weights[7, [0, 4]].max()))
 
 
-def test_a_phrase_gets_the_sum_and_gives_the_mean():
-    record = attnviz.analyze(TEXT, "scratch")
-    row = attnviz.rank(record, "the mat", "cat sat").query("layer == 0 and head == 1").iloc[0]
-
-    assert row["weight"] == pytest.approx(float(record.steps[0].weights(1)[4:6, 1:3].sum(1).mean()), abs=1e-6)
-
-
 def test_words_are_whole_and_positions_are_taken():
     record = attnviz.analyze(TEXT, "scratch")
 
@@ -51,46 +41,3 @@ def test_words_are_whole_and_positions_are_taken():
             attnviz.rank(record, *pair)
     with pytest.raises(InputError, match="There is no sentence 1"):
         attnviz.rank(record, 0, 0, sentence=1)
-
-
-def test_cross_attention_goes_from_the_target_to_the_text():
-    record = attnviz.analyze("The cat sat down.", "translator")
-
-    assert set(attnviz.rank(record, "chat", "cat")["kind"]) == {"cross"}
-
-
-def test_over_pairs_is_the_mean_over_texts():
-    source, pairs = api.load("scratch"), [("the cat sat", "sat", "cat"), ("a dog ran", "ran", "dog")]
-    table = texts.over_pairs(source, pairs).set_index(["site", "head"])["weight"]
-    each = [attnviz.rank(attnviz.analyze(text, source), a, b).set_index(["site", "head"]) for text, a, b in pairs]
-
-    for place, weight in table.items():
-        assert weight == pytest.approx(sum(one.loc[place, "weight"] for one in each) / 2)
-    with pytest.raises(InputError, match="Pair 1: No attention"):
-        texts.over_pairs(source, [("the cat", "cat", "dog")])
-
-
-def test_at_a_position_a_head_changes_the_prediction_there():
-    """By definition: KL(before ‖ after) of the run with that head off."""
-    source = api.load("story")
-    sentences = source.tokenize([TEXT])
-    table = ablation.sweep(source, sentences).changes_at(7)
-    row = table.iloc[0]
-    site = next(site for site in source.sites if str(site) == row["site"])
-    before, after = (
-        source.run(sentences, edits).prediction.logits[0, 7].double().log_softmax(-1)
-        for edits in (Edits(), Edits(heads_off=frozenset({(site, int(row["head"]))})))
-    )
-
-    kept = before.exp() > 0
-    assert row["change"] == pytest.approx(float((before.exp() * (before - after))[kept].sum()), abs=1e-5)
-    assert table["change"].is_monotonic_decreasing
-    with pytest.raises(InputError, match="Nothing is predicted at position 99"):
-        ablation.sweep(source, sentences).changes_at(99)
-
-
-def test_without_a_prediction_it_is_how_far_the_vector_moves():
-    source = api.load("scratch")
-    swept = ablation.sweep(source, source.tokenize(["the cat sat"]))
-
-    assert sorted(swept.changes_at(1)["change"]) == sorted(swept.output[0][:, 1].tolist())

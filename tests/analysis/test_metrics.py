@@ -10,8 +10,6 @@ from pictures import SITE, record_of, story_of, translation_of
 from attnviz import analysis
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.masks import Painted, Subsequent
-from attnviz.core.tokens import Token
 
 WORDS = "a b c d e f g h i j k l m".split()
 
@@ -31,27 +29,6 @@ def test_combined_heads_are_the_mean_largest_and_smallest_of_each_cell():
         analysis.weights_of(step, "median")
 
 
-def test_a_cell_has_one_state_and_names_its_rule():
-    """Blocked, empty, NaN and open cells are told apart."""
-    mask = Subsequent() & Painted(((0, 0),))
-    step = step_of(edits=Edits(mask=mask), scores={(0, 5, 2): math.nan})
-
-    found = analysis.cells(step, 0)
-
-    assert [analysis.STATES[s] for s in found.states[0]] == ["empty row"] * len(WORDS)
-    assert found.states[1].tolist() == [analysis.WEIGHT] * 2 + [analysis.BLOCKED] * 11
-    assert (found.states[5, :6] == analysis.NAN).all()
-    assert found.reasons[found.blocked[1, 2] - 1] == "causal"
-    assert found.reasons[found.blocked[0, 0] - 1] == "painted"
-
-
-def test_the_largest_weight_is_that_of_all_heads():
-    record = record_of(WORDS, heads=3)
-    step = record.step(SITE)
-
-    assert analysis.largest_weight(record, SITE) == pytest.approx(max(float(step.weights(h).max()) for h in range(3)))
-
-
 def test_change_is_a_share_of_the_length_before():
     before = record_of(WORDS)
     after = record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 0)})))
@@ -63,17 +40,6 @@ def test_change_is_a_share_of_the_length_before():
     assert analysis.output_change(before, before).eq(0).all()
     with pytest.raises(ShapeError):
         analysis.output_change(before, record_of(WORDS[:4]))
-
-
-def test_combined_heads_are_blocked_only_where_all_are():
-    """A mask of each head its own: a key that one head may look at counts as open."""
-    own = torch.ones(1, 2, 3, 3, dtype=torch.bool)
-    own[0, 0, 0, 1] = own[0, :, 1, 2] = False
-    record = record_of(["a", "b", "c"])
-    step = type(record.steps[0])(**(vars(record.steps[0]) | {"mask": own}))
-
-    assert analysis.reasons_of(step, 0)[1].nonzero().tolist() == [[0, 1], [1, 2]]
-    assert analysis.reasons_of(step, "mean")[1].nonzero().tolist() == [[1, 2]]
 
 
 def test_outputs_of_other_tokens_are_not_compared_and_why_stands_in_words():
@@ -89,18 +55,6 @@ def test_outputs_of_other_tokens_are_not_compared_and_why_stands_in_words():
         analysis.output_change(one, longer)
     with pytest.raises(ShapeError, match=r"of other texts.* 13 tokens and 4"):
         analysis.output_change(record_of(WORDS), record_of(WORDS[:4]))
-
-
-def test_a_sentence_that_stayed_is_compared_though_another_of_its_batch_did_not():
-    """That one wrote more, so all are padded to another length."""
-    one = translation_of(["the"], {"la": 1.0}, {"<eos>": 1.0})
-    pad = Token("<pad>", 0, 0, 0, special=True)
-    target = replace(one.targets[0], tokens=(*one.targets[0].tokens, pad))
-    output = torch.cat([one.output * 2, one.output[:, :1]], 1)
-
-    change = analysis.output_change(one, replace(one, targets=(target,), output=output))
-
-    assert change.tolist() == [1, 1]
 
 
 def test_what_is_said_after_each_token():

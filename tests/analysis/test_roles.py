@@ -1,12 +1,11 @@
 """Roles are suggested from numbers, with the numbers, and only where these are high."""
 
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz import api
-from attnviz.analysis.heads import METRICS, THRESHOLDS, clearest, head_metrics, roles
+from attnviz.analysis.heads import THRESHOLDS, head_metrics, roles
 
 
 def test_heads_set_by_hand_are_called_what_they_were_set_to():
@@ -26,20 +25,6 @@ def test_heads_set_by_hand_are_called_what_they_were_set_to():
     assert found[0, 0][0].value == pytest.approx(1, abs=1e-3)
 
 
-def test_what_is_not_known_suggests_nothing():
-    """A missing number is no zero and no evidence; an even head of cross-attention is still even."""
-    row = pd.Series({one.name: pd.NA for one in METRICS} | {"evenness": 0.95})
-
-    assert [role.name for role in roles(row)] == ["looks evenly"]
-    assert roles({}) == ()
-
-
-def test_a_first_token_that_is_special_is_named_once():
-    """[CLS] is both; the sink explains the share of special tokens."""
-    assert [role.name for role in roles({"first": 0.7, "special": 0.9})] == ["first token (sink)"]
-    assert [role.name for role in roles({"first": 0.2, "special": 0.9})] == ["special tokens"]
-
-
 @given(st.fixed_dictionaries({rule.metric: st.floats(0, 1) for rule in THRESHOLDS}), st.integers(1, 40))
 def test_evidence_repeats_the_number_and_says_of_how_many_texts(numbers, texts):
     """Every role reaches the threshold of its rule, the strongest comes first, and nothing is claimed beyond."""
@@ -55,19 +40,3 @@ def test_evidence_repeats_the_number_and_says_of_how_many_texts(numbers, texts):
     assert {role.name for role in found} >= {
         rule.name for rule in THRESHOLDS if rule.unless is None and numbers[rule.metric] >= rule.least
     }
-
-
-def test_a_role_says_how_often_it_fails_where_that_is_known():
-    """Of many texts, the share on which the number is below the threshold."""
-    role = roles({"previous": 0.91, "previous_fails": 0.03, "texts": 200, "previous_texts": 200})[0]
-
-    assert role.evidence == ("previous token: 0.91 on average over 200 texts; in 3% of them it fails (is below 0.6)")
-    assert role.fails == 0.03
-
-
-def test_the_clearest_role_is_that_of_the_largest_number_that_tells_something():
-    """Sinks and special tokens tell nothing of a text, however large their numbers; of equals the first head counts."""
-    table = pd.DataFrame({"first": [0.99, 0.0, 0.0, 0.0], "previous": [0.0, 0.7, 0.9, 0.9], "induction": [0.0] * 4})
-
-    assert clearest(table) == 2
-    assert clearest(table.head(1)) is None

@@ -1,18 +1,14 @@
 """Where what stands at a position came from: on paper, and by laws."""
 
-import numpy as np
 import pytest
 import torch
-from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import record_of, with_sink
+from pictures import record_of
 
 from attnviz import api
-from attnviz.analysis.rollout import Mixed, flow, mixed, rollout, rows
-from attnviz.core.edits import Edits
+from attnviz.analysis.rollout import Mixed, mixed, rollout, rows
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Painted, Subsequent
 
 LAYERS = st.integers(0, 10**6).flatmap(
     lambda seed: st.tuples(st.just(seed), st.integers(1, 3), st.integers(1, 5), st.booleans())
@@ -75,70 +71,6 @@ def test_rows_of_a_long_text_are_those_of_the_whole_table(text, model, kind, hea
         assert (same.tokens, same.kind, same.note) == (found.tokens, found.kind, found.note)
 
 
-@pytest.mark.parametrize("policy", ["zero", "nan", "uniform"])
-@pytest.mark.parametrize("heads", ["mean", 0])
-def test_a_row_with_nothing_to_mix_is_followed_as_in_the_table(policy, heads):
-    shut = Painted(((1, 0), (1, 1), (1, 2)))
-    record = record_of("a b c".split(), edits=Edits(mask=shut, empty_rows=policy))
-    found, followed = rows(record, (0, 1, 2), heads=heads)
-
-    torch.testing.assert_close(followed, rollout(mixed(record, heads=heads))[-1], rtol=0, atol=1e-6)
-    assert found.left_out == mixed(record, heads=heads).left_out
-
-
-@pytest.mark.parametrize("heads", ["mean", 0])
-def test_a_sink_takes_no_part_in_what_is_followed(heads):
-    record = with_sink("a b c".split())
-
-    torch.testing.assert_close(rows(record, range(3), heads=heads)[1], mixed(record, heads=heads).layers[0])
-    torch.testing.assert_close(mixed(record, heads=heads).layers[0].sum(1), torch.ones(3).double())
-
-
-def test_flow_by_hand():
-    """To token 0 from position 2: ½ through position 1, of which only ¼ goes on, and ½ through itself, all of it."""
-    below = [[1, 0, 0], [0.25, 0.75, 0], [0.5, 0, 0.5]]
-    above = [[1, 0, 0], [0, 1, 0], [0, 0.5, 0.5]]
-
-    assert flow(mixed_of(below, above), 2).tolist() == pytest.approx([0.25 + 0.5, 0.5, 0.5])
-    assert flow(mixed_of(below), 1).tolist() == [0.25, 0.75, 0]
-
-
-@examples(20)
-@given(LAYERS, st.data())
-def test_flow_is_the_largest_there_is(drawn, data):
-    """Against SciPy's, in whole numbers; bounded by 1, at least the rollout, and none from the future."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_flow
-
-    found = random_layers(*drawn)
-    depth, n, _ = found.layers.shape
-    position = data.draw(st.integers(0, n - 1))
-    reached = flow(found, position)
-    capacity = np.zeros(((depth + 1) * n,) * 2, np.int32)
-    for level in range(depth):
-        above, below = slice((level + 1) * n, (level + 2) * n), slice(level * n, (level + 1) * n)
-        capacity[above, below] = (found.layers[level] * 1e6).round().int().numpy()
-    for token in range(n):
-        expected = maximum_flow(csr_array(capacity), depth * n + position, token).flow_value / 1e6
-        assert reached[token] == pytest.approx(expected, abs=1e-4)
-    assert (reached <= 1 + 1e-9).all()
-    assert (reached >= rollout(found)[-1, position] - 1e-9).all()
-    if drawn[-1]:
-        assert reached[position + 1 :].eq(0).all()
-
-
-def test_causal_models_have_no_future():
-    """Through both layers of the decoder set by hand, and of any causal record; padding is not followed."""
-    record = api.analyze(["a b c a b", "x y"], "constructed")
-    found = mixed(record, sentence=1)
-
-    assert [token.text for token in found.tokens] == ["x", "y"]
-    assert rollout(mixed(record))[-1].triu(1).eq(0).all()
-    assert flow(mixed(record), 1)[2:].eq(0).all()
-    causal = mixed(record_of("a b c d".split(), edits=Edits(mask=Subsequent())))
-    assert rollout(causal)[-1].triu(1).eq(0).all()
-
-
 def test_an_encoder_decoder_is_followed_stack_by_stack_and_says_so():
     record = api.analyze("the black cat sleeps", "translator")
     encoder, decoder = mixed(record, "encoder"), mixed(record)
@@ -151,14 +83,8 @@ def test_an_encoder_decoder_is_followed_stack_by_stack_and_says_so():
 
 
 def test_what_is_too_large_says_its_numbers(monkeypatch):
-    found = mixed(record_of("a b c".split()))
-    with pytest.raises(InputError, match="no position 3; there are 3"):
-        flow(found, 3)
     with pytest.raises(InputError, match="no position 3; there are 3"):
         rows(record_of("a b c".split()), (3,))
-    monkeypatch.setattr("attnviz.analysis.rollout.MOST_EDGES", 8)
-    with pytest.raises(InputError, match="9 edges"):
-        flow(found, 0)
     monkeypatch.setattr("attnviz.analysis.rollout.MOST_CELLS", 8)
     with pytest.raises(InputError, match="1 layers of 3 x 3"):
         mixed(record_of("a b c".split()))

@@ -1,8 +1,5 @@
 """Sentences about records."""
 
-import math
-from dataclasses import replace
-
 import pytest
 from pictures import CROSS, SITE, lines, mask_grid, record_of, story_of, translation_of
 
@@ -18,24 +15,6 @@ HEBREW = ["שלום", "עולם", "cat"]
 def test_a_token_from_right_to_left_does_not_reorder_its_sentence(text, quoted):
     """Between isolates, the position after a Hebrew token stays behind it; plain text is left as it is."""
     assert sentences.quoted_token(text, 1) == quoted
-
-
-def test_a_head_that_is_off_says_that_its_output_is_not_used():
-    record = record_of(HEBREW, edits=Edits(mask=Subsequent(), heads_off=frozenset({(SITE, 1)})))
-
-    for cell in ((0, 0), (0, 2)):
-        assert sentences.cell(record, SITE, 1, *cell).endswith(", but this head is off: its output is not used.")
-        assert "off" not in sentences.cell(record, SITE, 0, *cell)
-
-
-def test_all_heads_combined_are_also_those_that_are_off():
-    """Their weights are as they were, and count."""
-    plain, off = record_of(HEBREW), record_of(HEBREW, edits=Edits(heads_off=frozenset({(SITE, 1)})))
-
-    assert "(mean of all heads)" in sentences.cell(plain, SITE, "mean", 0, 1)
-    assert "(mean of all 2 heads, also those off)" in sentences.cell(off, SITE, "mean", 0, 1)
-    assert figures.head(off, SITE, "mean").title.startswith("Mean of 2 heads of encoder layer 0, also those off")
-    assert "The mean of all 2 heads, also those off" in figures.head(off, SITE, "mean").description
 
 
 def test_every_sentence_sets_its_tokens_apart():
@@ -69,13 +48,7 @@ def test_a_cell_says_what_its_query_reads_and_predicts():
     assert "“<sos>” (0), predicting the next word “le”, looks most at" in figures.head(record, CROSS, 0).description
     assert "the next word “<eos>” (end of text), “chat” (2) gives" in sentences.cell(record, CROSS, 0, 2, 1)
     assert sentences.quoted_token("<eos>", 8) == "“<eos>” (8, end of text)"
-    assert sentences.strongest(record, CROSS, 0).count("To predict") == 1
     assert "predicting" not in sentences.cell(story, SITE, 0, 1, 0)
-
-
-def without_numbers(record):
-    logits = record.prediction.logits * math.nan
-    return replace(record, prediction=replace(record.prediction, logits=logits))
 
 
 END = {"<eos>": 1.0, "la": 0.0, "le": 0.0}

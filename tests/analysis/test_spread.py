@@ -8,14 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import B, H
-from test_tiles import step_of, steps, windows
+from test_tiles import steps, windows
 
 from attnviz import analysis, api
 from attnviz.analysis import blocks
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Subsequent
-from attnviz.files.arrays import from_arrays
 
 heads = st.integers(0, H - 1) | st.sampled_from(analysis.AGGREGATIONS)
 sides = st.tuples(st.integers(1, 12), st.integers(1, 12))
@@ -65,55 +63,6 @@ def test_attention_by_distance_is_the_sum_of_each_diagonal(step, head, sentence,
             assert share == pytest.approx(weights[inside].sum() / weights.sum(), abs=1e-4)
 
 
-@given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, data=st.data())
-def test_attention_by_part_is_the_mean_over_queries_of_the_sum_over_keys(step, head, sentence, block, data):
-    weights, _ = whole(step, head, sentence)
-    inner = data.draw(st.sets(st.integers(1, 30), max_size=4))
-    starts = (0, *sorted(start for start in inner if start < max(weights.shape)))
-    with in_blocks(*block):
-        found = analysis.by_part(step, head, starts, sentence=sentence)
-
-    parts = [slice(a, b) for a, b in zip(starts, (*starts[1:], None), strict=True)]
-    for i, rows in enumerate(parts):
-        for j, columns in enumerate(parts):
-            square = weights[rows, columns]
-            expected = square.sum(1).mean() if len(square) else np.nan
-            assert found[i, j] == pytest.approx(expected, abs=1e-4, nan_ok=True)
-
-
-def test_parts_that_do_not_go_upward_are_refused():
-    step = step_of(torch.float32, None)
-
-    for wrong in ((), (1, 2), (0, 3, 2), (0, 0), (0, 99)):
-        with pytest.raises(InputError, match="Parts begin at 0"):
-            analysis.by_part(step, 0, wrong)
-
-
-@given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, count=st.integers(1, 300))
-def test_links_are_the_largest_weights_in_order(step, head, sentence, block, count):
-    weights, _ = whole(step, head, sentence)
-    with in_blocks(*block):
-        found = analysis.links(step, head, count, sentence=sentence)
-    expected = np.sort(weights[weights > 0])[::-1][:count]
-
-    assert found["weight"].to_numpy() == pytest.approx(expected, abs=1e-5)
-    assert weights[found["query"], found["key"]] == pytest.approx(found["weight"].to_numpy(), abs=1e-5)
-    assert len(set(zip(found["query"], found["key"], strict=True))) == len(found)
-
-
-def test_equal_links_come_in_the_order_of_the_text(monkeypatch):
-    """However the map is cut; a window has links of its own cells, by their positions."""
-    step = from_arrays(weights=np.full((9, 9), 1 / 9)).steps[0]
-    for side in (2, 100):
-        monkeypatch.setattr(blocks, "HEIGHT", side)
-        monkeypatch.setattr(blocks, "WIDTH", side)
-        found = analysis.links(step, 0, 12, rows=slice(2, None))
-
-        assert found["query"].tolist() == [2] * 9 + [3] * 3
-        assert found["key"].tolist() == [*range(9), 0, 1, 2]
-        assert found["weight"].tolist() == pytest.approx([1 / 9] * 12)
-
-
 @given(step=steps, head=heads, sentence=st.integers(0, B - 1), block=sides, window=st.tuples(windows, windows))
 def test_what_stands_out_in_a_row_is_what_the_whole_row_says(step, head, sentence, block, window):
     """The largest weight of a window and its column, NaN aside, and the sum over all keys."""
@@ -129,16 +78,6 @@ def test_what_stands_out_in_a_row_is_what_the_whole_row_says(step, head, sentenc
         assert np.take_along_axis(cells, at[:, None], 1)[:, 0] == pytest.approx(most, abs=1e-5)
     else:
         assert not len(at) or not len(cells)
-
-
-def test_where_no_pair_may_attend_the_mean_is_no_number():
-    """Empty rows that are made to attend everywhere weigh there, and no pair of theirs may."""
-    step = step_of(torch.float64, Subsequent(-1), empty_rows="uniform")
-
-    curve = analysis.by_distance(step, 0).curve()
-
-    assert curve.loc[curve["pairs"] == 0, "share"].max() > 0
-    assert curve["mean"].isna().tolist() == (curve["pairs"] == 0).tolist()
 
 
 def test_a_needle_is_found_by_the_head_that_was_made_for_it():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from pictures import CROSS, SITE, record_of, story_of, translation_of
+from pictures import CROSS, SITE, record_of, translation_of
 
 from attnviz.analysis import tables, views
 from attnviz.core.edits import Edits
@@ -33,15 +33,6 @@ def test_a_table_of_weights_has_a_row_per_cell_with_the_records_own_numbers():
         ["The", "blocked", "causal"]
     ]
     assert set(table[table["state"] == "weight"]["rule"]) == {""}
-
-
-def test_all_heads_stand_in_one_table():
-    record = record_of(WORDS, heads=3)
-
-    table = tables.heads_table(views.see(record, SITE))
-
-    assert list(table.columns) == ["head", *COLUMNS]
-    assert table.groupby("head")["weight"].count().tolist() == [16] * 3
 
 
 def test_a_table_of_too_many_cells_keeps_the_strongest_and_says_so():
@@ -88,14 +79,6 @@ def test_a_large_mask_of_many_runs_is_listed_as_far_as_there_is_room(monkeypatch
     assert f"Queries 0 to {table['query'].max()} of 60: they have too many runs." in table.attrs["note"]
 
 
-def test_a_mask_has_a_row_per_cell_with_its_rule():
-    table = tables.mask_table(see_mask(Subsequent(), "ab", "xyz"))
-
-    assert table["may_attend"].tolist() == [True, False, False, True, True, False]
-    assert table["rule"].tolist() == ["", "causal", "causal", "", "", "causal"]
-    assert table["key_token"].tolist() == ["x", "y", "z"] * 2
-
-
 def test_a_large_mask_has_a_row_per_run_of_keys_and_says_so():
     """Every cell's answer is that of the last row at or before it; 4,096 tokens make 12,000 rows, not 16 million."""
     mask = Subsequent() & Window(3, 1)
@@ -109,16 +92,6 @@ def test_a_large_mask_has_a_row_per_run_of_keys_and_says_so():
     assert row["may_attend"].tolist() == [False, True, False, False]
     assert row["rule"].tolist() == [f"{Window(3, 1)}", "", "causal", f"causal and {Window(3, 1)}"]
     assert table["query"].nunique() == 600
-
-
-def test_change_has_a_row_per_token():
-    before = record_of(WORDS)
-    after = record_of(WORDS, edits=Edits(heads_off=frozenset({(SITE, 1)})))
-
-    table = tables.change_table(before, after)
-
-    assert list(table.columns) == ["position", "token", "change"]
-    assert (table["change"] > 0).all()
 
 
 def test_a_table_says_what_each_row_predicts_where_the_model_says_words():
@@ -135,17 +108,6 @@ def test_a_table_says_what_each_row_predicts_where_the_model_says_words():
     ]
     assert heads["predicts"].tolist() == table["predicts"].tolist() * 2
     assert len(heads) == 2 * 3 * 2
-
-
-def test_next_words_have_a_row_each():
-    before, after = (story_of(["=a", "b"], {"x": 1.0}, {"x": p, "y": 1 - p}) for p in (0.75, 0.25))
-
-    alone, both = tables.next_word_table(after, 1), tables.next_word_table(after, 1, before=before)
-
-    assert alone[["position", "token", "word"]].values.tolist() == [[1, "b", "y"], [1, "b", "x"]]
-    assert alone["probability"].tolist() == pytest.approx([0.75, 0.25])
-    assert list(alone.columns) == ["position", "token", "word", "probability"]
-    assert both["probability_before"].tolist() == pytest.approx([0.25, 0.75])
 
 
 def test_each_step_has_a_row_and_what_a_run_did_not_reach_is_empty():

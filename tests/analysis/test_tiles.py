@@ -1,7 +1,6 @@
 """A map in tiles is what the whole map gives, however it is cut up on the way."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from attnviz.core.masks import Global, Subsequent, Window
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
-from attnviz.files.arrays import from_arrays
 
 SITE = Site("cross", 0)
 
@@ -131,16 +129,6 @@ def test_a_number_that_is_none_at_a_blocked_key_is_not_seen(number):
         assert np.isfinite(found.weights).all()
 
 
-def test_a_step_of_weights_alone_is_pooled_as_they_are():
-    """Also where one of them is no number, and where rows do not sum to 1."""
-    weights = torch.rand(1, H, Q, K, generator=torch.Generator().manual_seed(0))
-    weights[0, 1, 2, 3] = math.nan
-    step = from_arrays(weights=weights.numpy()).steps[0]
-
-    for head in range(H):
-        check(step, head, 2, slice(None), slice(None), 0)
-
-
 def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
     """Of a causal mask half of the blocks, of a window those around the diagonal; the first token is one block more."""
     monkeypatch.setattr(blocks, "HEIGHT", 10)
@@ -156,19 +144,6 @@ def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
         _, sums = attend(query, key, value, mask)
         analysis.pooled(Step(SITE, query, key, value, mask, sums, Scoring()), 0, tile=5)
         assert sum(weights is not None for weights in computed) == expected, mask
-
-
-def test_heads_and_layers_that_share_a_mask_look_it_up_once():
-    """Thumbnails of a layer go through the same blocks of cells together; the next layer's ask for them again."""
-    step = step_of(torch.float32, Subsequent())
-    blocks._of_mask.cache_clear()
-    analysis.cells_of(step, range(H), tile=2)
-    first = blocks._of_mask.cache_info()
-    analysis.cells_of(replace(step), range(H), tile=2)
-    both = blocks._of_mask.cache_info()
-
-    assert first.misses == both.misses > first.hits == 0
-    assert both.hits == both.misses
 
 
 def test_a_long_map_is_pooled_once(monkeypatch):

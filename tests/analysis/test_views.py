@@ -9,11 +9,11 @@ import pytest
 from allocations import Held
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import SITE, data, lines, notes, record_of, with_sink
+from pictures import SITE, record_of
 
 from attnviz import analysis, figures
 from attnviz.analysis import sentences, tables, views
-from attnviz.analysis.views import MERGED, PAIRS, READ_ONLY, SPECIAL, View, groups
+from attnviz.analysis.views import PAIRS, READ_ONLY, SPECIAL, View, groups
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent, Window
@@ -69,20 +69,13 @@ def texts(draw):
     return record_of(words, edits=Edits(mask=Painted(tuple(blocked))))
 
 
-def test_a_hidden_token_is_in_no_part():
-    """Those before and after it are not joined over it."""
-    found = groups(tokens_of(["a", "<s>", "b"], special={1}), View(parts=1, special="hide"))
-
-    assert (found.starts.tolist(), found.stops.tolist()) == ([0, 2], [1, 3])
-
-
 def test_the_weights_of_groups_are_gone_through_once(monkeypatch):
     """They are kept where they are few; how many parts there can be is bounded."""
     record = record_of(["a", "b.", "c", "d."])
-    first = seen(record, SENTENCES).weights(0, slice(2))
+    first = seen(record, SENTENCES).weights(0, slice(2))[0]
     monkeypatch.setattr(views, "blocks", lambda *_, **__: pytest.fail("the map is gone through again"))
 
-    assert np.array_equal(seen(record, SENTENCES).weights(0, slice(2)), first)
+    assert np.array_equal(seen(record, SENTENCES).weights(0, slice(2))[0], first)
     with pytest.raises(InputError, match="from 0 to 1,000"):
         View(parts=1001)
 
@@ -159,15 +152,6 @@ def test_sentences_end_where_a_reader_says_they_do(text, cut, sentences):
     assert list(groups(tokens, SENTENCES, text).labels) == sentences
 
 
-def test_a_line_ends_with_the_token_that_ends_with_its_break():
-    """Also where the break is the end of a token, as with large vocabularies, or a token of its own."""
-    text = "Yes.\n\nNo:\n- a\nb"
-    spans = [(0, 6), (6, 10), (10, 11), (12, 13), (13, 14), (14, 15)]
-    tokens = tuple(Token(text[a:b], 0, a, b, joined=True) for a, b in spans)
-
-    assert list(groups(tokens, SENTENCES, text).labels) == ["Yes.\n\n", "No:\n", "- a", "b"]
-
-
 @pytest.mark.parametrize("view", [WORDS, SENTENCES, View(parts=1)])
 def test_nothing_is_merged_over_a_border_of_roles(view):
     """A role begins a word, a sentence and a part, even within a word: of "un|like|ly" the answer is "ly"."""
@@ -217,45 +201,6 @@ def test_the_windows_of_a_pair_tile_the_whole(record, head, merges, special):
         assert together[place] == pytest.approx(cell, abs=1e-6, nan_ok=True)
 
 
-def test_a_word_is_called_as_it_stands_in_the_text():
-    """From where its first piece begins to where its last ends; special tokens and the other text join nothing."""
-    pieces = [Token("un", 1, 3, 5), Token("LIKE", 2, 5, 9, joined=True), Token("x", 3, 10, 11, joined=True, segment=1)]
-    pieces += [Token("<s>", 4, 0, 0, special=True), Token("y", 5, 0, 0, joined=True)]
-
-    assert groups(pieces, WORDS, "so unlike x").labels == ("unlike", "x", "<s>", "y")
-    assert groups(pieces).labels == ("un", "LIKE", "x", "<s>", "y")
-
-
-def test_what_a_view_does_is_said_everywhere():
-    """On both pictures, in both descriptions and in the notes of both tables; of the default view nothing."""
-    record = unlikely()
-    for view, parts in (
-        (View(words=True, special="hide"), (MERGED, views.HIDDEN)),
-        (View(special="renormalize"), (views.RENORMALIZED,)),
-    ):
-        for figure in (figures.head(record, SITE, 0, view=view), figures.heads(record, SITE, view=view)):
-            drawn = figure.data["meta"]["subtitle"][0].replace("\n", " ")
-            for part in parts:
-                assert part in drawn
-                assert part[1:] in figure.description
-                assert part[1:] in figure.table.attrs["note"]
-    plain = figures.head(record, SITE, 0)
-    assert "note" not in plain.table.attrs
-    assert "hidden" not in plain.description
-
-
-def test_a_word_in_words():
-    record = unlikely()
-    weight = float(record.step(SITE).weights(0)[1:4, 4].mean())
-
-    assert sentences.cell(record, SITE, 0, 2, 4, view=WORDS).startswith(
-        f"“unlikely” (1–3) gives {weight:.2f} of its att"
-    )
-    assert sentences.cell(record, SITE, 0, 0, 4, view=View(special="hide")) == "“<s>” (0) is not seen in this view."
-    assert "(special tokens aside)" in sentences.cell(record, SITE, 0, 4, 4, view=View(special="renormalize"))
-    assert "“unlikely” (0–2)" in sentences.strongest(record_with(UN[1:4], joined={1, 2}), SITE, 0, view=WORDS)
-
-
 def test_empty_rows_and_nan_survive():
     """A word whose pieces all have no key left is an empty row; one with a NaN is not a number."""
     empty = unlikely(edits=Edits(mask=Painted(tuple((q, k) for q in (1, 2, 3) for k in range(6)))))
@@ -291,20 +236,6 @@ def test_each_cell_keeps_its_own_rule_however_few_rows_are_held(monkeypatch):
     assert rules() == once
     plain = analysis.cells(record.step(SITE), 0)
     assert once[1] == np.array(("", *plain.reasons), object)[plain.blocked][1, :4].tolist()
-
-
-def test_a_sink_is_a_special_token():
-    """It has a column of its own, called sink, in a quieter color, and is hidden with the special tokens."""
-    record = with_sink(["The", "cat", "sat"])
-
-    figure, hidden = (figures.head(record, SITE, 0, view=View(special=special)) for special in SPECIAL[:2])
-
-    assert [(row["label"], row["quiet"]) for row in data(figure.chart, "columns")][3] == ("sink", True)
-    assert figure.arrays["key_tokens"].tolist() == ["The", "cat", "sat", "sink"]
-    assert hidden.arrays["key_tokens"].tolist() == ["The", "cat", "sat"]
-    assert (hidden.arrays["weights"] == figure.arrays["weights"][:, :3]).all()
-    assert figures.heads(record, SITE, view=View(special="hide")).chart
-    assert "“sink” (3)" in sentences.cell(record, SITE, 0, 1, 3)
 
 
 def test_a_model_that_is_read_only_has_no_scores():
@@ -348,17 +279,3 @@ def test_a_window_of_a_mask_is_a_part_of_it(mask, rows, columns, tile):
         for j, rule in enumerate(row):
             square = every[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile]
             assert rule == ("" if (square == "").any() else square[0, 0])
-
-
-def test_a_mask_says_what_its_view_does():
-    record = unlikely()
-    figure = figures.mask(Subsequent(), record.sentences[0].tokens, predicted=UN, view=View(True, "hide"))
-    under = " ".join(lines(figure.chart))
-
-    for part in (views.MERGED_MASK, views.HIDDEN_MASK):
-        assert part in under
-        assert part[1:] in figure.description
-        assert part[1:] in figure.table.attrs["note"]
-    assert notes(figure.chart) == ["▸ ly", "▸ good"]
-    assert figure.name == "mask-causal-s-un-like-ly-good-s-words-hide"
-    assert figures.mask(Subsequent(), ["w"] * 600, view=View(special="hide")).screen[1] is not None

@@ -43,7 +43,7 @@ def page():
         spec, data, _ = arrow.Screen.of(*figure.screen)
         with st.container(key=f"picture {name}"):
             st.vega_lite_chart(data, spec, key=name, theme=None, width="content", alt="Chart")
-    st.html(sentences.strongest(record, site, 0))
+    st.html(sentences.cell(record, site, 0, 0, 0))
 
 
 page()

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from attnviz import api
 from attnviz.analysis import steps
-from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.core.modifiers import ALiBi
@@ -178,17 +178,6 @@ def test_of_long_texts_a_window_is_shown_with_the_same_numbers():
         steps.chain(record, source, site, 2, queries=slice(0, 65))
 
 
-def test_without_positions_or_biases_the_chain_says_so():
-    """No position is added, and the projections have no bias to show."""
-    source = Scratch(positions=False, bias=False)
-    record = source.run(source.tokenize([TEXT]))
-    stages = {stage.key: stage for stage in steps.chain(record, source, Site("encoder", 0), 0)}
-
-    assert stages["position"].missing.startswith("No position is added")
-    assert stages["project"].changed.endswith("No bias was added.")
-    assert {matrix.key[0] for matrix in stages["project"].matrices} == {"w", "q", "k", "v"}
-
-
 def test_a_place_that_is_not_there_is_refused():
     source, record = run("scratch")
 
@@ -198,20 +187,3 @@ def test_a_place_that_is_not_there_is_refused():
         steps.chain(record, source, Site("encoder", 0), 0, sentence=1)
     with pytest.raises(InputError, match="has no decoder layer 0"):
         steps.chain(record, source, Site("decoder", 0), 0)
-
-
-def test_steps_join_what_was_taken():
-    """The concatenated outputs are those that went on, and the step of the values says where they came from."""
-    source = api.load("story")
-    take = Take("the dog sat on the", "output", Site("decoder", 0), head=1)
-    record = api.analyze("the cat sat on the", source, Edits(taken=(take,)))
-    step = record.step(take.site)
-
-    stages = {stage.key: stage for stage in steps.chain(record, source, take.site, 1)}
-
-    joined = torch.cat([step.output(head) for head in range(step.num_heads)], -1)
-    concatenated = stages["concat"].matrix("concat").values
-    assert torch.allclose(concatenated, joined[:, : concatenated.shape[1]], atol=1e-6)
-    assert "taken from another text" in stages["values"].changed
-    other = {stage.key: stage for stage in steps.chain(record, source, take.site, 0)}
-    assert "taken" not in other["values"].changed

@@ -3,14 +3,13 @@
 from dataclasses import replace
 from math import exp
 
-import numpy as np
 import pytest
 import tiny
 import torch
 
 from attnviz import api
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import Canceled, InputError, ShapeError
+from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Painted
 from attnviz.core.taking import EachOff
 from attnviz.core.tap import Tap, silence
@@ -48,10 +47,8 @@ def test_copies_in_one_run_measure_what_a_run_for_each_head_does(models, name, m
         for b, read in enumerate(before.read):
             n = read.length
             change = (after.output[b, :n] - before.output[b, :n]).norm(dim=-1) / before.output[b, :n].norm(dim=-1)
-            assert found.output[b][at] == pytest.approx(change.tolist(), abs=1e-5)
             p, q = (record.prediction.logits[b, :n].double().softmax(-1) for record in (before, after))
             kl = (p * (p / q).log()).nan_to_num().sum(-1)
-            assert found.divergence[b][at] == pytest.approx(kl.tolist(), abs=1e-5)
             top = p.argmax(-1)
             changes.append(change.mean())
             diverged.append(kl.mean())
@@ -69,29 +66,6 @@ def test_copies_in_one_run_measure_what_a_run_for_each_head_does(models, name, m
             free = source.run(sentences, Edits(heads_off={(site, head)})).prediction.written
             others = [new != old for new, old in zip(free, before.prediction.written, strict=True)]
             assert row["rewritten"] == sum(others) / 2
-
-
-def test_heads_that_are_off_already_stay_off_and_are_not_measured():
-    source = api.load("constructed")
-    off = (Site("decoder", 0), 0)
-    found = ablation.sweep(source, source.tokenize(["a b c a b d"]), Edits(heads_off={off}))
-
-    assert off not in found.heads
-    assert len(found.heads) == 7
-    assert found.before.edits.heads_off == {off}
-
-
-def test_a_sweep_says_how_far_it_is_and_can_be_ended(monkeypatch):
-    source, told = api.load("constructed"), []
-    monkeypatch.setattr(ablation, "TOKENS", 12)
-
-    def report(done, total):
-        told.append((done, total))
-        return done < 6
-
-    with pytest.raises(Canceled, match="6 of 8 heads"):
-        ablation.sweep(source, source.tokenize(["a b c d"]), report=report)
-    assert told == [(3, 8), (6, 8)]
 
 
 def test_a_source_that_takes_one_sentence_at_a_time_is_swept_one_by_one():
@@ -113,14 +87,6 @@ def test_a_source_that_takes_one_sentence_at_a_time_is_swept_one_by_one():
     Alone.most = 0
     with pytest.raises(InputError, match="One at a time"):
         ablation.sweep(source, sentences)
-
-
-def test_a_model_that_is_read_only_says_why():
-    class ReadOnly(type(api.load("constructed"))):
-        read_only = "Nothing can be changed in it."
-
-    with pytest.raises(InputError, match="Nothing can be changed"):
-        ablation.sweep(ReadOnly(), ReadOnly().tokenize(["a"]))
 
 
 def test_each_sentence_of_a_batch_has_its_own_heads_off():
@@ -153,8 +119,6 @@ def test_what_is_no_number_is_missing_and_not_nothing(models):
     vectors = ablation.sweep(constructed, constructed.tokenize(["a b c"]), nothing_left)
     words = ablation.sweep(story, story.tokenize(["the cat"]), nothing_left)
 
-    assert np.isnan(vectors.output[0][0][1])
-    assert np.isnan(words.divergence[0][0][1])
     assert vectors.table[["output", "turned"]].isna().all(axis=None)
     assert words.table[["output", "divergence", "said"]].isna().all(axis=None)
 

@@ -1,8 +1,5 @@
 """The way from one text to another that each head carries: one run over copies measures what a run per head would."""
 
-from dataclasses import replace
-
-import pandas as pd
 import pytest
 
 import attnviz
@@ -53,31 +50,6 @@ def test_where_both_predict_the_same_the_words_that_move_most_are_taken():
             assert one.before > one.other
 
 
-def test_a_begins_without_what_is_taken():
-    """All else that the edits change stays in A and in B."""
-    source, site = attnviz.load("story"), attnviz.Site("decoder", 0)
-    edits, taken = Edits(temperature=2.0), (Take(B, "output", site, 1),)
-    plain, carried = (
-        patching.carried(source, source.tokenize([A]), B, one) for one in (edits, replace(edits, taken=taken))
-    )
-    unchanged = patching.carried(source, source.tokenize([A]), B)
-
-    assert (carried.before, carried.other, carried.words) == (plain.before, plain.other, plain.words)
-    pd.testing.assert_frame_equal(carried.table, plain.table)
-    assert plain.before != unchanged.before
-
-
-def test_switching_heads_off_is_measured_with_what_is_taken():
-    source = attnviz.load("story")
-    edits = Edits(taken=(Take(B, "output", attnviz.Site("decoder", 0), 1),))
-    swept = ablation.sweep(source, source.tokenize([A]), edits)
-
-    both = Edits(taken=edits.taken, heads_off={swept.heads[0]})
-    off = attnviz.analyze(A, source, both)
-    moved = (off.output - swept.before.output).norm(dim=-1) / swept.before.output.norm(dim=-1)
-    assert swept.output[0][0] == pytest.approx(moved[0].double().numpy(), abs=1e-4)
-
-
 def test_what_has_no_way_is_refused():
     source = attnviz.load("story")
     sentences = source.tokenize([A])
@@ -91,12 +63,3 @@ def test_what_has_no_way_is_refused():
         patching.carried(source, source.tokenize([A, B]), B)
     with pytest.raises(Canceled, match="was ended after"):
         patching.carried(source, sentences, B, report=lambda done, of: False)
-
-
-def test_gradients_do_not_pass_over_what_is_taken():
-    from attnviz.studies import gradients
-
-    source = attnviz.load("story")
-    record = attnviz.analyze(A, source, Edits(taken=(Take(B, "output", attnviz.Site("decoder", 0)),)))
-    with pytest.raises(InputError, match="remove what is taken"):
-        gradients.relevance(source, record)

@@ -1,17 +1,16 @@
-"""One query of an attention call in full: every product, the softmax, the weighted values; and a check of the call."""
+"""One query of an attention call in full; how widely rows of weights spread; and why scores are divided by √d_k."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from attnviz.core import attention
-from attnviz.core.amounts import counted, rounding
+from attnviz.core.amounts import rounding
 from attnviz.core.edits import Site
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, check_whole
 from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ORDER
 
@@ -23,13 +22,12 @@ MOST_WIDTH = 512
 
 FIRST = slice(0, MOST_TOKENS)
 
+MOST_D_K, SAMPLES, NUM_KEYS = 1024, 500, 16
+"""Largest width of a random vector; random queries, and keys for each."""
+
 
 def window_positions(window: slice, size: int, what: str) -> range:
-    """The positions of a window, at most 64; what is beyond the end is left out.
-
-    Raises:
-        InputError: if they are not neighbors, or too many.
-    """
+    """The positions of a window, neighbors and at most 64; what is beyond the end is left out."""
     positions = range(*window.indices(size))
     if positions.step != 1:
         raise InputError(f"A window of {what} holds neighbors, first to last; given steps of {positions.step}.")
@@ -38,22 +36,13 @@ def window_positions(window: slice, size: int, what: str) -> range:
     return positions
 
 
-def slice_of(positions: range) -> slice:
-    """The slice that cuts out neighboring positions."""
-    return slice(positions.start, positions.stop)
-
-
 def until(step: Step, stage: str) -> Step:
     """The call with its scores made up to one of `scoring.ORDER`."""
     return replace(step, scoring=step.scoring.until(stage))
 
 
-def checked_step(record: Record, site: Site, head: int, query: int, sentence: int) -> Step:
-    """The call at a site.
-
-    Raises:
-        InputError: if it has no such query, head or sentence, or only its weights are known.
-    """
+def _checked_step(record: Record, site: Site, head: int, query: int, sentence: int) -> Step:
+    """The call at a site, if it has this query and more than its weights is known."""
     step = record.step(site)
     if record.read_only:
         raise InputError(f"'{record.source}' computes attention in its own code: only its weights are known.")
@@ -70,28 +59,18 @@ class Row:
     The maximum, the sums and the output are over all keys, also those outside of the window.
 
     Attributes:
-        query: position of the query.
-        keys: positions shown, k of them.
-        query_vector: q, (d_k,).
-        key_vectors: the keys, (k, d_k).
+        query, keys: position of the query, and positions of the keys shown, k of them.
+        query_vector, key_vectors: q, (d_k,), and the keys, (k, d_k).
         products: q_i · k_i for each key and dimension, (k, d_k).
-        sums: q · k, (k,).
-        scaled: sums times the scale, (k,).
-        capped: scores after the softcap, (k,).
-        biased: scores with the bias, (k,).
-        scores: scores divided by the temperature, (k,): the mask's input.
+        sums, scaled, capped, biased, scores: q · k, then after scale, softcap, bias and temperature, (k,) each.
         rules: for each key the rules that block it, "" if it may be attended to.
         masked: scores, -inf where blocked, (k,).
         maximum: largest of all masked scores; -inf if the row is empty.
         shifted: masked scores minus the maximum, (k,); -inf in an empty row.
-        exps: e to the shifted scores, (k,); 0 in an empty row.
-        sum_exps: sum over all keys.
-        weights: exps / sum_exps, or what the policy gives an empty row, (k,).
-        weighted_values: each weight times its value, (k, d_v).
-        row_sum: sum of all weights.
-        output: sum of all weighted values, (d_v,).
+        exps, sum_exps: e to the shifted scores, (k,), 0 in an empty row; and its sum over all keys.
+        weights, row_sum: exps / sum_exps, or what the policy gives an empty row, (k,); and the sum of all.
+        weighted_values, output: each weight times its value, (k, d_v), and the sum of all, (d_v,).
         state: "weights", "empty row" or "nan".
-        recorded: weights of the run, in the precision of the model, (k,).
         digits: sentence about these precisions, with the largest difference.
     """
 
@@ -116,7 +95,6 @@ class Row:
     row_sum: float
     output: Tensor
     state: str
-    recorded: Tensor
     digits: str
 
 
@@ -127,32 +105,44 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         InputError: if there is no such query, head or sentence, more than 64 keys are asked for, or only the weights of
             the model are known.
     """
-    step = checked_step(record, site, head, query, sentence)
+    step = _checked_step(record, site, head, query, sentence)
     positions, rows = window_positions(keys, step.shape[3], "keys"), slice(query, query + 1)
-    window, exact = slice_of(positions), _in_float64(step, head, sentence)
+    window, head_index = slice(positions.start, positions.stop), (slice(sentence, sentence + 1), slice(head, head + 1))
+    # a product of two float32 numbers is exact in float64
+    tensors = {name: getattr(step, name) for name in ("query", "key", "value")}
+    exact = replace(step, **{name: part[head_index].double().expand_as(part) for name, part in tensors.items()})
+    q, k, value = exact.query[sentence, head, query], exact.key[sentence, head, window], exact.value[sentence, head]
+
     masked = exact.masked_scores(head, rows, sentence=sentence)[0]
-    weights, maximum, exps, state = _softmax(masked, step.scoring.empty_rows)
-    value, q, k = exact.value[sentence, head], exact.query[sentence, head, query], exact.key[sentence, head, window]
-    sums, scaled, capped, biased, scores = (
-        until(exact, stage).scores(head, rows, window, sentence=sentence)[0] for stage in ORDER
-    )
+    maximum = float(masked.max()) if len(masked) else -math.inf
+    if maximum == -math.inf:
+        shifted, exps, state = masked, torch.zeros_like(masked), "empty row"
+        is_empty = torch.ones(1, dtype=torch.bool)
+        weights = attention.fill_empty(exps, is_empty, step.scoring.empty_rows, keys=len(masked))
+    else:
+        shifted, weights = masked - maximum, attention.normalize(masked)
+        exps, state = shifted.exp(), "nan" if bool(weights.isnan().any()) else "weights"
+    scores = {stage: until(exact, stage).scores(head, rows, window, sentence=sentence)[0] for stage in ORDER}
+
     reasons, blocked = step.reasons(head, rows, window, sentence=sentence)
     recorded = step.weights(head, rows, sentence=sentence)[0]
+    difference = float((weights - recorded.double()).abs().max()) if len(weights) else 0.0
+    model, run = (str(tensor.dtype).removeprefix("torch.") for tensor in (step.query, recorded))
     return Row(
         query=query,
         keys=positions,
         query_vector=q,
         key_vectors=k,
         products=q * k,
-        sums=sums,
-        scaled=scaled,
-        capped=capped,
-        biased=biased,
-        scores=scores,
+        sums=scores["products"],
+        scaled=scores["scale"],
+        capped=scores["softcap"],
+        biased=scores["bias"],
+        scores=scores["temperature"],
         rules=tuple(reasons[code - 1] if code else "" for code in blocked[0].tolist()),
         masked=masked[window],
         maximum=maximum,
-        shifted=(masked if state == "empty row" else masked - maximum)[window],
+        shifted=shifted[window],
         exps=exps[window],
         sum_exps=float(exps.sum()),
         weights=weights[window],
@@ -160,88 +150,98 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         row_sum=float(weights.sum()),
         output=weights @ value,
         state=state,
-        recorded=recorded[window],
-        digits=_digits(step, weights, recorded),
+        digits=f"Worked with 16 digits (float64) from the {model} numbers of the model. "
+        f"The {run} weights of its run differ by at most {rounding(difference)}.",
     )
-
-
-def _softmax(masked: Tensor, empty_rows: str) -> tuple[Tensor, float, Tensor, str]:
-    """Weights, maximum, exps and state of a row of masked scores, (K,)."""
-    maximum = float(masked.max()) if len(masked) else -math.inf
-    if maximum == -math.inf:
-        zeros, empty = masked.new_zeros(masked.shape), torch.ones(1, dtype=torch.bool)
-        return attention.fill_empty(zeros, empty, empty_rows, keys=len(masked)), maximum, zeros, "empty row"
-    weights = attention.normalize(masked)
-    return weights, maximum, (masked - maximum).exp(), "nan" if bool(weights.isnan().any()) else "weights"
-
-
-def _in_float64(step: Step, head: int, sentence: int) -> Step:
-    """The call with wider numbers of one head; a product of two float32 numbers is exact in float64."""
-    index = (slice(sentence, sentence + 1), slice(head, head + 1))
-    tensors = {name: getattr(step, name) for name in ("query", "key", "value")}
-    return replace(step, **{name: part[index].double().expand_as(part) for name, part in tensors.items()})
-
-
-def _digits(step: Step, weights: Tensor, recorded: Tensor) -> str:
-    difference = float((weights - recorded.double()).abs().max()) if len(weights) else 0.0
-    model, run = (str(tensor.dtype).removeprefix("torch.") for tensor in (step.query, recorded))
-    return (
-        f"Worked with 16 digits (float64) from the {model} numbers of the model. "
-        f"The {run} weights of its run differ by at most {rounding(difference)}."
-    )
-
-
-FUNCTION = "F.scaled_dot_product_attention"
 
 
 @dataclass(frozen=True)
-class Check:
-    """Largest absolute differences over all heads of a call.
+class Measures:
+    """Spread of one row of weights.
 
     Attributes:
-        output, weights: difference of the outputs, and of the weights; None if PyTorch cannot compute this call.
-        message: one sentence; why not, if it cannot.
+        entropy: entropy in nats: 0 where one key has all, log K where all K are alike.
+        largest: the largest weight.
+        gradient: size of the softmax gradient: how far the weights move with the scores.
     """
 
-    output: float | None
-    weights: float | None
+    entropy: float
+    largest: float
+    gradient: float
+
+
+def measures(weights: Tensor) -> Measures:
+    """Measure one row of weights, (K,), or the mean of many, (rows, K); NaN if a weight is NaN."""
+    rows = torch.atleast_2d(weights.double())
+    entropy = torch.special.entr(rows).sum(-1).clamp(min=0)  # a weight may be rounded to a little more than 1
+    largest = rows.amax(-1) if rows.shape[-1] else rows.new_zeros(len(rows))
+    return Measures(*(float(each.mean()) for each in (entropy, largest, gradient_size(rows))))
+
+
+def gradient_size(weights: Tensor) -> Tensor:
+    """Size of the softmax gradient of rows of weights, (..., K) -> (...), float64.
+
+    The gradient of a row is the matrix diag(w) - w wᵀ: how each weight moves with each score. Its size is the Frobenius
+    norm: 0 where one key has all the weight, and largest (1/2) where two keys share it. Nothing is subtracted from a
+    larger number, so that it stays exact near 0.
+    """
+    ordered = weights.double().sort(-1, descending=True).values
+    squares, rest = ordered.square(), ordered[..., 1:]
+    tails = squares.flip(-1).cumsum(-1).flip(-1)
+    beside = 2 * (squares[..., :-1] * tails[..., 1:]).sum(-1)
+    on_diagonal = ordered * torch.cat([rest.sum(-1, keepdim=True), 1 - rest], -1)
+    return (on_diagonal.square().sum(-1) + beside).sqrt()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One row before and after a change, with a sentence."""
+
+    before: Measures
+    after: Measures
     message: str
 
 
-def check(record: Record, site: Site, *, sentence: int = 0, queries: slice = FIRST, keys: slice = FIRST) -> Check:
-    """Compare the outputs of a window of queries, and their weights on a window of keys, with PyTorch's function.
-
-    Heads that are off are compared as if they were on. A query with no key left is left out: there PyTorch gives NaN.
-
-    Raises:
-        InputError: if there is no such site or sentence, a window is too large, or only the weights are known.
-    """
-    step, where = checked_step(record, site, 0, 0, sentence), {"sentence": sentence}
-    if step.scoring.softcap is not None:
-        return Check(None, None, f"{FUNCTION} has no softcap, and this call has one.")
-    rows = slice_of(window_positions(queries, step.shape[2], "queries"))
-    columns = window_positions(keys, step.shape[3], "keys")
-    wide = torch.promote_types(step.query.dtype, torch.float32)  # halves are raised, as in our attention
-    query, key, value = (tensor[sentence].to(wide) for tensor in (step.query[:, :, rows], step.key, step.value))
-
-    def of_heads(function: Callable[..., Tensor]) -> Tensor:
-        return torch.stack([function(head, rows, **where) for head in range(step.num_heads)])
-
-    mask = allowed = of_heads(step.may_attend)
-    if step.scoring.bias:
-        bias = of_heads(replace(step, query=torch.zeros_like(step.query)).scores)  # those of a query of zeros
-        mask = bias.to(wide).masked_fill(~allowed, -math.inf)
-    picks = torch.zeros(step.num_heads, step.shape[3], len(columns), dtype=wide)  # values that pick single weights
-    picks[:, columns] = torch.eye(len(columns), dtype=wide)
-    theirs = F.scaled_dot_product_attention(
-        query, key, torch.cat([value, picks], -1), attn_mask=mask, scale=step.scoring.scale / step.scoring.temperature
+def compare(before: Record, after: Record, site: Site, head: int, query: int, *, sentence: int = 0) -> Compared:
+    """Compare one row of two runs of the same tokens, with other edits or of another source."""
+    rows = slice(query, query + 1)
+    old, new = (
+        measures(_checked_step(record, site, head, query, sentence).weights(head, rows, sentence=sentence)[0])
+        for record in (before, after)
     )
-    weights = of_heads(step.weights)
-    ours = torch.cat([weights.to(wide) @ value, weights[:, :, columns]], -1)
-    compared = allowed.any(-1)
-    difference = (ours.double() - theirs.double()).abs()[compared]
-    largest = [float(part.max()) if part.numel() else 0.0 for part in difference.tensor_split([value.shape[-1]], -1)]
-    empty = int((~compared).sum())
-    left_out = f" {counted(empty, 'row')} with no key left not compared." if empty else ""
-    differ = f"outputs differ by at most {rounding(largest[0])}, weights by at most {rounding(largest[1])}"
-    return Check(*largest, f"{FUNCTION}: {differ}.{left_out}")
+    names = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "softmax gradient"}
+    parts = [f"{title} {getattr(old, name):.4g} → {getattr(new, name):.4g}" for name, title in names.items()]
+    return Compared(old, new, f"{', '.join(parts).capitalize()}.")
+
+
+@dataclass(frozen=True)
+class DotProducts:
+    """Dot products of random queries and keys, whose numbers are independent and standard normal.
+
+    Attributes:
+        d_k: numbers of each vector.
+        variance: measured variance of q · k; in theory d_k.
+        scaled_variance: measured variance of q · k / √d_k; in theory 1.
+        unscaled, scaled: mean measures of rows of weights without and with the scale.
+    """
+
+    d_k: int
+    variance: float
+    scaled_variance: float
+    unscaled: Measures
+    scaled: Measures
+
+
+def dot_product_variance(d_ks: Sequence[int]) -> tuple[DotProducts, ...]:
+    """Measure why scores are divided by √d_k, on 500 random queries with 16 random keys each; d_k is 1 to 1,024."""
+    results = []
+    for d_k in d_ks:
+        check_whole(f"d_k ({d_k})", d_k, 1, MOST_D_K)
+        generator = torch.Generator().manual_seed(d_k)
+        query = torch.randn(SAMPLES, 1, d_k, generator=generator)
+        key = torch.randn(SAMPLES, NUM_KEYS, d_k, generator=generator)
+        products = (query @ key.mT)[:, 0].double()
+        scaled = products / math.sqrt(d_k)
+        weights = attention.normalize(products), attention.normalize(scaled)
+        results.append(DotProducts(d_k, float(products.var()), float(scaled.var()), *map(measures, weights)))
+    return tuple(results)

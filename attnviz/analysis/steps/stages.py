@@ -1,7 +1,7 @@
 """Stages of one attention call, from tokens to what its layer gives: each is some tables of numbers and a sentence."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.analysis.steps.row import FIRST, MOST_WIDTH, slice_of, until, window_positions
+from attnviz.analysis.steps.row import FIRST, MOST_WIDTH, until, window_positions
 from attnviz.core.amounts import counted, digits
 from attnviz.core.edits import Site
 from attnviz.core.origin import Origin
@@ -17,11 +17,15 @@ from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ORDER
 
 READ_ONLY = "The model computes attention in its own code: only its weights are known."
+NOT_USED = {
+    "adjust": "Queries and keys are what their projections give.",
+    "softcap": "This call has no softcap: its scores are not bounded.",
+    "bias": "This call has no bias: nothing is added to its scores.",
+    "temperature": "The temperature is 1: nothing is divided.",
+    "mask": "This call has no mask: every query may attend to every key.",
+}
+"""Sentences for stages that a call has not."""
 NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
-
-LETTERS = {"query": "Q", "key": "K"}
-"""Letters of the axes that stand for tokens; other axes are called by their size: d_model, d_k, d_v."""
-
 
 _VECTORS, _CELLS = "B Q d_model", "B H Q K"
 STAGES = {
@@ -47,11 +51,6 @@ models also adjust queries and keys, and bound scores, add a bias to them, or di
 
 KEYS = tuple(STAGES)
 """Names of the stages, in a link, too."""
-
-
-def shape_text(axes: Sequence[str]) -> str:
-    """A shape in letters: "(B, H, Q, dₖ)"."""
-    return f"({', '.join(axes)})".replace("_k", "ₖ").replace("_v", "ᵥ")
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,12 +106,6 @@ class Stage:
         """Whether the call has this stage, even where its numbers are not known."""
         return self.missing in (None, READ_ONLY, NOT_TAKEN_APART)
 
-    @property
-    def sizes(self) -> str:
-        """The shape in letters and, where it is known, in numbers: "(B, H, Q, K) = (1, 4, 6, 6)"."""
-        letters = shape_text(self.letters)
-        return f"{letters} = ({', '.join(f'{size:,}' for size in self.shape)})" if self.shape else letters
-
     def matrix(self, key: str) -> Matrix:
         """One of its tables, by its key."""
         return {matrix.key: matrix for matrix in self.matrices}[key]
@@ -133,14 +126,14 @@ class _CallView:
     @property
     def window(self) -> tuple[slice, slice]:
         """Rows and columns of a table of queries and keys."""
-        return slice_of(self.queries), slice_of(self.keys)
+        return slice(self.queries.start, self.queries.stop), slice(self.keys.start, self.keys.stop)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
         """Size of every axis by its letter."""
         batch, heads, queries, keys = self.step.shape
         d_k, d_v = self.step.query.shape[-1], self.step.value.shape[-1]
-        sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "d_k": d_k, "d_v": d_v}
+        sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "query": queries, "key": keys, "d_k": d_k, "d_v": d_v}
         return sizes | {"H·d_k": heads * d_k, "H·d_v": heads * d_v, "d_model": self.record.output.shape[-1]}
 
     def stage(self, key: str, changed: str = "", *matrices: Matrix, missing: str | None = None) -> Stage:
@@ -155,7 +148,7 @@ class _CallView:
         shape, places = [], []
         for dim, axis in enumerate(axes):
             part = {"query": self.queries, "key": self.keys}.get(axis, range(min(values.shape[dim], MOST_WIDTH)))
-            shape.append(self.sizes[LETTERS[axis]] if axis in LETTERS else values.shape[dim])
+            shape.append(self.sizes[axis] if axis in ("query", "key") else values.shape[dim])
             places.append(part)
             if values.shape[dim] != len(part):
                 values = values.narrow(dim, part.start, len(part))
@@ -172,12 +165,6 @@ class _CallView:
         """Projections of all heads: "q", "k" or "v", (n, H · d)."""
         vectors = self.origin.query_input if letter == "q" else self.origin.key_input
         return getattr(self.origin, f"w_{letter}")(vectors)[self.sentence]
-
-    @cached_property
-    def joined(self) -> Tensor:
-        """Outputs of all heads side by side, zeros for those that are off, (rows, H · d_v)."""
-        heads = range(self.step.num_heads)
-        return torch.cat([self.step.output(head, self.window[0], sentence=self.sentence) for head in heads], -1)
 
 
 def span(values: Tensor) -> str:
@@ -198,33 +185,31 @@ def length(vectors: Tensor) -> str:
 
 
 def _tokens(call: _CallView) -> Iterator[Stage]:
-    """From tokens to the input of the call; also of the keys, where these are others or stand in another window."""
+    """From tokens to the projections; also of the keys, where these are others or stand in another window."""
     origin, b, site = call.origin, call.sentence, call.step.site
-    tokens = {"query": origin.query_tokens}
-    if origin.key_input is not origin.query_input or call.keys != call.queries:
-        tokens["key"] = origin.key_tokens
     words, added, x = origin.query_tokens.words[b], origin.query_tokens.positions, origin.query_input[b]
-    tables = [
-        call.table(f"words_{axis}", f"{axis} tokens", (axis, "d_model"), side.words[b]) for axis, side in tokens.items()
-    ]
+    sides = {"query": origin.query_tokens}
+    inputs = [call.table("x", "X", ("query", "d_model"), x)]
+    if origin.key_input is not origin.query_input or call.keys != call.queries:
+        sides["key"] = origin.key_tokens
+        inputs.append(call.table("x_keys", "X of the keys", ("key", "d_model"), origin.key_input[b]))
+    tokens, sums = [], []
+    for axis, side in sides.items():
+        tokens.append(call.table(f"words_{axis}", f"{axis} tokens", (axis, "d_model"), side.words[b]))
+        if added is not None:
+            total = side.words[b] + side.positions
+            sums.append(call.table(f"positions_{axis}", "P", (axis, "d_model"), side.positions))
+            sums.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), total))
     vectors = f"{counted(len(words), 'vector')} of {counted(words.shape[1], 'number')}"
-    yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *tables)
+    yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *tokens)
 
     embedded = words if added is None else words + added
     if added is None:
         yield call.stage("position", missing=origin.query_tokens.note)
     else:
-        tables = []
-        for axis, side in tokens.items():
-            total = side.words[b] + side.positions
-            tables.append(call.table(f"positions_{axis}", "P", (axis, "d_model"), side.positions))
-            tables.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), total))
         lengths = f"To vectors of length {length(words)} on average, positions of length {length(added)} were added."
-        yield call.stage("position", lengths, *tables)
+        yield call.stage("position", lengths, *sums)
 
-    tables = [call.table("x", "X", ("query", "d_model"), x)]
-    if "key" in tokens:
-        tables.append(call.table("x_keys", "X of the keys", ("key", "d_model"), origin.key_input[b]))
     parts = [counted(site.layer, "layer")] if site.layer > 0 else []
     parts += ["the self-attention of this layer"] if site.kind == "cross" else []
     parts += ["a normalization"] if origin.is_normalized else []
@@ -232,12 +217,10 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
     changed += f" by {', '.join(parts)}." if parts else "."
     if torch.equal(x, embedded):
         changed = "No number changed: the first layer reads them as they are."
-    yield call.stage("input", changed, *tables)
+    yield call.stage("input", changed, *inputs)
 
-
-def _projections(call: _CallView) -> Iterator[Stage]:
-    origin, heads, sizes = call.origin, call.step.num_heads, call.sizes
-    tables: list[Matrix] = []
+    heads, sizes = call.step.num_heads, call.sizes
+    tables = []
     for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
         name, bias = letter.upper(), getattr(origin, f"w_{letter}").bias
         weight = origin.head_weight(f"w_{letter}", call.head, heads)
@@ -269,7 +252,6 @@ def _heads(call: _CallView) -> Iterator[Stage]:
     yield call.stage("split", changed, *tables)
 
     if not is_adjusted:
-        yield call.stage("adjust", missing="Queries and keys are what their projections give.")
         return
     tables = [
         call.table("q_adjusted", "Q adjusted", ("query", "d_k"), query),
@@ -298,24 +280,16 @@ def _scores(call: _CallView) -> Iterator[Stage]:
     stage = call.squares("scale", f"Every product was multiplied by {factor}: {went}.", scaled=scaled)
     yield stage if is_root else replace(stage, equation=rf"S = {scoring.scale:.4g} \, Q K^\top")
 
-    if scoring.softcap is None:
-        yield call.stage("softcap", missing="This call has no softcap: its scores are not bounded.")
-    else:
+    if scoring.softcap is not None:
         changed = f"Scores stay within ±{digits(scoring.softcap)}: {span(scaled)} became {span(capped)}."
         yield call.squares("softcap", changed, capped=capped)
-
     if scoring.bias:
         unqueried = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # its scores are the bias alone
         added = unqueried.scores(call.head, *call.window, **where)
         cells = f"{int((added != 0).sum())} of {counted(added.numel(), 'score')}"
         changed = f"{span(added)} was added; {cells} got another number than 0."
         yield call.squares("bias", changed, biased=biased, added=added)
-    else:
-        yield call.stage("bias", missing="This call has no bias: nothing is added to its scores.")
-
-    if scoring.temperature == 1:
-        yield call.stage("temperature", missing="The temperature is 1: nothing is divided.")
-    else:
+    if scoring.temperature != 1:
         changed = f"Scores were divided by {digits(scoring.temperature)}: {span(biased)} became {span(scores)}."
         yield call.squares("temperature", changed, tempered=scores)
 
@@ -324,9 +298,7 @@ def _weights(call: _CallView) -> Iterator[Stage]:
     """The mask, and the weights, which are known of every model."""
     step, rows, where = call.step, call.window[0], {"sentence": call.sentence}
     allowed = step.may_attend(call.head, *call.window, **where)
-    if step.mask is None:
-        yield call.stage("mask", missing="This call has no mask: every query may attend to every key.")
-    else:
+    if step.mask is not None:
         masked = step.masked_scores(call.head, *call.window, **where)
         cells = f"{int((~allowed).sum())} of {counted(allowed.numel(), 'cell')} were replaced by −∞"
         changed = f"{cells}; {int(allowed.sum())} stay as they are."
@@ -343,7 +315,7 @@ def _weights(call: _CallView) -> Iterator[Stage]:
 
 
 def _outputs(call: _CallView) -> Iterator[Stage]:
-    """The output of the head, and of all heads side by side."""
+    """The output of the head, of all heads side by side and, where it is known, of the layer."""
     step, sizes, value = call.step, call.sizes, call.step.value[call.sentence, call.head]
     output = step.weights(call.head, call.window[0], sentence=call.sentence).to(value.dtype) @ value
     is_taken = step.taken is not None and not bool(step.taken[call.sentence, call.head].isnan().all())
@@ -356,21 +328,21 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
     silent = f" Heads that are off give zeros: {', '.join(off)}." if off else ""
     outputs = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
     changed = f"{outputs} stand side by side: {sizes['H·d_v']} for each query.{silent}"
-    yield call.stage("concat", changed, call.table("concat", "Concat(O)", ("query", "H·d_v"), call.joined))
+    joined = torch.cat(
+        [step.output(head, call.window[0], sentence=call.sentence) for head in range(step.num_heads)], -1
+    )
+    yield call.stage("concat", changed, call.table("concat", "Concat(O)", ("query", "H·d_v"), joined))
 
-
-def _layer(call: _CallView) -> Iterator[Stage]:
-    """The output of the layer: all heads mixed."""
-    w_o, heads, sizes = call.origin.w_o, call.step.num_heads, call.sizes
-    outputs, weight = w_o(call.joined), call.origin.head_weight("w_o", call.head, heads)
+    if call.origin is None:
+        return
+    w_o, weight = call.origin.w_o, call.origin.head_weight("w_o", call.head, step.num_heads)
     tables = [call.table("w_o", f"output weights, head {call.head}", ("d_v", "d_model"), weight)]
     if w_o.bias is not None:
         tables.append(call.table("b_o", "output bias", ("1", "d_model"), w_o.bias.unsqueeze(0)))
-    tables.append(call.table("y", "Y", ("query", "d_model"), outputs))
-    alone = call.joined.chunk(heads, -1)[call.head].to(weight.dtype) @ weight
+    mixed, alone = w_o(joined), joined.chunk(step.num_heads, -1)[call.head].to(weight.dtype) @ weight
     became = f"{sizes['H·d_v']} numbers of all heads became {sizes['d_model']} for each query"
-    share = f"of their length, {length(outputs)} on average, head {call.head} alone would give {length(alone)}"
-    yield call.stage("output", f"{became}; {share}.", *tables)
+    share = f"of their length, {length(mixed)} on average, head {call.head} alone would give {length(alone)}"
+    yield call.stage("output", f"{became}; {share}.", *tables, call.table("y", "Y", ("query", "d_model"), mixed))
 
 
 def chain(
@@ -403,7 +375,8 @@ def chain(
     call = _CallView(record, step, origin, head, sentence, *windows)
     parts = [_weights]
     parts += [] if record.read_only else [_heads, _scores, _outputs]
-    parts += [] if origin is None else [_tokens, _projections, _layer]
+    parts += [] if origin is None else [_tokens]
     stages = {stage.key: stage for part in parts for stage in part(call)}
     unknown = READ_ONLY if record.read_only else NOT_TAKEN_APART
-    return tuple(stages.get(key) or call.stage(key, missing=unknown) for key in KEYS)
+    missing = {"mask": NOT_USED["mask"]} if record.read_only else NOT_USED
+    return tuple(stages.get(key) or call.stage(key, missing=missing.get(key, unknown)) for key in KEYS)
