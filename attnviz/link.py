@@ -98,7 +98,8 @@ def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]
             complaints.append(f"The link holds {quoted(name[:40])}, which is unknown.{did_you_mean(name, NAMES)}")
             continue
         try:
-            chosen[name] = NAMES[name].codec.read(values[-1]) if values[-1] else NAMES[name].default
+            is_value = values[-1] or name == "text"  # an empty text is not the example that a model opens with
+            chosen[name] = NAMES[name].codec.read(values[-1]) if is_value else NAMES[name].default
         except AttnvizError as error:
             complaints.append(f"The link's {name} was left out: {error}")
     return Choices(chosen), tuple(complaints)

@@ -138,10 +138,9 @@ def model_title(name: str) -> str:
 
 
 def _suits(kind: type[Source], source: Source | None) -> bool:
-    """Whether a model reads what there is: one of pictures alone is not offered for a text that was typed."""
-    return (
-        kind.reads in ("text", "both") or now()["text"] is None or (source is not None and source.reads == kind.reads)
-    )
+    """Whether a model reads what there is: one of pictures alone is not offered where just a text was given."""
+    is_text = now()["text"] is not None and now()["picture"] is None
+    return kind.reads in ("text", "both") or not is_text or (source is not None and source.reads == kind.reads)
 
 
 def _with_model(choices: Choices, name: str) -> Choices:

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 import fake_hub
 from streamlit.testing.v1 import AppTest
 
+from attnviz.core import assets
 from attnviz.link import Choices
 from attnviz.sources.huggingface import source as sources
 from attnviz.ui import cache, runs
@@ -195,6 +196,18 @@ def test_a_model_of_pictures_is_not_offered_for_a_text_that_was_typed():
 
     assert shapes
     assert "shapes" not in app.selectbox("model").options
+
+
+def test_a_picture_opened_beside_a_model_of_texts_says_which_model_reads_it():
+    picture = next(assets.path("pictures").glob("*.png"))
+    app = opened(model="story", text=CAT)
+    app.session_state["open menu"] = True
+    app.run()
+
+    app.file_uploader[0].set_value((picture.name, picture.read_bytes(), "image/png")).run()
+
+    assert "this model reads text: choose one that reads it, such as shapes." in html(app)
+    assert "shapes" in app.selectbox("model").options
 
 
 def test_compare_takes_a_name_for_b(folder):

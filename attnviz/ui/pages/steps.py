@@ -334,10 +334,10 @@ def _row(call: HeadCall) -> dict[str, Figure]:
     table |= {matrix.name: [digits(number) for number in matrix.values[:, 0].tolist()] for matrix in stage.matrices}
     if any(row.rules):
         table["blocked by"] = row.rules
-    if context.before is not None and call.record is not context.before:
-        before = steps.row(
-            context.before, *call.place[1:], call.query, sentence=context.sentence, keys=call.windows["keys"]
-        )
+    original = context.before
+    is_changed = original is not None and call.record is not original
+    if is_changed and original.tokens(context.site, sentence=context.sentence) == context.tokens:  # of the same words
+        before = steps.row(original, *call.place[1:], call.query, sentence=context.sentence, keys=call.windows["keys"])
         table["weight before"] = [digits(weight) for weight in before.weights.tolist()]
     st.subheader(literal(f"How {call.names[0]} shares its attention"), anchor=False)
     st.dataframe(pd.DataFrame(table), hide_index=True, key="row", width="content")
