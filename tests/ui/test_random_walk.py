@@ -47,7 +47,7 @@ class Option(str):
 def page_of(title: str) -> None:
     """The app without navigation; the walk clicks on its pictures."""
     import streamlit as st
-    import test_new_walk as walk
+    import test_random_walk as walk
 
     from attnviz.ui import main, request, streamlit_internals
 
