@@ -75,7 +75,9 @@ class _Snippet:
             return self._dataclass(value)
         if isinstance(value, tuple | list):
             inside = ", ".join(map(self.value, value))
-            return f"({inside}{',' if len(value) == 1 else ''})" if isinstance(value, tuple) else f"[{inside}]"
+            if isinstance(value, list):
+                return f"[{inside}]"
+            return f"({inside},)" if len(value) == 1 else f"({inside})"
         if isinstance(value, set | frozenset):
             return f"{{{', '.join(map(self.value, sorted(value)))}}}" if value else "frozenset()"
         if isinstance(value, str):
