@@ -105,8 +105,15 @@ def _cell(record: Record, site: Site, head: int | str, query: int, key: int, sen
         return CELL["nan"].format(query=looker, key=looked)
     share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
     share += " (special tokens aside)" if view.special == "renormalize" else ""
-    text = CELL["weight"].format(query=looker, weight=f"{weight:.2f}", share=share, key=looked)
+    text = CELL["weight"].format(query=looker, weight=_in_words(weight), share=share, key=looked)
     return f"{_to_predict(cell_view, 0)}{text}"
+
+
+def _in_words(weight: float) -> str:
+    """A weight with two digits that say something, however small it is."""
+    if 0 < weight < 0.0001:
+        return "less than 0.0001"
+    return f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
 
 
 def named(groups: Groups, i: int) -> str:
