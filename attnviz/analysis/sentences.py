@@ -101,10 +101,17 @@ def cell(
     else:
         share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
         share += " (special tokens aside)" if view.special == "renormalize" else ""
-        text = CELL[state].format(**ends, weight=f"{float(cells.weights[0, 0]):.2f}", share=share)
+        text = CELL[state].format(**ends, weight=_in_words(float(cells.weights[0, 0])), share=share)
         if cell_view.predicted and (word := cell_view.predicted[0]):
             text = CELL["predicts"].format(what=PREDICTED[_where(record)], word=quoted(word)) + text
     return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
+
+
+def _in_words(weight: float) -> str:
+    """A weight with two digits that say something, however small it is."""
+    if 0 < weight < 0.0001:
+        return "less than 0.0001"
+    return f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
 
 
 def named(groups: Groups, i: int) -> str:

@@ -56,8 +56,6 @@ def menu(source: Source, site: Site) -> None:
         control(st.toggle, "Built-in mask", "own_mask")
         if stack.entries and any(site.kind == "cross" for site in source.sites):
             control(st.toggle, "Also on cross-attention", "cross", value=of(source).mask_cross)
-        if stack.entries:
-            control(st.selectbox, "A fully masked row gets", "empty", EMPTY_ROWS, format_func=EMPTY.get)
         _scores(site)
 
 

@@ -71,12 +71,10 @@ if (!window.attnvizKeys) {
   document.addEventListener("click", ({target}) => {  // the answer, as text
     if (target.closest?.(".st-key-copy button")) navigator.clipboard?.writeText(document.querySelector(".copied").textContent);
   });
-  const name = () => document.querySelectorAll(`${PICTURE}:has(.marks):not([tabindex])`).forEach((picture) => {
-    picture.tabIndex = 0;
-    picture.setAttribute("role", "application");
-    picture.setAttribute("aria-label", "Picture: arrow keys walk over its cells, Enter selects");
+  new MutationObserver(() => {
+    document.querySelectorAll(`${PICTURE}:has(.marks):not([tabindex])`).forEach((picture) =>
+      Object.assign(picture, {role: "application", tabIndex: 0, ariaLabel: "Picture: arrow keys walk over its cells, Enter selects"}));
+    document.querySelectorAll("section[role=presentation][aria-label]").forEach((box) => { box.role = "group"; });
     if (!spoken.isConnected) document.body.append(spoken);
-  });
-  const group = () => document.querySelectorAll("section[role=presentation][aria-label]").forEach((box) => box.setAttribute("role", "group"));
-  new MutationObserver(() => (name(), group())).observe(document.body, {childList: true, subtree: true});
+  }).observe(document.body, {childList: true, subtree: true});
 }

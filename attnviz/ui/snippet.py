@@ -74,8 +74,10 @@ class _Snippet:
         if is_dataclass(value) and not isinstance(value, type):
             return self._dataclass(value)
         if isinstance(value, tuple | list):
-            inside, comma = ", ".join(map(self.value, value)), "," if len(value) == 1 else ""
-            return f"({inside}{comma})" if isinstance(value, tuple) else f"[{inside}]"
+            inside = ", ".join(map(self.value, value))
+            if isinstance(value, list):
+                return f"[{inside}]"
+            return f"({inside},)" if len(value) == 1 else f"({inside})"
         if isinstance(value, set | frozenset):
             return f"{{{', '.join(map(self.value, sorted(value)))}}}" if value else "frozenset()"
         if isinstance(value, str):

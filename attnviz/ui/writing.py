@@ -58,13 +58,10 @@ def controls(context: Context) -> None:
         title = "Write again" if request.answer else "Continue"
         begin = replace(request, answer=())
         st.button(title, key="continue", icon=":material/edit_note:", on_click=_ask, args=(begin,))
-        with st.popover("How", key="how written"):
-            st.number_input("New tokens", 1, LONGEST, 64, key="new tokens")
-            st.number_input(
-                "Sampling temperature; 0 takes the most probable", 0.0, 9.0, 0.0, key="sampling temperature"
-            )
-            st.number_input("Top p", 0.01, 1.0, 1.0, key="top p")
-            st.number_input("Seed", 0, 9999, 0, key="sampling seed")
+        popover = st.popover("How", on_change="rerun", key="how written")
+        if popover.open:  # four boxes that nobody sees are a tenth of a click
+            with popover:
+                _how()
         if request.answer:
             nothing = {"answer": (), "cell": None}
             st.button("Remove the answer", key="no answer", type="tertiary", on_click=put, kwargs=nothing)
@@ -95,12 +92,25 @@ def _is_chat() -> bool:
 
 def _ask(request: Request) -> None:
     """Note what is to be written; the page writes it in its next run."""
-    how = {name: st.session_state.get(name, usual) for name, usual in HOW.items()}
+    how = {name: usual for name, (_, _, _, usual) in HOW.items()} | session().memory.get("how", {})
     session().memory["answer job"] = AnswerJob(request, *how.values(), clicked=monotonic_ns())
 
 
-HOW = {"new tokens": 64, "sampling temperature": 0.0, "top p": 1.0, "sampling seed": 0}
-"""How an answer is written, by the keys of its controls."""
+HOW = {
+    "new tokens": ("New tokens", 1, LONGEST, 64),
+    "sampling temperature": ("Sampling temperature; 0 takes the most probable", 0.0, 9.0, 0.0),
+    "top p": ("Top p", 0.01, 1.0, 1.0),
+    "sampling seed": ("Seed", 0, 9999, 0),
+}
+"""How an answer is written: label, bounds and usual value of each control."""
+
+
+def _how() -> None:
+    memory = session().memory
+    for name, (label, least, most, usual) in HOW.items():
+        current = memory.get("how", {}).get(name, usual)
+        value = st.number_input(label, least, most, current, key=name)
+        memory["how"] = memory.get("how", {}) | {name: value}
 
 
 def _write(source: Source, job: AnswerJob) -> None:

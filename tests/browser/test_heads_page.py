@@ -103,3 +103,31 @@ def test_a_saved_run_is_a_model_of_the_session_and_a_text_file_the_text(heads, t
 
     expect(heads.locator(".note.error")).to_contain_text("bad.attn")
     assert "text=the+dog+ran" in heads.url
+
+
+def test_keys_walk_over_a_picture_choose_a_head_and_undo_but_not_while_one_types(heads):
+    """Arrows say each cell, Enter selects it, Escape lets it go; in the box of the text Enter applies it."""
+    heads.keyboard.press("1")
+    driver.expect_link(heads, "head=1")
+    heads.locator("[class*=st-key-picture-head]").focus()
+    for key in ("ArrowDown", "ArrowLeft"):
+        heads.keyboard.press(key)
+    expect(heads.locator("body > .unseen")).to_contain_text("Query (from) was (9) ▸ near, Key (to) The (1), weight")
+    heads.keyboard.press("Enter")
+    driver.expect_link(heads, "cell=9.1")
+    heads.keyboard.press("Escape")
+    heads.wait_for_url(lambda url: "cell=" not in url)
+    driver.settled(heads)
+    heads.keyboard.press("Control+z")
+    driver.expect_link(heads, "cell=9.1")
+    heads.keyboard.press("Control+Shift+z")
+    heads.wait_for_url(lambda url: "cell=" not in url)
+    driver.settled(heads)
+
+    box = heads.get_by_label("Text").first
+    box.fill("the dog ran 0")
+    heads.keyboard.press("Control+z")
+    heads.keyboard.press("0")
+    box.fill("the dog ran")
+    heads.keyboard.press("Enter")
+    driver.expect_link(heads, "text=the+dog+ran", "head=1")

@@ -53,3 +53,17 @@ def _asked(app):
     """Source and request of the page, with its edits."""
     source, request = app.session_state["chosen"]
     return source, replace(request, edits=link.edits(choices(app)))
+
+
+def test_how_it_writes_is_chosen_and_stays_once_the_menu_is_closed():
+    app = opened(model="story", text="the girl near the dogs was happy because")
+    app.session_state["how written"] = True
+    app.run()
+    app.number_input("new tokens").set_value(2).run()
+    app.session_state["how written"] = False
+    app.run()
+    assert not app.number_input
+    app.button("continue").click().run()
+
+    assert not app.exception
+    assert len(choices(app)["answer"]) == 2
