@@ -1,9 +1,7 @@
 """Records as tidy pandas tables, one row per fact: pictures are drawn from them and CSV files written.
 
-Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps some keys that each query
-may attend to (exact weights at exact places) instead of all: the `STRONGEST`, fewer where that were more than
-`MOST_CELLS` rows. What the others of a query weigh together stands in the column `rest`, and ``table.attrs["note"]``
-says so.
+Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps the `STRONGEST` keys that
+each query may attend to, exact weights at exact places; the others' sum stands in `rest`, and the note says so.
 """
 
 from collections.abc import Sequence
