@@ -46,8 +46,7 @@ class Sides:
     """Tokens at the queries and keys of a kind of site, in each text of a run.
 
     Attributes:
-        num_queries, num_keys: queries and keys that are not padding, (B,).
-        queries, keys: the numbers of the tokens, (B, Q) and (B, K).
+        num_queries, num_keys, queries, keys: numbers of those that are no padding, (B,); ids, (B, Q) and (B, K).
         typed: which queries are tokens that somebody typed, (B, Q).
         columns: of each key, numbers to weigh besides its value, (B, K, C); the first says whether it is special.
     """

@@ -59,7 +59,9 @@ class View:
         """Unit of a row or column: "10 parts", "sentences" or "words"; "" for tokens."""
         if self.parts:
             return f"{self.parts} parts"
-        return "sentences" if self.sentences else "words" if self.words else ""
+        if self.sentences:
+            return "sentences"
+        return "words" if self.words else ""
 
     def in_short(self) -> str:
         """For the name of a file: "words hide A to B"."""

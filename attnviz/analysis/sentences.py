@@ -334,7 +334,8 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
     if len(clauses) < 2:
         ((name, clause),) = clauses.items()
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
-    much = f": higher in {'A' if more > 0 else 'B'} by {decimals(abs(more), digits)}" if more and more == more else ""
+    higher = "A" if more > 0 else "B"
+    much = f": higher in {higher} by {decimals(abs(more), digits)}" if more and more == more else ""
     if len(gives) == 1:
         return f"{clauses['A']} in A and {weight} in B{much}."
     return f"{clauses['A']} in A, and in B {clauses['B']}{much}."

@@ -199,8 +199,8 @@ def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1
 
 def _of_view(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
     """Columns for the query and key of each row, by their places in a view, and for what the query predicts."""
-    columns = _cells(i, j, view.queries.labels, view.keys.labels)
-    columns |= {"query": view.queries.starts[i], "key": view.keys.starts[j]}
+    starts = {"query": view.queries.starts[i], "key": view.keys.starts[j]}
+    columns = _cells(i, j, view.queries.labels, view.keys.labels) | starts
     if isinstance(view, SeenMask) or view.predicted is None:
         return columns
     columns["predicts"] = _pick(view.predicted, i)
