@@ -129,11 +129,9 @@ class AlignedPair:
     """Two maps on one grid, or a part of it; a difference is A - B: changed minus original.
 
     Attributes:
-        a, b: what is compared.
-        rows, columns: the tokens of the grid by their places.
+        a, b, rows, columns: what is compared, and the tokens of the grid by their places.
         measure: what measures two maps that are too large to be held: `apart`, or what keeps its results.
-        row_variation: variation of the rows of a part; None where it is still to be measured.
-        window: the rows and columns of the whole grid that this part has.
+        row_variation, window: variation of a part's rows, None until it is measured; its rows and columns of the grid.
     """
 
     a: Side

@@ -41,17 +41,12 @@ class RowMeasure:
     where: Tensor | None = None
 
 
-SHUT = 2.0**100
-"""In the place of the log-sum-exp of a row that is not measured: its weights become 0."""
-
-
 @dataclass(frozen=True, eq=False)
 class Sides:
     """Tokens at the queries and keys of a kind of site, in each text of a run.
 
     Attributes:
-        num_queries, num_keys: queries and keys that are not padding, (B,).
-        queries, keys: the numbers of the tokens, (B, Q) and (B, K).
+        num_queries, num_keys, queries, keys: numbers of those that are no padding, (B,); ids, (B, Q) and (B, K).
         typed: which queries are tokens that somebody typed, (B, Q).
         columns: of each key, numbers to weigh besides its value, (B, K, C); the first says whether it is special.
     """
@@ -69,7 +64,7 @@ class HeadBlock:
     """Some rows of all heads of a step, in some texts.
 
     Attributes:
-        texts, rows: which, as slices; `position` is where each row stands, (R,).
+        texts, rows, position: which, as slices; where each row stands, (R,).
         dtype: the number type of weights and of what is made of them.
     """
 
@@ -133,7 +128,8 @@ class HeadBlock:
     @cached_property
     def _spread(self) -> tuple[Tensor, Tensor]:
         """The weights, (B, H, R, K), 0 in rows that are not measured, and the entropy of each row, (B, H, R)."""
-        sums = self.step.logsumexp[self.texts, :, self.rows].masked_fill(~self.counted, SHUT)
+        # so large a sum makes the weights of a row that is not measured 0
+        sums = self.step.logsumexp[self.texts, :, self.rows].masked_fill(~self.counted, 2.0**100)
         logarithms = attention.logarithms(self.scores, sums)
         weights = logarithms.exp().to(self.dtype)
         weights = weights if self.open is None else weights.masked_fill_(~self.open, 0)

@@ -25,11 +25,7 @@ HEIGHT, WIDTH = 512, 512
 
 
 def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-    """Weights of one head, or of all as one, (rows, columns): their mean, or the largest or smallest of each cell.
-
-    Raises:
-        InputError: if `head` is a name, and none of `AGGREGATIONS`.
-    """
+    """Weights of one head, or of all as one, (rows, columns): their mean, or the largest or smallest of each cell."""
     if not isinstance(head, str):
         return step.weights(head, rows, columns, sentence=sentence)
     if head not in AGGREGATIONS:
@@ -75,9 +71,7 @@ def _heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
 class Stretch:
     """Positions of an axis that are in a block: `count` tiles of `size` each from tile `first` on, or a part of one.
 
-    Attributes:
-        places: positions.
-        start: number of positions of the axis before them.
+    `start` positions of the axis stand before them.
     """
 
     places: range
@@ -132,10 +126,7 @@ def blocks(
     """Every block of a window, row by row; none holds a part of a tile beside another tile.
 
     Parts that a mask blocks whole are not computed. `core.progress` counts a map as one call. Several heads have
-    smaller blocks.
-
-    Args:
-        heads: one head, a name of `AGGREGATIONS`, or several heads.
+    smaller blocks; `heads` may be a name of `AGGREGATIONS`.
     """
     heads = heads if isinstance(heads, Sequence) else (heads,)
     count = 1 if isinstance(heads, str) else len(heads)

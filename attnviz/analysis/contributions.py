@@ -22,29 +22,13 @@ from attnviz.core.stream import Stream
 HEAD = ["kind", "layer", "head"]
 BIAS = "bias of values"
 
-NEAR = 0.1
-"""Share of what a head adds within which a fall of the logit counts as the same amount."""
-
-PARTS = (
-    "embedding",
-    "position",
-    "head",
-    BIAS,
-    "bias of W_O",
-    "feed-forward",
-    "layer without attention",
-    "bias of the unembedding",
-    "softcap",
-)
-"""Kinds of parts, in the order of a table."""
-
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
     """Contributions of each part to a logit, or to the difference of two, at one position.
 
     Attributes:
-        table: a row per part: part (of `PARTS`), kind, layer, head (missing where a part has none) and contribution.
+        table: a row per part: part ("head", "feed-forward", ...), kind, layer, head (else missing) and contribution.
         logit: the model's own, or the difference of both.
         residual: the logit minus the sum of the table.
         position, sentence: where.
@@ -117,9 +101,9 @@ class Contributions:
         if fall <= 0:
             rises = f"Off, the {what} does not fall (it rises by {in_cell(-fall)})"
             return f"{most} {rises}: other parts make up for all of it.{steps}"
-        if share > 1 + NEAR:
+        if share > 1.1:
             return f"{most} {off}, more than the head adds: later parts use it, too.{steps}"
-        if share >= 1 - NEAR:
+        if share >= 0.9:
             return f"{most} {off}, about as much as the head adds: nothing replaces it.{steps}"
         return f"{most} {off}: other parts make up for {percent(1 - share, 0)} of what the head adds.{steps}"
 
@@ -293,8 +277,7 @@ class Carried:
     """Logit difference of two words while each head alone takes a part from another text.
 
     Attributes:
-        texts: A, and B, from which is taken.
-        part: what is taken, of `core.edits.PARTS`.
+        texts, part: A, and B, from which a part is taken, of `core.edits.PARTS`.
         position: after which the words are predicted, or at which a blank is.
         words: the word of A and that of B; the difference is the logit of the first minus that of the second.
         moved: both texts predict the same word: the words are those whose logits fall and rise most from A to B.

@@ -73,8 +73,7 @@ class Groups:
     """Rows or columns of a map: stretches of positions, in order, that are seen as one each.
 
     Attributes:
-        tokens: what each is called.
-        starts, stops: where each begins and ends, (groups,).
+        tokens, starts, stops: what each is called, where it begins and ends, (groups,).
         is_answered: whether tokens without a role are the prompt of an answer, which may be outside of a window.
     """
 

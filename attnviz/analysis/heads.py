@@ -62,10 +62,6 @@ class Metric:
         return there and (self.needs == "weights" or not record.read_only)
 
 
-ROWS = "$w_{ij}$ is the weight of row $i$ on key $j$; a head has the mean over its rows."
-"""Explanation of the letters in formulas."""
-
-
 _FIELDS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
 METRICS = tuple(
     Metric(**fields | {"measure": getattr(batch, fields["measure"]), "kinds": tuple(fields.get("kinds", KINDS))})

@@ -29,8 +29,7 @@ class WordGrid:
     Attributes:
         rows: names of the rows.
         positions, tokens: of the columns.
-        words: (rows, positions).
-        values: probabilities, or what is added to logits, float64, (rows, positions).
+        words, values: (rows, positions) each; values are probabilities, or what is added to logits, float64.
     """
 
     rows: tuple[str, ...]

@@ -53,8 +53,7 @@ class Pooled:
     Attributes:
         queries, keys: first position of each row and of each column.
         tile: cells per side; the last tiles may hold fewer.
-        largest: largest weight of a tile; NaN if any is.
-        at_query, at_key: position of that weight; None of several heads.
+        largest, at_query, at_key: largest weight of a tile, NaN if any is, and its position, None of several heads.
         sums: sum of the weights, float64; None of several heads.
         sizes: number of cells in a tile.
         open: number of cells that may be attended to; the others weigh nothing.
@@ -93,8 +92,7 @@ def pooled(
     """Pool a window of one head, of all heads combined, or of several heads at once.
 
     Time grows with the cells that are not known to be blocked, memory with the tiles. Of several heads only the largest
-    weights are pooled: the largest weight of a tile has the largest logarithm, so one exp is taken for a tile, not for
-    each cell.
+    weights are pooled: one exp is taken for a tile, not for each cell.
 
     Args:
         heads: a head, a name of `AGGREGATIONS`, or several heads.
@@ -275,8 +273,8 @@ WEIGHT, BLOCKED, NAN, EMPTY = range(4)
 class Cells:
     """A window of one head, or of all combined, ready to be drawn or written down; arrays are (rows, columns).
 
-    An entry of a larger `tile` stands for a square of `tile` x `tile` cells: its weight is the largest
-    of theirs, and it is blocked only if every cell is.
+    An entry of a larger `tile` stands for a square of cells: its weight is the largest of theirs, and it is blocked
+    only if every cell is.
 
     Attributes:
         queries, keys: positions of the rows and columns; of tiles, the first.
@@ -285,8 +283,7 @@ class Cells:
         states: `WEIGHT`, `BLOCKED`, `NAN` or `EMPTY` (the row has no key left; its weights follow the policy).
         reasons: distinct rules that block cells here.
         blocked: 0 = may attend, i = blocked by reasons[i - 1].
-        tile: cells per side of an entry.
-        tiles: place of each tile's largest weight and its sum, for one head; else None.
+        tile, tiles: cells per side of an entry; place of its largest weight and its sum, for one head, else None.
     """
 
     queries: np.ndarray

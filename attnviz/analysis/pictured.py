@@ -25,14 +25,7 @@ def patches(record: Record, site: Site, *, sentence: int = 0) -> list[int]:
 
 
 def weights(record: Record, site: Site, head: int | str, row: int = -1, *, sentence: int = 0) -> Tensor:
-    """Weights w_ij of a row i over the patches j, float64, (patches,).
-
-    Args:
-        head: its number, or a name of `analysis.AGGREGATIONS`.
-
-    Raises:
-        InputError: if there is no such row, or no picture.
-    """
+    """Weights w_ij of a row i over the patches j, float64, (patches,)."""
     places, length = patches(record, site, sentence=sentence), record.texts(site, sentence=sentence)[0].length
     if not -length <= row < length:
         raise InputError(f"There is no row {row}; there are {length}, counted from 0.")
@@ -79,9 +72,6 @@ def without_sinks(
     A patch j is a sink if m_j > multiple · median_k m_k, where m_j is its mean weight over all rows that may attend to
     every patch that some row may attend to: in a decoder those from the last patch on. The others have
     w_ij / Σ_k w_ik, the sum over all k that are no sinks.
-
-    Raises:
-        InputError: if there is no such row, or no row sees every patch.
     """
     places, row_weights = patches(record, site, sentence=sentence), weights(record, site, head, row, sentence=sentence)
     length, step = record.texts(site, sentence=sentence)[0].length, record.step(site)

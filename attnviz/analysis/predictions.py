@@ -70,9 +70,6 @@ def read_alike(before: Record, after: Record, position: int, *, sentence: int = 
 NOT_A_NUMBER = "NaN"
 """Word where the probabilities are no numbers."""
 
-SAME = 1e-6
-"""Total variation up to which a difference is rounding."""
-
 
 @dataclass(frozen=True)
 class PredictedWord:
@@ -158,7 +155,7 @@ def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | N
             old, new = (_probabilities(record, position, sentence) for record in (before, after))
             most[position] = float((new - old).abs().sum()) / 2
     place = max(most, key=lambda position: (isnan(most[position]), most[position]), default=None)
-    return None if place is None or most[place] <= SAME else place
+    return None if place is None or most[place] <= 1e-6 else place
 
 
 def _probabilities(record: Record, position: int, sentence: int) -> Tensor:

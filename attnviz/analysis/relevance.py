@@ -32,8 +32,7 @@ class WordLogit:
 
     Attributes:
         token, id: the word.
-        position, sentence: where it is predicted.
-        logit: the model's own.
+        position, sentence, logit: where it is predicted, and the model's own.
         texts: that the model reads; see `texts_of`.
     """
 
@@ -144,8 +143,7 @@ class IntegratedGradients(WordLogit):
     """Share of each token's embedding in a logit, on the way from vectors of zeros.
 
     Attributes:
-        steps: points of the sum that stands for the integral.
-        baseline: the logit where the embeddings of all tokens of the sentence are zeros.
+        steps, baseline: points of the sum for the integral; the logit where the embeddings of the sentence are zeros.
         attributions: (n,) float64 of each text that the model reads, by the kind of the stack that reads it.
     """
 

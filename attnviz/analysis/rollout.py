@@ -6,10 +6,8 @@ part, or a head has no key left) they are renormalized first, so that a layer al
 values and feed-forward networks. R_l = Ã_l R_(l-1), R_0 = Ã_0: how paths from a position to the tokens share its 1.
 
 A long text has no table of tokens by tokens: there `rows` follows single positions, block by block, through the maps of
-all layers but the last.
-
-Of an encoder-decoder each stack of self-attention is traced by itself. Cross-attention is not in it: it brings in
-vectors of another text, and how much of a state they are, weights do not say.
+all layers but the last. Of an encoder-decoder each stack of self-attention is traced by itself: cross-attention brings
+in vectors of another text, and how much of a state they are, weights do not say.
 """
 
 from collections.abc import Sequence
@@ -33,8 +31,7 @@ class Mixed:
     """Mixing matrices of a stack: Ã of each layer.
 
     Attributes:
-        kind: of the stack.
-        tokens: without padding, n of them.
+        kind, tokens: of the stack, without padding, n of them.
         layers: (L, n, n) float64; rows sum to 1. None of them where single positions were followed.
         left_out: how many rows had no weights to mix (no key left, or no numbers), and so keep what they hold.
         note: what is not followed, if anything.
@@ -117,9 +114,6 @@ def rows(
     """Some rows of `rollout` after the first `layers`, at any length: what is followed, and (positions, n) float64.
 
     From the last layer down each takes what a position is mixed from to the layer below: r ½ (A + I).
-
-    Raises:
-        InputError: as `mixed`, but for the length; or if there is no such position.
     """
     steps = _stack(record, kind)[:layers]
     n = token_counts(record, steps[0], sentence)[0]

@@ -1,9 +1,7 @@
 """Records as tidy pandas tables, one row per fact: pictures are drawn from them and CSV files written.
 
-Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps some keys that each query
-may attend to (exact weights at exact places) instead of all: the `STRONGEST`, fewer where that were more than
-`MOST_CELLS` rows. What the others of a query weigh together stands in the column `rest`, and ``table.attrs["note"]``
-says so.
+Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps the `STRONGEST` keys that
+each query may attend to, exact weights at exact places; the others' sum stands in `rest`, and the note says so.
 """
 
 from collections.abc import Sequence
@@ -201,8 +199,8 @@ def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1
 
 def _of_view(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
     """Columns for the query and key of each row, by their places in a view, and for what the query predicts."""
-    columns = _cells(i, j, view.queries.labels, view.keys.labels)
-    columns |= {"query": view.queries.starts[i], "key": view.keys.starts[j]}
+    starts = {"query": view.queries.starts[i], "key": view.keys.starts[j]}
+    columns = _cells(i, j, view.queries.labels, view.keys.labels) | starts
     if isinstance(view, SeenMask) or view.predicted is None:
         return columns
     columns["predicts"] = _pick(view.predicted, i)

@@ -258,11 +258,7 @@ class AttentionView(_Window):
 def see(
     record: Record, site: Site, *, sentence: int = 0, view: View = View(), rows: slice = ALL, columns: slice = ALL
 ) -> AttentionView:
-    """A site of a record through a view, and of that the groups whose first position is in a window.
-
-    Raises:
-        InputError: if the view leaves nothing to see.
-    """
+    """A site of a record through a view, and of that the groups whose first position is in a window."""
     tokens = record.tokens(site, sentence=sentence)
     texts = record.texts(site, sentence=sentence)
     every = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]

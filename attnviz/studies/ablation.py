@@ -66,10 +66,6 @@ class Sweep:
         """The head that matters most; None where that is not known of any."""
         return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
 
-    def in_words(self) -> str:
-        """Why large weight and large effect differ, by this sweep's own numbers."""
-        return " ".join(self.sentences())
-
     def sentences(self) -> tuple[str, str]:
         """Which head matters most, and how large its weights are; the second is "" where that cannot be compared."""
         if self.table[["confidence", self.by]].isna().all().any() or len(self.heads) < 2:

@@ -81,9 +81,6 @@ def integrated(
 
     Args:
         steps: how many; each costs a run and its way back. `gap` goes to 0 with many, not steadily.
-
-    Raises:
-        InputError: as `relevance`; `Canceled` if `report` gave False.
     """
     check_whole("steps", steps, 1, MOST_STEPS)
     chosen = _chosen(record, token, position, sentence)
@@ -137,12 +134,7 @@ def _chosen(record: Record, token: str | int | None, position: int | None, sente
 
 
 def _word(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
-    """The fields of `WordLogit`, and its logit in a second run.
-
-    Raises:
-        InputError: if it is no number: the word cannot come.
-        AttnvizError: if the second run gives other logits than the record has.
-    """
+    """The fields of `WordLogit`, and its logit in a second run, which has to give the logits of the record."""
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
     word, texts = record.prediction.vocabulary[id], texts_of(record, sentence)
     if not first[id].isfinite():

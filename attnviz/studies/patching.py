@@ -17,9 +17,6 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.studies.ablation import Head, OnProgress, runs_of_copies
 
-SMALL = 1e-4
-"""Logit difference below which a way from A to B is rounding, for logits of 1."""
-
 
 def carried(
     source: Source,
@@ -46,8 +43,7 @@ def carried(
             predict the same, the two whose logits fall and rise most.
 
     Raises:
-        InputError: if nothing can be taken, the model predicts no words, or the difference is the same in A and in B;
-            `Canceled` if `report` gave False.
+        InputError: if nothing can be taken, the model predicts no words, or the difference is the same in A and in B.
     """
     if len(sentences) != 1:
         raise InputError(f"The way from A to B is measured for one text; there are {len(sentences)}. Give one of them.")
@@ -75,7 +71,7 @@ def carried(
         ids = (int(a.argmax()), int(b.argmax())) if words is None else tuple(id_of(before, word) for word in words)
     start, end = (float(logits[ids[0]] - logits[ids[1]]) for logits in (a, b))
     names = tuple(prediction.vocabulary[id] for id in ids)
-    if not abs(end - start) > SMALL * max(1.0, float(a[[*ids]].abs().max())):
+    if not abs(end - start) > 1e-4 * max(1.0, float(a[[*ids]].abs().max())):
         which = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
         raise InputError(f"{which} at position {position}, so there is no way between them; choose other words.")
 

@@ -22,9 +22,6 @@ MOST_WIDTH = 512
 
 FIRST = slice(0, MOST_TOKENS)
 
-MOST_D_K, SAMPLES, NUM_KEYS = 1024, 500, 16
-"""Largest width of a random vector; random queries, and keys for each."""
-
 
 def window_positions(window: slice, size: int, what: str) -> range:
     """The positions of a window, neighbors and at most 64; what is beyond the end is left out."""
@@ -236,10 +233,10 @@ def dot_product_variance(d_ks: Sequence[int]) -> tuple[DotProducts, ...]:
     """Measure why scores are divided by √d_k, on 500 random queries with 16 random keys each; d_k is 1 to 1,024."""
     results = []
     for d_k in d_ks:
-        check_whole(f"d_k ({d_k})", d_k, 1, MOST_D_K)
+        check_whole(f"d_k ({d_k})", d_k, 1, 1024)
         generator = torch.Generator().manual_seed(d_k)
-        query = torch.randn(SAMPLES, 1, d_k, generator=generator)
-        key = torch.randn(SAMPLES, NUM_KEYS, d_k, generator=generator)
+        query = torch.randn(500, 1, d_k, generator=generator)
+        key = torch.randn(500, 16, d_k, generator=generator)
         products = (query @ key.mT)[:, 0].double()
         scaled = products / math.sqrt(d_k)
         weights = attention.normalize(products), attention.normalize(scaled)

@@ -58,12 +58,10 @@ class Matrix:
     """A table of numbers of one sentence and head, all of it or a window.
 
     Attributes:
-        key: name of the table, the same in every run: "x", "w_q", "q_all", "q", "scores", ...
-        name: title over the table: X, Q, ...
+        key, name: "x", "w_q", "q_all", ..., the same in every run; and the title over the table: X, Q, ...
         axes: meaning of its rows and columns: "query" and "key" are positions of tokens, "d_k" dimensions, ...
         shape: sizes of the whole table.
-        rows, columns: positions that `values` holds.
-        values: (rows, columns), in the precision of the model.
+        rows, columns, values: positions, and their numbers, (rows, columns), in the precision of the model.
         blocked: cells that the mask left without a weight, (rows, columns); None where that is not known.
     """
 
@@ -82,11 +80,8 @@ class Stage:
     """One stage of an attention call.
 
     Attributes:
-        key: name of the stage, one of `KEYS`.
-        title: name for people.
-        equation: the equation of the stage in LaTeX.
-        letters: axes of the whole tensor: ("B", "H", "Q", "K").
-        shape: sizes of these axes; empty where one of them is not known.
+        key, title, equation: one of `KEYS`, the name for people, and LaTeX.
+        letters, shape: axes of the whole tensor, ("B", "H", "Q", "K"), and their sizes; empty where one is not known.
         matrices: numbers of one sentence and head; empty if they are not known.
         changed: sentence with numbers on the difference to the stage before.
         missing: sentence if the call has no such stage, or does not show it; else None.
@@ -364,9 +359,6 @@ def chain(
 
     Returns:
         Every stage, always the same ones. A stage that the model does not have, or does not show, says so in `missing`.
-
-    Raises:
-        InputError: if there is no such site, head or sentence, or a window is too large.
     """
     step = record.step(site)
     step.empty_queries(head, sentence=sentence)  # refuses a head or sentence that is not there
