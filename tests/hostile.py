@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 NO_TEXT = "There is no text yet"
-LINES = "each line is a sentence of its own; this page takes up to 32"
+LINES = "each is a text of its own; a page takes up to 32"
 
 
 @dataclass(frozen=True)

@@ -534,14 +534,13 @@ def test_padding_of_an_encoder_is_seen_by_what_its_decoder_gets():
     assert percent(float(step.weights(int(head))[:6, 6:].sum(-1).max())) == part
 
 
-def test_a_model_of_ones_own_opens_on_what_is_wrong_with_it(checked, capsys, monkeypatch):
-    """On the page Masks, where something is; else as any other."""
+def test_a_model_of_ones_own_opens_on_its_check(checked, monkeypatch):
+    """On the page Masks, whatever is found."""
     checked("right")
     monkeypatch.setattr(api, "OFFERED", {})
 
-    assert cli._link("my_models.py:two_faults") == "masks?model=Masked&tab=Check"
-    assert "attnviz: 2 errors; the app opens on what was found." in capsys.readouterr().err
-    assert cli._link("my_models.py:right") == "?model=Writer"
+    assert cli._link("my_models.py:two_faults") == "masks?model=Masked&lab=model"
+    assert cli._link("my_models.py:right") == "masks?model=Writer&lab=model"
 
 
 def test_ways_to_run_a_model_are_compared(checked):

@@ -105,9 +105,10 @@ def _flags(**options: object) -> list[str]:
 
 
 def _place(choices: Choices) -> list[str]:
-    """Layer and text."""
-    site = choices["layer"]
-    return _flags(sentence=choices["sentence"], kind=site and site.kind, layer=site and site.layer)
+    """Model, layer and text."""
+    site, (name, settings) = choices["layer"], named_model(choices["model"])
+    flags = _flags(model=name, sentence=choices["sentence"], kind=site and site.kind, layer=site and site.layer)
+    return flags + [part for key, value in settings.items() for part in ("--set", f"{key}={str(value).lower()}")]
 
 
 def _picture(choices: Choices, page: str, request: Request) -> list[str]:

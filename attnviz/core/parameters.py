@@ -26,8 +26,6 @@ class Parameter:
         required: whether nothing can be made without it.
         signed: whether Python takes a number below `least`, too.
         choices: of a choice.
-        help: one sentence beside the control.
-        on_page: whether the app has a control for it; links, the shell and Python have it always.
     """
 
     name: str
@@ -40,8 +38,6 @@ class Parameter:
     required: bool = False
     signed: bool = False
     choices: tuple[str, ...] = ()
-    help: str | None = None
-    on_page: bool = True
 
 
 def parameter(label: str, *, default: Any = MISSING, start: int | None = None, **options: Any) -> Any:

@@ -30,12 +30,12 @@ VIEWPORT = {"width": 1440, "height": 900}
 
 BARE, PICTURES = (Path(__file__).with_name(name) for name in ("bare.py", "pictures.py"))
 PICTURE = '[class*="st-key-picture-head"] .marks'
-EYE = ".st-key-heads_off-eyes button"
-THUMBNAIL = '[class*="st-key-picture-heads"] .marks image'
+EYE = ".st-key-heads_off button"
+THUMBNAIL = ".st-key-picture-every .marks image"
 MASK = ".st-key-mask-rules button"
-SCALE = ".st-key-one-cell input[type=checkbox]"
+SCALE = ".st-key-scaled input[type=checkbox]"
 SEED = ".st-key-bare button"
-LINK = ".st-key-pages a"
+LINK = "header a[href]"
 FIRST_SEEN = """(wanted => {
   window.firstSeen = wanted.map(() => Infinity);
   new MutationObserver(() => wanted.forEach((one, i) => {
@@ -101,14 +101,18 @@ def toggles(browser: Browser, address: str, floor: str, n: int, rounds: int = 15
 
 def another(browser: Browser, address: str, floor: str, n: int, rounds: int = 8) -> list[str]:
     """Another head in focus, by a click on its thumbnail: the server draws it."""
-    page = opened(browser, f"{address}/?{urlencode({'model': 'scratch', 'num_heads': '8', 'text': sentence(n)})}")
+    page = opened(browser, f"{address}/?{urlencode({'model': 'scratch:num_heads=8', 'text': sentence(n)})}")
     return [f"{n}", "another head", *turns(page, floor, lambda i: click(page, THUMBNAIL, (i + 1) % 8), rounds)]
 
 
 def looks(browser: Browser, address: str, n: int) -> Iterator[list[str]]:
     """What the browser does alone: cells under the pointer, thumbnails under it, cells that arrow keys lead to."""
-    page = opened(browser, f"{address}/?{urlencode({'model': 'scratch', 'num_heads': '8', 'text': sentence(n)})}")
-    for what, picture, key in (("cell", "head", ""), ("thumbnail", "heads", ""), ("arrow key", "head", "ArrowRight")):
+    page = opened(browser, f"{address}/?{urlencode({'model': 'scratch:num_heads=8', 'text': sentence(n)})}")
+    for what, picture, key in (
+        ("cell", "head-map", ""),
+        ("thumbnail", "every", ""),
+        ("arrow key", "head-map", "ArrowRight"),
+    ):
         yield [f"{n}", what, *pointed(page, picture, key)]
     page.close()
 
@@ -123,7 +127,7 @@ def scales(browser: Browser, address: str, floor: str, n: int, rounds: int = 6) 
     """The scale of the page Steps switched off and on with a text of n tokens."""
     link = {"text": f"0 {sentence(n - 1)}", "model": "scratch", "mask": "causal", "stage": "softmax"}
     page = opened(browser, f"{address}/steps?{urlencode(link)}")
-    page.get_by_text("Temperature and scale").click()
+    page.locator(".st-key-mask-menu button").first.click()
     driver.settled(page)
     return [f"{n}", "scale", *turns(page, floor, lambda i: click(page, SCALE), rounds)]
 

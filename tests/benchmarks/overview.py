@@ -34,8 +34,7 @@ SIZES = {
 }
 
 MOSAIC = ".st-key-picture-every .marks"
-CAUSAL = "Causal (hide the future)"
-MASKS = (CAUSAL, "Window", CAUSAL, "Prefix", "Window")
+MASKS = ("causal", "window", "causal", "prefix", "window")
 """To switch on or off, so that what is then on was never on before: nothing is kept, and another picture is seen."""
 PAINTED = """
 async text => {
@@ -87,7 +86,7 @@ def painted(browser: Browser, address: str, name: str, n: int) -> list[str]:
     page.goto(f"{address}/overview?{urlencode(link)}")
     page.wait_for_selector(MOSAIC, timeout=120_000)
     driver.settled(page)
-    page.locator(".st-key-mask-menu button").click()
+    page.locator(".st-key-mask-menu button").first.click()
     times = []
     for mask in MASKS:
         driver.settled(page)

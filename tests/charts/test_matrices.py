@@ -1,14 +1,11 @@
 """Tables of numbers as maps that know of each other: stages, the rail, a row in full, the spread."""
 
 import json
-import math
-import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from attnviz.ui.steps.numbers import arithmetic
 from examples import some
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,8 +19,7 @@ from attnviz.charts.style import Style
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Painted, Subsequent
-from attnviz.core.modifiers import ALiBi
+from attnviz.core.masks import Subsequent
 from attnviz.figures.steps import number_grid
 
 WORDS = ["The", "cat", "sat", "down"]
@@ -171,60 +167,6 @@ def test_a_row_in_full_shows_every_step_that_the_call_has():
     assert cells(figure, "number_text", names.index("weight")) == [digits(value) for value in row.weights.tolist()]
     assert figure.table.query("table == 'weight'")["value"].tolist() == row.weights.tolist()
     assert "sum of weights 1.0000" in figure.description
-
-
-def number(text: str) -> float:
-    return float(text.replace("−", "-").replace("∞", "inf"))
-
-
-STEPS = {
-    r"÷ √(\d+)": lambda value, d_k: value / math.sqrt(d_k),
-    r"softcap (\S+)": lambda value, bound: bound * math.tanh(value / bound),
-    r"([−+] bias )(\S+)": None,
-    r"÷ (\S+) \(temperature\)": lambda value, by: value / by,
-    r"− row's largest \((\S+)\)": lambda value, most: value - most,
-    r"exp": lambda value: math.exp(value),
-    r"÷ row's sum \((\S+)\)": lambda value, total: value / total,
-}
-
-
-@pytest.mark.parametrize("added", [{}, {"temperature": 0.5, "softcap": 4.0}, {"bias": (ALiBi(),)}])
-def test_each_number_of_the_line_of_a_cell_follows_from_the_one_before(added):
-    """A person with a pocket calculator comes from the product to the weight, by what the line says."""
-    record = record_of(WORDS, edits=Edits(Subsequent(), **added))
-    row = steps.row(record, SITE, 1, 2)
-    first, *lines = [line for texts in arithmetic(row, record.step(SITE), 1).values() for line in texts]
-    value = number(first.rsplit("= ", 1)[1])
-
-    assert value == pytest.approx(float(row.sums[1]), abs=1e-4)
-
-    for step in lines:
-        said, result = step.rsplit(" → ", 1)
-        pattern = next(one for one in STEPS if re.fullmatch(one, said))
-        found = re.fullmatch(pattern, said).groups()
-        made = STEPS[pattern] or (lambda value, sign, much: value + much * (-1 if "−" in sign else 1))
-        given = [one if STEPS[pattern] is None and i == 0 else number(one) for i, one in enumerate(found)]
-
-        assert number(result) == pytest.approx(made(value, *given), abs=2e-4)
-
-        value = number(result)
-    assert [step for step in lines if step.startswith("÷ row's sum")]
-    assert value == pytest.approx(float(row.weights[1]), abs=1e-4)
-
-
-def test_the_line_of_a_blocked_cell_says_which_rule_blocks_it():
-    """And that of a row without a key, that it has none."""
-    record = record_of(WORDS, edits=Edits(Subsequent()))
-    blocked = arithmetic(steps.row(record, SITE, 1, 1), record.step(SITE), 2)
-
-    assert blocked["mask"] == ["causal blocks it → −∞"]
-    assert blocked["softmax"][-1].endswith("→ 0.0000")
-
-    empty = record_of(WORDS, edits=Edits(Painted(frozenset((1, i) for i in range(len(WORDS))))))
-
-    said = arithmetic(steps.row(empty, SITE, 1, 1), empty.step(SITE), 2)
-
-    assert said["softmax"][-1].endswith("no key is left in this row, so its weight is 0.0000")
 
 
 def test_a_browser_draws_every_table_that_it_is_given():
