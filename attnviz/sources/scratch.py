@@ -21,13 +21,6 @@ from attnviz.models.multihead import Watching
 from attnviz.models.transformer import Layers, sinusoidal
 from attnviz.sources.base import Source
 
-<<<<<<< HEAD
-COPIES = "W_K, W_V and W_O begin as copies of W_Q, as in a tutorial: the scores are then symmetric."
-=======
-MOST_CHANGES = 4096
-"""Numbers that can be set by hand, at most."""
->>>>>>> wt-switch
-
 
 @dataclass(frozen=True)
 class Scratch(Source):
@@ -52,16 +45,9 @@ class Scratch(Source):
     num_heads: int = parameter("Heads", default=4, least=1, most=32)
     num_layers: int = parameter("Layers", default=2, least=1, most=12)
     seed: int = parameter("Seed", default=0, most=2**31 - 1)
-<<<<<<< HEAD
-    positions: bool = parameter("Positions", default=True, kind="flag", on_page=False)
-    bias: bool = parameter("Bias", default=True, kind="flag", on_page=False)
-    cloned: bool = parameter("Cloned weights", default=False, kind="flag", help=COPIES, on_page=False)
-=======
     positions: bool = parameter("Positions", default=True, kind="flag")
     bias: bool = parameter("Bias", default=True, kind="flag")
     cloned: bool = parameter("Cloned weights", default=False, kind="flag")
-    changes: tuple[Change, ...] = ()
->>>>>>> wt-switch
 
     names = ("scratch",)
     name = "scratch"
