@@ -1,7 +1,6 @@
 """All heads of all layers, as maps or as numbers, in an order, and what is known of the head that is chosen."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -78,7 +77,7 @@ def choose(point: Mapping[str, Any]) -> None:
 def every_head(context: Context) -> dict[str, Figure]:
     """Maps or numbers of all heads, and beside them the chosen head."""
     form, by, only = _controls(context)
-    swept = each_off(context, "sweep", _sweep) if by in EFFECTS else None
+    swept = each_off(context, "sweep", ablation.sweep) if by in EFFECTS else None
     rows = None
     if form == "table" or by != LAYER or only:
         rows = _ordered(_numbers(context, swept), by, only)
@@ -161,11 +160,6 @@ def _studied(study: Callable[..., R], source: Source, request: Request, count: i
     with progress.counted(count) as report, cores.used_by(source):
         sentences, targets = cache.sentences(source, request), cache.targets(source, request)
         return study(source, sentences, request.edits, report, targets, **options)
-
-
-def _sweep(*run: Any) -> Sweep:
-    """The sweep without its records, which are large."""
-    return replace(ablation.sweep(*run), output=(), divergence=None, before=None)
 
 
 def metrics(context: Context) -> pd.DataFrame:
