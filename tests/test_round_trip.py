@@ -82,8 +82,6 @@ MADE = {
     "next_word": lambda record, site: figures.next_word(record, 1, before=record),
     "overview": lambda record, site: figures.overview(record),
     "patches": lambda record, site: figures.patches(record, site, 0, chosen=1),
-    "overlays": lambda record, site: figures.overlays(record, site, chosen=1),
-    "phrase": lambda record, site: figures.phrase(record, site.kind, 1, [(0, 1), (2, 3)]),
     "pushed": lambda record, site: figures.pushed(record, site, 0),
     "integrated_gradients": lambda record, site: figures.integrated_gradients(record, integrated(record)),
     "relevance": lambda record, site: figures.relevance(record, relevant(record), site, 0),

@@ -8,8 +8,6 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-
 from attnviz.analysis.views import Groups
 from attnviz.charts.size import Size
 from attnviz.charts.texts import text_width
@@ -44,14 +42,6 @@ def notes_on(size: Size, shows: str = "each square shows the largest of") -> lis
     if size.every * size.tile > 1:
         notes.append(f"every {ordinal(size.every * size.tile)} token is labeled")
     return notes
-
-
-def axis(
-    table: str, count: int, every: int, title: str | Sequence[str], colors: Theme, *, upright: bool = False, **settings
-) -> alt.Axis:
-    """The same axis as Altair has it, with settings of Altair's."""
-    spec = axis_spec(table, count, every, title, colors, upright=upright)
-    return alt.Axis(**spec | {"values": alt.expr(spec["values"]["expr"])} | settings)
 
 
 def axis_spec(

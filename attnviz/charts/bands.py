@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from attnviz.analysis.views import Groups
-from attnviz.charts.picture import Table, columns
+from attnviz.charts.marks import Table, columns
 from attnviz.charts.size import Size
 from attnviz.charts.texts import text_width
 from attnviz.charts.theme import WORD_CHARACTER, Theme

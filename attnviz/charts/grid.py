@@ -17,7 +17,9 @@ from attnviz.charts.axes import KEY, QUERY, axis_spec, label_width, names, notes
 from attnviz.charts.legends import Ramp, ramp_spec, signs_spec
 from attnviz.charts.marks import (
     APART,
+    Form,
     Spec,
+    Table,
     as_is,
     click,
     drag,
@@ -31,7 +33,6 @@ from attnviz.charts.marks import (
 )
 from attnviz.charts.marks import field as text_of
 from attnviz.charts.marks import unseen as unseen_point
-from attnviz.charts.picture import Form, Table
 from attnviz.charts.size import Size, size_of, within
 from attnviz.charts.state import CellState
 from attnviz.charts.style import Style

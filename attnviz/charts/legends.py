@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import altair as alt
-
 from attnviz.charts.marks import Spec, field, unseen
 
 
@@ -28,23 +26,6 @@ class Ramp:
     signed: bool = False
     ends: tuple[str, str] = ("", "")
     largest: str = ""
-
-
-def ramp_legend(ramp: Ramp, where: dict, table: str = "meta") -> alt.Chart:
-    """An unseen point that carries the legend of a color scale, as a layer of Altair's."""
-    return _layer(table, ramp_spec(ramp, where, table))
-
-
-def state_legend(where: dict, table: str = "legend") -> alt.Chart:
-    """Unseen points that carry a legend of signs, as a layer of Altair's."""
-    return _layer(table, signs_spec(where, table))
-
-
-def _layer(table: str, spec: Spec) -> alt.Chart:
-    point = alt.Chart(alt.NamedData(table)).mark_point(opacity=0, size=0, aria=False, tooltip=None)
-    values = {"x": alt.XValue(0), "y": alt.YValue(0)}
-    channels = {name: part for name, part in spec["encoding"].items() if name not in values}
-    return point.encode(**values, **{name: getattr(alt, name.title())(**part) for name, part in channels.items()})
 
 
 def ramp_spec(ramp: Ramp, where: Spec, table: str = "meta") -> Spec:

@@ -11,12 +11,25 @@ from typing import NamedTuple
 import numpy as np
 
 from attnviz.analysis import Cells
-from attnviz.analysis.views import AttentionView, Groups
+from attnviz.analysis.views import AttentionView
 from attnviz.charts import pixels, state
 from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain_of
 from attnviz.charts.legends import Ramp, ramp_spec, signs_spec
-from attnviz.charts.marks import APART, as_is, click, field, marks, pixels_at, places, tips, unseen, whole
-from attnviz.charts.picture import Form, Table, columns
+from attnviz.charts.marks import (
+    APART,
+    Form,
+    Table,
+    as_is,
+    click,
+    columns,
+    field,
+    marks,
+    pixels_at,
+    places,
+    tips,
+    unseen,
+    whole,
+)
 from attnviz.charts.state import CellState, blocked_by, your_rules
 from attnviz.charts.style import Style
 from attnviz.charts.texts import entry, heading, title_spec
@@ -26,8 +39,8 @@ from attnviz.core.edits import Site
 
 Head = tuple[Site, int]
 
-MARGIN, LEAST = 3, 5
-"""Pixels around all thumbnails, for the frame of the focused one; and of a side of a window in one at least."""
+MARGIN = 3
+"""Pixels around all thumbnails, for the frame of the focused one."""
 
 OWN, OF_MARKED = "weight, as a share of each head's largest", "weight; with a corner mark: as a share of the largest"
 """Titles of a legend of heads whose colors end at their own largest weight: of all heads, or of those with a mark."""
@@ -94,7 +107,7 @@ class Mosaic:
 
     @cached_property
     def data(self) -> dict[str, Table]:
-        """Tables of the chart: meta, heads, labels, window and legend."""
+        """Tables of the chart: meta, heads, labels and legend."""
         style = self.style if self.title else replace(self.style, width=self.layout.width)  # in a column of a page
         title = heading(self.title, self._lines, self.layout.width, style)
         legend = {} if self._ramp is None else {"legend": entry(state.legend(self._states, style.colors))}
@@ -102,7 +115,6 @@ class Mosaic:
             "meta": title | {"top": [self._ramp.top if self._ramp else 1.0]},
             "heads": columns(_COLUMNS, [self._row(thumbnail) for thumbnail in self.thumbnails]),
             "labels": columns(Label._fields, [label._asdict() for label in self.labels]),
-            "window": columns(_WINDOW, self._window()),
         } | legend
 
     @cached_property
@@ -192,28 +204,9 @@ class Mosaic:
         image = pixels.weights(shade, *states, height=layout.height, width=layout.side)
         return pixels.data_uri(image, pixels.palette(self.style.colors, gray=self._is_off(head)))
 
-    def _window(self) -> list[dict[str, object]]:
-        """The part of the focused map that is seen elsewhere."""
-        focused = [thumbnail for thumbnail in self.thumbnails if self._is_focused(thumbnail.head)]
-        if not focused or self.style.window is None:
-            return []
-        (site, _), x, y, _ = focused[0]
-        view, (top, bottom, left, right) = self.views[site], self.style.window
-        across = _ends(x, view.keys, left, right, self.layout.side)
-        return [dict(zip(_WINDOW, (*across, *_ends(y, view.queries, top, bottom, self.layout.height)), strict=True))]
-
-
-def _ends(begin: int, part: Groups, first: int, last: int, length: int) -> tuple[float, float]:
-    """The pixels of a side between which two positions stand, at least as far apart as can be seen."""
-    unit = length / max(1, len(part))
-    low, high = np.searchsorted(part.starts, first) * unit, np.searchsorted(part.starts, last, "right") * unit
-    grow = max(0.0, (LEAST - (high - low)) / 2)
-    return begin + float(low - grow), begin + float(high + grow)
-
 
 _COLUMNS = ("x", "y", "label", "kind", "layer", "head", "rev", "uri", "ink", "name", "largest", "state")
 _COLUMNS += ("off", "focused", "marked")
-_WINDOW = ("x", "x2", "y", "y2")
 
 
 def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, colors: Theme) -> Form:
@@ -236,7 +229,6 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
     }
     where = {"orient": "right" if aside else "bottom", "offset": 14}
     images = marks("heads", "image", place | {"url": field("uri"), "tooltip": tooltip}, cursor="pointer", **image)
-    edges = place | {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
     layers = [
         *([unseen("meta")] if ramp is None else [ramp_spec(ramp, where), signs_spec(where)]),
         images | {"name": "heads"},
@@ -244,7 +236,6 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
         marks("heads", "rule", place | to, where="datum.off", stroke=colors.quiet, strokeWidth=1.5, **box),
         marks("heads", "rect", place | to, where="datum.focused", stroke=colors.accent, strokeWidth=2.5, **frame),
         marks("heads", "point", place | inks, where="datum.marked", **corner),
-        marks("window", "rect", edges, stroke=colors.accent, strokeWidth=1.5, fill=None),
         marks("heads", "text", place | {"text": field("label"), "fill": as_is("ink")}, **over),
         *(
             marks("labels", "text", place | {"text": field("text")}, where=f"datum.where === '{end}'", **mark)

@@ -19,7 +19,6 @@ class Style:
         side: how wide a map may be, in pixels; None for as wide as is good.
         width: pixels that the picture may take with all that stands around it; None for as many as it needs.
         zooms: whether a drag over a large map on a page asks to see a part of it.
-        window: first and last query, first and last key of the part of a map that is seen elsewhere: it is framed.
         aside: whether the legend of a map stands right of it, as on a slide.
         paired: whether thumbnails stand beside their map on a page, with words at their right: they are smaller then.
         explained: whether the legend of the picture beside it holds for it, too: for the colors of thumbnails with one
@@ -37,7 +36,6 @@ class Style:
     side: int | None = None
     width: int | None = None
     zooms: bool = False
-    window: tuple[int, int, int, int] | None = None
     aside: bool = False
     paired: bool = False
     explained: bool = False

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import altair as alt
-
-from attnviz.charts.picture import Table
+from attnviz.charts.marks import Table
 from attnviz.charts.style import Style
 from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, Theme
 
@@ -45,7 +43,7 @@ def text_width(text: str, character: float = CHARACTER) -> float:
 
 
 def heading(title: str, lines: Sequence[str], width: float, style: Style, narrowest: int = NARROWEST) -> Table:
-    """The columns title and subtitle of the table that `titled` reads, broken into lines of so many pixels."""
+    """The columns title and subtitle of the table that `title_spec` reads, broken into lines of so many pixels."""
     if style.heading is not None:
         title, lines = style.heading, ()
     width = max(width if style.width is None else style.width, narrowest if style.width is None else 0)
@@ -59,14 +57,6 @@ def broken(lines: Sequence[str], characters: float) -> list[str]:
     """Lines of at most so many characters, broken between words."""
     wide = max(12, int(characters))
     return [part for line in lines if line for part in textwrap.wrap(line, wide, break_on_hyphens=False)]
-
-
-def titled(colors: Theme) -> alt.TitleParams:
-    """Title and subtitle of a chart of Altair's, read from the table "meta"."""
-    spec = title_spec()
-    title = alt.TitleParams(alt.expr(spec.pop("text")["expr"]))
-    title._kwds.update(spec)  # Altair's schema knows no expression as a subtitle
-    return title
 
 
 def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, Any]:

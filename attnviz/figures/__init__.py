@@ -25,11 +25,9 @@ from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.outputs import LabelBars as labels
 from attnviz.figures.outputs import NextWordBars as next_word
 from attnviz.figures.outputs import OutputChange as change
-from attnviz.figures.overlays import AllOverlays as overlays
 from attnviz.figures.overview import ModelHeads as overview
-from attnviz.figures.patches import LESS, on_grid
 from attnviz.figures.patches import PatchImage as patches
-from attnviz.figures.phrase import PhraseShares as phrase
+from attnviz.figures.patches import on_grid
 from attnviz.figures.relevance import AttributionBars as integrated_gradients
 from attnviz.figures.relevance import RelevanceBars as relevance_bars
 from attnviz.figures.relevance import RelevanceMap as relevance
@@ -48,9 +46,7 @@ FORMS = {
     "map": HeadForm(head, frozenset({*_PART, "domain", "row_sums", "before"}), has_legend=True),
     "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins", "row"}), forms.LINE),
     "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), forms.TOKEN, has_legend=True),
-    "picture": HeadForm(
-        patches, frozenset({"view", "domain", "chosen", "side", "less", "neutral"}), forms.TOKEN, fits=on_grid
-    ),
+    "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side", "less"}), forms.TOKEN, fits=on_grid),
     "distance": HeadForm(distance, selects=None, is_on_page=False),
 }
 """How a head is shown, by the name of the form on the page Heads and in the shell."""

@@ -15,8 +15,8 @@ from attnviz.analysis.views import AttentionView, View
 from attnviz.charts import readout
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
+from attnviz.charts.marks import LOADED, Form, Table, records
 from attnviz.charts.mosaic import Mosaic
-from attnviz.charts.picture import LOADED, Form, Table, records
 from attnviz.charts.style import Style
 from attnviz.charts.texts import written_out
 from attnviz.core.display import in_title, without_surrogates

@@ -13,15 +13,15 @@ from attnviz.analysis.contributions import Carried, Contributions, contributions
 from attnviz.analysis.predictions import token_at
 from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import as_tokens, groups
-from attnviz.charts import heads
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import READABLE, Grid, limit_of
 from attnviz.charts.legends import Ramp
-from attnviz.charts.picture import Form, Table
+from attnviz.charts.marks import Form, Table, click, field, marks, pixels_at, tips, when, whole
 from attnviz.charts.size import Size
 from attnviz.charts.state import CellState
 from attnviz.charts.style import Style
-from attnviz.charts.texts import heading
+from attnviz.charts.texts import heading, title_spec
+from attnviz.charts.theme import MONO
 from attnviz.core.amounts import counted, digits, in_cell, remainder
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.edits import Site
@@ -38,6 +38,9 @@ MOST_NAMED, APART = 5, (0.45, 0.08)
 """Dots with a name beside them: those farthest from 0, unless one so near, in parts of both axes, has one."""
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
 """Composition: pixels of the map at most, of a cell at most and at least, and of a label; cells that are rectangles."""
+
+SIDE = 260
+"""Pixels of the side of a plot of dots, which a phone has room for with its axis."""
 
 ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
 ON_THE_LINE = "on the dashed line: off, as much is lost as the head adds; below it, other parts make up for the head"
@@ -222,7 +225,34 @@ class HeadsReplaced(WordFigure):
 
     @property
     def form(self) -> Form:
-        return heads.dots(ADDS.capitalize(), FALLS.capitalize(), self.colors)
+        """A dot for each head, beside a diagonal."""
+        colors, titles = self.colors, (ADDS.capitalize(), FALLS.capitalize())
+        ends = [{"expr": f"(data('meta')[0] || {{}}).{end}"} for end in ("low", "high")]
+        scale = {"type": "quantitative", "scale": {"domain": ends, "nice": False, "zero": False}}
+        axes = [{"axis": {"title": title, "tickCount": 5, "format": ".3~g"}} for title in titles]
+        place = {"x": scale | axes[0] | {"field": "x"}, "y": scale | axes[1] | {"field": "y"}}
+        low = {axis: scale | {"field": "low"} for axis in "xy"}
+        zero = {axis: scale | {"datum": 0} for axis in "xy"}
+        ring = when("datum.focused", pixels_at(colors.accent), pixels_at(colors.background))
+        tooltip = tips(("name", "head"), ("x_text", titles[0]), ("y_text", titles[1]))
+        dot = {"filled": True, "size": 90, "opacity": 1, "strokeWidth": 2, "cursor": "pointer"}
+        looks = {"fill": pixels_at(colors.dot), "stroke": ring, "tooltip": tooltip}
+        layers = [
+            *(marks("meta", "rule", {axis: zero[axis]}, color=colors.line) for axis in "xy"),
+            marks(
+                "meta",
+                "rule",
+                low | {f"{axis}2": {"field": "high"} for axis in "xy"},
+                color=colors.quiet,
+                strokeDash=[4, 3],
+            ),
+            marks("dots", "point", place | looks, **dot) | {"name": "dots"},
+        ]
+        for side, dx in (("left", 10), ("right", -10)):
+            text = place | {"text": field("label")}
+            layers.append(marks("dots", "text", text, where=f"datum.side === '{side}'", font=MONO, align=side, dx=dx))
+        chart = {"layer": layers, "width": SIDE, "height": SIDE, "params": [click(HEAD[0], ["dots"], *HEAD[1:])]}
+        return whole(chart | {"title": title_spec()}, colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -241,7 +271,7 @@ class HeadsReplaced(WordFigure):
         above = self._above(ON_THE_LINE)
         ends = {"low": [low - 0.08 * span], "high": [high + 0.08 * span]}
         return {
-            "meta": heading(above["title"], above["lines"], heads.SIDE + 60, self) | ends,
+            "meta": heading(above["title"], above["lines"], SIDE + 60, self) | ends,
             "dots": pd.DataFrame(rows).to_dict("list"),
         }
 

@@ -18,8 +18,7 @@ from attnviz.charts import axes, readout
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.grid import Grid, together
 from attnviz.charts.legends import Ramp
-from attnviz.charts.marks import Spec, field, marks, pixels_at, places
-from attnviz.charts.picture import Form, Table
+from attnviz.charts.marks import Form, Spec, Table, field, marks, pixels_at, places
 from attnviz.charts.size import Size, size_beside
 from attnviz.charts.state import CellState
 from attnviz.charts.texts import heading, text_width

@@ -44,7 +44,6 @@ OPTIONS = {
     "row": "the query that stands out",
     "chosen": "the token whose attention is shown",
     "less": "what is taken away from the weights of patches",
-    "neutral": "the run under a neutral question",
     "side": "whether it is attention from the token or to it",
 }
 """Fields that a form can take, and their meaning."""

@@ -9,13 +9,10 @@ import pandas as pd
 from attnviz import analysis
 from attnviz.analysis import EMPTY, Cells, sentences, tables, views
 from attnviz.analysis.views import AttentionView
-from attnviz.charts import bands
-from attnviz.charts.axes import label_width, short
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
-from attnviz.charts.grid import NOTE, Grid, RowAnnotations, size_within
+from attnviz.charts.grid import Grid, RowAnnotations, size_within
 from attnviz.charts.size import size_of
 from attnviz.charts.state import CellState, blocked_by, your_rules
-from attnviz.charts.texts import text_width
 from attnviz.core.amounts import written
 from attnviz.core.display import in_title
 from attnviz.core.record import Record
@@ -106,15 +103,6 @@ class HeadMap(SiteFigure, GridFigure):
             beside=row_sums(view, self.head) if self.row_sums else None,
             empty=empty,
         )
-
-    @property
-    def room(self) -> float:
-        """About how many pixels wide it is, from the labels of its rows to what they predict; no weight is needed."""
-        view = self.attention_view
-        size = size_of(len(view.queries), len(view.keys))
-        labels = max(map(label_width, view.queries.labels), default=0.0)
-        notes = max((text_width(f"▸ {short(word)}") for word in view.predicted or ()), default=0.0)
-        return labels + 40 + (bands.NAMED if any(view.queries.roles) else 0) + size.width + NOTE + notes
 
     @property
     def _reading(self) -> str:

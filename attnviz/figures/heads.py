@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from attnviz.analysis import sentences, tables
-from attnviz.charts.mosaic import MARGIN, Mosaic, MosaicLayout, Thumbnail
+from attnviz.charts.mosaic import Mosaic, MosaicLayout, Thumbnail
 from attnviz.charts.texts import text_width
 from attnviz.figures.base import MosaicFigure, SiteFigure
 from attnviz.figures.figure import subtitles
@@ -19,8 +19,8 @@ WIDTH, PAIRED = 336, 296
 WIDEST, TALLEST = 150, 212
 """Pixels of a thumbnail at most where there are one or two, and under each other beside a map."""
 
-GAP, LABEL, BUTTON = 14, 20, 24
-"""Pixels between thumbnails, over each for its number, and beside that for a button of a page."""
+GAP, LABEL = 14, 20
+"""Pixels between thumbnails, and over each for its number."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +59,11 @@ class AllHeads(SiteFigure, MosaicFigure):
         side = (width - GAP * (across - 1)) // across
         if count <= 2:
             side = min(side, TALLEST if self.is_paired else WIDEST)
-        height = round(side * max(0.25, min(2.0, self.ratio)))
+        ratio = len(view.queries) / max(1, len(view.keys))
+        height = round(side * max(0.25, min(2.0, ratio)))
         step, down = (side + GAP, height + LABEL + GAP), -(-count // across)
         lines = [] if self.on_screen else subtitles(view.record, self, self.sentence)
-        return self.make(
+        return Mosaic(
             title="" if self.on_screen else self._heading,
             lines=[*lines, *view.notes],
             layout=MosaicLayout(side, height, LABEL, across * step[0] - GAP, down * step[1] - GAP - LABEL),
@@ -74,23 +75,10 @@ class AllHeads(SiteFigure, MosaicFigure):
             style=self.style,
         )
 
-    make = Mosaic
-
-    @property
-    def ratio(self) -> float:
-        """Height of a thumbnail for its width."""
-        return len(self.attention_view.queries) / max(1, len(self.attention_view.keys))
-
-    @property
-    def corners(self) -> list[tuple[int, int]]:
-        """The right upper corner of each thumbnail on the screen, in pixels: there a page can put a button."""
-        mosaic = self.on_page.mosaic
-        return [(MARGIN + thumbnail.x + mosaic.layout.side, LABEL + thumbnail.y) for thumbnail in mosaic.thumbnails]
-
     def _label(self, head: int, side: int) -> str:
-        """The number of a head; on a page a button beside it says whether it is off."""
+        """The number of a head; a page says elsewhere whether it is off."""
         if self.on_screen:
-            return f"head {head}" if side > text_width("head 00") + BUTTON else str(head)
+            return f"head {head}" if side > text_width("head 00") else str(head)
         return f"head {head}{' · off' if head in self.attention_view.step.heads_off else ''}"
 
 

@@ -27,7 +27,7 @@ MOST_TOKENS = 400
 SIDES = ("from", "to")
 """Whose attention is shown: what the chosen token gives to each key, or what each query gives to it."""
 
-TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "says": "cell"}
+TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("says", "cell"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,20 @@ from attnviz.analysis.views import Groups, as_tokens
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import READABLE, TOKENS, Grid, limit_of, together
 from attnviz.charts.legends import Ramp
-from attnviz.charts.marks import Spec, as_is, click, field, marks, pixels_at, places, unseen, whole
-from attnviz.charts.picture import Form, Table, columns
+from attnviz.charts.marks import (
+    Form,
+    Spec,
+    Table,
+    as_is,
+    click,
+    columns,
+    field,
+    marks,
+    pixels_at,
+    places,
+    unseen,
+    whole,
+)
 from attnviz.charts.size import THINNEST, Size, every_of, number_cell
 from attnviz.charts.state import CellState
 from attnviz.charts.style import Style

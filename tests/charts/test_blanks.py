@@ -83,7 +83,7 @@ def test_where_there_is_no_blank_the_picture_says_so():
 
     assert NO_BLANK in said(chart)
     assert names(chart) == []
-    assert figures.step_by_step(NONE).form is figures.step_by_step(BEFORE).form
+    assert figures.step_by_step(NONE).form.spec == figures.step_by_step(BEFORE).form.spec
     assert figures.step_by_step(NONE).description == "There is no blank in the sentence to fill in."
     assert figures.step_by_step(NONE).table.empty
 

@@ -26,7 +26,7 @@ def test_before_and_after_a_change_each_class_has_both_shares():
     assert names(chart)[0] == "bad"
     assert {"25.0% → 75.0%", "50.0% → 12.5%"} <= set(texts(chart))
     assert HOLLOW in said(chart)
-    assert figures.labels(AFTER, before=BEFORE).form is figures.labels(BEFORE).form
+    assert figures.labels(AFTER, before=BEFORE).form.spec == figures.labels(BEFORE).form.spec
 
 
 def test_of_many_classes_the_most_probable_are_drawn_and_the_table_holds_all():
