@@ -102,6 +102,9 @@ class Bars:
     quiet: Collection[int] = ()
     chosen: Collection[int] = ()
 
+    read = None
+    """Nothing of it is read under the pointer beside tooltips."""
+
     @property
     def form(self) -> Form:
         """The chart without its tables."""

@@ -215,6 +215,11 @@ class Grid:
     def is_rectangles(self) -> bool:
         return self.size.form == "rectangles"
 
+    @property
+    def read(self) -> "Grid | None":
+        """The grid itself if it is one image, whose cells are read under the pointer."""
+        return None if self.is_rectangles else self
+
     @cached_property
     def texts(self) -> tuple[list[str], list[str]]:
         """Labels beside rows and over columns."""

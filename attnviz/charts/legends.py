@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from attnviz.charts.marks import Spec, field, unseen
 
 
@@ -26,6 +28,11 @@ class Ramp:
     signed: bool = False
     ends: tuple[str, str] = ("", "")
     largest: str = ""
+
+    def shade(self, values: np.ndarray) -> np.ndarray:
+        """Places of numbers on the ramp, 0 to 1; a number that is none is where 0 is."""
+        share = np.nan_to_num(values / (self.top or 1.0))
+        return (share + 1) / 2 if self.signed else share
 
 
 def ramp_spec(ramp: Ramp, where: Spec, table: str = "meta") -> Spec:

@@ -96,6 +96,9 @@ class Mosaic:
     views: Mapping[Site, AttentionView]
     style: Style
 
+    read = None
+    """Nothing of it is read under the pointer beside tooltips."""
+
     @cached_property
     def form(self) -> Form:
         """The chart without its tables."""

@@ -4,7 +4,6 @@ import inspect
 
 from attnviz.figures import forms
 from attnviz.figures.base import Figure
-from attnviz.figures.blocks import blocks
 from attnviz.figures.contributions import CarriedHeads as carried
 from attnviz.figures.contributions import CompositionMap as composition
 from attnviz.figures.contributions import HeadContributions as contributions
@@ -16,16 +15,18 @@ from attnviz.figures.distance import DistanceProfile as distance
 from attnviz.figures.forms import HeadForm
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
-from attnviz.figures.leaks import LeakGrid as leaks
+from attnviz.figures.heads import ModelHeads as overview
 from attnviz.figures.lens import LensBars as lens_words
 from attnviz.figures.lens import LogitLens as logit_lens
 from attnviz.figures.lens import PushedWords as pushed
 from attnviz.figures.lines import HeadLines as lines
+from attnviz.figures.maps import LeakMap as leaks
+from attnviz.figures.maps import StateMap as states
+from attnviz.figures.maps import blocks
 from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.outputs import LabelBars as labels
 from attnviz.figures.outputs import NextWordBars as next_word
 from attnviz.figures.outputs import OutputChange as change
-from attnviz.figures.overview import ModelHeads as overview
 from attnviz.figures.patches import PatchImage as patches
 from attnviz.figures.patches import on_grid
 from attnviz.figures.relevance import AttributionBars as integrated_gradients
@@ -33,7 +34,6 @@ from attnviz.figures.relevance import RelevanceBars as relevance_bars
 from attnviz.figures.relevance import RelevanceMap as relevance
 from attnviz.figures.rollout import Rollout as rollout
 from attnviz.figures.rollout import RolloutRow as rollout_row
-from attnviz.figures.states import StateGrid as states
 from attnviz.figures.step_by_step import StepByStep as step_by_step
 from attnviz.figures.steps import LargestWeights as spread
 from attnviz.figures.steps import StageTables as stage

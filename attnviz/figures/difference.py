@@ -3,22 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
-import pandas as pd
 
 from attnviz.analysis import BLOCKED, sentences, tables
 from attnviz.analysis.align import BLANK, AlignedPair, Pair, Side
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.sentences import all_heads
 from attnviz.analysis.views import groups
-from attnviz.charts import axes, readout
+from attnviz.charts import axes
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.grid import Grid, together
 from attnviz.charts.legends import Ramp
-from attnviz.charts.marks import Form, Spec, Table, field, marks, pixels_at, places
+from attnviz.charts.marks import Spec, Table, field, marks, pixels_at, places
 from attnviz.charts.size import Size, size_beside
 from attnviz.charts.state import CellState
 from attnviz.charts.texts import heading, text_width
@@ -26,8 +24,7 @@ from attnviz.charts.theme import TITLE_CHARACTER, Theme
 from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
-from attnviz.figures.base import Figure
-from attnviz.figures.figure import edited, subtitles, text_array
+from attnviz.figures.base import Facts, Figure, Views, edited, subtitles, text_array
 
 BAR, THIN, NUMBERED, TITLE = 90, 5, 13, 250
 """Pixels: the longest bar of a row, rows that have gaps between bars, rows that have numbers, and a map's name."""
@@ -80,26 +77,19 @@ class Difference(Figure):
 
     is_map = True
 
-    @cached_property
-    def name(self) -> str:
+    def facts(self) -> Facts:
+        both = self.comparison
         names = (f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)}" for side in self._sides)
         a, b = (f"{name} {_text(side)[:16]}" for name, side in zip(names, self._sides, strict=True))
-        return file_stem("compared", a, "with", b, end=edited(self.comparison.a.record.edits))
+        return Facts(
+            title=" · ".join([title_of(both), *lines_of(both)]),
+            name=file_stem("compared", a, "with", b, end=edited(both.a.record.edits)),
+            table=partial(tables.comparison_table, both),
+            words=partial(sentences.compared, both),
+            arrays=self._arrays,
+        )
 
-    @cached_property
-    def title(self) -> str:
-        return " · ".join([title_of(self.comparison), *lines_of(self.comparison)])
-
-    @cached_property
-    def description(self) -> str:
-        return sentences.compared(self.comparison)
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.comparison_table(self.comparison)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         tile = self.comparison.tile
         numbers = [numbers for numbers, _ in self.comparison.tiled(tile)]
         arrays = dict(zip(("a", "b", "difference"), numbers, strict=True)) | {"variation": self.comparison.variation}
@@ -109,20 +99,16 @@ class Difference(Figure):
                 arrays[f"{what}_tokens_{name}"] = text_array(texts)
         return arrays | ({"cells_per_side_of_tile": np.array(tile)} if tile > 1 else {})
 
-    @property
-    def form(self) -> Form:
+    def draw(self) -> Views:
         a, b, difference = self.grids
-        is_whole = difference.is_rectangles
-        return together([[difference, _bars_view(self.size, self.colors), a, b]], self.style, has_params=is_whole)
-
-    @cached_property
-    def data(self) -> dict[str, Table]:
+        views = [[difference, _bars_view(self.size, self.colors), a, b]]
+        form = together(views, self.style, has_params=difference.is_rectangles)
         width = 3 * (self.size.width + axes.PADDING) + BAR
         scales = zip(("weights", "differences"), self._scales, strict=True)
         ends = [f"colors of {what} end at {scale.top:.2g}" for what, scale in scales if scale.top < 1]
         lines = [*lines_of(self.comparison), ", ".join(ends)]
-        panels = {name: table for panel in self.grids for name, table in panel.data.items()}
-        return panels | {"meta": heading(title_of(self.comparison), lines, width, self), "bars": self._bars()}
+        meta = heading(title_of(self.comparison), lines, width, self)
+        return Views(form, a.data | b.data | difference.data | {"meta": meta, "bars": self._bars()}, difference.read)
 
     @property
     def size(self) -> Size:
@@ -173,10 +159,6 @@ class Difference(Figure):
             )
             for end in range(3)
         )
-
-    def _screen(self) -> tuple[dict[str, Any], Table | None]:
-        last = self.grids[2]
-        return super()._screen() if last.is_rectangles else readout.screen(last, self.form, self.data)
 
     @property
     def _sides(self) -> tuple[Side, Side]:

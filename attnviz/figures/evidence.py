@@ -7,7 +7,7 @@ from torch import Tensor
 from attnviz.charts.state import CellState
 from attnviz.check import AXES, Finding, Report
 from attnviz.check.arrays import VERY_NEGATIVE
-from attnviz.figures.states import States
+from attnviz.figures.maps import StateMap
 
 MOST = 512
 """Queries and keys drawn at most."""
@@ -26,7 +26,7 @@ BLOCKED = {
 """States of cells that are open, and of cells that are not, by the kind of the array."""
 
 
-def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> States | None:
+def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> StateMap | None:
     """Cells of a finding, in the sentence and the head of its first cell. None if it names no cells.
 
     Args:
@@ -53,7 +53,7 @@ def evidence(array: np.ndarray | Tensor, report: Report, finding: Finding) -> St
     return _grid(array, report, where, marked, f"Evidence of {finding.rule.replace('-', ' ')}", some)
 
 
-def as_checked(array: np.ndarray | Tensor, report: Report) -> States:
+def as_checked(array: np.ndarray | Tensor, report: Report) -> StateMap:
     """Array that was checked, of the first sentence and head: at most the first `MOST` queries and keys."""
     sizes = zip(AXES, report.shape, (1, 1, MOST, MOST), strict=True)
     some = [
@@ -72,19 +72,18 @@ def _grid(
     title: str,
     some: list[str],
     mark: CellState = MARKED,
-) -> States:
+) -> StateMap:
     """One sentence and head of an array with the cells that are marked; weights in their colors, blocked is hatched."""
     values = _as_array(array).reshape(report.shape)[where][:MOST, :MOST]
     plain = np.where(_open(values, report), 0, 1)
     weights = np.nan_to_num(values.astype(float), posinf=0.0).clip(0, 1) if report.kind == "weights" else None
-    return States(
-        title=title,
-        states=np.where(marked[:MOST, :MOST], 2, plain),
-        kinds=(OPEN[report.kind], BLOCKED[report.kind], mark),
-        rows=tuple(map(str, range(values.shape[0]))),
-        columns=tuple(map(str, range(values.shape[1]))),
+    return StateMap(
+        title,
+        np.where(marked[:MOST, :MOST], 2, plain),
+        (OPEN[report.kind], BLOCKED[report.kind], mark),
+        *(tuple(map(str, range(count))) for count in values.shape),
         lines=(", ".join(some),) if some else (),
-        name=title.lower(),
+        file=title.lower(),
         weights=weights,
     )
 

@@ -36,8 +36,7 @@ from attnviz.charts.theme import LINE, MONO, Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import InputError
-from attnviz.figures.base import SiteFigure
-from attnviz.figures.figure import subtitles, text_array
+from attnviz.figures.base import Facts, SiteFigure, Views, subtitles, text_array
 from attnviz.figures.head import called
 from attnviz.figures.strands import SIDES, Pin, Strands, strands
 
@@ -100,25 +99,21 @@ class HeadLines(SiteFigure):
         pins = frozenset(self.pins)
         return strands(self.attention_view, tuple(self.heads), selected=self.selected, pins=pins, least=self.least)
 
-    @property
-    def _subject(self) -> tuple:
-        return self.site, f"lines-{'-'.join(map(str, self.heads))}"
+    def facts(self) -> Facts:
+        name = called(self.attention_view, self.heads[0])
+        if len(self.heads) > 1:
+            name = f"{self.site.head(*self.heads)} · {in_title(self.record.source)}"
+        subject = self.site, f"lines-{'-'.join(map(str, self.heads))}"
+        functions = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
+        return Facts(heading=f"Lines · {name}", subject=subject, record=self.record, **functions)
 
-    @property
-    def _heading(self) -> str:
-        if len(self.heads) == 1:
-            return f"Lines · {called(self.attention_view, self.heads[0])}"
-        return f"Lines · {self.site.head(*self.heads)} · {in_title(self.record.source)}"
-
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         more = len(self.heads) - MOST_HEADS
         heads = [sentences.head(self.strands.view, head) for head in self.heads[:MOST_HEADS]]
         rest = [f"{more} more heads."] if more > 0 else []
         return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.strands.notes)])
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """One row per line, the strongest first: head, query, query_token, key, key_token, weight."""
         strands, (queries, keys) = self.strands, self._sides
         rows, columns = strands.rows[::-1], strands.columns[::-1]
@@ -135,8 +130,7 @@ class HeadLines(SiteFigure):
         table.attrs["note"] = " ".join(map(as_sentence, (*strands.view.notes, *strands.notes)))
         return table
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         numbers = {f"line_{name}": self.table[name].to_numpy() for name in ("query", "key", "weight")}
         queries, keys = self._sides
         return numbers | {
@@ -145,8 +139,10 @@ class HeadLines(SiteFigure):
             "key_tokens": text_array(keys.labels),
         }
 
-    @property
-    def form(self) -> Form:
+    def draw(self) -> Views:
+        return Views(self._form(), self._data())
+
+    def _form(self) -> Form:
         colors, gap, most, is_cross = self.colors, self._gap, max(map(len, self._sides)), self.site.kind == "cross"
 
         def end(name: str) -> Spec:
@@ -175,8 +171,7 @@ class HeadLines(SiteFigure):
         chart = {"layer": layers, "width": gap, "height": most * self._cell, "resolve": {"scale": scales}}
         return whole(chart | {"params": params, "title": title_spec()}, colors)
 
-    @cached_property
-    def data(self) -> dict[str, Table]:
+    def _data(self) -> dict[str, Table]:
         strands, looks = self.strands, self._looks
         notes = [*subtitles(self.record, self), self.attention_view.window, *strands.view.notes, *strands.notes]
         if self._led is not None:

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from attnviz import analysis
 from attnviz.analysis import NextWord, sentences, tables
@@ -16,8 +15,7 @@ from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import percent
 from attnviz.core.display import label_text
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure
-from attnviz.figures.figure import text_array
+from attnviz.figures.base import Facts, Figure, text_array
 
 LONG, SHORT = 24, 60
 """Characters of a name beyond which bars are so many pixels long, to stand in one column."""
@@ -36,7 +34,7 @@ MOVED = "how far each token's output vector moved, as a share of its length"
 
 
 @dataclass(frozen=True, eq=False)
-class NextWordBars(BarFigure):
+class NextWordBars(Figure):
     """A bar for each of the `count` words that are most probable after a position, or in place of it.
 
     With a run `before` a change there are the words of either, each with a hollow bar for its probability before. A run
@@ -65,7 +63,19 @@ class NextWordBars(BarFigure):
         """The words with their probabilities."""
         return analysis.next_words(self.record, self.position, **self._options)
 
-    @property
+    def facts(self) -> Facts:
+        called, beginning = self._called()
+        token = analysis.token_at(self.record, self.position, sentence=self.sentence)
+        place, options = (self.record, self.position), self._options
+        return Facts(
+            what=f"{beginning} {quoted_token(token, self.position)}",
+            subject=(f"{called} {self.position}",),
+            table=partial(tables.next_word_table, *place, **options),
+            words=partial(sentences.next_word, *place, **options),
+            arrays=partial(_arrays, self.words, "words", "probabilities"),
+            record=self.record,
+        )
+
     def _called(self) -> tuple[str, str]:
         """Kind of prediction, and beginning of the title."""
         if analysis.labels_tokens(self.record):
@@ -73,35 +83,13 @@ class NextWordBars(BarFigure):
         in_blank = "blank", "Most probable in place of"
         return in_blank if analysis.fills_in(self.record) else ("next word", "Next word after")
 
-    @property
-    def _subject(self) -> tuple[str]:
-        return (f"{self._called[0]} {self.position}",)
-
-    @property
-    def _what(self) -> str:
-        token = analysis.token_at(self.record, self.position, sentence=self.sentence)
-        return f"{self._called[1]} {quoted_token(token, self.position)}"
-
-    @cached_property
-    def description(self) -> str:
-        return sentences.next_word(self.record, self.position, **self._options)
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.next_word_table(self.record, self.position, **self._options)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return _arrays(self.words, "words", "probabilities")
-
-    @cached_property
-    def bars(self) -> Bars:
+    def draw(self) -> Bars:
         same = not self.before or analysis.read_alike(self.before, self.record, self.position, sentence=self.sentence)
         return probabilities(self.words, self._above("" if same else OTHER_WORDS), others=True)
 
 
 @dataclass(frozen=True, eq=False)
-class LabelBars(BarFigure):
+class LabelBars(Figure):
     """A bar for the probability of each class of a sentence, in a hollow one of that `before` a change.
 
     A regression has numbers without bars.
@@ -123,35 +111,22 @@ class LabelBars(BarFigure):
         """The classes with their probabilities, or the numbers."""
         return analysis.labels(self.record, before=self.before, sentence=self.sentence)
 
-    @property
-    def _is_number(self) -> bool:
-        return analysis.is_number(self.record)
-
-    @property
-    def _subject(self) -> tuple[str]:
-        return ("number" if self._is_number else "labels",)
-
-    @property
-    def _what(self) -> str:
+    def facts(self) -> Facts:
+        options = {"before": self.before, "sentence": self.sentence}
+        name, numbers = ("number", "numbers") if analysis.is_number(self.record) else ("labels", "probabilities")
         what = "picture" if self.record.sentences[self.sentence].pictures else "sentence"
-        return f"{'Number' if self._is_number else 'Labels'} of the {what}"
+        return Facts(
+            what=f"{name.capitalize()} of the {what}",
+            subject=(name,),
+            table=partial(tables.labels_table, self.record, **options),
+            words=partial(sentences.labels, self.record, **options),
+            arrays=partial(_arrays, self.labels, "labels", numbers),
+            record=self.record,
+        )
 
-    @cached_property
-    def description(self) -> str:
-        return sentences.labels(self.record, before=self.before, sentence=self.sentence)
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.labels_table(self.record, before=self.before, sentence=self.sentence)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return _arrays(self.labels, "labels", "numbers" if self._is_number else "probabilities")
-
-    @cached_property
-    def bars(self) -> Bars:
+    def draw(self) -> Bars:
         labels = self.labels
-        if self._is_number:
+        if analysis.is_number(self.record):
             both = [
                 (label.probability,) if self.before is None else (label.before, label.probability) for label in labels
             ]
@@ -163,7 +138,7 @@ class LabelBars(BarFigure):
 
 
 @dataclass(frozen=True, eq=False)
-class OutputChange(BarFigure):
+class OutputChange(Figure):
     """A bar per token: ||after - before|| / ||before|| of its output vector; a token that did not move says 0."""
 
     before: Record
@@ -171,30 +146,24 @@ class OutputChange(BarFigure):
     _: KW_ONLY
     sentence: int = 0
 
-    _subject, _what = ("change",), "Change of the output, compared with the original model"
-
     def __post_init__(self):
         self.moved  # noqa: B018 (runs that cannot be compared are refused at once)
-
-    @property
-    def record(self) -> Record:
-        return self.after
 
     @cached_property
     def moved(self) -> np.ndarray:
         """How far each token moved."""
         return analysis.output_change(self.before, self.after, self.sentence).numpy()
 
-    @cached_property
-    def description(self) -> str:
-        return sentences.change(self.moved, self.after.read[self.sentence].labels[: len(self.moved)])
+    def facts(self) -> Facts:
+        return Facts(
+            what="Change of the output, compared with the original model",
+            subject=("change",),
+            table=partial(tables.change_table, self.before, self.after, sentence=self.sentence),
+            words=partial(sentences.change, self.moved, self.after.read[self.sentence].labels[: len(self.moved)]),
+            record=self.after,
+        )
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.change_table(self.before, self.after, sentence=self.sentence)
-
-    @cached_property
-    def bars(self) -> Bars:
+    def draw(self) -> Bars:
         every, tokens = self.moved, self.after.read[self.sentence].tokens
         order = np.argsort(-np.nan_to_num(every, nan=np.inf, posinf=np.inf), kind="stable")
         indices = sorted(order[:MOST_BARS].tolist())  # NaN is among them: it is what one must not miss

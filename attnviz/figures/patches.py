@@ -39,7 +39,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.places import Box, Picture
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
-from attnviz.figures.head import called
+from attnviz.figures.base import Views
 from attnviz.figures.shade import TOOLTIP, Shade, ShadedFigure
 from attnviz.figures.text_strip import LOOKS, PLACES, balanced, word_layers
 
@@ -176,15 +176,13 @@ class PatchImage(ShadedFigure):
         return float(np.nan_to_num(self.shade.weights)[self._is_patch].max(initial=0.0))
 
     @property
-    def _heading(self) -> str:
-        name = in_title(self.shade.ends[0].labels[self.shade.index])
-        return f"Attention {self.side} {name} · {called(self.attention_view, self.head)}"
+    def token(self) -> str:
+        return in_title(self.shade.ends[0].labels[self.shade.index])
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         boxes = [token.box for token in self.shade.ends[1].tokens]
         places = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
-        return super().arrays | {"boxes": np.array(places, np.float32)}
+        return super()._arrays() | {"boxes": np.array(places, np.float32)}
 
     @property
     def lines(self) -> list[str]:
@@ -232,16 +230,14 @@ class PatchImage(ShadedFigure):
             layout.append((frames, patches, words))
         return layout
 
-    @property
-    def form(self) -> Form:
+    def draw(self) -> Views:
         ramp = replace(self.scale.legend(self.colors), top=0.0)
         if self._placed.pictures:
             ramp = replace(ramp, colors=(self.colors.background, TINT))
         sides = [(frames, max((word["y2"] for word in words), default=0.0)) for frames, _, words in self._layout]
-        return _form(sides, ramp, self.width is None, self.colors)
+        return Views(_form(sides, ramp, self.width is None, self.colors), self._data())
 
-    @cached_property
-    def data(self) -> dict[str, Table]:
+    def _data(self) -> dict[str, Table]:
         frames = [(1 - i, number, frame) for i, side in enumerate(self._layout) for number, frame in enumerate(side[0])]
         pictures = [(end, number, frame) for end, number, frame in frames if frame.picture]
         unread = [

@@ -1,5 +1,6 @@
 """Gradients of a word's logit: the map of a head, its relevance by token, and integrated gradients by token."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,11 +18,10 @@ from attnviz.charts.grid import Grid, size_within
 from attnviz.charts.legends import Ramp
 from attnviz.charts.state import CellState
 from attnviz.core.amounts import digits
-from attnviz.core.display import visible_text
+from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure, Figure, GridFigure
-from attnviz.figures.figure import text_array, titled
+from attnviz.figures.base import Facts, Figure, largest, number_arrays, subtitles, text_array
 from attnviz.figures.rollout import MAP, MOST_BARS
 
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
@@ -44,29 +44,24 @@ def of_word(word: WordLogit) -> str:
 
 
 class LogitFigure(Figure):
-    """A figure of the gradients of a word's logit, its second field."""
-
-    @property
-    def word(self) -> WordLogit:
-        """The word's logit."""
-        return self.arguments[0][1]
+    """A figure of the gradients of a word's logit, `word`."""
 
     @property
     def sentence(self) -> int:
         return self.word.sentence
 
-    @cached_property
-    def title(self) -> str:
-        return titled(f"{self._heading} · {of_word(self.word)}", self.record)
+    def _of_word(self, what: str, *subject: object, **functions: Callable) -> Facts:
+        """Facts of a figure of the word's logit; its title has the logit before the origin of the weights."""
+        heading = f"{what} · {in_title(self.record.source)}"
+        title = " · ".join(filter(None, [heading, of_word(self.word), *subtitles(self.record)]))
+        return Facts(what=what, title=title, subject=subject, record=self.record, **functions)
 
     def _above(self, *lines: str) -> dict:
         return super()._above(of_word(self.word), *lines)
 
-
-class TokenBars(LogitFigure, BarFigure):
-    """Bars of numbers of the tokens that a model reads, of many the largest."""
-
-    def _token_bars(self, values: np.ndarray, texts: list[str], *lines: str, own: int = -1, **options) -> Bars:
+    def _token_bars(
+        self, values: np.ndarray, texts: list[str], *lines: str, own: int = -1, measure: str = "", **options
+    ) -> Bars:
         """The bars with their texts; the name of the token `own` stands out."""
         both, is_signed = len(self.word.texts) > 1, own < 0
         names = [
@@ -77,24 +72,25 @@ class TokenBars(LogitFigure, BarFigure):
         drawn = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]).tolist()
         left_out = [f"the {MOST_BARS} largest of {len(values)}"] if len(values) > MOST_BARS else []
         begins = [0.0] * len(drawn) if is_signed else ()
-        column = Column([texts[i] for i in drawn], values[drawn].tolist(), begins=begins, name=self._measure)
+        column = Column([texts[i] for i in drawn], values[drawn].tolist(), begins=begins, name=measure)
         chosen = [row for row, i in enumerate(drawn) if i == own]
         above, drawn_names = self._above(*lines, *left_out), [names[i] for i in drawn]
         return Bars(**above, names=drawn_names, columns=[column], chosen=chosen, **options)
 
 
 @dataclass(frozen=True, eq=False)
-class RelevanceMap(LogitFigure, GridFigure):
+class RelevanceMap(LogitFigure):
     """Gradient times weight of a head, or the mean of all: how much each weight raises the logit of a word.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
 
     Attributes:
+        word: gradients of the word's logit.
         signed: whether negative ones are drawn, too.
     """
 
     record: Record
-    relevance: Relevance
+    word: Relevance
     site: Site
     head: int | str = "mean"
     signed: bool = False
@@ -104,28 +100,25 @@ class RelevanceMap(LogitFigure, GridFigure):
     @cached_property
     def products(self) -> np.ndarray:
         """(Q, K)."""
-        return self.relevance.head(self.site, self.head, signed=self.signed).double().numpy()
+        return self.word.head(self.site, self.head, signed=self.signed).double().numpy()
 
-    @property
-    def _subject(self) -> tuple:
-        return self.site, self.head, "signed relevance" if self.signed else "relevance", self.relevance.token
-
-    @property
-    def _what(self) -> str:
+    def facts(self) -> Facts:
         head = "mean of all heads" if self.head == "mean" else f"head {self.head}"
-        return f"Gradient times weight · {self.site}, {head}"
+        return self._of_word(
+            f"Gradient times weight · {self.site}, {head}",
+            *(self.site, self.head, "signed relevance" if self.signed else "relevance", self.word.token),
+            table=self._table,
+            arrays=self._arrays,
+        )
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         return tables.product_table(self.products, *([token.text for token in side] for side in self._tokens))
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         queries, keys = (text_array([token.text for token in side]) for side in self._tokens)
         return {"gradient_times_weight": self.products, "queries": queries, "keys": keys}
 
-    @cached_property
-    def grid(self) -> Grid:
+    def draw(self) -> Grid:
         rows, columns = map(groups, self._tokens)
         size = size_within(rows, columns, self, side=MAP)
         products, step = largest_in_size(self.products, size.tile), self.record.step(self.site)
@@ -133,6 +126,7 @@ class RelevanceMap(LogitFigure, GridFigure):
         allowed = analysis.may_attend(step, self.head, *window, sentence=self.sentence).double().numpy()
         top = float(np.nanmax(np.abs(products), initial=0.0)) or 1.0
         colors = self.colors.diverging if self.signed else self.colors.ramp
+        ramp = Ramp(SIGNED if self.signed else CUT, top, colors, signed=self.signed)
         return Grid(
             **self._above("" if self.products.any() else NOTHING),
             rows=rows,
@@ -140,8 +134,8 @@ class RelevanceMap(LogitFigure, GridFigure):
             size=size,
             states=np.where(largest_in_size(allowed, size.tile) == 0, 1, 0),
             kinds=[CellState("raises the logit", "ramp", legend=""), CellState("blocked", "blocked", "hatch")],
-            shade=(products / top + 1) / 2 if self.signed else products / top,
-            ramp=Ramp(SIGNED if self.signed else CUT, top, colors, signed=self.signed),
+            shade=ramp.shade(products),
+            ramp=ramp,
             numbers={"share": (products, ".5f")},
         )
 
@@ -154,75 +148,60 @@ class RelevanceMap(LogitFigure, GridFigure):
 
 
 @dataclass(frozen=True, eq=False)
-class RelevanceBars(TokenBars):
+class RelevanceBars(LogitFigure):
     """Relevance of each token for the logit of a word after a layer: a bar of what the layers added to its start."""
 
     record: Record
-    relevance: Relevance
+    word: Relevance
     layer: int
 
-    _measure = "relevance"
+    def facts(self) -> Facts:
+        subject = f"relevance {self.word.token} after {self.layer}"
+        return self._of_word(f"Attention relevance · after layer {self.layer}", subject, table=self._table)
 
-    @property
-    def _subject(self) -> tuple[str]:
-        return (f"relevance {self.relevance.token} after {self.layer}",)
+    def _table(self) -> pd.DataFrame:
+        return self.word.table.query("layer == @self.layer").reset_index(drop=True)
 
-    @property
-    def _what(self) -> str:
-        return f"Attention relevance · after layer {self.layer}"
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        table = self.relevance.table
-        return table[table["layer"] == self.layer].reset_index(drop=True)
-
-    @cached_property
-    def bars(self) -> Bars:
-        each = self.relevance.layers[self.layer]
-        values = np.concatenate([each[kind].numpy() for kind in self.relevance.texts])
-        own = sum(map(len, [*self.relevance.texts.values()][:-1])) + self.relevance.position
+    def draw(self) -> Bars:
+        each, texts_of = self.word.layers[self.layer], self.word.texts
+        values = np.concatenate([each[kind].numpy() for kind in texts_of])
+        own = sum(map(len, [*texts_of.values()][:-1])) + self.word.position
         values[own] -= 1
         texts = [*map(digits, values)]
         texts[own] = f"1 + {texts[own]}"
-        return self._token_bars(values, texts, "its own token begins with 1 (the residual)", own=own, length=LENGTH)
+        line = "its own token begins with 1 (the residual)"
+        return self._token_bars(values, texts, line, own=own, measure="relevance", length=LENGTH)
 
 
 @dataclass(frozen=True, eq=False)
-class AttributionBars(TokenBars):
+class AttributionBars(LogitFigure):
     """Integrated gradients: bars of how much the embedding of each token raises, or lowers, the logit of a word."""
 
     record: Record
-    integrated: IntegratedGradients
+    word: IntegratedGradients
 
-    _measure = ""
+    def facts(self) -> Facts:
+        return self._of_word(
+            f"Integrated gradients · {self.word.steps} steps",
+            f"integrated gradients {self.word.token}",
+            table=self._table,
+            words=self._words,
+            arrays=self._arrays,
+        )
 
-    @property
-    def _subject(self) -> tuple[str]:
-        return (f"integrated gradients {self.integrated.token}",)
+    def _table(self) -> pd.DataFrame:
+        return self.word.table
 
-    @property
-    def _what(self) -> str:
-        return f"Integrated gradients · {self.integrated.steps} steps"
+    def _words(self) -> str:
+        return f"{self.title}. {largest(self.table)} {gap_in_words(self.word)}"
 
-    @cached_property
-    def description(self) -> str:
-        return f"{super().description} {gap_in_words(self.integrated)}"
+    def _arrays(self) -> dict[str, np.ndarray]:
+        ends = {name: np.array(getattr(self.word, name)) for name in ("logit", "baseline", "gap")}
+        return number_arrays(self.table) | {"tokens": text_array(self.table["token"])} | ends
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return self.integrated.table
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return super().arrays | {
-            name: np.array(getattr(self.integrated, name)) for name in ("logit", "baseline", "gap")
-        }
-
-    @cached_property
-    def bars(self) -> Bars:
-        word = self.integrated
-        values = np.concatenate([word.attributions[kind].numpy() for kind in word.texts])
-        lines = [] if self.on_screen else [gap_in_words(word)]
+    def draw(self) -> Bars:
+        values = np.concatenate([self.word.attributions[kind].numpy() for kind in self.word.texts])
+        lines = [] if self.on_screen else [gap_in_words(self.word)]
         return self._token_bars(values, [*map(digits, values)], *lines, length=LENGTH if self.on_screen else WIDE)
 
 

@@ -1,11 +1,10 @@
 """Origin of the content of each position: attention rollout as a map, and one of its rows beside the flow."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
-import pandas as pd
 
 from attnviz.analysis import sentences, tables
 from attnviz.analysis.blocks import largest_in_size
@@ -15,16 +14,12 @@ from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import Grid, size_within
 from attnviz.charts.legends import Ramp
 from attnviz.charts.state import CellState
-from attnviz.core.display import file_stem, visible_text
+from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure, Figure, GridFigure
-from attnviz.figures.figure import edited, text_array
+from attnviz.figures.base import Facts, Figure, edited, subtitles, text_array
 
 MAP = 440
 """Pixels of the side of the map, which has one row of bars beside it."""
-
-NO_PATH = "no path"
-"""A token that cannot have arrived at a position."""
 
 MOST_BARS = 40
 """Tokens drawn at most, those with the largest shares; the table holds all."""
@@ -63,33 +58,24 @@ class Traced:
     def called(self, position: int) -> str:
         return f"{visible_text(self.texts[position])} ({position})"
 
-
-class TracedFigure(Figure):
-    """A figure of rollout through some layers, its field `traced`."""
-
-    @property
-    def record(self) -> Record:
-        return self.traced.record
-
-    @cached_property
-    def name(self) -> str:
-        traced = self.traced
-        where, text = f"{traced.mixed.kind} after layer {traced.layer}", " ".join(traced.texts)
-        return file_stem(self.record.source, where, self._subject, text, end=edited(self.record.edits))
-
-    @property
-    def _what(self) -> str:
-        return f"{self._beginning} · {self.traced.mixed.kind}, after layer {self.traced.layer}"
-
-    def _left_out(self) -> list[str]:
+    def subtitles(self) -> list[str]:
         """Notes on what is not followed, and on rows that had nothing to mix."""
-        rows, note = self.traced.mixed.left_out, self.traced.mixed.note
+        rows, note = self.mixed.left_out, self.mixed.note
         notes = [note.rstrip(".")] if note else []
         return [*notes, *([f"{rows} rows had no weights, and keep what they hold"] if rows else [])]
 
+    def facts(self, what: str, subject: str, **functions: Callable) -> Facts:
+        """Facts of a figure of rollout."""
+        record, where = self.record, f"{self.mixed.kind} after layer {self.layer}"
+        end = edited(record.edits)
+        name = file_stem(record.source, where, subject, " ".join(self.texts), end=end)
+        return Facts(
+            what=f"{what} · {self.mixed.kind}, after layer {self.layer}", name=name, record=record, **functions
+        )
+
 
 @dataclass(frozen=True, eq=False)
-class Rollout(TracedFigure, GridFigure):
+class Rollout(Figure):
     """How much of each token is in what stands at each position after a layer; `selected` is a row.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
@@ -97,49 +83,45 @@ class Rollout(TracedFigure, GridFigure):
 
     traced: Traced
 
-    _subject, _beginning = "rollout", "Attention rollout"
+    def facts(self) -> Facts:
+        shares, texts = self.traced.shares, self.traced.texts
+        facts = self.traced.facts(
+            "Attention rollout",
+            "rollout",
+            table=partial(tables.rollout_table, shares, texts),
+            words=partial(sentences.reaches, shares, texts),
+            arrays=self._arrays,
+        )
+        lines = [f"rollout: {WHAT}", *self.traced.subtitles(), *subtitles(facts.record, self)]
+        heading = f"{facts.what} · {in_title(facts.record.source)}"
+        return replace(facts, title=" · ".join(filter(None, (heading, *lines))))
 
-    @cached_property
-    def title(self) -> str:
-        return " · ".join(filter(None, (self._heading, f"rollout: {WHAT}", *self._above(*self._left_out())["lines"])))
-
-    @cached_property
-    def description(self) -> str:
-        return sentences.reaches(self.traced.shares, self.traced.texts)
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.rollout_table(self.traced.shares, self.traced.texts)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         return {"rollout": self.traced.shares, "tokens": text_array(self.traced.texts)}
 
-    @cached_property
-    def grid(self) -> Grid:
+    def draw(self) -> Grid:
         traced, tokens = self.traced, groups(self.traced.mixed.tokens)
         size = size_within(tokens, tokens, self, side=MAP)
         shares = largest_in_size(traced.shares, size.tile)
-        top = float(np.nanmax(shares, initial=0.0)) or 1.0
-        largest = f"colors end at {top:.3g}, the largest here" if top <= 0.999 else ""
-        measured = "" if self.on_screen else f"rollout: {WHAT}"
+        ramp = Ramp("share", float(np.nanmax(shares, initial=0.0)) or 1.0, self.colors.ramp)
+        largest = f"colors end at {ramp.top:.3g}, the largest here" if ramp.top <= 0.999 else ""
         return Grid(
-            **self._above(measured, *self._left_out(), largest),
+            **self._above("" if self.on_screen else f"rollout: {WHAT}", *traced.subtitles(), largest),
             rows=tokens,
             columns=tokens,
             size=size,
             titles=(f"Position after layer {traced.layer}", "Token"),
             states=np.where(shares == 0, 1, 0),
-            kinds=[CellState("arrives", "ramp", legend=""), CellState(NO_PATH, "blocked", "hatch")],
-            shade=shares / top,
-            ramp=Ramp("share", top, self.colors.ramp),
+            kinds=[CellState("arrives", "ramp", legend=""), CellState("no path", "blocked", "hatch")],
+            shade=ramp.shade(shares),
+            ramp=ramp,
             numbers={"share": (shares, ".4f")},
             verb="comes from",
         )
 
 
 @dataclass(frozen=True, eq=False)
-class RolloutRow(TracedFigure, BarFigure):
+class RolloutRow(Figure):
     """Bars of how much of each token reaches one position, by rollout and, if it is given, by the largest flow.
 
     Attributes:
@@ -150,45 +132,37 @@ class RolloutRow(TracedFigure, BarFigure):
     position: int
     flow: np.ndarray | None = None
 
-    @property
-    def _subject(self) -> str:
-        return f"reaches {self.position}"
+    def facts(self) -> Facts:
+        numbers, texts = self._numbers(), self.traced.texts
+        return self.traced.facts(
+            f"Mixed into {self.traced.called(self.position)}",
+            f"reaches {self.position}",
+            table=partial(tables.reached_table, numbers, texts),
+            words=partial(sentences.reached, numbers["rollout"], texts, self.position),
+            arrays=self._arrays,
+        )
 
-    @property
-    def _beginning(self) -> str:
-        return f"Mixed into {self.traced.called(self.position)}"
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return self._numbers() | {"tokens": text_array(self.traced.texts)}
 
-    @cached_property
-    def description(self) -> str:
-        return sentences.reached(self._numbers["rollout"], self.traced.texts, self.position)
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.reached_table(self._numbers, self.traced.texts)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return self._numbers | {"tokens": text_array(self.traced.texts)}
-
-    @cached_property
-    def bars(self) -> Bars:
-        traced, numbers = self.traced, self._numbers
+    def draw(self) -> Bars:
+        traced, numbers = self.traced, self._numbers()
         shares = numbers["rollout"]
         indices = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
         lines = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
         has_map = self.on_screen and not isinstance(
             traced.shares, Mapping
         )  # it stands beside the row and says the rest
+        above = self._above(*lines, *([] if has_map else traced.subtitles()))
+        if self.on_screen:
+            above["title"] = f"Mixed into {traced.called(self.position)}"
         return Bars(
-            title=self._beginning if self.on_screen else self._heading,
-            lines=lines if has_map else self._above(*lines, *self._left_out())["lines"],
-            style=self.style,
+            **above | ({"lines": lines} if has_map else {}),
             names=[traced.called(i) for i in indices.tolist()],
             columns=[Column(values=values[indices].tolist(), name=NAMES[name]) for name, values in numbers.items()],
             length=WIDE // len(numbers) if self.on_screen else SHORT,
         )
 
-    @cached_property
     def _numbers(self) -> dict[str, np.ndarray]:
         """Measures of each token, by name."""
         shares = self.traced.shares[self.position]

@@ -16,9 +16,8 @@ from attnviz.charts.theme import Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import InputError
-from attnviz.figures.base import SiteFigure
-from attnviz.figures.figure import subtitles, text_array
-from attnviz.figures.head import called
+from attnviz.figures.base import Facts, SiteFigure, subtitles, text_array
+from attnviz.figures.head import called, heads_in_name
 from attnviz.figures.strands import window
 
 MOST_TOKENS = 400
@@ -151,15 +150,20 @@ class ShadedFigure(SiteFigure):
         """Position of the token whose attention is shown."""
         return int(self.shade.ends[0].starts[self.shade.index])
 
-    @property
-    def _subject(self) -> tuple:
-        heads = f"{'head' if isinstance(self.head, int) else 'heads'}-{self.head}"
-        return self.site, f"{heads}-{self.kind}{self.side}-{self.position}"
+    def facts(self) -> Facts:
+        return Facts(
+            heading=f"Attention {self.side} {self.token} · {called(self.attention_view, self.head)}",
+            subject=(self.site, f"{heads_in_name(self.head)}-{self.kind}{self.side}-{self.position}"),
+            table=self._table,
+            words=self._in_words,
+            arrays=self._arrays,
+            record=self.record,
+        )
 
     @property
-    def _heading(self) -> str:
-        token = named(self.shade.ends[0], self.shade.index)
-        return f"Attention {self.side} {token} · {called(self.attention_view, self.head)}"
+    def token(self) -> str:
+        """Name of the token in the title."""
+        return named(self.shade.ends[0], self.shade.index)
 
     @property
     def lines(self) -> list[str]:
@@ -168,24 +172,21 @@ class ShadedFigure(SiteFigure):
         notes = shade.notes or filter(None, [shade.view.window])
         return [*subtitles(self.record, self), self.scale.ending, *shade.view.notes, *notes]
 
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         """The picture, the tokens that get most, what the view did, and what was changed."""
         shade, changed = self.shade, self.record.edits.in_words()
         notes = map(as_sentence, (*shade.view.notes, *shade.notes))
         changes = [f"Changed: {', '.join(changed)}."] if changed else []
         return " ".join([self.begin.format(self.side), in_words(shade), *notes, *changes])
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """The cells of the chosen token."""
         table = tables.weights_table(self.shade.view, self.head)
         cells = table[table["query" if self.side == "from" else "key"] == self.position].reset_index(drop=True)
         cells.attrs = dict(table.attrs)
         return cells
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         """Weights over the tokens at the other end."""
         shade = self.shade
         return {

@@ -1,7 +1,7 @@
 """Predictions of a model after each word that it reads: of a translator, how it writes word by word."""
 
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,7 @@ from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure
-from attnviz.figures.figure import number_arrays, text_array
+from attnviz.figures.base import Facts, Figure, number_arrays, text_array
 
 LENGTH, LONGEST, LONGEST_OF_TWO = 24, 12, 8
 """Pixels of a bar of probability 1; characters of a word, and of each of two in a row, so that all fit a phone."""
@@ -27,7 +26,7 @@ NOTHING = "–"
 
 
 @dataclass(frozen=True, eq=False)
-class StepByStep(BarFigure):
+class StepByStep(Figure):
     """A row per position that is not padding: the word just read, and the most probable word then, with a bar.
 
     Of a model that fills in there is a row per blank. With a run `before` a change the rows that predict another word
@@ -45,26 +44,20 @@ class StepByStep(BarFigure):
     def __post_init__(self):
         self.table  # noqa: B018 (a model that predicts nothing is refused at once)
 
-    @property
-    def _subject(self) -> tuple[str]:
-        return (self._what.partition(" of ")[0].partition(",")[0].lower(),)
+    def facts(self) -> Facts:
+        what = "Blanks, filled in" if analysis.fills_in(self.record) else "Step by step"
+        what = "Labels of the tokens" if analysis.labels_tokens(self.record) else what
+        options = {"before": self.before, "sentence": self.sentence}
+        return Facts(
+            what=what,
+            subject=(what.partition(" of ")[0].partition(",")[0].lower(),),
+            table=partial(tables.step_by_step_table, self.record, **options),
+            words=partial(sentences.step_by_step, self.record, **options),
+            arrays=self._arrays,
+            record=self.record,
+        )
 
-    @property
-    def _what(self) -> str:
-        if analysis.labels_tokens(self.record):
-            return "Labels of the tokens"
-        return "Blanks, filled in" if analysis.fills_in(self.record) else "Step by step"
-
-    @cached_property
-    def description(self) -> str:
-        return sentences.step_by_step(self.record, before=self.before, sentence=self.sentence)
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.step_by_step_table(self.record, before=self.before, sentence=self.sentence)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         texts = self.table.select_dtypes(exclude="number").fillna("")
         return number_arrays(self.table) | {name: text_array([*texts[name]]) for name in texts}
 
@@ -80,8 +73,7 @@ class StepByStep(BarFigure):
         table = table.assign(differs=now != old, word=now, word_before=old).loc[most]
         return table.sort_values(["differs", "position"], ascending=[False, True])
 
-    @cached_property
-    def bars(self) -> Bars:
+    def draw(self) -> Bars:
         rows, longest = self.rows, LONGEST_OF_TWO if self.rows["differs"].any() else LONGEST
         reads, predicts = "reads", "writes" if self.record.targets else "expects"
         if analysis.labels_tokens(self.record):

@@ -38,8 +38,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
-from attnviz.figures.base import BarFigure, Figure
-from attnviz.figures.figure import subtitles
+from attnviz.figures.base import Facts, Figure, Views, subtitles
 
 WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 """Pixels of all stages, which fit a phone; of a thumbnail; of a stage without numbers; and between two stages."""
@@ -80,21 +79,23 @@ class HeadSteps(Figure):
     _: KW_ONLY
     sentence: int = 0
 
-    @property
-    def _subject(self) -> tuple[str]:
-        return (f"{self.site} head-{self.head}-{self.shows[0]}",)
-
-    @property
-    def _what(self) -> str:
-        return f"{self.shows[1]} · {self.site.head(self.head)}"
+    def facts(self) -> Facts:
+        key, title = self.shows
+        return Facts(
+            what=f"{title} · {self.site.head(self.head)}",
+            subject=(f"{self.site} head-{self.head}-{key}",),
+            table=self._table,
+            words=self._in_words,
+            arrays=self._arrays,
+            record=self.record,
+        )
 
     @cached_property
     def tokens(self) -> dict[str, tuple[Token, ...]]:
         """All tokens of the axes that stand for tokens."""
         return dict(zip(TOKENS, self.record.tokens(self.site, sentence=self.sentence), strict=True))
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """One row per number: table, row, row_token, column, column_token, value."""
         parts = []
         for matrix in self.matrices:
@@ -107,8 +108,7 @@ class HeadSteps(Figure):
             parts.append(part)
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         return {matrix.key: matrix.values.numpy() for matrix in self.matrices}
 
 
@@ -171,20 +171,20 @@ class StepsOverview(HeadSteps):
     def matrices(self) -> tuple[Matrix, ...]:
         return tuple(filter(None, map(main, self.stages)))
 
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         return " ".join(
             f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(self.stages, 1)
         )
 
-    @property
-    def form(self) -> Form:
+    def draw(self) -> Views:
+        return Views(self._form(), self._data())
+
+    def _form(self) -> Form:
         height = sum(HIGH if stage.matrices else MISSING for stage in self.stages) + GAP * (len(self.stages) - 1)
         chart = _rail(height, self.colors) | {"params": [click("stage", ["stages"], "position", "rev")]}
         return whole(chart | ({} if self.on_screen else {"title": title_spec()}), self.colors)
 
-    @cached_property
-    def data(self) -> dict[str, Table]:
+    def _data(self) -> dict[str, Table]:
         rows, outlines, y = [], [], 0.0
         for i, stage in enumerate(self.stages):
             matrix, is_current = main(stage), self.on_screen and stage.key == self.current
@@ -271,12 +271,10 @@ class StageTables(HeadSteps):
     def shows(self) -> tuple[str, str]:
         return self.stage.key, self.stage.title
 
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         return f"{self.stage.title}. {self.stage.missing or self.stage.changed}".strip()
 
-    @property
-    def form(self) -> Form:
+    def draw(self) -> Views:
         rows: list[list[Grid | Spec]] = []
         for matrix, grid in zip(self.matrices, self.grids, strict=True):
             if rows and _is_column(matrix):
@@ -284,14 +282,11 @@ class StageTables(HeadSteps):
             else:
                 rows.append([grid])
         nothing = {"layer": [unseen("meta")], "width": 1, "height": 1}  # a step without numbers has a title alone
-        return together(rows or [[nothing]], self.style)
-
-    @property
-    def data(self) -> dict[str, Table]:
         lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
         width = max((grid.size.width for grid in self.grids), default=0) + 60
-        panels = {name: table for grid in self.grids for name, table in grid.data.items()}
-        return panels | {"meta": heading(self.stage.title, lines, width, self.style)}
+        data = {name: table for grid in self.grids for name, table in grid.data.items()}
+        meta = heading(self.stage.title, lines, width, self.style)
+        return Views(together(rows or [[nothing]], self.style), data | {"meta": meta})
 
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
@@ -445,28 +440,27 @@ def scale_text(step: Step) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class LargestWeights(BarFigure):
+class LargestWeights(Figure):
     """Mean largest weight for each d_k, `chosen` marked: a filled bar with the scale, in a hollow one without it."""
 
     spreads: tuple[DotProducts, ...]
     _: KW_ONLY
     chosen: int | None = None
 
-    name = "why-the-scale"
-    title = "Largest weight of a row of random scores"
+    def facts(self) -> Facts:
+        title = "Largest weight of a row of random scores"
+        return Facts(title=title, name="why-the-scale", table=self._table, words=self._in_words)
 
-    @cached_property
-    def description(self) -> str:
-        texts = (f"{name} {text}" for name, text in zip(self.bars.names, self.bars.columns[0].texts, strict=True))
-        return f"{self.title}, as it is → divided by √dₖ: {'; '.join(texts)}."
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """One row per d_k: the variances, and the mean measures of rows without and with the scale."""
         return pd.json_normalize([asdict(spread) for spread in self.spreads], sep="_")
 
-    @cached_property
-    def bars(self) -> Bars:
+    def _in_words(self) -> str:
+        bars = self.drawing
+        texts = (f"{name} {text}" for name, text in zip(bars.names, bars.columns[0].texts, strict=True))
+        return f"{self.title}, as it is → divided by √dₖ: {'; '.join(texts)}."
+
+    def draw(self) -> Bars:
         unscaled, scaled = ([getattr(s, side).largest for s in self.spreads] for side in ("unscaled", "scaled"))
         texts = [f"{percent(a)} → {percent(b)}" for a, b in zip(unscaled, scaled, strict=True)]
         return Bars(

@@ -28,6 +28,7 @@ from attnviz.charts.marks import (
 from attnviz.charts.texts import PHONE, LegendEntry, entry, heading, text_width, title_spec
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme
 from attnviz.core import display
+from attnviz.figures.base import Views
 from attnviz.figures.shade import TOOLTIP, ShadedFigure
 
 WIDTH, WIDER = 560, 620
@@ -48,8 +49,10 @@ LOOKS = ("fill", "ink", "stroke", "stroke_width", "query", "key", "rev", *dict(T
 class TextStrip(ShadedFigure):
     """The sentence, shaded by what one token gives or gets; of two sentences both. `selected` is outlined."""
 
-    @property
-    def form(self) -> Form:
+    def draw(self) -> Views:
+        return Views(self._form(), self._data())
+
+    def _form(self) -> Form:
         ramp = replace(self.scale.legend(self._colors), top=0.0)
         where = {"orient": "bottom", "offset": 10}
         caption = {"x": pixels_at(0), "y": pixels_of("y"), "text": field("text")}
@@ -63,8 +66,7 @@ class TextStrip(ShadedFigure):
         params = {"params": [click("cell", ["tokens"], "query", "key", "rev")]}
         return whole(chart | params | {"title": title_spec()}, self._colors)
 
-    @cached_property
-    def data(self) -> dict[str, Table]:
+    def _data(self) -> dict[str, Table]:
         tokens, captions, _ = self._layout
         return {
             "meta": heading(self._heading, self.lines, self._extent, self, PHONE) | {"top": [self.scale.top]},

@@ -66,7 +66,7 @@ def test_a_band_that_is_too_short_for_its_name_has_none_and_the_readout_says_it(
 def test_labels_make_room_for_bands():
     """Less where no name fits, none without roles."""
     talks = (CHAT, ["user", "assistant"] * 10, [""] * 9)
-    extents = [bands.extents(figures.head(spoken(roles), SITE, 0).grid.bands) for roles in talks]
+    extents = [bands.extents(figures.head(spoken(roles), SITE, 0).drawing.bands) for roles in talks]
 
     assert extents == [(bands.NAMED, bands.NAMED), (bands.BAR, bands.BAR), (0, 0)]
 

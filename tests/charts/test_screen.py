@@ -32,11 +32,11 @@ def screen(drawn):
 
 
 def head(record, head=0, **options):
-    return figures.head(record, SITE, head, on_screen=True, **options).grid
+    return figures.head(record, SITE, head, on_screen=True, **options).drawing
 
 
 def mask_of(mask, *tokens, **options):
-    return figures.mask(mask, *tokens, on_screen=True, **options).grid
+    return figures.mask(mask, *tokens, on_screen=True, **options).drawing
 
 
 def saying(drawn, sayings, states):

@@ -161,7 +161,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
         note(report.question or "Say at the left what the numbers are, or are meant to be.", "remark")
     grids = (evidence(values, report, finding) for finding in wrong)
     marked = next((grid for grid in grids if grid is not None), None) or as_checked(values, report)
-    figure = figures.states(marked, dark=context.dark, side=SIDE)
+    figure = replace(marked, dark=context.dark, side=SIDE)
     picture(figure, "checked")
     if report.repaired is not None:
         buffer = io.BytesIO()
