@@ -20,7 +20,7 @@ from attnviz.analysis.align import Side, beside
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
-from attnviz.figures.rollout import Traced
+from attnviz.figures.attribution import Traced
 
 EDITS = Edits(mask=Subsequent() & ~Window(1, 1), temperature=0.5, empty_rows="uniform")
 TEXT = "the cat sat on the mat"

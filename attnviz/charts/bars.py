@@ -6,10 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from attnviz.charts.marks import Form, Spec, Table, as_is, field, marks, pixels_at, places, when, whole
-from attnviz.charts.style import Style
-from attnviz.charts.texts import heading, text_width, title_spec
-from attnviz.charts.theme import MONO, Theme
+from attnviz.charts.legends import heading, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table, as_is, field, layer, pixels_at, places, when, whole
+from attnviz.charts.theme import MONO, Style, Theme
 from attnviz.core.amounts import percent
 
 STEP, GAP = 22, 16
@@ -138,15 +137,15 @@ def _view(i: int, length: int, colors: Theme) -> Spec:
     y = {"y": {"field": "row", "type": "ordinal", "axis": None, "scale": {"type": "band", "padding": 0}}}
     text, start = {"align": "left", "baseline": "middle"}, {"x": pixels_at(0)}
     caption = start | {"y": pixels_at(-11), "text": field(f"caption_{i}")}
-    layers = [marks("meta", "text", caption, where=f"datum.caption_{i} !== ''", color=colors.quiet, **text)]
+    layers = [layer("meta", "text", caption, where=f"datum.caption_{i} !== ''", color=colors.quiet, **text)]
     if i == 0:
         names = y | start | {"text": field("name"), "fill": as_is("name_ink")}
         layers.append(
-            marks("rows", "text", names, font=MONO, baseline="middle", align="right", dx=-6 if length else -12)
+            layer("rows", "text", names, font=MONO, baseline="middle", align="right", dx=-6 if length else -12)
         )
     texts = y | {"text": field(f"text_{i}"), "fill": as_is(f"ink_{i}")}
     if not length:
-        layers.append(marks("rows", "text", texts | start, font=MONO, **text))
+        layers.append(layer("rows", "text", texts | start, font=MONO, **text))
         return {"layer": layers, "width": 1, "height": {"step": STEP}}
     x = {end: {"x": places(1) | {"field": f"{end}_{i}"}} for end in ("zero", "before", "begin", "end")}
     is_inner = f"isValid(datum.before_{i})"
@@ -154,9 +153,9 @@ def _view(i: int, length: int, colors: Theme) -> Spec:
     filled = y | x["begin"] | {"x2": {"field": f"share_{i}"}, "fill": as_is(f"fill_{i}"), "size": thick}
     hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet}
     layers += [
-        marks("meta", "rule", x["zero"], color=colors.line),
-        marks("rows", "bar", y | x["before"], where=is_inner, **hollow),
-        marks("rows", "bar", filled, where=f"isValid(datum.share_{i})"),
-        marks("rows", "text", texts | x["end"], font=MONO, dx=6, **text),
+        layer("meta", "rule", x["zero"], color=colors.line),
+        layer("rows", "bar", y | x["before"], where=is_inner, **hollow),
+        layer("rows", "bar", filled, where=f"isValid(datum.share_{i})"),
+        layer("rows", "text", texts | x["end"], font=MONO, dx=6, **text),
     ]
     return {"layer": layers, "width": length, "height": {"step": STEP}}

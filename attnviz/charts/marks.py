@@ -55,22 +55,22 @@ def columns(names: Sequence[str], rows: Sequence[dict]) -> Table:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def marks(table: str, kind: str, encoding: Spec, *, where: str = "", **properties: Any) -> Spec:
+def layer(table: str, kind: str, encoding: Spec, *, where: str = "", **properties: Any) -> Spec:
     """Marks for the rows of a table, which the pointer does not meet.
 
     Args:
         where: an expression that a row is drawn for; "" for all.
         properties: settings of the mark.
     """
-    layer = {"data": {"name": table}, "mark": {"type": kind, "aria": False, "tooltip": None} | properties}
+    spec = {"data": {"name": table}, "mark": {"type": kind, "aria": False, "tooltip": None} | properties}
     if where:
-        layer["transform"] = [{"filter": where}]
-    return layer | {"encoding": encoding}
+        spec["transform"] = [{"filter": where}]
+    return spec | {"encoding": encoding}
 
 
 def unseen(table: str) -> Spec:
     """A point that is not drawn, because Vega-Lite leaves out tables that no mark uses."""
-    return marks(table, "point", {"x": pixels_at(0), "y": pixels_at(0)}, opacity=0, size=0)
+    return layer(table, "point", {"x": pixels_at(0), "y": pixels_at(0)}, opacity=0, size=0)
 
 
 def pixels_at(pixels: Any) -> Spec:
@@ -90,6 +90,16 @@ def as_is(name: str, kind: str = "nominal") -> Spec:
 def pixels_of(name: str) -> Spec:
     """A place in pixels that stands in a field."""
     return as_is(name, "quantitative") | {"axis": None}
+
+
+def box(x: Spec, y: Spec) -> Spec:
+    """A rectangle from the fields x and y to x2 and y2 on two scales."""
+    return {"x": x | {"field": "x"}, "y": y | {"field": "y"}, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
+
+
+def looks() -> Spec:
+    """Fill, stroke and width of the stroke that stand in fields."""
+    return {"fill": as_is("fill"), "stroke": as_is("stroke"), "strokeWidth": as_is("stroke_width", "quantitative")}
 
 
 def when(test: str, then: Spec, otherwise: Spec) -> Spec:

@@ -12,9 +12,9 @@ import numpy as np
 
 from attnviz.analysis import Cells
 from attnviz.analysis.views import AttentionView
-from attnviz.charts import pixels, state
+from attnviz.charts import pixels, signs
 from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain_of
-from attnviz.charts.legends import Ramp, ramp_spec, signs_spec
+from attnviz.charts.legends import Ramp, entry, heading, ramp_spec, signs_spec, title_spec
 from attnviz.charts.marks import (
     APART,
     Form,
@@ -23,17 +23,15 @@ from attnviz.charts.marks import (
     click,
     columns,
     field,
-    marks,
+    layer,
     pixels_at,
     places,
     tips,
     unseen,
     whole,
 )
-from attnviz.charts.state import CellState, blocked_by, your_rules
-from attnviz.charts.style import Style
-from attnviz.charts.texts import entry, heading, title_spec
-from attnviz.charts.theme import LINE, Theme
+from attnviz.charts.signs import CellState, blocked_by, your_rules
+from attnviz.charts.theme import LINE, Style, Theme
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
 
@@ -113,7 +111,7 @@ class Mosaic:
         """Tables of the chart: meta, heads, labels and legend."""
         style = self.style if self.title else replace(self.style, width=self.layout.width)  # in a column of a page
         title = heading(self.title, self._lines, self.layout.width, style)
-        legend = {} if self._ramp is None else {"legend": entry(state.legend(self._states, style.colors))}
+        legend = {} if self._ramp is None else {"legend": entry(signs.legend(self._states, style.colors))}
         return {
             "meta": title | {"top": [self._ramp.top if self._ramp else 1.0]},
             "heads": columns(_COLUMNS, [self._row(thumbnail) for thumbnail in self.thumbnails]),
@@ -205,7 +203,10 @@ class Mosaic:
         padding = view.padding[:: cells.tile, None]
         states = colored(cells) & ~padding, cells.blocked, np.isnan(cells.weights), patterns
         image = pixels.weights(shade, *states, height=layout.height, width=layout.side)
-        return pixels.data_uri(image, pixels.palette(self.style.colors, gray=self._is_off(head)))
+        colors = self.style.colors
+        if self._is_off(head):
+            colors = replace(colors, ramp=pixels.gray_ramp(colors))
+        return pixels.data_uri(image, pixels.palette(colors))
 
 
 _COLUMNS = ("x", "y", "label", "kind", "layer", "head", "rev", "uri", "ink", "name", "largest", "state")
@@ -231,17 +232,17 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
         "corner": {"align": "right", "baseline": "bottom", "dx": -8, "dy": -5},
     }
     where = {"orient": "right" if aside else "bottom", "offset": 14}
-    images = marks("heads", "image", place | {"url": field("uri"), "tooltip": tooltip}, cursor="pointer", **image)
+    images = layer("heads", "image", place | {"url": field("uri"), "tooltip": tooltip}, cursor="pointer", **image)
     layers = [
         *([unseen("meta")] if ramp is None else [ramp_spec(ramp, where), signs_spec(where)]),
         images | {"name": "heads"},
-        marks("heads", "rect", place | to, stroke=colors.line, strokeWidth=1, **box),
-        marks("heads", "rule", place | to, where="datum.off", stroke=colors.quiet, strokeWidth=1.5, **box),
-        marks("heads", "rect", place | to, where="datum.focused", stroke=colors.accent, strokeWidth=2.5, **frame),
-        marks("heads", "point", place | inks, where="datum.marked", **corner),
-        marks("heads", "text", place | {"text": field("label"), "fill": as_is("ink")}, **over),
+        layer("heads", "rect", place | to, stroke=colors.line, strokeWidth=1, **box),
+        layer("heads", "rule", place | to, where="datum.off", stroke=colors.quiet, strokeWidth=1.5, **box),
+        layer("heads", "rect", place | to, where="datum.focused", stroke=colors.accent, strokeWidth=2.5, **frame),
+        layer("heads", "point", place | inks, where="datum.marked", **corner),
+        layer("heads", "text", place | {"text": field("label"), "fill": as_is("ink")}, **over),
         *(
-            marks("labels", "text", place | {"text": field("text")}, where=f"datum.where === '{end}'", **mark)
+            layer("labels", "text", place | {"text": field("text")}, where=f"datum.where === '{end}'", **mark)
             for end, mark in beside.items()
         ),
     ]

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.charts.grid import READOUT, Grid
+from attnviz.charts.grid import Grid
+from attnviz.charts.grid_form import READOUT
 from attnviz.charts.marks import LOADED, Form, Table
 from attnviz.charts.size import Size
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme

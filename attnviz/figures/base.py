@@ -17,11 +17,10 @@ from attnviz.analysis.views import AttentionView, View
 from attnviz.charts import readout
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
+from attnviz.charts.legends import written_out
 from attnviz.charts.marks import LOADED, Form, Table, records
 from attnviz.charts.mosaic import Mosaic
-from attnviz.charts.style import Style
-from attnviz.charts.texts import written_out
-from attnviz.charts.theme import CAUTIONS
+from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, visible_text, without_surrogates
 from attnviz.core.edits import Edits, Site
@@ -50,8 +49,8 @@ class Views(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Facts:
-    """Facts about a picture; what is computed from them is computed once, when somebody asks for it.
+class FigureFacts:
+    """FigureFacts about a picture; what is computed from them is computed once, when somebody asks for it.
 
     Attributes:
         table: function of the exact numbers behind the picture.
@@ -94,7 +93,7 @@ class Figure(Style, ABC):
     """Sentence of the batch and view of a figure without such fields."""
 
     @abstractmethod
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         """Title, numbers and words."""
 
     @abstractmethod
@@ -102,7 +101,7 @@ class Figure(Style, ABC):
         """The form with its tables."""
 
     @cached_property
-    def _facts(self) -> Facts:
+    def _facts(self) -> FigureFacts:
         return self.facts()
 
     @cached_property
@@ -195,11 +194,6 @@ class Figure(Style, ABC):
     def style(self) -> Style:
         """How it is drawn, alone: a grid that held its figure would keep both until the next garbage collection."""
         return Style(**{field.name: getattr(self, field.name) for field in fields(Style)})
-
-    @property
-    def seconds(self) -> float:
-        """Seconds that going once through what it shows takes here, about; 0 where nobody knows."""
-        return self.cost.seconds if self.cost else 0.0
 
     @property
     def caption(self) -> str:

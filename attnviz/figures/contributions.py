@@ -14,19 +14,17 @@ from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import as_tokens, groups
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import READABLE, Grid, limit_of
-from attnviz.charts.legends import Ramp
-from attnviz.charts.marks import Form, click, field, marks, pixels_at, tips, when, whole
+from attnviz.charts.legends import Ramp, heading, title_spec
+from attnviz.charts.marks import Form, click, field, layer, pixels_at, tips, when, whole
+from attnviz.charts.signs import CellState
 from attnviz.charts.size import Size
-from attnviz.charts.state import CellState
-from attnviz.charts.style import Style
-from attnviz.charts.texts import heading, title_spec
-from attnviz.charts.theme import MONO
+from attnviz.charts.theme import MONO, Style
 from attnviz.core.amounts import counted, digits, in_cell, remainder
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
-from attnviz.figures.base import LONGEST_TEXT, Facts, Figure, Views, subtitles, text_array
+from attnviz.figures.base import LONGEST_TEXT, Figure, FigureFacts, Views, subtitles, text_array
 
 HEAD = ("head", "kind", "layer", "head", "rev")
 """Name and fields of the selection of a head."""
@@ -79,8 +77,8 @@ def of_heads(table: pd.DataFrame, measure: str, *, style: Style, **above: object
     """
     sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
     values = np.full((len(sites), 1 + int(table["head"].max())), np.nan)
-    for kind, layer, head, value in table.itertuples(index=False):
-        values[sites.index(Site(kind, layer)), head] = value
+    for *site, head, value in table.itertuples(index=False):
+        values[sites.index(Site(*site)), head] = value
     wide, high = ROOMY if values.shape[1] <= MOST_NUMBERED else NARROW
     every = [(site, head) for site in sites for head in range(values.shape[1])]
     selected = next(((sites.index(site), head) for site, head in every if (site, head) == style.focused), None)
@@ -126,12 +124,12 @@ class WordFigure(Figure):
     def contributions(self) -> Contributions:
         return contributions(self.record, self.token, self.position, minus=self.minus, sentence=self.sentence)
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         logit, (called, on_page, beginning) = self.contributions, self._titles
         token = token_at(self.record, logit.position, sentence=self.sentence)
         where = f"after {quoted_token(token, logit.position)} · {in_title(self.record.source)}"
         words = " ".join(filter(None, (logit.token, logit.minus and f"minus {logit.minus}")))
-        return Facts(
+        return FigureFacts(
             heading=on_page if self.on_screen else f"{beginning} {logit.called} {where}",  # a page says the rest
             subject=(f"{called} {logit.position} {words}",),
             table=self._table,
@@ -196,7 +194,7 @@ class HeadsReplaced(WordFigure):
 
     _titles = "replaced", "Each head switched off", "Heads switched off, for"
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         return replace(super().facts(), words=partial(self.contributions.in_words, self.falls))
 
     def _table(self) -> pd.DataFrame:
@@ -234,13 +232,13 @@ class HeadsReplaced(WordFigure):
         looks = {"fill": pixels_at(colors.dot), "stroke": ring}
         looks["tooltip"] = tips(("name", "head"), ("x_text", titles[0]), ("y_text", titles[1]))
         layers = [
-            *(marks("meta", "rule", {axis: scale | {"datum": 0}}, color=colors.line) for axis in "xy"),
-            marks("meta", "rule", diagonal, color=colors.quiet, strokeDash=[4, 3]),
-            marks("dots", "point", place | looks, **dot) | {"name": "dots"},
+            *(layer("meta", "rule", {axis: scale | {"datum": 0}}, color=colors.line) for axis in "xy"),
+            layer("meta", "rule", diagonal, color=colors.quiet, strokeDash=[4, 3]),
+            layer("dots", "point", place | looks, **dot) | {"name": "dots"},
         ]
         for side, dx in (("left", 10), ("right", -10)):
             text = place | {"text": field("label")}
-            layers.append(marks("dots", "text", text, where=f"datum.side === '{side}'", font=MONO, align=side, dx=dx))
+            layers.append(layer("dots", "text", text, where=f"datum.side === '{side}'", font=MONO, align=side, dx=dx))
         chart = {"layer": layers, "width": SIDE, "height": SIDE, "params": [click(HEAD[0], ["dots"], *HEAD[1:])]}
         return whole(chart | {"title": title_spec()}, colors)
 
@@ -260,8 +258,8 @@ class CarriedHeads(Figure):
     record: Record
     carried: Carried
 
-    def facts(self) -> Facts:
-        return Facts(
+    def facts(self) -> FigureFacts:
+        return FigureFacts(
             what=f"Carried by each head's {self.carried.part}",
             subject=(f"{self.carried.part} from", self.carried.texts[1]),
             table=self._table,
@@ -306,10 +304,10 @@ class CompositionMap(Figure):
         if not len(self.circuits.composition):
             raise InputError("All heads are of one layer, so none reads what another writes.")
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         named = f" · {in_title(self.model)}" if self.model else ""
         name, title = file_stem(self.model, f"{self.kind}-composition"), f"{self.kind.upper()}-composition{named}"
-        return Facts(title=title, name=name, table=self._table, words=self._words, arrays=self._arrays)
+        return FigureFacts(title=title, name=name, table=self._table, words=self._words, arrays=self._arrays)
 
     def _table(self) -> pd.DataFrame:
         return self.circuits.composition

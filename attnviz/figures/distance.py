@@ -14,7 +14,7 @@ from attnviz.core.amounts import digits, percent
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import Facts, Figure, subtitles
+from attnviz.figures.base import Figure, FigureFacts, subtitles
 from attnviz.figures.head import called, heads_in_name
 
 TITLE = "Attention by distance"
@@ -59,9 +59,9 @@ class DistanceProfile(DistanceBars):
     _: KW_ONLY
     sentence: int = 0
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         view = see(self.record, self.site, sentence=self.sentence)
-        return Facts(
+        return FigureFacts(
             heading=f"{TITLE} · {called(view, self.head)}",
             subject=(self.site, heads_in_name(self.head), "distance"),
             table=self._table,
@@ -99,9 +99,9 @@ class CorpusDistance(DistanceBars):
     curve: pd.DataFrame
     texts: int
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         heading = f"{TITLE} · {self.head}"
-        return Facts(
+        return FigureFacts(
             heading=heading,
             title=f"{heading} · {in_title(self.model)}",
             name=file_stem(self.model, "atlas", self.head, "distance"),

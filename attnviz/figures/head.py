@@ -10,12 +10,12 @@ from attnviz.analysis import EMPTY, Cells, sentences, tables, views
 from attnviz.analysis.views import AttentionView
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
 from attnviz.charts.grid import Grid, RowAnnotations, size_within
+from attnviz.charts.signs import CellState, blocked_by, your_rules
 from attnviz.charts.size import size_of
-from attnviz.charts.state import CellState, blocked_by, your_rules
 from attnviz.core.amounts import written
 from attnviz.core.display import in_title
 from attnviz.core.record import Record
-from attnviz.figures.base import Facts, SiteFigure, subtitles, text_array
+from attnviz.figures.base import FigureFacts, SiteFigure, subtitles, text_array
 
 PREDICTS = "predicts"
 NEXT = "each row: where it looks to predict the next word"
@@ -42,11 +42,11 @@ class HeadMap(SiteFigure):
 
     is_map = True
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         view, head = self.attention_view, self.head
         name = called(view, head, on_screen=self.on_screen)
         heading = f"{name[:1].upper()}{name[1:]}"
-        return Facts(
+        return FigureFacts(
             heading=heading,
             title=" · ".join(filter(None, [heading, view.window, *subtitles(self.record)])),
             subject=(self.site, heads_in_name(head)),
@@ -80,7 +80,6 @@ class HeadMap(SiteFigure):
             kinds=kinds,
             shade=np.nan_to_num(scale.shade(cells.weights)),
             ramp=scale.legend(self.colors, gray=gray),
-            gray=gray,
             numbers={"weight": (cells.weights, ".4f")} | scores,
             offsets=_offsets(cells),
             predicted=view.predicted or (),

@@ -10,11 +10,11 @@ import pandas as pd
 
 from attnviz.analysis import sentences, tables, views
 from attnviz.analysis.heads import head_metrics
+from attnviz.charts.legends import text_width
 from attnviz.charts.mosaic import Head, Label, Mosaic, MosaicLayout, Thumbnail
-from attnviz.charts.texts import text_width
 from attnviz.charts.theme import LINE
 from attnviz.core.record import Record
-from attnviz.figures.base import Facts, Figure, SiteFigure, subtitles
+from attnviz.figures.base import Figure, FigureFacts, SiteFigure, subtitles
 from attnviz.figures.head import arrays_of
 
 CALL, PAIRED = 336, 296
@@ -48,8 +48,8 @@ class AllHeads(SiteFigure):
 
     is_map = True
 
-    def facts(self) -> Facts:
-        return Facts(
+    def facts(self) -> FigureFacts:
+        return FigureFacts(
             what=f"All heads · {self.site}",
             subject=(self.site, "heads"),
             table=partial(tables.heads_table, self.attention_view),
@@ -115,8 +115,8 @@ class ModelHeads(Figure):
 
     is_map = True
 
-    def facts(self) -> Facts:
-        return Facts(
+    def facts(self) -> FigureFacts:
+        return FigureFacts(
             what="Every head", subject=("every head",), table=self._table, words=self._words, record=self.record
         )
 

@@ -15,15 +15,14 @@ from attnviz.analysis.views import Groups, as_tokens, groups
 from attnviz.charts import axes
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
-from attnviz.charts.legends import Ramp
+from attnviz.charts.legends import Ramp, text_width
+from attnviz.charts.signs import CellState
 from attnviz.charts.size import Size
-from attnviz.charts.state import CellState
-from attnviz.charts.texts import text_width
 from attnviz.core.amounts import percent
 from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import Facts, Figure, text_array
+from attnviz.figures.base import Figure, FigureFacts, text_array
 from attnviz.figures.outputs import NextWordBars, probabilities
 
 MOST_POSITIONS = 12
@@ -74,12 +73,12 @@ class WordGridFigure(Figure):
             return every[-MOST_POSITIONS:]
         return range(self.columns.start or 0, len(every) if self.columns.stop is None else self.columns.stop)
 
-    def _facts_of(self, what: str, columns: tuple[str, str], *subject: object) -> Facts:
-        """Facts of a grid of words; `columns` are what its table calls a row and a number."""
+    def _facts_of(self, what: str, columns: tuple[str, str], *subject: object) -> FigureFacts:
+        """FigureFacts of a grid of words; `columns` are what its table calls a row and a number."""
         names = dict(zip(("row", "value"), columns, strict=True))
         table = partial(self.words.table.rename, columns=names)
         functions = {"table": table, "words": self._in_words, "arrays": self._arrays}
-        return Facts(what=what, subject=subject, record=self.record, **functions)
+        return FigureFacts(what=what, subject=subject, record=self.record, **functions)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         grid = self.words
@@ -141,7 +140,7 @@ class WordGridFigure(Figure):
 class LogitLens(WordGridFigure):
     """The most probable word after each layer and position: the embedding at the bottom, the prediction on top."""
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         return self._facts_of("Words through the layers (logit lens)", ("after", "probability"), "logit lens")
 
     @cached_property
@@ -172,7 +171,7 @@ class PushedWords(WordGridFigure):
     columns: slice | None = None
     count: int = 5
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         what = f"Words that {self.site.head(self.head)} pushes up and down"
         return self._facts_of(what, ("pushed", "adds"), "pushed words", self.site, f"head {self.head}")
 
@@ -213,7 +212,7 @@ class LensBars(NextWordBars):
         options = {"sentence": self.sentence, "count": self.count}
         return analysis.lens_words(self.record, self.stage, self.position, **options)
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         return replace(super().facts(), table=self._table, words=self._in_words)
 
     def _called(self) -> tuple[str, str]:

@@ -9,34 +9,17 @@ import numpy as np
 import pandas as pd
 
 from attnviz.analysis import EMPTY, sentences
-from attnviz.charts import axes, hatch
+from attnviz.charts import axes, marks, signs
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, word_spans
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
 from attnviz.charts.grid import JOINED
-from attnviz.charts.legends import signs_spec
-from attnviz.charts.marks import (
-    Form,
-    Spec,
-    Table,
-    as_is,
-    click,
-    field,
-    hover,
-    marks,
-    pixels_at,
-    pixels_of,
-    places,
-    tips,
-    unseen,
-    when,
-    whole,
-)
-from attnviz.charts.texts import LegendEntry, entry, heading, text_width, title_spec
+from attnviz.charts.legends import LegendEntry, entry, heading, signs_spec, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table
 from attnviz.charts.theme import LINE, MONO, Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import InputError
-from attnviz.figures.base import Facts, SiteFigure, Views, subtitles, text_array
+from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
 from attnviz.figures.head import called
 from attnviz.figures.strands import SIDES, Pin, Strands, strands
 
@@ -99,13 +82,13 @@ class HeadLines(SiteFigure):
         pins = frozenset(self.pins)
         return strands(self.attention_view, tuple(self.heads), selected=self.selected, pins=pins, least=self.least)
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         name = called(self.attention_view, self.heads[0])
         if len(self.heads) > 1:
             name = f"{self.site.head(*self.heads)} · {in_title(self.record.source)}"
         subject = self.site, f"lines-{'-'.join(map(str, self.heads))}"
         functions = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
-        return Facts(heading=f"Lines · {name}", subject=subject, record=self.record, **functions)
+        return FigureFacts(heading=f"Lines · {name}", subject=subject, record=self.record, **functions)
 
     def _in_words(self) -> str:
         more = len(self.heads) - MOST_HEADS
@@ -146,30 +129,31 @@ class HeadLines(SiteFigure):
         colors, gap, most, is_cross = self.colors, self._gap, max(map(len, self._sides)), self.site.kind == "cross"
 
         def end(name: str) -> Spec:
-            return {"y": places(max(1, most), reverse=True) | {"field": name}}
+            return {"y": marks.places(max(1, most), reverse=True) | {"field": name}}
 
-        ends = end("y") | {"y2": {"field": "y2"}, "x": pixels_at(0), "x2": pixels_at(gap)}
+        ends = end("y") | {"y2": {"field": "y2"}, "x": marks.pixels_at(0), "x2": marks.pixels_at(gap)}
         looks, strength = _looks(colors), STRENGTH | {"field": "weight", "legend": None}
         strokes = looks | {
-            "stroke": when(_FAINT, pixels_at(colors.quiet), looks["stroke"]),
-            "strokeOpacity": when(_MEANT, strength, pixels_at(0)),
-            "opacity": when(_FAINT, pixels_at(FAINT), pixels_at(1)),
-            "strokeWidth": when(_POINTED, pixels_at(5), pixels_at(2.0 if most > 24 else 2.5)),
+            "stroke": marks.when(_FAINT, marks.pixels_at(colors.quiet), looks["stroke"]),
+            "strokeOpacity": marks.when(_MEANT, strength, marks.pixels_at(0)),
+            "opacity": marks.when(_FAINT, marks.pixels_at(FAINT), marks.pixels_at(1)),
+            "strokeWidth": marks.when(_POINTED, marks.pixels_at(5), marks.pixels_at(2.0 if most > 24 else 2.5)),
         }
-        hits = marks(
-            "lines", "rule", ends | {"tooltip": tips(*TOOLTIP)}, strokeOpacity=0, cursor="pointer", strokeWidth=7
+        hits = marks.layer(
+            "lines", "rule", ends | {"tooltip": marks.tips(*TOOLTIP)}, strokeOpacity=0, cursor="pointer", strokeWidth=7
         )
         layers = [
             *_legends(several=len(self.heads) > 1, cross=is_cross, right=self._right, colors=colors),
-            marks("lines", "rule", ends | strokes),
-            marks("chosen", "rule", ends, color=colors.accent, strokeWidth=1.25),
+            marks.layer("lines", "rule", ends | strokes),
+            marks.layer("chosen", "rule", ends, color=colors.accent, strokeWidth=1.25),
             hits | {"name": "lines"},
             *(layer for i in (0, 1) for layer in _side(i, end, gap, is_cross, colors)),
         ]
         scales = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
-        params = [click("cell", ["lines"], "query", "key", "rev"), hover(["lines"], "side", "query", "key", "index")]
+        pointed = marks.hover(["lines"], "side", "query", "key", "index")
+        params = [marks.click("cell", ["lines"], "query", "key", "rev"), pointed]
         chart = {"layer": layers, "width": gap, "height": most * self._cell, "resolve": {"scale": scales}}
-        return whole(chart | {"params": params, "title": title_spec()}, colors)
+        return marks.whole(chart | {"params": params, "title": title_spec()}, colors)
 
     def _data(self) -> dict[str, Table]:
         strands, looks = self.strands, self._looks
@@ -180,8 +164,8 @@ class HeadLines(SiteFigure):
             notes.append(JOINED)
         text = self.colors.text
         color = text if len(looks) > 1 else [*self.colors.hues * len(DASHES), self.colors.quiet][looks[0]]
-        signs = [(text, hatch.CROSS, self.colors.warning) for text in self._without]
-        signs += [] if self._led is None else [("other rows", hatch.DASH, self.colors.quiet)]
+        legend = [(text, signs.CROSS, self.colors.warning) for text in self._without]
+        legend += [] if self._led is None else [("other rows", signs.DASH, self.colors.quiet)]
         return {
             "meta": heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
             | {"sample": [color]},
@@ -191,7 +175,7 @@ class HeadLines(SiteFigure):
             "keys": self._tokens(1),
             "words": self._words(),
             "heads": {"look": looks, "name": self._names},
-            "legend": entry([LegendEntry(*sign, self.colors.background) for sign in signs]),
+            "legend": entry([LegendEntry(*sign, self.colors.background) for sign in legend]),
         }
 
     @property
@@ -368,28 +352,22 @@ STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "d
 def _side(i: int, end: Callable[[str], Spec], gap: int, is_cross: bool, colors: Theme) -> list[Spec]:
     """Layers of the tokens at one side of a gap: queries left, keys right."""
     table, title, stack, align = (("queries", QUERY, "decoder", "right"), ("keys", KEY, "encoder", "left"))[i]
-    at = {by: pixels_at(gap + by if i else -by) for by in (1, 2, 4, PADDING, 68)}
+    at = {by: marks.pixels_at(gap + by if i else -by) for by in (1, 2, 4, PADDING, 68)}
     text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": at[PADDING]}
     titles, span = [title, stack] if is_cross else [title], end("begin") | {"y2": {"field": "end"}}
     over = {"align": align, "baseline": "bottom", "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
-    label = x | end("middle") | {"text": field("label"), "fill": as_is("ink"), "tooltip": tips(*TOOLTIP[:-1])}
-    number = end("middle") | {"x": pixels_of("number_at"), "text": field("number")}
-    mine = f"datum.side === {i} &&"
+    label = x | end("middle") | {"text": marks.field("label"), "fill": marks.as_is("ink")}
+    label["tooltip"] = marks.tips(*TOOLTIP[:-1])
+    number = end("middle") | {"x": marks.pixels_of("number_at"), "text": marks.field("number")}
+    pieces, breaks = span | {"x": at[2]}, end("begin") | {"x": at[2], "x2": at[68]}
+    quiet, mine = {"color": colors.quiet}, f"datum.side === {i} &&"
     return [
-        marks(
-            "words", "rule", span | {"x": at[2]}, where=f"{mine} !datum.is_break", color=colors.quiet, strokeWidth=1.25
-        ),
-        marks(
-            "words",
-            "rule",
-            end("begin") | {"x": at[2], "x2": at[68]},
-            where=f"{mine} datum.is_break",
-            color=colors.line,
-        ),
-        marks("meta", "text", x | {"y": pixels_at(0)}, text=titles, color=colors.quiet, **over),
-        marks(table, "rect", span | {"x": at[4], "x2": at[1]}, where="datum.picked", fill=colors.accent),
-        marks(table, "text", number, where="datum.number !== ''", **text | {"align": "right"}),
-        marks(table, "text", label, cursor="pointer", **text),
+        marks.layer("words", "rule", pieces, where=f"{mine} !datum.is_break", strokeWidth=1.25, **quiet),
+        marks.layer("words", "rule", breaks, where=f"{mine} datum.is_break", color=colors.line),
+        marks.layer("meta", "text", x | {"y": marks.pixels_at(0)}, text=titles, **quiet, **over),
+        marks.layer(table, "rect", span | {"x": at[4], "x2": at[1]}, where="datum.picked", fill=colors.accent),
+        marks.layer(table, "text", number, where="datum.number !== ''", **text | {"align": "right"}),
+        marks.layer(table, "text", label, cursor="pointer", **text),
     ]
 
 
@@ -400,7 +378,7 @@ def _looks(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
     ranges = {"stroke": palette, "strokeDash": dashes}
     domain = [*range(len(palette))]
     return {
-        channel: field("look") | {"scale": {"domain": domain, "range": values}, "legend": legend}
+        channel: marks.field("look") | {"scale": {"domain": domain, "range": values}, "legend": legend}
         for channel, values in ranges.items()
     }
 
@@ -408,7 +386,8 @@ def _looks(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
 def _legends(*, several: bool, cross: bool, right: int, colors: Theme) -> list[Spec]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
     where = {"orient": "right", "offset": 14 + right} if right else {"orient": "bottom", "offset": 14}
-    over = where if right else {"orient": "top", "offset": 52 if cross else 35}  # over the titles of both sides
+    above = {"orient": "top", "offset": 52 if cross else 35}  # over the titles of both sides
+    over = where if right else above
     symbol = {"symbolType": "stroke", "symbolSize": 676}
     sample = {"symbolStrokeColor": {"expr": "(data('meta')[0] || {}).sample || 'gray'"}, "symbolStrokeWidth": 3}
     strength = {"title": "weight: the stronger a line, the larger", "values": [*SAMPLES], "direction": "horizontal"}
@@ -417,7 +396,7 @@ def _legends(*, several: bool, cross: bool, right: int, colors: Theme) -> list[S
     name = f"(data('heads')[indexof({heads}, datum.value)] || {{}}).name || ''"
     named = {"title": None, "values": {"expr": heads}, "labelExpr": name, "symbolStrokeWidth": 2.5}
     named |= {"symbolOpacity": 1, "columns": 3} | symbol | where
-    points = unseen("meta"), unseen("heads")
+    points = marks.unseen("meta"), marks.unseen("heads")
     points[0]["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
     points[1]["encoding"] |= _looks(colors, named if several else None)
     return [*points, signs_spec(where)]

@@ -10,14 +10,14 @@ from attnviz.analysis import sentences, tables, views
 from attnviz.analysis.views import SeenMask, View
 from attnviz.charts.domain import MAY_ATTEND
 from attnviz.charts.grid import Grid, RowAnnotations, size_within
+from attnviz.charts.signs import CellState, blocked_by
 from attnviz.charts.size import size_of
-from attnviz.charts.state import CellState, blocked_by
-from attnviz.charts.style import Style
+from attnviz.charts.theme import Style
 from attnviz.core.display import file_stem
 from attnviz.core.masks import And, Full, Mask, Or
 from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
-from attnviz.figures.base import Facts, Figure, text_array
+from attnviz.figures.base import Figure, FigureFacts, text_array
 
 MOST_WHOLE = 4096**2
 """Cells of a mask that are written one by one."""
@@ -78,9 +78,9 @@ class MaskGrid(Figure):
         window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
         return views.see_mask(self.mask, *self.tokens, sentence=self.sentence, view=self.view, **window)
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         text = " ".join(token.text for token in self.tokens[0])
-        return Facts(
+        return FigureFacts(
             title=" · ".join(filter(None, [title_of(self.mask), self.mask_view.window])),
             name=file_stem("mask", str(self.mask), text, end=self.view.in_short()),
             table=partial(tables.mask_table, self.mask_view),

@@ -11,27 +11,10 @@ import numpy as np
 from PIL import Image
 
 from attnviz.analysis import pictured
-from attnviz.charts import pixels
+from attnviz.charts import marks, pixels
 from attnviz.charts.domain import Domain
-from attnviz.charts.legends import Ramp, ramp_spec
-from attnviz.charts.marks import (
-    APART,
-    Form,
-    Spec,
-    Table,
-    as_is,
-    below,
-    beside,
-    click,
-    columns,
-    field,
-    marks,
-    pixels_at,
-    places,
-    tips,
-    whole,
-)
-from attnviz.charts.texts import heading, text_width, title_spec
+from attnviz.charts.legends import Ramp, heading, ramp_spec, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table
 from attnviz.charts.theme import TEXT_SIZE, TINT, Theme
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
@@ -249,10 +232,10 @@ class PatchImage(ShadedFigure):
         images = [{"end": end, "frame": number, "uri": data_uri(frame.picture)} for end, number, frame in pictures]
         return {
             "meta": heading(self._heading, self.lines, width, self) | {"top": [self.scale.top]},
-            "pictures": columns(("end", "frame", "uri"), images),
-            "cells": columns(("end", "frame", *PLACES[:4], "cover", *LOOKS), self._listed(1)),
-            "words": columns(("end", *PLACES, *LOOKS), self._listed(2)),
-            "unread": columns(("end", "frame", *PLACES[:4]), unread),
+            "pictures": marks.columns(("end", "frame", "uri"), images),
+            "cells": marks.columns(("end", "frame", *PLACES[:4], "cover", *LOOKS), self._listed(1)),
+            "words": marks.columns(("end", *PLACES, *LOOKS), self._listed(2)),
+            "unread": marks.columns(("end", "frame", *PLACES[:4]), unread),
         }
 
     def _listed(self, part: int) -> list[dict]:
@@ -321,15 +304,15 @@ def _form(sides: Sequence, ramp: Ramp, is_row: bool, colors: Theme) -> Form:
         if legend and not depth:
             views[-1]["layer"] = legend + views[-1]["layer"]
         count = across(len(frames))
-        rows = [beside(*views[i : i + count]) for i in range(0, len(views), count)]
+        rows = [marks.beside(*views[i : i + count]) for i in range(0, len(views), count)]
         if depth:
             names.append(f"words_{end}")
             layers = [*legend, *word_layers("words", TEXT_SIZE, colors, names[-1], f"datum.end === {end}")]
-            rows.append({"layer": layers, "width": SIDE, "height": depth, "resolve": APART})
-        parts.append(below(*rows))
-    chart = below(beside(*parts) if is_row else below(*parts), spacing=16)
-    params = [click("cell", names, "query", "key", "rev")]
-    return whole(chart | {"title": title_spec(), "params": params}, colors)
+            rows.append({"layer": layers, "width": SIDE, "height": depth, "resolve": marks.APART})
+        parts.append(marks.below(*rows))
+    chart = marks.below(marks.beside(*parts) if is_row else marks.below(*parts), spacing=16)
+    params = [marks.click("cell", names, "query", "key", "rev")]
+    return marks.whole(chart | {"title": title_spec(), "params": params}, colors)
 
 
 def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
@@ -340,20 +323,19 @@ def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
         ticks = [i * step / seconds for i in range(int(seconds / step + 1e-9) + 1)]
         label = f"format(datum.value * {seconds}, '~g') + ' s'"
         axis = {"orient": "bottom", "labelExpr": label, "values": ticks, "title": None}
-    x, y = places(1, axis), places(1, reverse=True)
-    box = {"x": x | {"field": "x"}, "y": y | {"field": "y"}, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
-    looks = {"fill": as_is("fill"), "fillOpacity": as_is("cover", "quantitative"), "stroke": as_is("stroke")}
-    looks |= {"strokeWidth": as_is("stroke_width", "quantitative"), "tooltip": tips(*TOOLTIP)}
-    order = {"order": {"field": "stroke_width", "type": "quantitative"}}
+    x, y = marks.places(1, axis), marks.places(1, reverse=True)
+    box, name = marks.box(x, y), {"name": f"cells_{end}_{number}"}
+    looks = marks.looks() | {"fillOpacity": marks.as_is("cover", "quantitative"), "tooltip": marks.tips(*TOOLTIP)}
+    looks["order"] = {"field": "stroke_width", "type": "quantitative"}
     layers = [
-        marks("unread", "rect", box, where=where, fill=colors.blocked, fillOpacity=UNREAD),
-        marks("cells", "rect", box | looks | order, where=where, cursor="pointer") | {"name": f"cells_{end}_{number}"},
+        marks.layer("unread", "rect", box, where=where, fill=colors.blocked, fillOpacity=UNREAD),
+        marks.layer("cells", "rect", box | looks, where=where, cursor="pointer") | name,
     ]
     if frame.picture is not None:
         image = {"width": frame.width, "height": frame.height, "align": "left", "baseline": "top", "aspect": False}
-        place = {"x": pixels_at(0), "y": pixels_at(0), "url": field("uri")}
-        layers.insert(0, marks("pictures", "image", place, where=where, **image))
-    return {"layer": layers, "width": frame.width, "height": frame.height, "resolve": APART}
+        place = {"x": marks.pixels_at(0), "y": marks.pixels_at(0), "url": marks.field("uri")}
+        layers.insert(0, marks.layer("pictures", "image", place, where=where, **image))
+    return {"layer": layers, "width": frame.width, "height": frame.height, "resolve": marks.APART}
 
 
 @lru_cache(maxsize=8)

@@ -11,34 +11,21 @@ from torch import Tensor
 
 from attnviz.analysis.steps import DotProducts, Matrix, Row, Stage
 from attnviz.analysis.views import Groups, as_tokens
+from attnviz.charts import marks
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.grid import READABLE, TOKENS, Grid, limit_of, together
-from attnviz.charts.legends import Ramp
-from attnviz.charts.marks import (
-    Form,
-    Spec,
-    Table,
-    as_is,
-    click,
-    columns,
-    field,
-    marks,
-    pixels_at,
-    places,
-    unseen,
-    whole,
-)
+from attnviz.charts.grid import READABLE, Grid, limit_of
+from attnviz.charts.grid_form import TOKENS, together
+from attnviz.charts.legends import Ramp, heading, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts.signs import CellState
 from attnviz.charts.size import THINNEST, Size, every_of, number_cell
-from attnviz.charts.state import CellState
-from attnviz.charts.style import Style
-from attnviz.charts.texts import heading, text_width, title_spec
-from attnviz.charts.theme import MONO, TITLE_SIZE, Theme
+from attnviz.charts.theme import MONO, TITLE_SIZE, Style, Theme
 from attnviz.core.amounts import counted, digits, in_cell, percent
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
-from attnviz.figures.base import Facts, Figure, Views, subtitles
+from attnviz.figures.base import Figure, FigureFacts, Views, subtitles
 
 WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 """Pixels of all stages, which fit a phone; of a thumbnail; of a stage without numbers; and between two stages."""
@@ -79,9 +66,9 @@ class HeadSteps(Figure):
     _: KW_ONLY
     sentence: int = 0
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         key, title = self.shows
-        return Facts(
+        return FigureFacts(
             what=f"{title} · {self.site.head(self.head)}",
             subject=(f"{self.site} head-{self.head}-{key}",),
             table=self._table,
@@ -181,8 +168,8 @@ class StepsOverview(HeadSteps):
 
     def _form(self) -> Form:
         height = sum(HIGH if stage.matrices else MISSING for stage in self.stages) + GAP * (len(self.stages) - 1)
-        chart = _rail(height, self.colors) | {"params": [click("stage", ["stages"], "position", "rev")]}
-        return whole(chart | ({} if self.on_screen else {"title": title_spec()}), self.colors)
+        chart = _rail(height, self.colors) | {"params": [marks.click("stage", ["stages"], "position", "rev")]}
+        return marks.whole(chart | ({} if self.on_screen else {"title": title_spec()}), self.colors)
 
     def _data(self) -> dict[str, Table]:
         rows, outlines, y = [], [], 0.0
@@ -200,8 +187,8 @@ class StepsOverview(HeadSteps):
             y = bottom + GAP
         return {
             "meta": heading(self._heading, subtitles(self.record, self), WIDTH, self),
-            "stages": columns(COLUMNS, rows),
-            "outlines": columns(("x", "x2", "y", "y2"), outlines),
+            "stages": marks.columns(COLUMNS, rows),
+            "outlines": marks.columns(("x", "x2", "y", "y2"), outlines),
         }
 
     def _thumbnail(self, matrix: Matrix, y: float, outlines: list[dict[str, float]]) -> dict[str, object]:
@@ -224,31 +211,31 @@ class StepsOverview(HeadSteps):
 
 def _rail(height: float, colors: Theme) -> Spec:
     """Thumbnails with the names and shapes of the stages right of them."""
-    y = {"y": places(max(1, height), reverse=True) | {"field": "y"}, "y2": {"field": "y2"}}
-    box = y | {"x": places(WIDTH) | {"field": "x"}, "x2": {"field": "x2"}}
-    ink = {"fill": as_is("ink")}
+    box = marks.box(marks.places(WIDTH), marks.places(max(1, height), reverse=True))
+    y = {axis: box[axis] for axis in ("y", "y2")}
 
-    def text(name: str, x: float, dy: float, encoding: Spec, **mark: object) -> Spec:
-        encoding = {"y": y["y"], "x": pixels_at(x), "text": field(name)} | encoding
+    def text(name: str, x: float, dy: float, **mark: object) -> Spec:
+        encoding = {"y": box["y"], "x": marks.pixels_at(x), "text": marks.field(name)}
+        if name == "title":
+            encoding["fill"] = marks.as_is("ink")
         mark = {"baseline": "middle", "align": "left", "dy": dy} | mark
-        return marks("stages", "text", encoding, where=f"isValid(datum.{name})", **mark)
+        return marks.layer("stages", "text", encoding, where=f"isValid(datum.{name})", **mark)
+
+    def strip(end: float, **mark: object) -> Spec:
+        return marks.layer("stages", "rect", y | {"x": marks.pixels_at(-10), "x2": marks.pixels_at(end)}, **mark)
 
     has_image = {"where": "isValid(datum.uri)"}
-    area = marks(
-        "stages", "rect", y | {"x": pixels_at(-10), "x2": pixels_at(WIDTH)}, fill="transparent", cursor="pointer"
-    )
-    bar = y | {"x": pixels_at(-10), "x2": pixels_at(-6)}
     layers = [
-        marks("stages", "image", box | {"url": field("uri")}, **has_image, aspect=False, smooth=False),
-        marks("stages", "rect", box, **has_image, fill=None, stroke=colors.line),
-        marks("outlines", "rect", box, fill=None, stroke=colors.accent, strokeWidth=1.5),
-        marks("stages", "rect", bar, where="datum.is_current", fill=colors.accent),
-        text("title", WIDE + 14, 8, ink, fontWeight=600, fontSize=TITLE_SIZE - 1),
-        text("shape", WIDE + 14, 27, {}, color=colors.quiet),
-        text("number", WIDTH, 9, {}, align="right", font=MONO, color=colors.accent),
-        text("missing", 0, MISSING / 2, {}, color=colors.quiet),
-        unseen("meta"),
-        area | {"name": "stages"},
+        marks.layer("stages", "image", box | {"url": marks.field("uri")}, **has_image, aspect=False, smooth=False),
+        marks.layer("stages", "rect", box, **has_image, fill=None, stroke=colors.line),
+        marks.layer("outlines", "rect", box, fill=None, stroke=colors.accent, strokeWidth=1.5),
+        strip(-6, where="datum.is_current", fill=colors.accent),
+        text("title", WIDE + 14, 8, fontWeight=600, fontSize=TITLE_SIZE - 1),
+        text("shape", WIDE + 14, 27, color=colors.quiet),
+        text("number", WIDTH, 9, align="right", font=MONO, color=colors.accent),
+        text("missing", 0, MISSING / 2, color=colors.quiet),
+        marks.unseen("meta"),
+        strip(WIDTH, fill="transparent", cursor="pointer") | {"name": "stages"},
     ]
     return {"layer": layers, "width": WIDTH, "height": height}
 
@@ -281,7 +268,7 @@ class StageTables(HeadSteps):
                 rows[-1].append(grid)
             else:
                 rows.append([grid])
-        nothing = {"layer": [unseen("meta")], "width": 1, "height": 1}  # a step without numbers has a title alone
+        nothing = {"layer": [marks.unseen("meta")], "width": 1, "height": 1}  # a step without numbers has a title alone
         lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
         width = max((grid.size.width for grid in self.grids), default=0) + 60
         data = {name: table for grid in self.grids for name, table in grid.data.items()}
@@ -447,9 +434,9 @@ class LargestWeights(Figure):
     _: KW_ONLY
     chosen: int | None = None
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         title = "Largest weight of a row of random scores"
-        return Facts(title=title, name="why-the-scale", table=self._table, words=self._in_words)
+        return FigureFacts(title=title, name="why-the-scale", table=self._table, words=self._in_words)
 
     def _table(self) -> pd.DataFrame:
         """One row per d_k: the variances, and the mean measures of rows without and with the scale."""

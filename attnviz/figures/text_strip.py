@@ -7,25 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from attnviz.charts import axes, grid, hatch, pixels, state
+from attnviz.charts import axes, grid, marks, pixels, signs
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.legends import ramp_spec, signs_spec
-from attnviz.charts.marks import (
-    APART,
-    Form,
-    Spec,
-    Table,
-    as_is,
-    click,
-    columns,
-    field,
-    marks,
-    pixels_at,
-    pixels_of,
-    tips,
-    whole,
-)
-from attnviz.charts.texts import PHONE, LegendEntry, entry, heading, text_width, title_spec
+from attnviz.charts.legends import PHONE, LegendEntry, entry, heading, ramp_spec, signs_spec, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme
 from attnviz.core import display
 from attnviz.figures.base import Views
@@ -55,23 +40,23 @@ class TextStrip(ShadedFigure):
     def _form(self) -> Form:
         ramp = replace(self.scale.legend(self._colors), top=0.0)
         where = {"orient": "bottom", "offset": 10}
-        caption = {"x": pixels_at(0), "y": pixels_of("y"), "text": field("text")}
+        caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
         layers = [
             ramp_spec(ramp, where),
             signs_spec(where),
             *word_layers("tokens", SIZE * self._larger, self._colors, "tokens"),
-            marks("captions", "text", caption, color=self.colors.quiet, align="left", baseline="middle"),
+            marks.layer("captions", "text", caption, color=self.colors.quiet, align="left", baseline="middle"),
         ]
-        chart = {"layer": layers, "width": self._extent, "height": self._layout[2], "resolve": APART}
-        params = {"params": [click("cell", ["tokens"], "query", "key", "rev")]}
-        return whole(chart | params | {"title": title_spec()}, self._colors)
+        chart = {"layer": layers, "width": self._extent, "height": self._layout[2], "resolve": marks.APART}
+        params = {"params": [marks.click("cell", ["tokens"], "query", "key", "rev")]}
+        return marks.whole(chart | params | {"title": title_spec()}, self._colors)
 
     def _data(self) -> dict[str, Table]:
         tokens, captions, _ = self._layout
         return {
             "meta": heading(self._heading, self.lines, self._extent, self, PHONE) | {"top": [self.scale.top]},
-            "tokens": columns((*PLACES, *LOOKS), tokens),
-            "captions": columns(("y", "text"), captions),
+            "tokens": marks.columns((*PLACES, *LOOKS), tokens),
+            "captions": marks.columns(("y", "text"), captions),
             "legend": entry(self._legend),
         }
 
@@ -137,11 +122,11 @@ class TextStrip(ShadedFigure):
     def _legend(self) -> list[LegendEntry]:
         """Legend of the signs in place of weights."""
         colors, shade = self._colors, self.shade
-        signs = {self.state(i): bool(np.isnan(shade.weights[i])) for i in np.flatnonzero(~shade.colored).tolist()}
-        frame, dash = (grid.FRAME, colors.warning), (hatch.DASH, colors.hatch)
-        entries = [LegendEntry(text, *(frame if is_nan else dash), colors.blocked) for text, is_nan in signs.items()]
-        more = len(entries) - state.MOST_RULES
-        return entries if more <= 0 else [*entries[: state.MOST_RULES], state.rest(more, colors)]
+        there = {self.state(i): bool(np.isnan(shade.weights[i])) for i in np.flatnonzero(~shade.colored).tolist()}
+        frame, dash = (grid.FRAME, colors.warning), (signs.DASH, colors.hatch)
+        entries = [LegendEntry(text, *(frame if is_nan else dash), colors.blocked) for text, is_nan in there.items()]
+        more = len(entries) - signs.MOST_RULES
+        return entries if more <= 0 else [*entries[: signs.MOST_RULES], signs.rest(more, colors)]
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
@@ -173,15 +158,15 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
 def word_layers(table: str, size: float, colors: Theme, name: str, where: str = "") -> list[Spec]:
     """Rounded grounds of tokens with their texts, and numbers below them; places are pixels."""
     middle = [{"calculate": f"(datum.{axis} + datum.{axis}2) / 2", "as": f"{axis}m"} for axis in "xy"]
-    text, x = {"align": "center", "baseline": "middle"}, {"x": pixels_of("xm")}
-    box = {"x": pixels_of("x"), "y": pixels_of("y"), "x2": {"field": "x2"}, "y2": {"field": "y2"}}
-    looks = {"fill": as_is("fill"), "stroke": as_is("stroke"), "strokeWidth": as_is("stroke_width", "quantitative")}
-    written = x | {"y": pixels_of("ym"), "text": field("text"), "fill": as_is("ink")}
-    numbers = x | {"y": pixels_of("y2"), "text": field("number")}
+    text, x = {"align": "center", "baseline": "middle"}, {"x": marks.pixels_of("xm")}
+    box = marks.box(marks.pixels_of("x"), marks.pixels_of("y"))
+    grounds = box | marks.looks() | {"tooltip": marks.tips(*TOOLTIP)}
+    written = x | {"y": marks.pixels_of("ym"), "text": marks.field("text"), "fill": marks.as_is("ink")}
+    numbers = x | {"y": marks.pixels_of("y2"), "text": marks.field("number")}
     layers = [
-        marks(table, "rect", box | looks | {"tooltip": tips(*TOOLTIP)}, where=where, cursor="pointer", cornerRadius=3),
-        marks(table, "text", written, where=where, font=MONO, fontSize=size, **text),
-        marks(table, "text", numbers, where=where, color=colors.quiet, dy=LINE / 2, **text),
+        marks.layer(table, "rect", grounds, where=where, cursor="pointer", cornerRadius=3),
+        marks.layer(table, "text", written, where=where, font=MONO, fontSize=size, **text),
+        marks.layer(table, "text", numbers, where=where, color=colors.quiet, dy=LINE / 2, **text),
     ]
     return [
         layers[0] | {"name": name},

@@ -8,7 +8,7 @@ from pictures import SITE, data, heatmap, mask_grid, record_of, strand_lines, te
 
 from attnviz import figures
 from attnviz.analysis.views import View
-from attnviz.charts import bands
+from attnviz.charts import axes
 from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.masks import Subsequent
 from attnviz.export import render
@@ -66,9 +66,9 @@ def test_a_band_that_is_too_short_for_its_name_has_none_and_the_readout_says_it(
 def test_labels_make_room_for_bands():
     """Less where no name fits, none without roles."""
     talks = (CHAT, ["user", "assistant"] * 10, [""] * 9)
-    extents = [bands.extents(figures.head(spoken(roles), SITE, 0).drawing.bands) for roles in talks]
+    extents = [axes.band_widths(figures.head(spoken(roles), SITE, 0).drawing.bands) for roles in talks]
 
-    assert extents == [(bands.NAMED, bands.NAMED), (bands.BAR, bands.BAR), (0, 0)]
+    assert extents == [(axes.NAMED, axes.NAMED), (axes.BAR, axes.BAR), (0, 0)]
 
 
 def test_a_window_of_a_prompt_is_still_of_the_prompt():

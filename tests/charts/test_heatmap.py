@@ -22,7 +22,7 @@ from pictures import (
 
 from attnviz import api, figures
 from attnviz.analysis.views import see
-from attnviz.charts import hatch, theme
+from attnviz.charts import signs, theme
 from attnviz.charts.pixels import color_at
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
@@ -102,13 +102,13 @@ def test_who_blocks_a_cell_is_seen_and_each_rule_has_its_words():
     mask, text = Window(3) & Padding((9,)), "The cat sat on the mat because it was so tired"
     chart = heatmap(api.analyze(text, "story", Edits(mask=mask)), Site("decoder", 1), 0)
     cells, side = data(chart, "cells"), min(chart.to_dict()["width"] / 12, 60)
-    model, padding, yours = (hatch.shape(pattern, side) for pattern in hatch.PATTERNS)
+    model, padding, yours = (signs.strokes_of(pattern, side) for pattern in signs.PATTERNS)
 
     for cell in cells:
         query, key = cell["query"], cell["key"]
-        signs = {model: key > query, padding: key >= 9, yours: key < query - 3}
-        assert cell["path"] == next((sign for sign, blocks in signs.items() if blocks), None)
-        assert (cell["ground"] == theme.LIGHT.blocked) == any(signs.values())
+        strokes = {model: key > query, padding: key >= 9, yours: key < query - 3}
+        assert cell["path"] == next((sign for sign, blocks in strokes.items() if blocks), None)
+        assert (cell["ground"] == theme.LIGHT.blocked) == any(strokes.values())
     assert len({model, padding, yours}) == 3
     assert legend(chart) == [
         "blocked by causal mask",

@@ -1,4 +1,4 @@
-"""Attention rollout through all layers: the map of rollout, and one of its rows beside the flow."""
+"""Attention rollout through all layers: the map, and one of its rows."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ from pictures import bars, data, record_of, texts
 
 from attnviz import figures
 from attnviz.analysis import sentences
-from attnviz.analysis.rollout import flow, mixed, rollout
+from attnviz.analysis.rollout import mixed, rollout
 from attnviz.charts.theme import LIGHT
 from attnviz.core.amounts import percent
-from attnviz.figures.rollout import Traced
+from attnviz.figures.attribution import Traced
 
 SHARES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
 
@@ -47,25 +47,19 @@ def test_a_token_that_cannot_have_arrived_is_hatched():
 
 
 def test_bars_are_as_long_as_their_shares():
-    """Those of rollout and of the flow each by its own largest; without a flow there is one column."""
-    one = traced(shares=SHARES)
-    alone, both = (figures.rollout_row(one, 2, flow).chart for flow in (None, np.array([0.9, 0.3, 0.6])))
+    """The longest is as long as there is room."""
+    chart = figures.rollout_row(traced(shares=SHARES), 2).chart
 
-    assert bars(alone) == pytest.approx([0.5, 0.5, 1])
-    assert [bars(both, column) for column in (0, 1)] == [pytest.approx([0.5, 0.5, 1]), pytest.approx([1, 1 / 3, 2 / 3])]
-    assert [*texts(both), *texts(both, 1)] == ["25.0%", "25.0%", "50.0%", "90.0%", "30.0%", "60.0%"]
+    assert bars(chart) == pytest.approx([0.5, 0.5, 1])
+    assert texts(chart) == ["25.0%", "25.0%", "50.0%"]
 
 
 def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
-    """Rollout and flow of a random record."""
     one = traced(["one", "two", "three", "four"])
-    reached = flow(one.mixed, 3).numpy()
-    figure = figures.rollout_row(one, 3, reached)
-    shown = [*texts(figure.chart), *texts(figure.chart, 1)]
+    figure = figures.rollout_row(one, 3)
 
     assert figure.table["rollout"].tolist() == one.shares[3].tolist()
-    assert figure.table["flow"].tolist() == reached.tolist()
-    assert {percent(value) for value in (*one.shares[3], *reached)} <= set(shown)
+    assert {percent(value) for value in one.shares[3]} <= {*texts(figure.chart)}
     table = figures.rollout(one).table
     assert table.query("query == 1 and key == 2")["share"].item() == one.shares[1, 2]
     assert table.query("query == 1")["share"].sum() == pytest.approx(1)

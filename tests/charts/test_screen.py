@@ -21,7 +21,7 @@ from pictures import HOSTILE, SITE, record_of
 from attnviz import figures
 from attnviz.charts import readout
 from attnviz.charts.readout import FORMATS, CellNumbers, number_of
-from attnviz.charts.state import CellState
+from attnviz.charts.signs import CellState
 from attnviz.core.edits import Edits
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
 

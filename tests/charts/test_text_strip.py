@@ -11,7 +11,7 @@ from pictures import HOSTILE, SITE, data, draw, legend, lines, record_of, text_s
 
 from attnviz.analysis.sentences import OFF
 from attnviz.charts import pixels
-from attnviz.charts.texts import text_width
+from attnviz.charts.legends import text_width
 from attnviz.charts.theme import LIGHT, TITLE_CHARACTER
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError

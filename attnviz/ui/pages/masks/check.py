@@ -20,7 +20,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.leaks import MOST, LeakTest
 from attnviz.core.masks import Padding
 from attnviz.core.request import Request
-from attnviz.figures.evidence import as_checked, evidence
+from attnviz.figures.maps import as_checked, evidence
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, estimate
 from attnviz.sources.wrapped import Wrapped

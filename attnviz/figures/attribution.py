@@ -1,28 +1,163 @@
-"""Gradients of a word's logit: the map of a head, its relevance by token, and integrated gradients by token."""
+"""Tokens that contents and words come from: attention rollout, gradient times weight, relevance of tokens."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
 
 from attnviz import analysis
-from attnviz.analysis import tables
+from attnviz.analysis import sentences, tables
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, WordLogit
+from attnviz.analysis.rollout import Mixed
 from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import groups
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import Grid, size_within
 from attnviz.charts.legends import Ramp
-from attnviz.charts.state import CellState
+from attnviz.charts.signs import CellState
 from attnviz.core.amounts import digits
-from attnviz.core.display import in_title, visible_text
+from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import Facts, Figure, largest, number_arrays, subtitles, text_array
-from attnviz.figures.rollout import MAP, MOST_BARS
+from attnviz.figures.base import Figure, FigureFacts, edited, largest, number_arrays, subtitles, text_array
+
+MAP = 440
+"""Pixels of the side of the map, which has one row of bars beside it."""
+
+MOST_BARS = 40
+"""Tokens drawn at most, those with the largest shares; the table holds all."""
+
+WHAT = "½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
+"""Definition of rollout on the picture."""
+
+SHORT, ROW = 150, 480
+"""Pixels of the longest bar, and of all of a row on a wide screen."""
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """Rollout through the first layers of a stack.
+
+    Attributes:
+        record: of the run.
+        mixed: what each of these layers mixes; none after them.
+        layer: the number of the last of them.
+        shares: (n, n) float64, of what stands at row i after them, how much came from token j; of a long text the rows
+            that were followed, by their positions.
+    """
+
+    record: Record
+    mixed: Mixed
+    layer: int
+    shares: np.ndarray | Mapping[int, np.ndarray]
+
+    @property
+    def texts(self) -> list[str]:
+        return [token.text for token in self.mixed.tokens]
+
+    def called(self, position: int) -> str:
+        return f"{visible_text(self.texts[position])} ({position})"
+
+    def subtitles(self) -> list[str]:
+        """Notes on what is not followed, and on rows that had nothing to mix."""
+        rows, note = self.mixed.left_out, self.mixed.note
+        notes = [note.rstrip(".")] if note else []
+        return [*notes, *([f"{rows} rows had no weights, and keep what they hold"] if rows else [])]
+
+    def facts(self, what: str, subject: str, **functions: Callable) -> FigureFacts:
+        """FigureFacts of a figure of rollout."""
+        record, where = self.record, f"{self.mixed.kind} after layer {self.layer}"
+        end = edited(record.edits)
+        name = file_stem(record.source, where, subject, " ".join(self.texts), end=end)
+        return FigureFacts(
+            what=f"{what} · {self.mixed.kind}, after layer {self.layer}", name=name, record=record, **functions
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout(Figure):
+    """How much of each token is in what stands at each position after a layer; `selected` is a row.
+
+    A click selects a cell under the name "cell" with the fields query, key and rev.
+    """
+
+    traced: Traced
+
+    def facts(self) -> FigureFacts:
+        shares, texts = self.traced.shares, self.traced.texts
+        facts = self.traced.facts(
+            "Attention rollout",
+            "rollout",
+            table=partial(tables.rollout_table, shares, texts),
+            words=partial(sentences.reaches, shares, texts),
+            arrays=self._arrays,
+        )
+        lines = [f"rollout: {WHAT}", *self.traced.subtitles(), *subtitles(facts.record, self)]
+        heading = f"{facts.what} · {in_title(facts.record.source)}"
+        return replace(facts, title=" · ".join(filter(None, (heading, *lines))))
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {"rollout": self.traced.shares, "tokens": text_array(self.traced.texts)}
+
+    def draw(self) -> Grid:
+        traced, tokens = self.traced, groups(self.traced.mixed.tokens)
+        size = size_within(tokens, tokens, self, side=MAP)
+        shares = largest_in_size(traced.shares, size.tile)
+        ramp = Ramp("share", float(np.nanmax(shares, initial=0.0)) or 1.0, self.colors.ramp)
+        largest = f"colors end at {ramp.top:.3g}, the largest here" if ramp.top <= 0.999 else ""
+        return Grid(
+            **self._above("" if self.on_screen else f"rollout: {WHAT}", *traced.subtitles(), largest),
+            rows=tokens,
+            columns=tokens,
+            size=size,
+            titles=(f"Position after layer {traced.layer}", "Token"),
+            states=np.where(shares == 0, 1, 0),
+            kinds=[CellState("arrives", "ramp", legend=""), CellState("no path", "blocked", "hatch")],
+            shade=ramp.shade(shares),
+            ramp=ramp,
+            numbers={"share": (shares, ".4f")},
+            verb="comes from",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutRow(Figure):
+    """Bars of how much of each token reaches one position by rollout."""
+
+    traced: Traced
+    position: int
+
+    def facts(self) -> FigureFacts:
+        shares, texts = self.traced.shares[self.position], self.traced.texts
+        return self.traced.facts(
+            f"Mixed into {self.traced.called(self.position)}",
+            f"reaches {self.position}",
+            table=partial(tables.reached_table, {"rollout": shares}, texts),
+            words=partial(sentences.reached, shares, texts, self.position),
+            arrays=self._arrays,
+        )
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {"rollout": self.traced.shares[self.position], "tokens": text_array(self.traced.texts)}
+
+    def draw(self) -> Bars:
+        traced, shares = self.traced, self.traced.shares[self.position]
+        indices = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
+        lines = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
+        has_map = self.on_screen and not isinstance(traced.shares, Mapping)  # which says the rest beside the row
+        above = self._above(*lines, *traced.subtitles())
+        if self.on_screen:
+            above["title"] = f"Mixed into {traced.called(self.position)}"
+        return Bars(
+            **above | ({"lines": lines} if has_map else {}),
+            names=[traced.called(i) for i in indices.tolist()],
+            columns=[Column(values=shares[indices].tolist(), name="share by rollout")],
+            length=ROW if self.on_screen else SHORT,
+        )
+
 
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
 
@@ -50,11 +185,11 @@ class LogitFigure(Figure):
     def sentence(self) -> int:
         return self.word.sentence
 
-    def _of_word(self, what: str, *subject: object, **functions: Callable) -> Facts:
-        """Facts of a figure of the word's logit; its title has the logit before the origin of the weights."""
+    def _of_word(self, what: str, *subject: object, **functions: Callable) -> FigureFacts:
+        """FigureFacts of a figure of the word's logit; its title has the logit before the origin of the weights."""
         heading = f"{what} · {in_title(self.record.source)}"
         title = " · ".join(filter(None, [heading, of_word(self.word), *subtitles(self.record)]))
-        return Facts(what=what, title=title, subject=subject, record=self.record, **functions)
+        return FigureFacts(what=what, title=title, subject=subject, record=self.record, **functions)
 
     def _above(self, *lines: str) -> dict:
         return super()._above(of_word(self.word), *lines)
@@ -102,7 +237,7 @@ class RelevanceMap(LogitFigure):
         """(Q, K)."""
         return self.word.head(self.site, self.head, signed=self.signed).double().numpy()
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         head = "mean of all heads" if self.head == "mean" else f"head {self.head}"
         return self._of_word(
             f"Gradient times weight · {self.site}, {head}",
@@ -155,7 +290,7 @@ class RelevanceBars(LogitFigure):
     word: Relevance
     layer: int
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         subject = f"relevance {self.word.token} after {self.layer}"
         return self._of_word(f"Attention relevance · after layer {self.layer}", subject, table=self._table)
 
@@ -180,7 +315,7 @@ class AttributionBars(LogitFigure):
     record: Record
     word: IntegratedGradients
 
-    def facts(self) -> Facts:
+    def facts(self) -> FigureFacts:
         return self._of_word(
             f"Integrated gradients · {self.word.steps} steps",
             f"integrated gradients {self.word.token}",
