@@ -76,7 +76,9 @@ class GridForm:
                 dotted=size.cell >= DOTTED and not grid.is_table,
                 upright=self.upright and side == 1,
             )
-            spec |= {"offset": self.above, "minExtent": grid.extent} if side else {"offset": self.left}
+            spec["offset"] = self.above if side else self.left
+            if side:
+                spec["minExtent"] = grid.extent
             if grid.is_table and grid.axes[side] not in TOKENS:
                 spec["labelColor"] = colors.quiet
             both[side] = spec

@@ -389,13 +389,20 @@ def _legends(*, several: bool, cross: bool, right: int, colors: Theme) -> list[S
     above = {"orient": "top", "offset": 52 if cross else 35}  # over the titles of both sides
     over = where if right else above
     symbol = {"symbolType": "stroke", "symbolSize": 676}
-    sample = {"symbolStrokeColor": {"expr": "(data('meta')[0] || {}).sample || 'gray'"}, "symbolStrokeWidth": 3}
-    strength = {"title": "weight: the stronger a line, the larger", "values": [*SAMPLES], "direction": "horizontal"}
-    strength |= {"format": ".2~g"} | sample | symbol | over
+    strength = {
+        "title": "weight: the stronger a line, the larger",
+        "values": [*SAMPLES],
+        "direction": "horizontal",
+        "format": ".2~g",
+        "symbolStrokeColor": {"expr": "(data('meta')[0] || {}).sample || 'gray'"},
+        "symbolStrokeWidth": 3,
+        **symbol,
+        **over,
+    }
     heads = "pluck(data('heads'), 'look')"
     name = f"(data('heads')[indexof({heads}, datum.value)] || {{}}).name || ''"
     named = {"title": None, "values": {"expr": heads}, "labelExpr": name, "symbolStrokeWidth": 2.5}
-    named |= {"symbolOpacity": 1, "columns": 3} | symbol | where
+    named = named | {"symbolOpacity": 1, "columns": 3} | symbol | where
     points = marks.unseen("meta"), marks.unseen("heads")
     points[0]["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
     points[1]["encoding"] |= _looks(colors, named if several else None)

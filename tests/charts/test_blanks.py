@@ -15,7 +15,6 @@ from pictures import (
     notes,
     said,
     step_by_step,
-    texts,
     title,
 )
 
@@ -66,16 +65,6 @@ def test_a_run_that_read_another_word_anywhere_is_not_compared():
 
     assert analysis.next_words(AFTER, 1, before=BEFORE)[0].before == pytest.approx(0.25)
     assert analysis.next_words(AFTER, 1, before=other)[0].before is None
-
-
-def test_blanks_stand_one_below_the_other():
-    chart = step_by_step(AFTER, before=BEFORE)
-
-    assert title(chart) == "Blanks, filled in · story"
-    assert data(chart, "meta")[0]["caption_0"] == "in place of"
-    assert texts(chart, 1) == ["▸ cat → dog", "▸ down"]
-    assert names(chart) == ["1", "3"]
-    assert "another word than before: 1 of 2 rows, first" in said(chart)
 
 
 def test_where_there_is_no_blank_the_picture_says_so():
