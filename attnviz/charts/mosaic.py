@@ -27,7 +27,6 @@ from attnviz.charts.marks import (
     pixels_at,
     places,
     tips,
-    unseen,
     whole,
 )
 from attnviz.charts.signs import CellState, blocked_by, your_rules
@@ -100,23 +99,22 @@ class Mosaic:
     @cached_property
     def form(self) -> Form:
         """The chart without its tables."""
-        ramp = None if self._ramp is None else replace(self._ramp, top=0.0)
         orient = "bottom" if self._lines else ""
         if self.title:
             orient = "top"
-        return _form(self.layout, ramp, orient, self.style.aside, self.style.colors)
+        return _form(self.layout, replace(self._ramp, top=0.0), orient, self.style.aside, self.style.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
         """Tables of the chart: meta, heads, labels and legend."""
         style = self.style if self.title else replace(self.style, width=self.layout.width)  # in a column of a page
         title = heading(self.title, self._lines, self.layout.width, style)
-        legend = {} if self._ramp is None else {"legend": entry(signs.legend(self._states, style.colors))}
         return {
-            "meta": title | {"top": [self._ramp.top if self._ramp else 1.0]},
+            "meta": title | {"top": [self._ramp.top]},
             "heads": columns(_COLUMNS, [self._row(thumbnail) for thumbnail in self.thumbnails]),
             "labels": columns(Label._fields, [label._asdict() for label in self.labels]),
-        } | legend
+            "legend": entry(signs.legend(self._states, style.colors)),
+        }
 
     @cached_property
     def cells(self) -> dict[Head, Cells]:
@@ -145,12 +143,11 @@ class Mosaic:
         return {}
 
     @cached_property
-    def _ramp(self) -> Ramp | None:
-        """The color legend; None where one beside it holds for all heads."""
-        domains, style = {*self._domains.values()}, self.style
-        if not domains or (style.explained and style.on_screen and len(domains) == 1):
-            return None
-        ramp = next(iter(domains)).legend(style.colors, gray=all(map(self._is_off, self.cells)))
+    def _ramp(self) -> Ramp:
+        """The color legend; of heads with scales of their own it says which these are."""
+        domains = {*self._domains.values()} or {Domain()}
+        is_gray = bool(self.cells) and all(map(self._is_off, self.cells))
+        ramp = next(iter(domains)).legend(self.style.colors, gray=is_gray)
         if len(domains) == 1:
             return ramp
         return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_MARKED, top=1.0)
@@ -193,7 +190,7 @@ class Mosaic:
             "state": "off: its output is zero" if off else "on",
             "off": off,
             "focused": focused,
-            "marked": self._ramp is not None and self._ramp.title == OF_MARKED and domain.kind == "adapts",
+            "marked": self._ramp.title == OF_MARKED and domain.kind == "adapts",
         }
 
     def _uri(self, head: Head) -> str:
@@ -213,7 +210,7 @@ _COLUMNS = ("x", "y", "label", "kind", "layer", "head", "rev", "uri", "ink", "na
 _COLUMNS += ("off", "focused", "marked")
 
 
-def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, colors: Theme) -> Form:
+def _form(layout: MosaicLayout, ramp: Ramp, orient: str, aside: bool, colors: Theme) -> Form:
     """The chart of a layout; the title and its lines stand where `orient` says, or nowhere."""
     side, height, above, width, depth = layout
     ends = [-MARGIN, width + MARGIN], [depth + MARGIN, -max(MARGIN, above)]
@@ -234,7 +231,8 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
     where = {"orient": "right" if aside else "bottom", "offset": 14}
     images = layer("heads", "image", place | {"url": field("uri"), "tooltip": tooltip}, cursor="pointer", **image)
     layers = [
-        *([unseen("meta")] if ramp is None else [ramp_spec(ramp, where), signs_spec(where)]),
+        ramp_spec(ramp, where),
+        signs_spec(where),
         images | {"name": "heads"},
         layer("heads", "rect", place | to, stroke=colors.line, strokeWidth=1, **box),
         layer("heads", "rule", place | to, where="datum.off", stroke=colors.quiet, strokeWidth=1.5, **box),

@@ -161,8 +161,7 @@ class Style:
         zooms: whether a drag over a large map on a page asks to see a part of it.
         aside: whether the legend of a map stands right of it, as on a slide.
         paired: whether thumbnails stand beside their map on a page, with words at their right: they are smaller then.
-        explained: whether the legend of the picture beside it holds for it, too: for the colors of thumbnails with one
-            scale, for the strokes of a map.
+        explained: whether the legend of the mask beside a map holds for its strokes, too.
         heading: what stands over the picture in place of its title and the lines under it; None for those.
         on_screen: whether the picture stands on a page, which says itself what was changed.
     """
