@@ -3,12 +3,12 @@
 from html import escape
 
 import pytest
-from attnviz.figures.relevance import gap_in_words
 from test_pages import html
 from test_pages_overview import chart_texts, opened, overview_page
 
 from attnviz import analysis, api, figures
 from attnviz.core.edits import Site
+from attnviz.figures.relevance import gap_in_words
 from attnviz.studies import gradients
 from attnviz.ui import budget, runs
 
