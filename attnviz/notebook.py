@@ -16,9 +16,8 @@ def register() -> None:
         return
     formatters = shell.display_formatter.formatters
     formatters["text/html"].for_type_by_name("attnviz.core.record", "Record", _page)
-    for module in ("attnviz.figures.base", "attnviz.figures.figure"):
-        formatters["image/svg+xml"].for_type_by_name(module, "Figure", _picture)
-        formatters["text/plain"].for_type_by_name(module, "Figure", _in_words)
+    formatters["image/svg+xml"].for_type_by_name("attnviz.figures.base", "Figure", _picture)
+    formatters["text/plain"].for_type_by_name("attnviz.figures.base", "Figure", _in_words)
 
 
 def _page(record: Any) -> str:

@@ -20,7 +20,7 @@ from attnviz.analysis.align import Side, beside
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Mask
-from attnviz.figures.rollout import Traced
+from attnviz.figures.attribution import Traced
 
 EDITS = Edits(mask=Subsequent() & ~Window(1, 1), temperature=0.5, empty_rows="uniform")
 TEXT = "the cat sat on the mat"
@@ -82,8 +82,6 @@ MADE = {
     "next_word": lambda record, site: figures.next_word(record, 1, before=record),
     "overview": lambda record, site: figures.overview(record),
     "patches": lambda record, site: figures.patches(record, site, 0, chosen=1),
-    "overlays": lambda record, site: figures.overlays(record, site, chosen=1),
-    "phrase": lambda record, site: figures.phrase(record, site.kind, 1, [(0, 1), (2, 3)]),
     "pushed": lambda record, site: figures.pushed(record, site, 0),
     "integrated_gradients": lambda record, site: figures.integrated_gradients(record, integrated(record)),
     "relevance": lambda record, site: figures.relevance(record, relevant(record), site, 0),

@@ -1,4 +1,4 @@
-"""Token axes.
+"""Token axes, and bands beside them: the turns of a chat, a prompt and its answer.
 
 No text of a user stands in an expression, a field name or a tooltip's name: labels are rows of tables, and the
 expressions here are constants.
@@ -6,14 +6,14 @@ expressions here are constants.
 
 import unicodedata
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
-import altair as alt
-
 from attnviz.analysis.views import Groups
+from attnviz.charts.legends import text_width
+from attnviz.charts.marks import Table, columns
 from attnviz.charts.size import Size
-from attnviz.charts.texts import text_width
-from attnviz.charts.theme import Theme
+from attnviz.charts.theme import WORD_CHARACTER, Theme
 from attnviz.core.display import isolated, visible_text
 
 QUERY, KEY = "Query (from)", "Key (to)"
@@ -44,14 +44,6 @@ def notes_on(size: Size, shows: str = "each square shows the largest of") -> lis
     if size.every * size.tile > 1:
         notes.append(f"every {ordinal(size.every * size.tile)} token is labeled")
     return notes
-
-
-def axis(
-    table: str, count: int, every: int, title: str | Sequence[str], colors: Theme, *, upright: bool = False, **settings
-) -> alt.Axis:
-    """The same axis as Altair has it, with settings of Altair's."""
-    spec = axis_spec(table, count, every, title, colors, upright=upright)
-    return alt.Axis(**spec | {"values": alt.expr(spec["values"]["expr"])} | settings)
 
 
 def axis_spec(
@@ -119,3 +111,48 @@ def from_right(labels: Sequence[str]) -> bool:
     """Whether a text runs from right to left: its first letter of either kind does."""
     kinds = (unicodedata.bidirectional(character) for label in labels for character in label)
     return next((kind for kind in kinds if kind in ("L", "R", "AL")), "L") != "L"
+
+
+SIDES = ("row", "column")
+NEAR, FAR, MIDDLE = -4, -7, -15
+"""Pixels from the cells to the ends of a bar, and to the middle of its name."""
+
+BAR, NAMED = 9, 24
+"""Pixels of the bands between cells and labels: where no name fits, and where one does."""
+
+HUES = {"user": 0, "prompt": 0, "assistant": 3, "answer": 3}
+"""Hue of a role by its place in the theme; any other role is quiet."""
+
+
+def bands_table(sides: Sequence[Groups], size: Size, colors: Theme) -> Table:
+    """A row for each turn that has a role: its side, its ends in squares of the grid, its color and its role.
+
+    The label is the role where it fits along the band. Two pixels are left between bands.
+    """
+    rows = []
+    for side, part in zip(SIDES, sides, strict=True):
+        for role, start, stop in filter(itemgetter(0), part.turns):
+            begin, end = start / size.tile, stop / size.tile
+            gap = min(1 / size.cell, (end - begin) / 4)
+            fits = text_width(role, WORD_CHARACTER) <= (end - begin) * size.cell
+            rows.append(
+                {
+                    "side": side,
+                    "begin": begin + gap,
+                    "middle": (begin + end) / 2,
+                    "end": end - gap,
+                    "border": begin,
+                    "role": role,
+                    "label": role if fits else "",
+                    "ink": colors.hues[HUES[role]] if role in HUES else colors.quiet,
+                }
+            )
+    return columns(("side", "begin", "middle", "end", "border", "role", "label", "ink"), rows)
+
+
+def band_widths(bands: Table) -> tuple[int, int]:
+    """Pixels that bands take left of the cells, and above them."""
+    widths = {side: [0] for side in SIDES}
+    for side, label in zip(bands["side"], bands["label"], strict=True):
+        widths[side].append(NAMED if label else BAR)
+    return max(widths["row"]), max(widths["column"])

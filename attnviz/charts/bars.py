@@ -4,14 +4,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import altair as alt
 import numpy as np
 
-from attnviz.charts.interaction import QUIET_MARK
-from attnviz.charts.picture import Form, Table, formed
-from attnviz.charts.style import Style
-from attnviz.charts.texts import heading, text_width, titled
-from attnviz.charts.theme import MONO, Theme, config
+from attnviz.charts.legends import heading, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table, as_is, field, layer, pixels_at, places, when, whole
+from attnviz.charts.theme import MONO, Style, Theme
 from attnviz.core.amounts import percent
 
 STEP, GAP = 22, 16
@@ -104,10 +101,15 @@ class Bars:
     quiet: Collection[int] = ()
     chosen: Collection[int] = ()
 
+    read = None
+    """Nothing of it is read under the pointer beside tooltips."""
+
     @property
     def form(self) -> Form:
         """The chart without its tables."""
-        return _form(tuple(0 if column.values is None else self.length for column in self.columns), self.style.colors)
+        lengths = [0 if column.values is None else self.length for column in self.columns]
+        views = [_view(i, length, self.style.colors) for i, length in enumerate(lengths)]
+        return whole({"hconcat": views, "spacing": GAP, "title": title_spec()}, self.style.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -130,39 +132,30 @@ class Bars:
         return {"meta": meta, "rows": rows}
 
 
-@formed(16)
-def _form(lengths: tuple[int, ...], colors: Theme) -> Form:
-    """A view for each column: of texts, or of bars that are so many pixels long."""
-    views = [_view(i, length, colors) for i, length in enumerate(lengths)]
-    chart = alt.hconcat(*views, spacing=GAP, title=titled(colors), autosize="pad")
-    return Form.of(chart.configure(**config(colors)))
-
-
-def _view(i: int, length: int, colors: Theme) -> alt.LayerChart:
-    meta, rows = (alt.Chart(alt.NamedData(name)) for name in ("meta", "rows"))
-    rows = rows.encode(y=alt.Y("row:O", axis=None, scale=alt.Scale(type="band", padding=0)))
-    text = {"align": "left", "baseline": "middle", **QUIET_MARK}
-    caption = meta.transform_filter(f"datum.caption_{i} !== ''").mark_text(**text, color=colors.quiet)
-    layers = [caption.encode(x=alt.XValue(0), y=alt.YValue(-11), text=f"caption_{i}:N")]
+def _view(i: int, length: int, colors: Theme) -> Spec:
+    """A column of texts, or of bars that are so many pixels long."""
+    y = {"y": {"field": "row", "type": "ordinal", "axis": None, "scale": {"type": "band", "padding": 0}}}
+    text, start = {"align": "left", "baseline": "middle"}, {"x": pixels_at(0)}
+    caption = start | {"y": pixels_at(-11), "text": field(f"caption_{i}")}
+    layers = [layer("meta", "text", caption, where=f"datum.caption_{i} !== ''", color=colors.quiet, **text)]
     if i == 0:
-        names = rows.mark_text(**text | {"align": "right"}, font=MONO, dx=-6 if length else -12)
-        layers.append(names.encode(x=alt.XValue(0), text="name:N", fill=alt.Fill("name_ink:N", scale=None)))
-    texts = rows.mark_text(**text, font=MONO, dx=6 if length else 0)
-    texts = texts.encode(text=f"text_{i}:N", fill=alt.Fill(f"ink_{i}:N", scale=None))
+        names = y | start | {"text": field("name"), "fill": as_is("name_ink")}
+        layers.append(
+            layer("rows", "text", names, font=MONO, baseline="middle", align="right", dx=-6 if length else -12)
+        )
+    texts = y | {"text": field(f"text_{i}"), "fill": as_is(f"ink_{i}")}
     if not length:
-        return alt.layer(*layers, texts.encode(x=alt.XValue(0)), width=1, height=alt.Step(STEP))
-    zero, before, begin, end = (
-        alt.X(f"{field}_{i}:Q", scale=alt.Scale(domain=[0, 1]), axis=None)
-        for field in ("zero", "before", "begin", "end")
-    )
-    is_inner, fill = f"isValid(datum.before_{i})", alt.Fill(f"fill_{i}:N", scale=None)
-    hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet, **QUIET_MARK}
-    filled = rows.transform_filter(f"isValid(datum.share_{i})").mark_bar(**QUIET_MARK)
-    thick = alt.condition(is_inner, alt.value(INNER), alt.value(THICK))
+        layers.append(layer("rows", "text", texts | start, font=MONO, **text))
+        return {"layer": layers, "width": 1, "height": {"step": STEP}}
+    x = {end: {"x": places(1) | {"field": f"{end}_{i}"}} for end in ("zero", "before", "begin", "end")}
+    is_inner = f"isValid(datum.before_{i})"
+    thick = when(is_inner, pixels_at(INNER), pixels_at(THICK))
+    filled = y | x["begin"] | {"x2": {"field": f"share_{i}"}, "fill": as_is(f"fill_{i}"), "size": thick}
+    hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet}
     layers += [
-        meta.mark_rule(color=colors.line, **QUIET_MARK).encode(x=zero),
-        rows.transform_filter(is_inner).mark_bar(**hollow).encode(x=before),
-        filled.encode(x=begin, x2=f"share_{i}", fill=fill, size=thick),
-        texts.encode(x=end),
+        layer("meta", "rule", x["zero"], color=colors.line),
+        layer("rows", "bar", y | x["before"], where=is_inner, **hollow),
+        layer("rows", "bar", filled, where=f"isValid(datum.share_{i})"),
+        layer("rows", "text", texts | x["end"], font=MONO, dx=6, **text),
     ]
-    return alt.layer(*layers, width=length, height=alt.Step(STEP))
+    return {"layer": layers, "width": length, "height": {"step": STEP}}

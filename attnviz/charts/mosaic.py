@@ -11,23 +11,33 @@ from typing import NamedTuple
 import numpy as np
 
 from attnviz.analysis import Cells
-from attnviz.analysis.views import AttentionView, Groups
-from attnviz.charts import pixels, state
+from attnviz.analysis.views import AttentionView
+from attnviz.charts import pixels, signs
 from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, colored, domain_of
-from attnviz.charts.legends import Ramp, ramp_spec, signs_spec
-from attnviz.charts.marks import APART, as_is, click, field, marks, pixels_at, places, tips, unseen, whole
-from attnviz.charts.picture import Form, Table, columns
-from attnviz.charts.state import CellState, blocked_by, your_rules
-from attnviz.charts.style import Style
-from attnviz.charts.texts import entry, heading, title_spec
-from attnviz.charts.theme import LINE, Theme
+from attnviz.charts.legends import Ramp, entry, heading, ramp_spec, signs_spec, title_spec
+from attnviz.charts.marks import (
+    APART,
+    Form,
+    Table,
+    as_is,
+    click,
+    columns,
+    field,
+    layer,
+    pixels_at,
+    places,
+    tips,
+    whole,
+)
+from attnviz.charts.signs import CellState, blocked_by, your_rules
+from attnviz.charts.theme import LINE, Style, Theme
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
 
 Head = tuple[Site, int]
 
-MARGIN, LEAST = 3, 5
-"""Pixels around all thumbnails, for the frame of the focused one; and of a side of a window in one at least."""
+MARGIN = 3
+"""Pixels around all thumbnails, for the frame of the focused one."""
 
 OWN, OF_MARKED = "weight, as a share of each head's largest", "weight; with a corner mark: as a share of the largest"
 """Titles of a legend of heads whose colors end at their own largest weight: of all heads, or of those with a mark."""
@@ -83,27 +93,28 @@ class Mosaic:
     views: Mapping[Site, AttentionView]
     style: Style
 
+    read = None
+    """Nothing of it is read under the pointer beside tooltips."""
+
     @cached_property
     def form(self) -> Form:
         """The chart without its tables."""
-        ramp = None if self._ramp is None else replace(self._ramp, top=0.0)
         orient = "bottom" if self._lines else ""
         if self.title:
             orient = "top"
-        return _form(self.layout, ramp, orient, self.style.aside, self.style.colors)
+        return _form(self.layout, replace(self._ramp, top=0.0), orient, self.style.aside, self.style.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
-        """Tables of the chart: meta, heads, labels, window and legend."""
+        """Tables of the chart: meta, heads, labels and legend."""
         style = self.style if self.title else replace(self.style, width=self.layout.width)  # in a column of a page
         title = heading(self.title, self._lines, self.layout.width, style)
-        legend = {} if self._ramp is None else {"legend": entry(state.legend(self._states, style.colors))}
         return {
-            "meta": title | {"top": [self._ramp.top if self._ramp else 1.0]},
+            "meta": title | {"top": [self._ramp.top]},
             "heads": columns(_COLUMNS, [self._row(thumbnail) for thumbnail in self.thumbnails]),
             "labels": columns(Label._fields, [label._asdict() for label in self.labels]),
-            "window": columns(_WINDOW, self._window()),
-        } | legend
+            "legend": entry(signs.legend(self._states, style.colors)),
+        }
 
     @cached_property
     def cells(self) -> dict[Head, Cells]:
@@ -132,12 +143,11 @@ class Mosaic:
         return {}
 
     @cached_property
-    def _ramp(self) -> Ramp | None:
-        """The color legend; None where one beside it holds for all heads."""
-        domains, style = {*self._domains.values()}, self.style
-        if not domains or (style.explained and style.on_screen and len(domains) == 1):
-            return None
-        ramp = next(iter(domains)).legend(style.colors, gray=all(map(self._is_off, self.cells)))
+    def _ramp(self) -> Ramp:
+        """The color legend; of heads with scales of their own it says which these are."""
+        domains = {*self._domains.values()} or {Domain()}
+        is_gray = bool(self.cells) and all(map(self._is_off, self.cells))
+        ramp = next(iter(domains)).legend(self.style.colors, gray=is_gray)
         if len(domains) == 1:
             return ramp
         return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_MARKED, top=1.0)
@@ -180,7 +190,7 @@ class Mosaic:
             "state": "off: its output is zero" if off else "on",
             "off": off,
             "focused": focused,
-            "marked": self._ramp is not None and self._ramp.title == OF_MARKED and domain.kind == "adapts",
+            "marked": self._ramp.title == OF_MARKED and domain.kind == "adapts",
         }
 
     def _uri(self, head: Head) -> str:
@@ -190,33 +200,17 @@ class Mosaic:
         padding = view.padding[:: cells.tile, None]
         states = colored(cells) & ~padding, cells.blocked, np.isnan(cells.weights), patterns
         image = pixels.weights(shade, *states, height=layout.height, width=layout.side)
-        return pixels.data_uri(image, pixels.palette(self.style.colors, gray=self._is_off(head)))
-
-    def _window(self) -> list[dict[str, object]]:
-        """The part of the focused map that is seen elsewhere."""
-        focused = [thumbnail for thumbnail in self.thumbnails if self._is_focused(thumbnail.head)]
-        if not focused or self.style.window is None:
-            return []
-        (site, _), x, y, _ = focused[0]
-        view, (top, bottom, left, right) = self.views[site], self.style.window
-        across = _ends(x, view.keys, left, right, self.layout.side)
-        return [dict(zip(_WINDOW, (*across, *_ends(y, view.queries, top, bottom, self.layout.height)), strict=True))]
-
-
-def _ends(begin: int, part: Groups, first: int, last: int, length: int) -> tuple[float, float]:
-    """The pixels of a side between which two positions stand, at least as far apart as can be seen."""
-    unit = length / max(1, len(part))
-    low, high = np.searchsorted(part.starts, first) * unit, np.searchsorted(part.starts, last, "right") * unit
-    grow = max(0.0, (LEAST - (high - low)) / 2)
-    return begin + float(low - grow), begin + float(high + grow)
+        colors = self.style.colors
+        if self._is_off(head):
+            colors = replace(colors, ramp=pixels.gray_ramp(colors))
+        return pixels.data_uri(image, pixels.palette(colors))
 
 
 _COLUMNS = ("x", "y", "label", "kind", "layer", "head", "rev", "uri", "ink", "name", "largest", "state")
 _COLUMNS += ("off", "focused", "marked")
-_WINDOW = ("x", "x2", "y", "y2")
 
 
-def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, colors: Theme) -> Form:
+def _form(layout: MosaicLayout, ramp: Ramp, orient: str, aside: bool, colors: Theme) -> Form:
     """The chart of a layout; the title and its lines stand where `orient` says, or nowhere."""
     side, height, above, width, depth = layout
     ends = [-MARGIN, width + MARGIN], [depth + MARGIN, -max(MARGIN, above)]
@@ -235,19 +229,18 @@ def _form(layout: MosaicLayout, ramp: Ramp | None, orient: str, aside: bool, col
         "corner": {"align": "right", "baseline": "bottom", "dx": -8, "dy": -5},
     }
     where = {"orient": "right" if aside else "bottom", "offset": 14}
-    images = marks("heads", "image", place | {"url": field("uri"), "tooltip": tooltip}, cursor="pointer", **image)
-    edges = place | {"x2": {"field": "x2"}, "y2": {"field": "y2"}}
+    images = layer("heads", "image", place | {"url": field("uri"), "tooltip": tooltip}, cursor="pointer", **image)
     layers = [
-        *([unseen("meta")] if ramp is None else [ramp_spec(ramp, where), signs_spec(where)]),
+        ramp_spec(ramp, where),
+        signs_spec(where),
         images | {"name": "heads"},
-        marks("heads", "rect", place | to, stroke=colors.line, strokeWidth=1, **box),
-        marks("heads", "rule", place | to, where="datum.off", stroke=colors.quiet, strokeWidth=1.5, **box),
-        marks("heads", "rect", place | to, where="datum.focused", stroke=colors.accent, strokeWidth=2.5, **frame),
-        marks("heads", "point", place | inks, where="datum.marked", **corner),
-        marks("window", "rect", edges, stroke=colors.accent, strokeWidth=1.5, fill=None),
-        marks("heads", "text", place | {"text": field("label"), "fill": as_is("ink")}, **over),
+        layer("heads", "rect", place | to, stroke=colors.line, strokeWidth=1, **box),
+        layer("heads", "rule", place | to, where="datum.off", stroke=colors.quiet, strokeWidth=1.5, **box),
+        layer("heads", "rect", place | to, where="datum.focused", stroke=colors.accent, strokeWidth=2.5, **frame),
+        layer("heads", "point", place | inks, where="datum.marked", **corner),
+        layer("heads", "text", place | {"text": field("label"), "fill": as_is("ink")}, **over),
         *(
-            marks("labels", "text", place | {"text": field("text")}, where=f"datum.where === '{end}'", **mark)
+            layer("labels", "text", place | {"text": field("text")}, where=f"datum.where === '{end}'", **mark)
             for end, mark in beside.items()
         ),
     ]

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image
 
-from attnviz.charts import hatch
+from attnviz.charts import signs
 from attnviz.charts.theme import STOPS, Theme
 
 SHADES = 248
@@ -25,9 +25,9 @@ def place(name: str) -> int:
 
 
 @lru_cache(maxsize=16)
-def palette(colors: Theme, *, gray: bool = False) -> np.ndarray:
+def palette(colors: Theme) -> np.ndarray:
     """RGB colors: the ramp, then those with names."""
-    stops = np.array([rgb(color) for color in (gray_ramp(colors) if gray else colors.ramp)])
+    stops = np.array([rgb(color) for color in colors.ramp])
     ramp = np.stack([np.interp(np.linspace(0, 1, SHADES), STOPS, stops[:, i]) for i in range(3)], 1)
     return np.concatenate([ramp.round(), [rgb(getattr(colors, name)) for name in NAMED]]).astype(np.uint8)
 
@@ -39,7 +39,7 @@ def gray_ramp(colors: Theme) -> tuple[str, ...]:
 
 
 Mark = tuple[int | str, np.ndarray, str]
-"""Strokes, of `hatch.PATTERNS`, a "cross" or a "dot"; on which cells, (rows, columns); a color of `NAMED`."""
+"""Strokes, of `signs.PATTERNS`, a "cross" or a "dot"; on which cells, (rows, columns); a color of `NAMED`."""
 
 
 def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int, scale: int = 1) -> np.ndarray:
@@ -60,7 +60,7 @@ def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int,
         elif sign == "dot":
             strokes = (np.hypot(u - 0.5, v - 0.5) < 0.16) & (side > 4)
         else:
-            strokes = hatch.strokes(sign, height, width, scale=scale)
+            strokes = signs.strokes(sign, height, width, scale=scale)
         image[strokes & cells[:, column][row]] = place(color)
     return image
 
@@ -80,13 +80,13 @@ def weights(
         colored: where there is a color; elsewhere is the ground of blocked cells.
         blocked: 0 = may attend, i = blocked by reason i - 1, and hatched.
         nan: cells with a cross.
-        patterns: strokes of each reason, of `hatch.PATTERNS`; those of the built-in mask if there are none.
+        patterns: strokes of each reason, of `signs.PATTERNS`; those of the built-in mask if there are none.
         sides: `height` and `width` in pixels.
     """
     ground = np.where(colored, shades(shade), place("blocked")).astype(np.uint8)
     codes = np.where(nan, 0, blocked)
     reasons = np.flatnonzero(np.bincount(codes.ravel())[1:]).tolist()
-    marks = [(patterns[i] if patterns else hatch.MODEL, codes == i + 1, "hatch") for i in reasons]
+    marks = [(patterns[i] if patterns else signs.MODEL, codes == i + 1, "hatch") for i in reasons]
     return paint(ground, [*marks, ("cross", nan, "warning")] if nan.any() else marks, **sides)
 
 
@@ -122,9 +122,9 @@ def hexadecimal(palette: np.ndarray) -> list[str]:
 
 
 @lru_cache(maxsize=16)
-def written_palette(colors: Theme, *, gray: bool = False) -> list[str]:
+def written_palette(colors: Theme) -> list[str]:
     """The palette as its colors are written in a specification."""
-    return hexadecimal(palette(colors, gray=gray))
+    return hexadecimal(palette(colors))
 
 
 def color_at(place: float, colors: Theme) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.charts.grid import READOUT, Grid
-from attnviz.charts.picture import LOADED, Form, Table, stacked
+from attnviz.charts.grid import Grid
+from attnviz.charts.grid_form import READOUT
+from attnviz.charts.marks import LOADED, Form, Table
 from attnviz.charts.size import Size
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
 
@@ -71,7 +72,12 @@ def table(grid: Grid, data: dict[str, Table]) -> Table:
     parts = data | {meta: data[meta] | more, "saying": {"name": [grid.kinds[i].text for i in used]}}
     order = [*first, "saying", *(name for name in data if name not in first)]
     tables = [{"kind": [name] * len(next(iter(parts[name].values()))), **parts[name]} for name in order]
-    return stacked(list(dict.fromkeys(name for columns in tables for name in columns)), tables)
+    names = dict.fromkeys(name for columns in tables for name in columns)
+    counts = [len(columns["kind"]) for columns in tables]
+    return {
+        name: [value for part, count in zip(tables, counts, strict=True) for value in part.get(name) or [None] * count]
+        for name in names
+    }
 
 
 class CellNumbers:

@@ -19,7 +19,7 @@ from attnviz.core.request import Request
 from attnviz.export import csv
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
-from attnviz.figures.figure import stem
+from attnviz.figures.base import stem
 from attnviz.sources.base import Source
 from attnviz.studies import ablation, gradients
 

@@ -14,7 +14,7 @@ from attnviz.core.display import label_text, visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence
-from attnviz.figures.relevance import gap_in_words, of_word
+from attnviz.figures.attribution import gap_in_words, of_word
 from attnviz.sources.base import Source
 from attnviz.sources.cards import Card
 from attnviz.sources.huggingface import hub

@@ -14,8 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from attnviz import figures, files
-from attnviz.charts.style import Style
-from attnviz.charts.theme import TEXT_SIZE
+from attnviz.charts.theme import TEXT_SIZE, Style
 from attnviz.core.display import file_stem
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError

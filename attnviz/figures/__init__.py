@@ -3,8 +3,12 @@
 import inspect
 
 from attnviz.figures import forms
+from attnviz.figures.attribution import AttributionBars as integrated_gradients
+from attnviz.figures.attribution import RelevanceBars as relevance_bars
+from attnviz.figures.attribution import RelevanceMap as relevance
+from attnviz.figures.attribution import Rollout as rollout
+from attnviz.figures.attribution import RolloutRow as rollout_row
 from attnviz.figures.base import Figure
-from attnviz.figures.blocks import blocks
 from attnviz.figures.contributions import CarriedHeads as carried
 from attnviz.figures.contributions import CompositionMap as composition
 from attnviz.figures.contributions import HeadContributions as contributions
@@ -16,27 +20,21 @@ from attnviz.figures.distance import DistanceProfile as distance
 from attnviz.figures.forms import HeadForm
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
-from attnviz.figures.leaks import LeakGrid as leaks
+from attnviz.figures.heads import ModelHeads as overview
 from attnviz.figures.lens import LensBars as lens_words
 from attnviz.figures.lens import LogitLens as logit_lens
 from attnviz.figures.lens import PushedWords as pushed
 from attnviz.figures.lines import HeadLines as lines
+from attnviz.figures.maps import LeakMap as leaks
+from attnviz.figures.maps import StateMap as states
+from attnviz.figures.maps import blocks
 from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.outputs import LabelBars as labels
 from attnviz.figures.outputs import NextWordBars as next_word
 from attnviz.figures.outputs import OutputChange as change
-from attnviz.figures.overlays import AllOverlays as overlays
-from attnviz.figures.overview import ModelHeads as overview
-from attnviz.figures.patches import LESS, on_grid
+from attnviz.figures.outputs import StepByStep as step_by_step
 from attnviz.figures.patches import PatchImage as patches
-from attnviz.figures.phrase import PhraseShares as phrase
-from attnviz.figures.relevance import AttributionBars as integrated_gradients
-from attnviz.figures.relevance import RelevanceBars as relevance_bars
-from attnviz.figures.relevance import RelevanceMap as relevance
-from attnviz.figures.rollout import Rollout as rollout
-from attnviz.figures.rollout import RolloutRow as rollout_row
-from attnviz.figures.states import StateGrid as states
-from attnviz.figures.step_by_step import StepByStep as step_by_step
+from attnviz.figures.patches import on_grid
 from attnviz.figures.steps import LargestWeights as spread
 from attnviz.figures.steps import StageTables as stage
 from attnviz.figures.steps import StepsOverview as chain
@@ -45,12 +43,10 @@ from attnviz.figures.text_strip import TextStrip as text_strip
 
 _PART = {"view", "rows", "columns"}
 FORMS = {
-    "map": HeadForm(head, frozenset({*_PART, "domain", "row_sums", "before"}), has_legend=True),
+    "map": HeadForm(head, frozenset({*_PART, "domain", "row_sums", "before"})),
     "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins", "row"}), forms.LINE),
-    "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), forms.TOKEN, has_legend=True),
-    "picture": HeadForm(
-        patches, frozenset({"view", "domain", "chosen", "side", "less", "neutral"}), forms.TOKEN, fits=on_grid
-    ),
+    "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), forms.TOKEN),
+    "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side", "less"}), forms.TOKEN, fits=on_grid),
     "distance": HeadForm(distance, selects=None, is_on_page=False),
 }
 """How a head is shown, by the name of the form on the page Heads and in the shell."""

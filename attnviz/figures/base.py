@@ -1,9 +1,10 @@
-"""Base classes of figures: a frozen value with its tables and its form, from which its words and files follow."""
+"""A figure is a frozen value: its fields, the facts about it, and its drawing; words and files follow from these."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import altair as alt
 import numpy as np
@@ -11,18 +12,19 @@ import pandas as pd
 
 from attnviz import analysis
 from attnviz.analysis import views
+from attnviz.analysis.sentences import quoted, quoted_token
 from attnviz.analysis.views import AttentionView, View
 from attnviz.charts import readout
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
+from attnviz.charts.legends import written_out
+from attnviz.charts.marks import LOADED, Form, Table, records
 from attnviz.charts.mosaic import Mosaic
-from attnviz.charts.picture import LOADED, Form, Table, records
-from attnviz.charts.style import Style
-from attnviz.charts.texts import written_out
-from attnviz.core.display import in_title, without_surrogates
-from attnviz.core.edits import Site
+from attnviz.charts.theme import CAUTIONS, Style
+from attnviz.core.amounts import digits
+from attnviz.core.display import file_stem, in_title, visible_text, without_surrogates
+from attnviz.core.edits import Edits, Site
 from attnviz.core.record import ALL, Record
-from attnviz.figures.figure import largest, number_arrays, stem, subtitles, text_array, titled
 
 READ_AS = "Row: the word {}; column: the word looked at."
 """How captions of maps say to read them."""
@@ -30,17 +32,52 @@ READ_AS = "Row: the word {}; column: the word looked at."
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
 """Words for the token of a row, and for it where a model predicts the next word."""
 
+MOST_NAMED, LONGEST_TEXT = 3, 160
+"""Rows of a table named in words, and code points of a text under a title, at most."""
+
 
 class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
     """A whole Vega-Lite specification as a chart of Altair's, such as notebooks show."""
 
 
+class Views(NamedTuple):
+    """Drawing of several views: its form, its tables, and the grid that is read under the pointer, if one is large."""
+
+    form: Form
+    data: dict[str, Table]
+    read: Grid | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FigureFacts:
+    """Title, numbers and words of a picture; each is computed once, when somebody asks for it.
+
+    Attributes:
+        table: function of the exact numbers behind the picture.
+        words: function of the picture in words with its main numbers; None for the rows whose numbers are largest.
+        arrays: function of the numbers as arrays; None for the columns of the table.
+        what: title without the model's name, which follows it; "" where `heading` is given.
+        heading: title of the picture.
+        title: the same with where the weights come from and what was changed; "" if `record` says these.
+        subject: parts of a file's name between the model's name and the text.
+        name: a file's stem; "" if it follows from these.
+        record: the run that is shown.
+    """
+
+    table: Callable[[], pd.DataFrame]
+    words: Callable[[], str] | None = None
+    arrays: Callable[[], dict[str, np.ndarray]] | None = None
+    what: str = ""
+    heading: str = ""
+    title: str = ""
+    subject: Sequence[object] = ()
+    name: str = ""
+    record: Record | None = None
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Figure(Style, ABC):
     """One picture and everything that goes with it; its fields say what it shows, and how.
-
-    A figure of a `record` says `_what` it shows, what names its file, `_subject`, its table, its data and its form; the
-    rest follows.
 
     Attributes:
         cost: of going once through what it shows, as `sources.estimate` gives it, where somebody knows it.
@@ -55,59 +92,79 @@ class Figure(Style, ABC):
     sentence, view = 0, View()
     """Sentence of the batch and view of a figure without such fields."""
 
+    @abstractmethod
+    def facts(self) -> FigureFacts:
+        """Title, numbers and words."""
+
+    @abstractmethod
+    def draw(self) -> Grid | Bars | Mosaic | Views:
+        """The form with its tables."""
+
+    @cached_property
+    def _facts(self) -> FigureFacts:
+        return self.facts()
+
+    @cached_property
+    def drawing(self) -> Grid | Bars | Mosaic | Views:
+        """The form with its tables, drawn once."""
+        return self.draw()
+
+    @property
+    def form(self) -> Form:
+        """The chart without its tables: the same for every figure of one form."""
+        return self.drawing.form
+
+    @property
+    def data(self) -> dict[str, Table]:
+        """Tables of the chart, by name."""
+        return self.drawing.data
+
     @cached_property
     def name(self) -> str:
         """A file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters."""
-        return stem(self.record, *self._subject, sentence=self.sentence, view=self.view)
+        facts = self._facts
+        return facts.name or stem(facts.record, *facts.subject, sentence=self.sentence, view=self.view)
 
     @cached_property
     def title(self) -> str:
         """One line, with where the weights come from and what was changed."""
-        return titled(self._heading, self.record)
+        facts = self._facts
+        return facts.title or " · ".join(filter(None, [self._heading, *subtitles(facts.record)]))
 
     @property
     def _heading(self) -> str:
         """Title of the picture: what it shows, and of which model; a page names the model's owner elsewhere."""
-        source = self.record.source
-        return f"{self._what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
+        facts = self._facts
+        if facts.heading:
+            return facts.heading
+        source = facts.record.source
+        return f"{facts.what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
 
     def _above(self, *lines: str) -> dict[str, Any]:
         """Title, lines and style of a chart; the last lines say where the weights come from."""
-        notes = [*lines, *subtitles(self.record, self)]
+        notes = [*lines, *subtitles(self._facts.record, self)]
         return {"title": self._heading, "lines": notes, "style": self.style}
 
     def _beside(self, *lines: str) -> dict[str, Any]:
         """The same of bars that a page shows beside a map, which says where the weights come from."""
         return self._above(*lines) | ({"lines": [*lines]} if self.on_screen else {})
 
-    @property
-    def _drawing(self) -> Any:
-        """Grid, bars or thumbnails: what has the tables and the form of a figure that draws nothing else."""
-        raise NotImplementedError
-
-    @property
-    def data(self) -> dict[str, Table]:
-        """Tables of the chart, by name."""
-        return self._drawing.data
-
-    @property
-    def form(self) -> Form:
-        """The chart without its tables: the same for every figure of one form."""
-        return self._drawing.form
-
     @cached_property
     def description(self) -> str:
         """The picture in words with its main numbers, for those who cannot see it."""
-        return f"{self.title}. {largest(self.table)}"
+        words = self._facts.words
+        return words() if words else f"{self.title}. {largest(self.table)}"
 
     @cached_property
-    @abstractmethod
     def table(self) -> pd.DataFrame:
         """The exact numbers behind the picture."""
+        return self._facts.table()
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The same as arrays: the columns of numbers, and the tokens."""
+        """The same as arrays: the columns of numbers and the tokens, or what the figure gives."""
+        if self._facts.arrays:
+            return self._facts.arrays()
         tokens = {"tokens": text_array(self.table["token"])} if "token" in self.table else {}
         return number_arrays(self.table) | tokens
 
@@ -123,46 +180,19 @@ class Figure(Style, ABC):
 
         Full Vega where a large map needs a readout under the pointer, else Vega-Lite that holds its tables.
         """
-        return self.on_page._screen()
+        drawing = self.on_page.drawing
+        if (grid := drawing.read) is not None:
+            return readout.screen(grid, drawing.form, drawing.data)
+        spec = drawing.form.spec | {"datasets": drawing.data}
+        if drawing.form.draws_images:
+            spec["config"] = spec["config"] | {"image": {"image": {"signal": LOADED}}}
+            spec["usermeta"] = {"embedOptions": {"renderer": "svg"}}  # Streamlit draws 2,000 marks on a canvas
+        return spec, None
 
     @cached_property
     def on_page(self) -> Self:
         """The same as it stands on a page."""
         return replace(self, on_screen=True)
-
-    @property
-    def style(self) -> Style:
-        """How it is drawn, alone: a grid that held its figure would keep both until the next garbage collection."""
-        return Style(**{field.name: getattr(self, field.name) for field in fields(Style)})
-
-    @property
-    def seconds(self) -> float:
-        """Seconds that going once through what it shows takes here, about; 0 where nobody knows."""
-        return self.cost.seconds if self.cost else 0.0
-
-    def _screen(self) -> tuple[dict[str, Any], Table | None]:
-        spec = self.form.spec | {"datasets": self.data}
-        if self.form.draws_images:
-            spec["config"] = spec["config"] | {"image": {"image": {"signal": LOADED}}}
-            spec["usermeta"] = {"embedOptions": {"renderer": "svg"}}  # Streamlit draws 2,000 marks on a canvas
-        return spec, None
-
-    @property
-    def caption(self) -> str:
-        """A text under the picture: what is drawn, the model, what was changed, and the text that it read."""
-        values = [getattr(self, field.name) for field in fields(self)]
-        records, sentence = [value for value in values if isinstance(value, Record)], getattr(self, "sentence", 0)
-        texts = dict.fromkeys(record.sentences[sentence].text for record in records if sentence < len(record.sentences))
-        parts = self.title.split(" · ")
-        if records and "changed: " not in self.title:
-            parts.append("original model")
-        text = f"{', '.join(parts)}."
-        if self.is_map:
-            site = next((value for value in values if isinstance(value, Site)), None)
-            predicts = site and not analysis.fills_in(records[0]) and records[0].predicted(site, sentence=sentence)
-            text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
-        read = ", ".join(f"“{without_surrogates(quote)}”" for quote in texts)
-        return f"{text} Text: {read}." if read else text
 
     @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -175,6 +205,28 @@ class Figure(Style, ABC):
             elif field.default is MISSING or np.any(value != field.default):  # of arrays, each number is compared
                 named[field.name] = value
         return tuple(first), named
+
+    @property
+    def style(self) -> Style:
+        """How it is drawn, alone: a grid that held its figure would keep both until the next garbage collection."""
+        return Style(**{field.name: getattr(self, field.name) for field in fields(Style)})
+
+    @property
+    def caption(self) -> str:
+        """A text under the picture: what is drawn, the model, what was changed, and the text that it read."""
+        values = [getattr(self, field.name) for field in fields(self)]
+        runs, sentence = [value for value in values if isinstance(value, Record)], self.sentence
+        texts = dict.fromkeys(record.sentences[sentence].text for record in runs if sentence < len(record.sentences))
+        parts = self.title.split(" · ")
+        if runs and "changed: " not in self.title:
+            parts.append("original model")
+        text = f"{', '.join(parts)}."
+        if self.is_map:
+            site = next((value for value in values if isinstance(value, Site)), None)
+            predicts = site and not analysis.fills_in(runs[0]) and runs[0].predicted(site, sentence=sentence)
+            text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
+        read = ", ".join(f"“{without_surrogates(quote)}”" for quote in texts)
+        return f"{text} Text: {read}." if read else text
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,45 +260,65 @@ class SiteFigure(Figure):
         return views.see(self.record, self.site, sentence=self.sentence, view=self.view, **window)
 
 
-class GridFigure(Figure):
-    """A figure that is one grid of cells."""
-
-    @cached_property
-    @abstractmethod
-    def grid(self) -> Grid:
-        """The cells with their labels."""
-
-    @property
-    def _drawing(self) -> Grid:
-        return self.grid
-
-    def _screen(self) -> tuple[dict[str, Any], Table | None]:
-        return super()._screen() if self.grid.is_rectangles else readout.screen(self.grid)
+def text_array(texts: Sequence[str]) -> np.ndarray:
+    """Texts as NumPy can hold them: it takes a null at the end of one for padding."""
+    return np.array([without_surrogates(text).replace("\0", "␀") for text in texts], dtype=np.str_)
 
 
-class BarFigure(Figure):
-    """A figure of names with bars and texts beside them."""
-
-    @cached_property
-    @abstractmethod
-    def bars(self) -> Bars:
-        """The names with what stands beside them."""
-
-    @property
-    def _drawing(self) -> Bars:
-        return self.bars
+def number_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """The columns of numbers of a table."""
+    numbers = table.select_dtypes("number")
+    return {name: column.to_numpy(dtype=float, na_value=float("nan")) for name, column in numbers.items()}
 
 
-class MosaicFigure(Figure):
-    """A figure of many heads, each a thumbnail."""
+def largest(table: pd.DataFrame) -> str:
+    """The rows whose last number is largest, as a sentence."""
+    column = [*table.select_dtypes("number")][-1]
+    rows = table.dropna(subset=column).sort_values(column, key=abs, ascending=False, kind="stable")[:MOST_NAMED]
+    named = []
+    for row in rows.to_dict("records"):
+        number = digits(row.pop(column))
+        tokens = {"query": "query_token", "key": "key_token", "position": "token"}
+        texts = {name: row.pop(token) for name, token in tokens.items() if {name, token} <= {*row}}
+        is_head = {"kind", "layer", "head"} <= {*row}
+        places = [Site(row.pop("kind"), row.pop("layer")).head(row.pop("head"))] if is_head else []
+        for name, value in row.items():
+            if name in texts:
+                value = quoted_token(texts[name], value)
+            elif isinstance(value, str):
+                value = quoted(value)
+            places.append(f"{name.replace('_', ' ')} {value}")
+        named.append(f"{number} ({', '.join(places)})")
+    return f"Largest {column.replace('_', ' ')}: {', '.join(named)}." if named else "It has no numbers."
 
-    is_map = True
 
-    @cached_property
-    @abstractmethod
-    def mosaic(self) -> Mosaic:
-        """The thumbnails at their places."""
+def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) -> str:
+    """The name of a figure of a record: its source, what is shown, its text, and what was changed."""
+    text = record.sentences[sentence].text
+    return file_stem(record.source, *what, text, end=edited(record.edits, view))
 
-    @property
-    def _drawing(self) -> Mosaic:
-        return self.mosaic
+
+def edited(edits: Edits, view: View = View()) -> str:
+    """Edits and view in short, for a file's name: "causal off 0.2 temperature 0.5"."""
+    places = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
+    parts = [] if edits.own_mask else ["no own mask"]
+    parts += [] if edits.mask is None else [str(edits.mask)]
+    parts += ["off " + " ".join(f"{place}.{head}" for place, head in places)] if edits.heads_off else []
+    parts += [f"take {str(take).removesuffix(f'-{take.text}')}" for take in edits.taken]
+    parts += [f"{what.removesuffix(' rows')} {value}" for what, value in edits.phrases()]
+    return " ".join([*parts, *filter(None, [view.in_short()])])
+
+
+def subtitles(record: Record | None, style: Style = Style(), sentence: int | None = None) -> list[str]:
+    """Origin of the weights, and edits; a screen says that elsewhere. Empty for a figure of no run.
+
+    Args:
+        sentence: whose text is said, too, where nothing else of the picture does.
+    """
+    if record is None:
+        return []
+    changed = () if style.on_screen else record.edits.in_words()
+    precision = f"kept as {record.precision}" if record.precision else ""
+    text = "" if sentence is None or style.on_screen else record.sentences[sentence].text
+    read = f"text: “{visible_text(text, LONGEST_TEXT).replace('␣', ' ')}”" if text else ""
+    return [CAUTIONS.get(record.provenance, ""), precision, f"changed: {', '.join(changed)}" if changed else "", read]

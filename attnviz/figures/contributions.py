@@ -1,9 +1,8 @@
 """Numbers of heads, layers x heads: what each adds to a word's logit, carries to another text, or reads of others."""
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
@@ -13,22 +12,19 @@ from attnviz.analysis.contributions import Carried, Contributions, contributions
 from attnviz.analysis.predictions import token_at
 from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import as_tokens, groups
-from attnviz.charts import heads
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import READABLE, Grid, limit_of
-from attnviz.charts.legends import Ramp
-from attnviz.charts.picture import Form, Table
+from attnviz.charts.legends import Ramp, heading, title_spec
+from attnviz.charts.marks import Form, click, field, layer, pixels_at, tips, when, whole
+from attnviz.charts.signs import CellState
 from attnviz.charts.size import Size
-from attnviz.charts.state import CellState
-from attnviz.charts.style import Style
-from attnviz.charts.texts import heading
+from attnviz.charts.theme import MONO, Style
 from attnviz.core.amounts import counted, digits, in_cell, remainder
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure, Figure, GridFigure
-from attnviz.figures.figure import LONGEST_TEXT, subtitles, text_array
+from attnviz.figures.base import LONGEST_TEXT, Figure, FigureFacts, Views, subtitles, text_array
 
 HEAD = ("head", "kind", "layer", "head", "rev")
 """Name and fields of the selection of a head."""
@@ -38,6 +34,8 @@ MOST_NAMED, APART = 5, (0.45, 0.08)
 """Dots with a name beside them: those farthest from 0, unless one so near, in parts of both axes, has one."""
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
 """Composition: pixels of the map at most, of a cell at most and at least, and of a label; cells that are rectangles."""
+SIDE = 260
+"""Pixels of the side of a plot of dots, which a phone has room for with its axis."""
 
 ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
 ON_THE_LINE = "on the dashed line: off, as much is lost as the head adds; below it, other parts make up for the head"
@@ -53,14 +51,14 @@ def of_head(style: Style, site: Site, head: int) -> dict:
 
 def number_grid(values: np.ndarray, sides: Sequence[list[str]], ramp: Ramp, size: Size, **settings: object) -> Grid:
     """A number of each pair of a row and a column as a colored cell, written where it has room; NaN is 0 in color."""
-    flat, top = values.ravel().tolist(), ramp.top or 1.0
+    flat = values.ravel().tolist()
     return Grid(
         rows=groups(as_tokens(sides[0])),
         columns=groups(as_tokens(sides[1])),
         size=size,
         states=np.zeros(values.shape, int),
         kinds=(CellState("number", "ramp", legend=""),),
-        shade=np.nan_to_num((values / top + 1) / 2, nan=0.5) if ramp.signed else np.nan_to_num(values) / top,
+        shade=ramp.shade(values),
         ramp=ramp,
         numbers={"number": (values, [*map(digits, flat)])},
         written=[*map(in_cell, flat)] if size.cell >= READABLE[0] else (),
@@ -69,42 +67,35 @@ def number_grid(values: np.ndarray, sides: Sequence[list[str]], ramp: Ramp, size
     )
 
 
-class HeadNumbers(GridFigure):
-    """A number of each head as a colored cell, layers x heads; `numbers` and `measure` say which, and what it is.
+def of_heads(table: pd.DataFrame, measure: str, *, style: Style, **above: object) -> Grid:
+    """A number of each head as a colored cell, layers x heads; a click selects a head under "head".
 
-    A click selects a head under "head" with the fields kind, layer, head and rev.
+    Args:
+        table: a row for each head: kind, layer, head and the number, last.
+        measure: what the number is.
+        above: title, and the lines under it.
     """
-
-    measure: str
-
-    @property
-    @abstractmethod
-    def numbers(self) -> pd.DataFrame:
-        """A row for each head: kind, layer, head and the number, last."""
-
-    @cached_property
-    def grid(self) -> Grid:
-        table = self.numbers
-        sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
-        values = np.full((len(sites), 1 + int(table["head"].max())), np.nan)
-        for kind, layer, head, value in table.itertuples(index=False):
-            values[sites.index(Site(kind, layer)), head] = value
-        wide, high = ROOMY if values.shape[1] <= MOST_NUMBERED else NARROW
-        every = [(site, head) for site in sites for head in range(values.shape[1])]
-        selected = next(((sites.index(site), head) for site, head in every if (site, head) == self.focused), None)
-        labels = [f"{site.kind} {site.layer}" for site in sites], [*map(str, range(values.shape[1]))]
-        return number_grid(
-            values,
-            labels,
-            Ramp(self.measure, limit_of(values) or 1.0, self.colors.diverging, signed=True),
-            Size("rectangles", wide, *values.shape, high=high),
-            **self._above() | {"style": replace(self.style, selected=selected)},
-            titles=("Layer", "Head"),
-            selects=HEAD,
-            more=pd.DataFrame([of_head(self, *place) for place in every]).to_dict("list"),
-            labels=labels,
-            called=labels,
-        )
+    sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
+    values = np.full((len(sites), 1 + int(table["head"].max())), np.nan)
+    for *site, head, value in table.itertuples(index=False):
+        values[sites.index(Site(*site)), head] = value
+    wide, high = ROOMY if values.shape[1] <= MOST_NUMBERED else NARROW
+    every = [(site, head) for site in sites for head in range(values.shape[1])]
+    selected = next(((sites.index(site), head) for site, head in every if (site, head) == style.focused), None)
+    labels = [f"{site.kind} {site.layer}" for site in sites], [*map(str, range(values.shape[1]))]
+    return number_grid(
+        values,
+        labels,
+        Ramp(measure, limit_of(values) or 1.0, style.colors.diverging, signed=True),
+        Size("rectangles", wide, *values.shape, high=high),
+        style=replace(style, selected=selected),
+        titles=("Layer", "Head"),
+        selects=HEAD,
+        more=pd.DataFrame([of_head(style, *place) for place in every]).to_dict("list"),
+        labels=labels,
+        called=labels,
+        **above,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,54 +124,47 @@ class WordFigure(Figure):
     def contributions(self) -> Contributions:
         return contributions(self.record, self.token, self.position, minus=self.minus, sentence=self.sentence)
 
-    @property
-    def _subject(self) -> tuple[str]:
-        logit = self.contributions
-        words = " ".join(filter(None, (logit.token, logit.minus and f"minus {logit.minus}")))
-        return (f"{self._called} {logit.position} {words}",)
-
-    @cached_property
-    def description(self) -> str:
-        return self.contributions.in_words()
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return self.contributions.table
-
-    @property
-    def _heading(self) -> str:
-        logit = self.contributions
-        if self.on_screen:  # the page says the rest
-            return self._titled[0]
+    def facts(self) -> FigureFacts:
+        logit, (called, on_page, beginning) = self.contributions, self._titles
         token = token_at(self.record, logit.position, sentence=self.sentence)
         where = f"after {quoted_token(token, logit.position)} · {in_title(self.record.source)}"
-        return f"{self._titled[1]} {logit.called} {where}"
+        words = " ".join(filter(None, (logit.token, logit.minus and f"minus {logit.minus}")))
+        return FigureFacts(
+            heading=on_page if self.on_screen else f"{beginning} {logit.called} {where}",  # a page says the rest
+            subject=(f"{called} {logit.position} {words}",),
+            table=self._table,
+            words=logit.in_words,
+            record=self.record,
+        )
+
+    def _table(self) -> pd.DataFrame:
+        return self.contributions.table
 
     def _above(self, *lines: str) -> dict:
         notes = [] if self.on_screen else subtitles(self.record, self, self.sentence)
-        return super()._above() | {"lines": [*lines, *notes]}
+        return {"title": self._heading, "lines": [*lines, *notes], "style": self.style}
 
 
 @dataclass(frozen=True, eq=False)
-class HeadContributions(WordFigure, HeadNumbers):
-    """A cell for what each head adds directly to the logit of a word, layers x heads."""
+class HeadContributions(WordFigure):
+    """A cell for what each head adds directly to the logit of a word, layers x heads.
 
-    _called, _titled = "contributions", ("What each head adds", "Added by each head to")
-    measure = ADDS
+    A click selects a head under "head" with the fields kind, layer, head and rev.
+    """
 
-    @property
-    def numbers(self) -> pd.DataFrame:
-        return self.contributions.heads[[*HEAD[1:4], "contribution"]]
+    _titles = "contributions", "What each head adds", "Added by each head to"
+
+    def draw(self) -> Grid:
+        return of_heads(self.contributions.heads[[*HEAD[1:4], "contribution"]], ADDS, **self._above())
 
 
 @dataclass(frozen=True, eq=False)
-class PartContributions(WordFigure, BarFigure):
+class PartContributions(WordFigure):
     """A bar for what each part adds to the logit of a word, from where the one before ends; the last is the sum."""
 
-    _called, _titled = "parts", ("All parts", "Parts of")
+    _titles = "parts", "All parts", "Parts of"
 
-    @cached_property
-    def bars(self) -> Bars:
+    def draw(self) -> Bars:
         logit, parts = self.contributions, self.contributions.summary
         amounts = parts["contribution"].to_numpy()
         total = amounts.sum()
@@ -208,25 +192,18 @@ class HeadsReplaced(WordFigure):
     _: KW_ONLY
     falls: pd.DataFrame
 
-    _called, _titled = "replaced", ("Each head switched off", "Heads switched off, for")
+    _titles = "replaced", "Each head switched off", "Heads switched off, for"
 
-    @cached_property
-    def description(self) -> str:
-        return self.contributions.in_words(self.falls)
+    def facts(self) -> FigureFacts:
+        return replace(super().facts(), words=partial(self.contributions.in_words, self.falls))
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """A row for each head, the one that adds most first: kind, layer, head, contribution and fall."""
         table = self.contributions.with_falls(self.falls).query("part == 'head'").drop(columns="part")
         return table.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
-    @property
-    def form(self) -> Form:
-        return heads.dots(ADDS.capitalize(), FALLS.capitalize(), self.colors)
-
-    @cached_property
-    def data(self) -> dict[str, Table]:
-        """Tables of the chart: meta and dots."""
+    def draw(self) -> Views:
+        """Dots beside a diagonal, from the tables meta (low and high of both axes) and dots."""
         both, rows, named = self.table[["contribution", "fall"]].to_numpy(), [], []
         low, high = float(both.min(initial=0.0)), float(both.max(initial=0.0))
         span = (high - low) or 1.0
@@ -240,15 +217,37 @@ class HeadsReplaced(WordFigure):
             rows.append(of_head(self, site, head.head) | place | texts)
         above = self._above(ON_THE_LINE)
         ends = {"low": [low - 0.08 * span], "high": [high + 0.08 * span]}
-        return {
-            "meta": heading(above["title"], above["lines"], heads.SIDE + 60, self) | ends,
-            "dots": pd.DataFrame(rows).to_dict("list"),
-        }
+        meta = heading(above["title"], above["lines"], SIDE + 60, self) | ends
+        return Views(self._dots(), {"meta": meta, "dots": pd.DataFrame(rows).to_dict("list")})
+
+    def _dots(self) -> Form:
+        colors, titles = self.colors, (ADDS.capitalize(), FALLS.capitalize())
+        ends = [{"expr": f"(data('meta')[0] || {{}}).{end}"} for end in ("low", "high")]
+        scale = {"type": "quantitative", "scale": {"domain": ends, "nice": False, "zero": False}}
+        axes = [{"axis": {"title": title, "tickCount": 5, "format": ".3~g"}} for title in titles]
+        place = {"x": scale | axes[0] | {"field": "x"}, "y": scale | axes[1] | {"field": "y"}}
+        diagonal = {axis: scale | {"field": "low"} for axis in "xy"} | {f"{axis}2": {"field": "high"} for axis in "xy"}
+        ring = when("datum.focused", pixels_at(colors.accent), pixels_at(colors.background))
+        dot = {"filled": True, "size": 90, "opacity": 1, "strokeWidth": 2, "cursor": "pointer"}
+        looks = {"fill": pixels_at(colors.dot), "stroke": ring}
+        looks["tooltip"] = tips(("name", "head"), ("x_text", titles[0]), ("y_text", titles[1]))
+        layers = [
+            *(layer("meta", "rule", {axis: scale | {"datum": 0}}, color=colors.line) for axis in "xy"),
+            layer("meta", "rule", diagonal, color=colors.quiet, strokeDash=[4, 3]),
+            layer("dots", "point", place | looks, **dot) | {"name": "dots"},
+        ]
+        for side, dx in (("left", 10), ("right", -10)):
+            text = place | {"text": field("label")}
+            layers.append(layer("dots", "text", text, where=f"datum.side === '{side}'", font=MONO, align=side, dx=dx))
+        chart = {"layer": layers, "width": SIDE, "height": SIDE, "params": [click(HEAD[0], ["dots"], *HEAD[1:])]}
+        return whole(chart | {"title": title_spec()}, colors)
 
 
 @dataclass(frozen=True, eq=False)
-class CarriedHeads(HeadNumbers):
+class CarriedHeads(Figure):
     """A cell for the part of the way from text A to text B that each head carries, layers x heads: 0 is A, 1 is B.
+
+    A click selects a head under "head" with the fields kind, layer, head and rev.
 
     Attributes:
         record: the run of A.
@@ -259,40 +258,32 @@ class CarriedHeads(HeadNumbers):
     record: Record
     carried: Carried
 
-    measure = WAY
+    def facts(self) -> FigureFacts:
+        return FigureFacts(
+            what=f"Carried by each head's {self.carried.part}",
+            subject=(f"{self.carried.part} from", self.carried.texts[1]),
+            table=self._table,
+            words=self.carried.in_words,
+            record=self.record,
+        )
 
-    @property
-    def numbers(self) -> pd.DataFrame:
-        return self.table[[*HEAD[1:4], "carried"]]
-
-    @property
-    def _subject(self) -> tuple[str, str]:
-        return f"{self.carried.part} from", self.carried.texts[1]
-
-    @property
-    def _what(self) -> str:
-        return f"Carried by each head's {self.carried.part}"
-
-    def _above(self, *lines: str) -> dict:
-        if self.on_screen:  # a page says the rest beside the picture
-            return super()._above() | {"lines": lines}
-        measured = self.carried
-        texts = (visible_text(text, LONGEST_TEXT).replace("␣", " ") for text in measured.texts)
-        named = (f"{name}: “{text}”" for name, text in zip("AB", texts, strict=True))
-        words = " − ".join(map(in_quotes, measured.words))
-        return super()._above(*named, f"logit of {words} after position {measured.position}", *lines)
-
-    @cached_property
-    def description(self) -> str:
-        return self.carried.in_words()
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         return self.carried.table
+
+    def draw(self) -> Grid:
+        measured, above = self.carried, self._above()
+        if self.on_screen:  # a page says the rest beside the picture
+            above["lines"] = []
+        else:
+            texts = [visible_text(text, LONGEST_TEXT).replace("␣", " ") for text in measured.texts]
+            words = " − ".join(map(in_quotes, measured.words))
+            named = [f"{name}: “{text}”" for name, text in zip("AB", texts, strict=True)]
+            above["lines"] = [*named, f"logit of {words} after position {measured.position}", *above["lines"]]
+        return of_heads(self.table[[*HEAD[1:4], "carried"]], WAY, **above)
 
 
 @dataclass(frozen=True, eq=False)
-class CompositionMap(GridFigure):
+class CompositionMap(Figure):
     """Composition scores: a row for each earlier head, a column for each later one.
 
     Attributes:
@@ -313,29 +304,22 @@ class CompositionMap(GridFigure):
         if not len(self.circuits.composition):
             raise InputError("All heads are of one layer, so none reads what another writes.")
 
-    @cached_property
-    def name(self) -> str:
-        return file_stem(self.model, f"{self.kind}-composition")
-
-    @cached_property
-    def title(self) -> str:
+    def facts(self) -> FigureFacts:
         named = f" · {in_title(self.model)}" if self.model else ""
-        return f"{self.kind.upper()}-composition{named}"
+        name, title = file_stem(self.model, f"{self.kind}-composition"), f"{self.kind.upper()}-composition{named}"
+        return FigureFacts(title=title, name=name, table=self._table, words=self._words, arrays=self._arrays)
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         return self.circuits.composition
 
-    @cached_property
-    def description(self) -> str:
+    def _words(self) -> str:
         pairs = [
             f"{row.layer}.{row.head} to {row.later_layer}.{row.later_head}, {digits(getattr(row, self.kind))}"
             for row in self.table.dropna(subset=self.kind).nlargest(3, self.kind).itertuples()
         ]
         return f"Largest {self.kind.upper()}-composition of {counted(len(self.table), 'pair')}: {'; '.join(pairs)}."
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         heads = text_array([site.brief(head) for site, head in self._heads])
         return {"composition": self.circuits.matrix(self.kind), "heads": heads}
 
@@ -344,8 +328,7 @@ class CompositionMap(GridFigure):
         rows = self.circuits.heads[[*HEAD[1:4]]].itertuples(index=False, name=None)
         return [(Site(kind, layer), head) for kind, layer, head in rows]
 
-    @cached_property
-    def grid(self) -> Grid:
+    def draw(self) -> Grid:
         heads, pairs = self._heads, self.table
         rows = [place for place in heads if place[0].layer < pairs["later_layer"].max()]
         columns = [place for place in heads if place[0].layer > pairs["layer"].min()]

@@ -3,32 +3,28 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
-import pandas as pd
 
 from attnviz.analysis import BLOCKED, sentences, tables
 from attnviz.analysis.align import BLANK, AlignedPair, Pair, Side
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.sentences import all_heads
 from attnviz.analysis.views import groups
-from attnviz.charts import axes, readout
+from attnviz.charts import axes, pixels
 from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
-from attnviz.charts.grid import Grid, together
-from attnviz.charts.legends import Ramp
-from attnviz.charts.marks import Spec, field, marks, pixels_at, places
-from attnviz.charts.picture import Form, Table
+from attnviz.charts.grid import Grid
+from attnviz.charts.grid_form import together
+from attnviz.charts.legends import Ramp, heading, text_width
+from attnviz.charts.marks import Spec, Table, field, layer, pixels_at, places
+from attnviz.charts.signs import CellState
 from attnviz.charts.size import Size, size_beside
-from attnviz.charts.state import CellState
-from attnviz.charts.texts import heading, text_width
 from attnviz.charts.theme import TITLE_CHARACTER, Theme
 from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
-from attnviz.figures.base import Figure
-from attnviz.figures.figure import edited, subtitles, text_array
+from attnviz.figures.base import Figure, FigureFacts, Views, edited, subtitles, text_array
 
 BAR, THIN, NUMBERED, TITLE = 90, 5, 13, 250
 """Pixels: the longest bar of a row, rows that have gaps between bars, rows that have numbers, and a map's name."""
@@ -81,26 +77,19 @@ class Difference(Figure):
 
     is_map = True
 
-    @cached_property
-    def name(self) -> str:
+    def facts(self) -> FigureFacts:
+        both = self.comparison
         names = (f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)}" for side in self._sides)
         a, b = (f"{name} {_text(side)[:16]}" for name, side in zip(names, self._sides, strict=True))
-        return file_stem("compared", a, "with", b, end=edited(self.comparison.a.record.edits))
+        return FigureFacts(
+            title=" · ".join([title_of(both), *lines_of(both)]),
+            name=file_stem("compared", a, "with", b, end=edited(both.a.record.edits)),
+            table=partial(tables.comparison_table, both),
+            words=partial(sentences.compared, both),
+            arrays=self._arrays,
+        )
 
-    @cached_property
-    def title(self) -> str:
-        return " · ".join([title_of(self.comparison), *lines_of(self.comparison)])
-
-    @cached_property
-    def description(self) -> str:
-        return sentences.compared(self.comparison)
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.comparison_table(self.comparison)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         tile = self.comparison.tile
         numbers = [numbers for numbers, _ in self.comparison.tiled(tile)]
         arrays = dict(zip(("a", "b", "difference"), numbers, strict=True)) | {"variation": self.comparison.variation}
@@ -110,20 +99,16 @@ class Difference(Figure):
                 arrays[f"{what}_tokens_{name}"] = text_array(texts)
         return arrays | ({"cells_per_side_of_tile": np.array(tile)} if tile > 1 else {})
 
-    @property
-    def form(self) -> Form:
+    def draw(self) -> Views:
         a, b, difference = self.grids
-        is_whole = difference.is_rectangles
-        return together([[difference, _bars_view(self.size, self.colors), a, b]], self.style, has_params=is_whole)
-
-    @cached_property
-    def data(self) -> dict[str, Table]:
+        views = [[difference, _bars_view(self.size, self.colors), a, b]]
+        form = together(views, self.style, has_params=difference.is_rectangles)
         width = 3 * (self.size.width + axes.PADDING) + BAR
         scales = zip(("weights", "differences"), self._scales, strict=True)
         ends = [f"colors of {what} end at {scale.top:.2g}" for what, scale in scales if scale.top < 1]
         lines = [*lines_of(self.comparison), ", ".join(ends)]
-        panels = {name: table for panel in self.grids for name, table in panel.data.items()}
-        return panels | {"meta": heading(title_of(self.comparison), lines, width, self), "bars": self._bars()}
+        meta = heading(title_of(self.comparison), lines, width, self)
+        return Views(form, a.data | b.data | difference.data | {"meta": meta, "bars": self._bars()}, difference.read)
 
     @property
     def size(self) -> Size:
@@ -165,7 +150,7 @@ class Difference(Figure):
                 states=kinds[end],
                 shade=shades[end],
                 ramp=ramps[end],
-                gray=end < 2 and self._sides[end].head in self._sides[end].step.heads_off,
+                palette=self._gray(end),
                 labels=tuple(labels[end]),
                 prefix=f"{'abd'[end]}-",
                 is_labeled=end == 2 or not same_rows,
@@ -175,9 +160,10 @@ class Difference(Figure):
             for end in range(3)
         )
 
-    def _screen(self) -> tuple[dict[str, Any], Table | None]:
-        last = self.grids[2]
-        return super()._screen() if last.is_rectangles else readout.screen(last, self.form, self.data)
+    def _gray(self, end: int) -> tuple[str, ...] | None:
+        """The ramp without colors, for a head that is off."""
+        is_off = end < 2 and self._sides[end].head in self._sides[end].step.heads_off
+        return pixels.gray_ramp(self.colors) if is_off else None
 
     @property
     def _sides(self) -> tuple[Side, Side]:
@@ -244,9 +230,9 @@ def _bars_view(size: Size, colors: Theme) -> Spec:
     bar = {"y": down | {"field": "begin"}, "y2": {"field": "end"}, "x": length, "x2": {"datum": 0}}
     text = {"y": down | {"field": "middle"}, "x": length, "text": field("text")}
     layers = [
-        marks("bars", "rect", bar, fill=colors.ramp[5]),
-        marks("bars", "text", text, align="left", baseline="middle", dx=6),
-        marks("meta", "rule", {"x": pixels_at(0)}, stroke=colors.line),
+        layer("bars", "rect", bar, fill=colors.ramp[5]),
+        layer("bars", "text", text, align="left", baseline="middle", dx=6),
+        layer("meta", "rule", {"x": pixels_at(0)}, stroke=colors.line),
     ]
     return {"layer": layers, "width": BAR, "height": size.height}
 
@@ -277,20 +263,8 @@ def _head(side: Side) -> str:
     return f"{side.head} of {all_heads(side.step)} · {side.site}"
 
 
-def told_apart(a: Side, b: Side) -> tuple[str, str] | None:
-    """Names of two sides by the first thing in which they differ: model, training step, head, text, edits; or None."""
-    names = next((pair for pair in zip(_features(a), _features(b), strict=True) if pair[0] != pair[1]), None)
-    if names is None:
-        return None
-    if names == (_text(a), _text(b)):  # from the first word that differs: there is no room for all
-        texts = [text.split() for text in names]
-        differs = (i for i, (one, other) in enumerate(zip(*texts, strict=False)) if one != other)
-        first = next(differs, min(map(len, texts)) - 1)
-        names = names if first < 1 else tuple(f"… {' '.join(text[first:])}" for text in texts)
-    return in_title(names[0]), in_title(names[1])
-
-
 def _features(side: Side) -> tuple[str, ...]:
+    """Things in which two sides can differ: model, training step, head, text, edits."""
     model, _, step = side.record.source.partition(AFTER)
     if step:
         step = f"step {step}" if step.strip("0") else "untrained"
@@ -300,8 +274,16 @@ def _features(side: Side) -> tuple[str, ...]:
 
 
 def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
-    """Titles of the maps: "A: trained", "B: untrained"."""
-    a, b = told_apart(comparison.a, comparison.b) or ("", "")
+    """Titles of the maps, by the first thing in which they differ: "A: trained", "B: untrained"."""
+    sides = comparison.a, comparison.b
+    pairs = zip(*map(_features, sides), strict=True)
+    names = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
+    if names == tuple(map(_text, sides)) and all(names):  # from the first word that differs: there is no room for all
+        texts = [text.split() for text in names]
+        differs = (i for i, pair in enumerate(zip(*texts, strict=False)) if len({*pair}) > 1)
+        first = next(differs, min(map(len, texts)) - 1)
+        names = names if first < 1 else tuple(f"… {' '.join(text[first:])}" for text in texts)
+    a, b = (in_title(name) if name else "" for name in names)
     return f"A: {a}" if a else "A", f"B: {b}" if b else "B", "Difference A − B"
 
 

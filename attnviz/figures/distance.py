@@ -14,40 +14,37 @@ from attnviz.core.amounts import digits, percent
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import BarFigure
-from attnviz.figures.figure import subtitles
-from attnviz.figures.head import called
+from attnviz.figures.base import Figure, FigureFacts, subtitles
+from attnviz.figures.head import called, heads_in_name
 
 TITLE = "Attention by distance"
 
 
-class DistanceBars(BarFigure):
+class DistanceBars(Figure):
     """A bar for the share of the attention, and the mean weight of a pair, of each bin of distances.
 
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and so after it. See `analysis.by_distance`.
     """
 
-    lines: list[str]
+    def _measured(self) -> list[str]:
+        """Lines on what was measured."""
+        raise NotImplementedError
 
-    @cached_property
-    def description(self) -> str:
+    def _words(self) -> str:
         bins = self.table.sort_values("share", ascending=False)[:1].itertuples()
         most = [f"Most of it goes to: {_bin(row)}, {percent(float(row.share))}." for row in bins]
-        return " ".join([f"{self._heading}. {'; '.join(self.measured)}.", *most])
+        return " ".join([f"{self._heading}. {'; '.join(self._measured())}.", *most])
 
-    @cached_property
-    def bars(self) -> Bars:
+    def draw(self) -> Bars:
         """The bins that some pair is in, the nearest first: the query itself, before it, after it."""
         bins = self.table[(self.table["pairs"] > 0) | (self.table["share"] > 0)]
         bins = bins.iloc[np.lexsort((bins["nearest"].abs(), bins["nearest"] > 0))]
+        means = Column([digits(mean) for mean in bins["mean"]], name="mean weight")
         return Bars(
             title=TITLE if self.on_screen else self._heading,
-            lines=self.lines,
+            lines=[*self._measured(), *subtitles(self._facts.record, self)],
             names=[_bin(row) for row in bins.itertuples()],
-            columns=[
-                Column(values=bins["share"].tolist(), name="share of attention"),
-                Column([digits(mean) for mean in bins["mean"]], name="mean weight"),
-            ],
+            columns=[Column(values=bins["share"].tolist(), name="share of attention"), means],
             style=self.style,
         )
 
@@ -62,33 +59,28 @@ class DistanceProfile(DistanceBars):
     _: KW_ONLY
     sentence: int = 0
 
-    @property
-    def _subject(self) -> tuple:
-        return self.site, f"head-{self.head}" if isinstance(self.head, int) else f"heads-{self.head}", "distance"
+    def facts(self) -> FigureFacts:
+        view = see(self.record, self.site, sentence=self.sentence)
+        return FigureFacts(
+            heading=f"{TITLE} · {called(view, self.head)}",
+            subject=(self.site, heads_in_name(self.head), "distance"),
+            table=self._table,
+            words=self._words,
+            record=self.record,
+        )
 
-    @property
-    def _heading(self) -> str:
-        return f"{TITLE} · {called(see(self.record, self.site, sentence=self.sentence), self.head)}"
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         return self._distances.curve()
 
     @cached_property
     def _distances(self) -> analysis.ByDistance:
         return analysis.by_distance(self.record.step(self.site), self.head, sentence=self.sentence)
 
-    @property
-    def measured(self) -> list[str]:
+    def _measured(self) -> list[str]:
         """Share of near keys, and a note where a sink takes attention."""
         near = f"{percent(self._distances.within(NEAR))} of the attention goes to keys at most {NEAR} tokens away"
         sink = ["what the sink takes is left out"] if self.record.step(self.site).has_sink else []
         return [f"local share: {near}", *sink]
-
-    @property
-    def lines(self) -> list[str]:
-        """Lines under the title."""
-        return [*self.measured, *subtitles(self.record, self)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,28 +99,21 @@ class CorpusDistance(DistanceBars):
     curve: pd.DataFrame
     texts: int
 
-    @cached_property
-    def name(self) -> str:
-        return file_stem(self.model, "atlas", self.head, "distance")
+    def facts(self) -> FigureFacts:
+        heading = f"{TITLE} · {self.head}"
+        return FigureFacts(
+            heading=heading,
+            title=f"{heading} · {in_title(self.model)}",
+            name=file_stem(self.model, "atlas", self.head, "distance"),
+            table=self._table,
+            words=self._words,
+        )
 
-    @cached_property
-    def title(self) -> str:
-        return f"{self._heading} · {in_title(self.model)}"
-
-    @property
-    def _heading(self) -> str:
-        return f"{TITLE} · {self.head}"
-
-    @property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         return self.curve
 
-    @property
-    def lines(self) -> list[str]:
-        """Lines under the title: what was measured."""
+    def _measured(self) -> list[str]:
         return [f"all tokens of {self.texts:,} texts"]
-
-    measured = lines
 
 
 def _bin(row) -> str:

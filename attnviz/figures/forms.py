@@ -20,7 +20,6 @@ class HeadForm:
         selects: what a click selects, under the name "cell"; None for a figure that is drawn without a click.
         fits: whether there is one for an attention call of a record; None for any.
         is_on_page: whether the page Heads offers it.
-        has_legend: whether its legend of colors holds for thumbnails of the same heads.
     """
 
     figure: Callable
@@ -28,7 +27,6 @@ class HeadForm:
     selects: str | None = CELL
     fits: Callable[[Record, Site], bool] | None = None
     is_on_page: bool = True
-    has_legend: bool = False
 
 
 OPTIONS = {
@@ -44,7 +42,6 @@ OPTIONS = {
     "row": "the query that stands out",
     "chosen": "the token whose attention is shown",
     "less": "what is taken away from the weights of patches",
-    "neutral": "the run under a neutral question",
     "side": "whether it is attention from the token or to it",
 }
 """Fields that a form can take, and their meaning."""

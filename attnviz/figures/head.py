@@ -1,26 +1,21 @@
 """One head as a map: rows are queries, columns are keys, the stronger the color the larger the weight."""
 
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from functools import partial
 
 import numpy as np
-import pandas as pd
 
 from attnviz import analysis
 from attnviz.analysis import EMPTY, Cells, sentences, tables, views
 from attnviz.analysis.views import AttentionView
-from attnviz.charts import bands
-from attnviz.charts.axes import label_width, short
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
-from attnviz.charts.grid import NOTE, Grid, RowAnnotations, size_within
+from attnviz.charts.grid import Grid, RowAnnotations, size_within
+from attnviz.charts.signs import CellState, blocked_by, your_rules
 from attnviz.charts.size import size_of
-from attnviz.charts.state import CellState, blocked_by, your_rules
-from attnviz.charts.texts import text_width
 from attnviz.core.amounts import written
 from attnviz.core.display import in_title
 from attnviz.core.record import Record
-from attnviz.figures.base import GridFigure, SiteFigure
-from attnviz.figures.figure import text_array, titled
+from attnviz.figures.base import FigureFacts, SiteFigure, subtitles, text_array
 
 PREDICTS = "predicts"
 NEXT = "each row: where it looks to predict the next word"
@@ -32,7 +27,7 @@ CHANGED = "changed prediction"
 
 
 @dataclass(frozen=True, eq=False)
-class HeadMap(SiteFigure, GridFigure):
+class HeadMap(SiteFigure):
     """The map of one head, or of all heads combined by a name of `analysis.AGGREGATIONS`.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
@@ -47,33 +42,21 @@ class HeadMap(SiteFigure, GridFigure):
 
     is_map = True
 
-    @property
-    def _subject(self) -> tuple:
-        return self.site, f"head-{self.head}" if isinstance(self.head, int) else f"heads-{self.head}"
+    def facts(self) -> FigureFacts:
+        view, head = self.attention_view, self.head
+        name = called(view, head, on_screen=self.on_screen)
+        heading = f"{name[:1].upper()}{name[1:]}"
+        return FigureFacts(
+            heading=heading,
+            title=" · ".join(filter(None, [heading, view.window, *subtitles(self.record)])),
+            subject=(self.site, heads_in_name(head)),
+            table=partial(tables.weights_table, view, head),
+            words=partial(sentences.head, view, head),
+            arrays=partial(arrays_of, view, head),
+            record=self.record,
+        )
 
-    @property
-    def _heading(self) -> str:
-        name = called(self.attention_view, self.head, on_screen=self.on_screen)
-        return f"{name[:1].upper()}{name[1:]}"
-
-    @cached_property
-    def title(self) -> str:
-        return titled(" · ".join(filter(None, [self._heading, self.attention_view.window])), self.record)
-
-    @cached_property
-    def description(self) -> str:
-        return sentences.head(self.attention_view, self.head)
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.weights_table(self.attention_view, self.head)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return arrays_of(self.attention_view, self.head)
-
-    @cached_property
-    def grid(self) -> Grid:
+    def draw(self) -> Grid:
         view = self.attention_view
         policy = POLICIES[view.step.scoring.empty_rows]
         empty = dict.fromkeys(np.flatnonzero(view.empty(self.head)).tolist(), policy)
@@ -97,7 +80,6 @@ class HeadMap(SiteFigure, GridFigure):
             kinds=kinds,
             shade=np.nan_to_num(scale.shade(cells.weights)),
             ramp=scale.legend(self.colors, gray=gray),
-            gray=gray,
             numbers={"weight": (cells.weights, ".4f")} | scores,
             offsets=_offsets(cells),
             predicted=view.predicted or (),
@@ -106,15 +88,6 @@ class HeadMap(SiteFigure, GridFigure):
             beside=row_sums(view, self.head) if self.row_sums else None,
             empty=empty,
         )
-
-    @property
-    def room(self) -> float:
-        """About how many pixels wide it is, from the labels of its rows to what they predict; no weight is needed."""
-        view = self.attention_view
-        size = size_of(len(view.queries), len(view.keys))
-        labels = max(map(label_width, view.queries.labels), default=0.0)
-        notes = max((text_width(f"▸ {short(word)}") for word in view.predicted or ()), default=0.0)
-        return labels + 40 + (bands.NAMED if any(view.queries.roles) else 0) + size.width + NOTE + notes
 
     @property
     def _reading(self) -> str:
@@ -129,6 +102,11 @@ class HeadMap(SiteFigure, GridFigure):
         if analysis.labels_tokens(view.record):
             return LABELS
         return IN_PLACE if analysis.fills_in(view.record) else NEXT
+
+
+def heads_in_name(head: int | str) -> str:
+    """A head, or a combination of heads, in the name of a file."""
+    return f"head-{head}" if isinstance(head, int) else f"heads-{head}"
 
 
 def row_sums(view: AttentionView, head: int | str) -> RowAnnotations:
@@ -157,12 +135,7 @@ def _changed(attention_view: AttentionView, before: Record | None) -> frozenset[
         return frozenset()
     if before.read[attention_view.sentence].tokens != attention_view.record.read[attention_view.sentence].tokens:
         return frozenset()
-    window = {
-        "sentence": attention_view.sentence,
-        "view": attention_view.view,
-        "rows": attention_view.rows,
-        "columns": attention_view.columns,
-    }
+    window = {name: getattr(attention_view, name) for name in ("sentence", "view", "rows", "columns")}
     pairs = zip(views.see(before, attention_view.site, **window).predicted or (), attention_view.predicted, strict=True)
     return frozenset(i for i, (then, now) in enumerate(pairs) if then != now)
 

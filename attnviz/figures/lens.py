@@ -1,8 +1,8 @@
 """Words that the residual stream would predict after each layer, and words that one head pushes up and down."""
 
 from abc import abstractmethod
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
@@ -15,16 +15,14 @@ from attnviz.analysis.views import Groups, as_tokens, groups
 from attnviz.charts import axes
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
-from attnviz.charts.legends import Ramp
+from attnviz.charts.legends import Ramp, text_width
+from attnviz.charts.signs import CellState
 from attnviz.charts.size import Size
-from attnviz.charts.state import CellState
-from attnviz.charts.texts import text_width
 from attnviz.core.amounts import percent
 from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import GridFigure
-from attnviz.figures.figure import text_array
+from attnviz.figures.base import Figure, FigureFacts, text_array
 from attnviz.figures.outputs import NextWordBars, probabilities
 
 MOST_POSITIONS = 12
@@ -41,7 +39,7 @@ KINDS = CellState("", "ramp", legend=""), CellState("NaN: not a number", "blocke
 
 
 @dataclass(frozen=True, eq=False)
-class WordGridFigure(GridFigure):
+class WordGridFigure(Figure):
     """A word in each cell of rows by positions; a file for a narrow column draws the last positions that fit.
 
     A click selects a cell under the name "cell" with the fields query, its row, key, its position, and rev.
@@ -75,25 +73,26 @@ class WordGridFigure(GridFigure):
             return every[-MOST_POSITIONS:]
         return range(self.columns.start or 0, len(every) if self.columns.stop is None else self.columns.stop)
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return self.words.table.rename(columns=dict(zip(("row", "value"), self._columns, strict=True)))
+    def _facts_of(self, what: str, columns: tuple[str, str], *subject: object) -> FigureFacts:
+        """FigureFacts of a grid of words; `columns` are what its table calls a row and a number."""
+        names = dict(zip(("row", "value"), columns, strict=True))
+        table = partial(self.words.table.rename, columns=names)
+        functions = {"table": table, "words": self._in_words, "arrays": self._arrays}
+        return FigureFacts(what=what, subject=subject, record=self.record, **functions)
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        words = text_array([word for row in self.words.words for word in row])
-        return {
-            "words": words.reshape(self.words.values.shape),
-            "values": self.words.values,
-            "rows": text_array(self.words.rows),
-            "positions": np.array(self.words.positions),
-            "tokens": text_array(self.words.tokens),
-        }
+    def _arrays(self) -> dict[str, np.ndarray]:
+        grid = self.words
+        words = text_array([word for row in grid.words for word in row]).reshape(grid.values.shape)
+        texts = {"words": words, "rows": text_array(grid.rows), "tokens": text_array(grid.tokens)}
+        return texts | {"values": grid.values, "positions": np.array(grid.positions)}
 
-    def _word_grid(self, line: str, ramp: Ramp, number: str, *, top_last: bool = False, wordless: bool = False) -> Grid:
+    def _word_grid(
+        self, line: str, title: str, ramp: Ramp, number: str, *, top_last: bool = False, wordless: bool = False
+    ) -> Grid:
         """The words as cells.
 
         Args:
+            title: of the rows.
             number: name of the numbers.
             top_last: whether the last row is on top, as the end of a stream.
             wordless: whether no word stands in the cells.
@@ -125,7 +124,7 @@ class WordGridFigure(GridFigure):
             size=Size("rectangles", wide, *values.shape, high=HEIGHT),
             states=np.isnan(values).astype(int),
             kinds=KINDS,
-            titles=(self._rows, axis),
+            titles=(title, axis),
             shade=np.nan_to_num((shade + 1) / 2 if ramp.signed else shade),
             ramp=ramp,
             numbers={"number": (values, [f"{value:+.3g}" if ramp.signed else percent(value) for value in flat])},
@@ -141,25 +140,23 @@ class WordGridFigure(GridFigure):
 class LogitLens(WordGridFigure):
     """The most probable word after each layer and position: the embedding at the bottom, the prediction on top."""
 
-    _subject, _what = ("logit lens",), "Words through the layers (logit lens)"
-    _columns, _rows = ("after", "probability"), "Residual stream after"
+    def facts(self) -> FigureFacts:
+        return self._facts_of("Words through the layers (logit lens)", ("after", "probability"), "logit lens")
 
     @cached_property
     def words(self) -> WordGrid:
         return analysis.logit_lens(self.record, sentence=self.sentence, positions=self.positions)
 
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         words = self.words
         rows = zip(words.rows, words.words, words.values, strict=True)
         course = "; ".join(f"{name} {quoted(row[-1])} {percent(float(p[-1]))}" for name, row, p in rows)
         token = quoted_token(words.tokens[-1], words.positions[-1])
         return f"Most probable word after {token}, layer by layer: {course}. Only the last is the model's prediction."
 
-    @cached_property
-    def grid(self) -> Grid:
+    def draw(self) -> Grid:
         ramp = Ramp("probability of the word", 1.0, self.colors.ramp)
-        return self._word_grid(A_READING, ramp, "probability", top_last=True)
+        return self._word_grid(A_READING, "Residual stream after", ramp, "probability", top_last=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,23 +171,16 @@ class PushedWords(WordGridFigure):
     columns: slice | None = None
     count: int = 5
 
-    _columns, _rows = ("pushed", "adds"), "Pushed"
+    def facts(self) -> FigureFacts:
+        what = f"Words that {self.site.head(self.head)} pushes up and down"
+        return self._facts_of(what, ("pushed", "adds"), "pushed words", self.site, f"head {self.head}")
 
     @cached_property
     def words(self) -> WordGrid:
         options = {"count": self.count, "sentence": self.sentence, "positions": self.positions}
         return analysis.pushed(self.record, self.site, self.head, **options)
 
-    @property
-    def _subject(self) -> tuple:
-        return "pushed words", self.site, f"head {self.head}"
-
-    @property
-    def _what(self) -> str:
-        return f"Words that {self.site.head(self.head)} pushes up and down"
-
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         words = self.words
         if not words.values.any():
             return NOTHING
@@ -201,11 +191,10 @@ class PushedWords(WordGridFigure):
         )
         return f"Pushed up most {up}. Pushed down most {down}."
 
-    @cached_property
-    def grid(self) -> Grid:
+    def draw(self) -> Grid:
         top, pushes = float(np.nanmax(np.abs(self.words.values))), self.words.values.any()
         ramp = Ramp("adds to the word's logit", top, self.colors.diverging, signed=True)
-        return self._word_grid(FIXED if pushes else NOTHING, ramp, "adds to its logit", wordless=not pushes)
+        return self._word_grid(FIXED if pushes else NOTHING, "Pushed", ramp, "adds to its logit", wordless=not pushes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,20 +212,19 @@ class LensBars(NextWordBars):
         options = {"sentence": self.sentence, "count": self.count}
         return analysis.lens_words(self.record, self.stage, self.position, **options)
 
-    @property
+    def facts(self) -> FigureFacts:
+        return replace(super().facts(), table=self._table, words=self._in_words)
+
     def _called(self) -> tuple[str, str]:
         stage = stages(self.record)[self.stage]
         return f"lens {stage}", f"Logit lens after {stage}: next word after"
 
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         words = ", ".join(f"{quoted(word.word)} {percent(word.probability)}" for word in self.words)
         return f"{self._heading}: {words}."
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         return pd.DataFrame([(word.word, word.probability) for word in self.words], columns=["word", "probability"])
 
-    @cached_property
-    def bars(self) -> Bars:
+    def draw(self) -> Bars:
         return probabilities(self.words, self._beside(), others=True)

@@ -1,29 +1,25 @@
 """Heads as lines from the tokens that look to those that are looked at: the stronger a line, the larger its weight."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import pairwise
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
 from attnviz.analysis import EMPTY, sentences
-from attnviz.charts import axes, hatch
+from attnviz.charts import axes, marks, signs
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, word_spans
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
 from attnviz.charts.grid import JOINED
-from attnviz.charts.interaction import QUIET_MARK, clicked, share, tooltip
-from attnviz.charts.legends import state_legend
-from attnviz.charts.picture import Form, Table, formed
-from attnviz.charts.texts import LegendEntry, entry, heading, text_width, titled
-from attnviz.charts.theme import LINE, MONO, Theme, config
+from attnviz.charts.legends import LegendEntry, entry, heading, signs_spec, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts.theme import LINE, MONO, Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import InputError
-from attnviz.figures.base import SiteFigure
-from attnviz.figures.figure import subtitles, text_array
+from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
 from attnviz.figures.head import called
 from attnviz.figures.strands import SIDES, Pin, Strands, strands
 
@@ -48,7 +44,7 @@ FAINT = 0.3
 MOST_HEADS = 4
 """Heads described in words at most."""
 
-TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "head_name": "head"}
+TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("head_name", "head"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,25 +82,21 @@ class HeadLines(SiteFigure):
         pins = frozenset(self.pins)
         return strands(self.attention_view, tuple(self.heads), selected=self.selected, pins=pins, least=self.least)
 
-    @property
-    def _subject(self) -> tuple:
-        return self.site, f"lines-{'-'.join(map(str, self.heads))}"
+    def facts(self) -> FigureFacts:
+        name = called(self.attention_view, self.heads[0])
+        if len(self.heads) > 1:
+            name = f"{self.site.head(*self.heads)} · {in_title(self.record.source)}"
+        subject = self.site, f"lines-{'-'.join(map(str, self.heads))}"
+        functions = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
+        return FigureFacts(heading=f"Lines · {name}", subject=subject, record=self.record, **functions)
 
-    @property
-    def _heading(self) -> str:
-        if len(self.heads) == 1:
-            return f"Lines · {called(self.attention_view, self.heads[0])}"
-        return f"Lines · {self.site.head(*self.heads)} · {in_title(self.record.source)}"
-
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         more = len(self.heads) - MOST_HEADS
         heads = [sentences.head(self.strands.view, head) for head in self.heads[:MOST_HEADS]]
         rest = [f"{more} more heads."] if more > 0 else []
         return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.strands.notes)])
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """One row per line, the strongest first: head, query, query_token, key, key_token, weight."""
         strands, (queries, keys) = self.strands, self._sides
         rows, columns = strands.rows[::-1], strands.columns[::-1]
@@ -121,8 +113,7 @@ class HeadLines(SiteFigure):
         table.attrs["note"] = " ".join(map(as_sentence, (*strands.view.notes, *strands.notes)))
         return table
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         numbers = {f"line_{name}": self.table[name].to_numpy() for name in ("query", "key", "weight")}
         queries, keys = self._sides
         return numbers | {
@@ -131,13 +122,40 @@ class HeadLines(SiteFigure):
             "key_tokens": text_array(keys.labels),
         }
 
-    @property
-    def form(self) -> Form:
-        sizes, several = (self._gap, max(map(len, self._sides)), self._cell), len(self.heads) > 1
-        return _form(*sizes, several, self.site.kind == "cross", self._right, self.colors)
+    def draw(self) -> Views:
+        return Views(self._form(), self._data())
 
-    @cached_property
-    def data(self) -> dict[str, Table]:
+    def _form(self) -> Form:
+        colors, gap, most, is_cross = self.colors, self._gap, max(map(len, self._sides)), self.site.kind == "cross"
+
+        def end(name: str) -> Spec:
+            return {"y": marks.places(max(1, most), reverse=True) | {"field": name}}
+
+        ends = end("y") | {"y2": {"field": "y2"}, "x": marks.pixels_at(0), "x2": marks.pixels_at(gap)}
+        looks, strength = _looks(colors), STRENGTH | {"field": "weight", "legend": None}
+        strokes = looks | {
+            "stroke": marks.when(_FAINT, marks.pixels_at(colors.quiet), looks["stroke"]),
+            "strokeOpacity": marks.when(_MEANT, strength, marks.pixels_at(0)),
+            "opacity": marks.when(_FAINT, marks.pixels_at(FAINT), marks.pixels_at(1)),
+            "strokeWidth": marks.when(_POINTED, marks.pixels_at(5), marks.pixels_at(2.0 if most > 24 else 2.5)),
+        }
+        hits = marks.layer(
+            "lines", "rule", ends | {"tooltip": marks.tips(*TOOLTIP)}, strokeOpacity=0, cursor="pointer", strokeWidth=7
+        )
+        layers = [
+            *_legends(several=len(self.heads) > 1, cross=is_cross, right=self._right, colors=colors),
+            marks.layer("lines", "rule", ends | strokes),
+            marks.layer("chosen", "rule", ends, color=colors.accent, strokeWidth=1.25),
+            hits | {"name": "lines"},
+            *(layer for i in (0, 1) for layer in _side(i, end, gap, is_cross, colors)),
+        ]
+        scales = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
+        pointed = marks.hover(["lines"], "side", "query", "key", "index")
+        params = [marks.click("cell", ["lines"], "query", "key", "rev"), pointed]
+        chart = {"layer": layers, "width": gap, "height": most * self._cell, "resolve": {"scale": scales}}
+        return marks.whole(chart | {"params": params, "title": title_spec()}, colors)
+
+    def _data(self) -> dict[str, Table]:
         strands, looks = self.strands, self._looks
         notes = [*subtitles(self.record, self), self.attention_view.window, *strands.view.notes, *strands.notes]
         if self._led is not None:
@@ -146,8 +164,8 @@ class HeadLines(SiteFigure):
             notes.append(JOINED)
         text = self.colors.text
         color = text if len(looks) > 1 else [*self.colors.hues * len(DASHES), self.colors.quiet][looks[0]]
-        signs = [(text, hatch.CROSS, self.colors.warning) for text in self._without]
-        signs += [] if self._led is None else [("other rows", hatch.DASH, self.colors.quiet)]
+        legend = [(text, signs.CROSS, self.colors.warning) for text in self._without]
+        legend += [] if self._led is None else [("other rows", signs.DASH, self.colors.quiet)]
         return {
             "meta": heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
             | {"sample": [color]},
@@ -157,7 +175,7 @@ class HeadLines(SiteFigure):
             "keys": self._tokens(1),
             "words": self._words(),
             "heads": {"look": looks, "name": self._names},
-            "legend": entry([LegendEntry(*sign, self.colors.background) for sign in signs]),
+            "legend": entry([LegendEntry(*sign, self.colors.background) for sign in legend]),
         }
 
     @property
@@ -327,102 +345,65 @@ _POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === poin
 _FAINT = "datum.faint && !isValid(pointed.side)"
 
 
-STRENGTH = alt.Scale(type="pow", exponent=0.6, domain=[0, 1], range=[0, 1])
+STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "domain": [0, 1], "range": [0, 1]}}
 """Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
 
 
-@formed(64)
-def _form(gap: int, most: int, cell: float, several: bool, cross: bool, right: int, colors: Theme) -> Form:
-    """The chart of lines over a gap.
-
-    Args:
-        most: queries or keys at most.
-        cell: pixels of a token.
-        several: whether there are several heads, which a legend names.
-        cross: whether the two sides are of two stacks.
-        right: pixels of labels between lines and a legend right of them; 0 for legends above and below.
-    """
-    lines, chosen, words = (alt.Chart(alt.NamedData(name)) for name in ("lines", "chosen", "words"))
-    scale = alt.Scale(domain=[0, max(1, most)], nice=False, zero=False, reverse=True)
-    y, middle, begin = (alt.Y(f"{name}:Q", scale=scale, axis=None) for name in ("y", "middle", "begin"))
-    ends = {"y": y, "y2": "y2:Q", "x": alt.XValue(0), "x2": alt.X2Value(gap)}
-    looks, strength = _looks(colors), alt.StrokeOpacity("weight:Q", scale=STRENGTH, legend=None)
-    strokes = lines.mark_rule(aria=False, tooltip=None).encode(
-        **ends,
-        stroke=alt.when(_FAINT).then(alt.value(colors.quiet)).otherwise(looks["stroke"]),
-        strokeOpacity=alt.when(_MEANT).then(strength).otherwise(alt.value(0)),
-        opacity=alt.when(_FAINT).then(alt.value(FAINT)).otherwise(alt.value(1)),
-        strokeWidth=alt.when(_POINTED).then(alt.value(5)).otherwise(alt.value(2.0 if most > 24 else 2.5)),
-        strokeDash=looks["strokeDash"],
-    )
-    hits = lines.mark_rule(aria=False, strokeOpacity=0, cursor="pointer", strokeWidth=7)
-    layers = [
-        *_legends(several=several, cross=cross, right=right, colors=colors),
-        strokes,
-        chosen.mark_rule(color=colors.accent, strokeWidth=1.25, **QUIET_MARK).encode(**ends),
-        hits.encode(**ends, tooltip=tooltip(TOOLTIP)).properties(name="lines"),
+def _side(i: int, end: Callable[[str], Spec], gap: int, is_cross: bool, colors: Theme) -> list[Spec]:
+    """Layers of the tokens at one side of a gap: queries left, keys right."""
+    table, title, stack, align = (("queries", QUERY, "decoder", "right"), ("keys", KEY, "encoder", "left"))[i]
+    at = {by: marks.pixels_at(gap + by if i else -by) for by in (1, 2, 4, PADDING, 68)}
+    text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": at[PADDING]}
+    titles, span = [title, stack] if is_cross else [title], end("begin") | {"y2": {"field": "end"}}
+    over = {"align": align, "baseline": "bottom", "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
+    label = x | end("middle") | {"text": marks.field("label"), "fill": marks.as_is("ink")}
+    label["tooltip"] = marks.tips(*TOOLTIP[:-1])
+    number = end("middle") | {"x": marks.pixels_of("number_at"), "text": marks.field("number")}
+    pieces, breaks = span | {"x": at[2]}, end("begin") | {"x": at[2], "x2": at[68]}
+    quiet, mine = {"color": colors.quiet}, f"datum.side === {i} &&"
+    return [
+        marks.layer("words", "rule", pieces, where=f"{mine} !datum.is_break", strokeWidth=1.25, **quiet),
+        marks.layer("words", "rule", breaks, where=f"{mine} datum.is_break", color=colors.line),
+        marks.layer("meta", "text", x | {"y": marks.pixels_at(0)}, text=titles, **quiet, **over),
+        marks.layer(table, "rect", span | {"x": at[4], "x2": at[1]}, where="datum.picked", fill=colors.accent),
+        marks.layer(table, "text", number, where="datum.number !== ''", **text | {"align": "right"}),
+        marks.layer(table, "text", label, cursor="pointer", **text),
     ]
-    named = tooltip({name: title for name, title in TOOLTIP.items() if name != "head_name"})
-    for i, (table, title, stack, align) in enumerate(
-        (("queries", QUERY, "decoder", "right"), ("keys", KEY, "encoder", "left"))
-    ):
-        edge, way = (gap, 1) if i else (0, -1)
-        x_of = {by: alt.XValue(edge + way * by) for by in (1, 2, 4, PADDING, 68)}
-        tokens, spans = alt.Chart(alt.NamedData(table)), words.transform_filter(f"datum.side === {i}")
-        text = {"align": align, "font": MONO, "baseline": "middle"}
-        titles = [title, stack] if cross else [title]
-        over = {"baseline": "bottom", "color": colors.quiet, "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
-        over = alt.Chart(alt.NamedData("meta")).mark_text(text=titles, align=align, **over, **QUIET_MARK)
-        bars = tokens.transform_filter("datum.picked").mark_rect(fill=colors.accent, **QUIET_MARK)
-        numbers = tokens.transform_filter("datum.number !== ''").mark_text(**text | {"align": "right"}, **QUIET_MARK)
-        labels = tokens.mark_text(**text, cursor="pointer", aria=False)
-        pieces = spans.transform_filter("!datum.is_break")
-        pieces = pieces.mark_rule(color=colors.quiet, strokeWidth=1.25, **QUIET_MARK)
-        breaks = spans.transform_filter("datum.is_break").mark_rule(color=colors.line, **QUIET_MARK)
-        layers += [
-            pieces.encode(y=begin, y2="end", x=x_of[2]),
-            breaks.encode(y=begin, x=x_of[2], x2=alt.X2Value(edge + way * 68)),
-            over.encode(x=x_of[PADDING], y=alt.YValue(0)),
-            bars.encode(y=begin, y2="end", x=x_of[4], x2=alt.X2Value(edge + way)),
-            numbers.encode(y=middle, x=alt.X("number_at:Q", scale=None, axis=None), text="number:N"),
-            labels.encode(y=middle, x=x_of[PADDING], text="label:N", fill=alt.Fill("ink:N", scale=None), tooltip=named),
-        ]
-    chart = alt.layer(*layers, width=gap, height=most * cell, autosize="pad", title=titled(colors))
-    chart = chart.resolve_scale(**dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent"))
-    fields = ["side", "query", "key", "index"]
-    pointed = alt.selection_point(name="pointed", fields=fields, on="pointerover", clear="pointerout")
-    chart.params = share(["lines"], clicked("cell", "query", "key", "rev"), pointed)
-    return Form.of(chart.configure(**config(colors)))
 
 
-def _looks(colors: Theme, legend: alt.Legend | None = None) -> dict[str, alt.Stroke | alt.StrokeDash]:
+def _looks(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
     """Hue and dashes of a head; the last are of a head which is off and alone."""
     palette = [*colors.hues * len(DASHES), colors.quiet]
-    ranges = palette, [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
-    hue, dash = (alt.Scale(domain=[*range(len(palette))], range=values) for values in ranges)
-    stroke, dashes = alt.Stroke("look:N", scale=hue, legend=legend), alt.StrokeDash("look:N", scale=dash, legend=legend)
-    return {"stroke": stroke, "strokeDash": dashes}
+    dashes = [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
+    ranges = {"stroke": palette, "strokeDash": dashes}
+    domain = [*range(len(palette))]
+    return {
+        channel: marks.field("look") | {"scale": {"domain": domain, "range": values}, "legend": legend}
+        for channel, values in ranges.items()
+    }
 
 
-def _legends(*, several: bool, cross: bool, right: int, colors: Theme) -> list[alt.Chart]:
+def _legends(*, several: bool, cross: bool, right: int, colors: Theme) -> list[Spec]:
     """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
     where = {"orient": "right", "offset": 14 + right} if right else {"orient": "bottom", "offset": 14}
     above = {"orient": "top", "offset": 52 if cross else 35}  # over the titles of both sides
     over = where if right else above
     symbol = {"symbolType": "stroke", "symbolSize": 676}
-    strength = alt.Legend(
-        title="weight: the stronger a line, the larger", values=[*SAMPLES], direction="horizontal", format=".2~g",
-        symbolStrokeColor=alt.expr("(data('meta')[0] || {}).sample || 'gray'"), symbolStrokeWidth=3, **symbol, **over,
-    )  # fmt: skip
-    looks = "pluck(data('heads'), 'look')"
-    name = f"(data('heads')[indexof({looks}, datum.value)] || {{}}).name || ''"
-    style = {"symbolStrokeWidth": 2.5, "symbolOpacity": 1, "columns": 3} | symbol | where
-    named = alt.Legend(title=None, values=alt.expr(looks), labelExpr=name, **style) if several else None
-    meta, heads = (
-        alt.Chart(alt.NamedData(name))
-        .mark_point(opacity=0, size=0, **QUIET_MARK)
-        .encode(x=alt.value(0), y=alt.value(0))
-        for name in ("meta", "heads")
-    )
-    strength_of = meta.encode(opacity=alt.Opacity("strength:Q", scale=STRENGTH, legend=strength))
-    return [strength_of, heads.encode(**_looks(colors, named)), state_legend(where)]
+    strength = {
+        "title": "weight: the stronger a line, the larger",
+        "values": [*SAMPLES],
+        "direction": "horizontal",
+        "format": ".2~g",
+        "symbolStrokeColor": {"expr": "(data('meta')[0] || {}).sample || 'gray'"},
+        "symbolStrokeWidth": 3,
+        **symbol,
+        **over,
+    }
+    heads = "pluck(data('heads'), 'look')"
+    name = f"(data('heads')[indexof({heads}, datum.value)] || {{}}).name || ''"
+    named = {"title": None, "values": {"expr": heads}, "labelExpr": name, "symbolStrokeWidth": 2.5}
+    named = named | {"symbolOpacity": 1, "columns": 3} | symbol | where
+    points = marks.unseen("meta"), marks.unseen("heads")
+    points[0]["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
+    points[1]["encoding"] |= _looks(colors, named if several else None)
+    return [*points, signs_spec(where)]

@@ -2,28 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
-import pandas as pd
 
 from attnviz.analysis import sentences, tables, views
 from attnviz.analysis.views import SeenMask, View
-from attnviz.charts.axes import LONGEST_LABEL
 from attnviz.charts.domain import MAY_ATTEND
 from attnviz.charts.grid import Grid, RowAnnotations, size_within
+from attnviz.charts.signs import CellState, blocked_by
 from attnviz.charts.size import size_of
-from attnviz.charts.state import CellState, blocked_by
-from attnviz.charts.style import Style
-from attnviz.core.display import file_stem, isolated, visible_text
+from attnviz.charts.theme import Style
+from attnviz.core.display import file_stem
 from attnviz.core.masks import And, Full, Mask, Or
 from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
-from attnviz.figures.base import GridFigure
-from attnviz.figures.figure import text_array
-
-MOST_READ = 12
-"""Tokens of the example at most."""
+from attnviz.figures.base import Figure, FigureFacts, text_array
 
 MOST_WHOLE = 4096**2
 """Cells of a mask that are written one by one."""
@@ -40,7 +34,7 @@ Tokens = Sequence[Token | str]
 
 
 @dataclass(frozen=True, eq=False)
-class MaskGrid(GridFigure):
+class MaskGrid(Figure):
     """A mask over tokens: a dot where a query may attend to a key, strokes where a rule forbids it.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
@@ -54,7 +48,6 @@ class MaskGrid(GridFigure):
         counted: whether each row says how many keys it has left; through a view, none does.
         brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as
             stretches {"row": [begin, end], "column": [begin, end]}.
-        beside: whether it stands beside the map of a head: as many lines are above it, and no example.
         yours: the part of the mask that a person set, not the model; None where nobody did.
     """
 
@@ -70,7 +63,6 @@ class MaskGrid(GridFigure):
     columns: slice | None = None
     counted: bool = False
     brush: bool = False
-    beside: bool = False
     yours: Mask | None = None
 
     def __post_init__(self):
@@ -86,29 +78,17 @@ class MaskGrid(GridFigure):
         window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
         return views.see_mask(self.mask, *self.tokens, sentence=self.sentence, view=self.view, **window)
 
-    @cached_property
-    def name(self) -> str:
+    def facts(self) -> FigureFacts:
         text = " ".join(token.text for token in self.tokens[0])
-        return file_stem("mask", str(self.mask), text, end=self.view.in_short())
+        return FigureFacts(
+            title=" · ".join(filter(None, [title_of(self.mask), self.mask_view.window])),
+            name=file_stem("mask", str(self.mask), text, end=self.view.in_short()),
+            table=partial(tables.mask_table, self.mask_view),
+            words=partial(sentences.mask, self.mask_view),
+            arrays=partial(arrays_of, self.mask_view),
+        )
 
-    @cached_property
-    def title(self) -> str:
-        return " · ".join(filter(None, [title_of(self.mask), self.mask_view.window]))
-
-    @cached_property
-    def description(self) -> str:
-        return sentences.mask(self.mask_view)
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        return tables.mask_table(self.mask_view)
-
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
-        return arrays_of(self.mask_view)
-
-    @cached_property
-    def grid(self) -> Grid:
+    def draw(self) -> Grid:
         mask_view = self.mask_view
         texts = [token.text for token in views.as_tokens(self.predicted or ())]
         predicted = mask_view.queries.last(texts) if any(texts) else ()
@@ -121,12 +101,9 @@ class MaskGrid(GridFigure):
         reading = TARGETS if self.targets else READS
         if not predicted:
             reading = ALONE
-        lines = [reading, COUNTED if counted else ""]
-        if self.beside:
-            lines = [ALONE, COUNTED if counted else reading]
         return Grid(
             title=title_of(self.mask, self),
-            lines=[*lines, "" if self.beside else self._example(texts), mask_view.window, *mask_view.notes],
+            lines=[reading, COUNTED if counted else "", mask_view.window, *mask_view.notes],
             rows=mask_view.queries,
             columns=mask_view.keys,
             size=size,
@@ -140,18 +117,6 @@ class MaskGrid(GridFigure):
             tiles="an open square has an open cell among its",
             brush=self.brush and self.on_screen,
         )
-
-    def _example(self, predicted: Sequence[str]) -> str:
-        """Tokens that the model reads in one row: the selected one, or an early one."""
-        queries, keys = self.tokens
-        row = min(2 if self.selected is None else self.selected[0], len(queries) - 1)
-        if not any(predicted) or not predicted[row]:
-            return ""
-        allowed = self.mask.tensor(len(queries), len(keys), rows=slice(row, row + 1))[:, 0, 0]
-        read = allowed[self.sentence if len(allowed) > 1 else 0].nonzero().flatten().tolist()
-        texts = [isolated(visible_text(keys[i].text, LONGEST_LABEL)) for i in read[-MOST_READ:]]
-        more, word = "… " if len(read) > MOST_READ else "", visible_text(predicted[row], LONGEST_LABEL)
-        return f"while predicting {isolated(f'“{word}”')} it reads: {more}{' '.join(texts) or 'nothing'}"
 
 
 def _counts(mask_view: SeenMask) -> RowAnnotations:

@@ -3,26 +3,26 @@
 import base64
 import io
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, lru_cache
 
-import altair as alt
 import numpy as np
 from PIL import Image
 
 from attnviz.analysis import pictured
-from attnviz.charts import interaction, legends, picture, pixels
+from attnviz.charts import marks, pixels
 from attnviz.charts.domain import Domain
-from attnviz.charts.picture import Form, Table, columns, formed
-from attnviz.charts.texts import heading, text_width, titled
-from attnviz.charts.theme import TEXT_SIZE, TINT, Theme, config
+from attnviz.charts.legends import Ramp, heading, ramp_spec, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts.theme import TEXT_SIZE, TINT, Theme
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.places import Box, Picture
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
-from attnviz.figures.head import called
+from attnviz.figures.base import Views
 from attnviz.figures.shade import TOOLTIP, Shade, ShadedFigure
 from attnviz.figures.text_strip import LOOKS, PLACES, balanced, word_layers
 
@@ -40,12 +40,9 @@ THIN = 8
 """Pixels of the width of a patch below which it has no frame."""
 
 CLS = "[CLS]"
-LESS = ("", "sinks", "neutral")
-LESS_MEANS = {
-    "sinks": f"without patches above {pictured.SINK:g} times the median mean weight; the rest in parts of their sum",
-    "neutral": "minus the weights of the last token of “{question}”",
-}
-NONE_MORE, NO_WEIGHT = "no patch gets more than under the neutral question", "no patch gets weight"
+LESS = ("", "sinks")
+WITHOUT_SINKS = f"without patches above {pictured.SINK:g} times the median mean weight; the rest in parts of their sum"
+NO_WEIGHT = "no patch gets weight"
 
 
 def on_grid(record: Record, site: Site) -> bool:
@@ -75,9 +72,7 @@ class PatchImage(ShadedFigure):
     """The picture, each patch with the more tint the more attention one position gives it, or gets from it.
 
     Attributes:
-        less: "sinks" sets patches aside that always win, see `analysis.pictured.without_sinks`; "neutral" takes the
-            weights under another question away, see `minus_neutral`; "" shows the weights.
-        neutral: the record of that question.
+        less: "sinks" sets patches aside that always win, see `analysis.pictured.without_sinks`; "" shows the weights.
 
     Without a chosen token it is [CLS], from which a picture is classified, else that of the largest weight.
 
@@ -87,13 +82,12 @@ class PatchImage(ShadedFigure):
 
     _: KW_ONLY
     less: str = ""
-    neutral: Record | None = None
 
     kind = "picture-"
 
     def __post_init__(self):
         if self.less not in LESS or (self.less and self.side != "from"):
-            raise InputError(f"less is {self.less!r}; it is of attention from a token, one of {', '.join(LESS[1:])}.")
+            raise InputError(f"less is {self.less!r}; it may be 'sinks', of attention from a token.")
         if not on_grid(self.record, self.site):
             raise InputError(
                 f"Neither queries nor keys of {self.site} are patches of a picture: say record(places=...)."
@@ -136,15 +130,12 @@ class PatchImage(ShadedFigure):
 
     @cached_property
     def shade(self) -> Shade:
-        """The weights of the token, without sinks or those under another question where that is asked for."""
+        """The weights of the token, without sinks where that is asked for."""
         shade, named = super().shade, {"sentence": self.sentence}
         if not self.less:
             return shade
         row = int(shade.ends[0].starts[shade.index])
-        if self.less == "sinks":
-            values = pictured.without_sinks(self.record, self.site, self.head, row, **named)
-        else:
-            values = pictured.minus_neutral(self.record, self.neutral, self.site, self.head, row, **named)
+        values = pictured.without_sinks(self.record, self.site, self.head, row, **named)
         places = pictured.patches(self.record, self.site, **named)
         by_place = dict(zip(places, values.tolist(), strict=True))
         starts = zip(shade.ends[1].starts.tolist(), shade.weights.tolist(), strict=True)
@@ -165,25 +156,21 @@ class PatchImage(ShadedFigure):
     @property
     def _largest(self) -> float:
         """The largest weight of a patch."""
-        return float(np.nan_to_num(self.shade.weights)[self._is_patch].max(initial=0.0 if not self.less else -1.0))
+        return float(np.nan_to_num(self.shade.weights)[self._is_patch].max(initial=0.0))
 
     @property
-    def _heading(self) -> str:
-        name = in_title(self.shade.ends[0].labels[self.shade.index])
-        return f"Attention {self.side} {name} · {called(self.attention_view, self.head)}"
+    def token(self) -> str:
+        return in_title(self.shade.ends[0].labels[self.shade.index])
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         boxes = [token.box for token in self.shade.ends[1].tokens]
         places = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
-        return super().arrays | {"boxes": np.array(places, np.float32)}
+        return super()._arrays() | {"boxes": np.array(places, np.float32)}
 
     @property
     def lines(self) -> list[str]:
-        question = self.neutral.sentences[0].text if self.neutral else ""
-        less = [LESS_MEANS[self.less].format(question=question)] if self.less else []
-        if self.looks_at_picture and self._largest <= 0:
-            less.append(NONE_MORE if self.less == "neutral" else NO_WEIGHT)
+        less = [WITHOUT_SINKS] if self.less else []
+        less += [NO_WEIGHT] if self.looks_at_picture and self._largest <= 0 else []
         return [*less, *super().lines]
 
     @cached_property
@@ -226,22 +213,14 @@ class PatchImage(ShadedFigure):
             layout.append((frames, patches, words))
         return layout
 
-    @property
-    def form(self) -> Form:
+    def draw(self) -> Views:
         ramp = replace(self.scale.legend(self.colors), top=0.0)
         if self._placed.pictures:
             ramp = replace(ramp, colors=(self.colors.background, TINT))
-        sides = tuple(
-            (
-                tuple((frame.width, frame.height, frame.seconds, frame.picture is not None) for frame in frames),
-                max((word["y2"] for word in words), default=0.0),
-            )
-            for frames, _, words in self._layout
-        )
-        return _form(sides, ramp, self.width is None, self.colors)
+        sides = [(frames, max((word["y2"] for word in words), default=0.0)) for frames, _, words in self._layout]
+        return Views(_form(sides, ramp, self.width is None, self.colors), self._data())
 
-    @cached_property
-    def data(self) -> dict[str, Table]:
+    def _data(self) -> dict[str, Table]:
         frames = [(1 - i, number, frame) for i, side in enumerate(self._layout) for number, frame in enumerate(side[0])]
         pictures = [(end, number, frame) for end, number, frame in frames if frame.picture]
         unread = [
@@ -253,10 +232,10 @@ class PatchImage(ShadedFigure):
         images = [{"end": end, "frame": number, "uri": data_uri(frame.picture)} for end, number, frame in pictures]
         return {
             "meta": heading(self._heading, self.lines, width, self) | {"top": [self.scale.top]},
-            "pictures": columns(("end", "frame", "uri"), images),
-            "cells": columns(("end", "frame", *PLACES[:4], "cover", *LOOKS), self._listed(1)),
-            "words": columns(("end", *PLACES, *LOOKS), self._listed(2)),
-            "unread": columns(("end", "frame", *PLACES[:4]), unread),
+            "pictures": marks.columns(("end", "frame", "uri"), images),
+            "cells": marks.columns(("end", "frame", *PLACES[:4], "cover", *LOOKS), self._listed(1)),
+            "words": marks.columns(("end", *PLACES, *LOOKS), self._listed(2)),
+            "unread": marks.columns(("end", "frame", *PLACES[:4]), unread),
         }
 
     def _listed(self, part: int) -> list[dict]:
@@ -311,85 +290,57 @@ def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
     return layers
 
 
-@formed(16)
-def _form(sides: tuple, ramp: legends.Ramp, beside: bool, colors: Theme) -> Form:
+def _form(sides: Sequence, ramp: Ramp, is_row: bool, colors: Theme) -> Form:
     """Pictures of where a position looks over its words, and beside them, or below, those of where it stands.
 
     Args:
-        sides: widths, heights, seconds and whether there are pixels of its pictures, and the height of its words.
+        sides: pictures of each side, and the height of its words.
     """
-    legend, parts, names = legends.ramp_legend(ramp, {"orient": "bottom", "offset": 10}), [], []
+    parts, names = [], []
     for end, (frames, depth) in zip((1, 0), sides, strict=False):
-        views = []
-        for i, (width, height, seconds, has_pixels) in enumerate(frames):
-            filter = f"datum.end === {end} && datum.frame === {i}"
-            names.append(f"cells_{end}_{i}")
-            views.append(_picture(filter, names[-1], (width, height) if has_pixels else (), seconds, colors))
-            views[-1] = views[-1].properties(width=width, height=height)
+        legend = [ramp_spec(ramp, {"orient": "bottom", "offset": 10})] if end else []
+        views = [_picture(frame, end, i, colors) for i, frame in enumerate(frames)]
+        names += [f"cells_{end}_{i}" for i in range(len(frames))]
+        if legend and not depth:
+            views[-1]["layer"] = legend + views[-1]["layer"]
         count = across(len(frames))
-        part = [views[i : i + count] for i in range(0, len(views), count)]
+        rows = [marks.beside(*views[i : i + count]) for i in range(0, len(views), count)]
         if depth:
-            words = alt.Chart(alt.NamedData("words")).transform_filter(f"datum.end === {end}")
-            grounds, *texts = word_layers(words, TEXT_SIZE, colors)
             names.append(f"words_{end}")
-            layers = [*([legend] if end else []), grounds.properties(name=names[-1]), *texts]
-            part.append(alt.layer(*layers, width=SIDE, height=depth, resolve=picture.INDEPENDENT))
-        elif end:
-            views[-1] = alt.layer(legend, *views[-1].layer, width=width, height=height, resolve=picture.INDEPENDENT)
-            part[-1] = views[-len(part[-1]) :]
-        parts.append(part)
-    params = interaction.share(names, interaction.clicked("cell", "query", "key", "rev"))
-    views = [parts] if beside else [[part] for part in parts]
-    return Form.of(picture.together(views, params, titled(colors)).configure(**config(colors)))
+            layers = [*legend, *word_layers("words", TEXT_SIZE, colors, names[-1], f"datum.end === {end}")]
+            rows.append({"layer": layers, "width": SIDE, "height": depth, "resolve": marks.APART})
+        parts.append(marks.below(*rows))
+    chart = marks.below(marks.beside(*parts) if is_row else marks.below(*parts), spacing=16)
+    params = [marks.click("cell", names, "query", "key", "rev")]
+    return marks.whole(chart | {"title": title_spec(), "params": params}, colors)
 
 
-def _picture(filter: str, name: str, size: tuple[float, ...], seconds: float, colors: Theme) -> alt.LayerChart:
-    """A picture, or nothing, under its patches on axes from 0 to 1; a spectrogram has its seconds below it.
-
-    Args:
-        filter: condition for the rows that are of it.
-        name: of the marks of its patches.
-        size: width and height of the image; () for none.
-    """
-    tables = {name: alt.Chart(alt.NamedData(name)).transform_filter(filter) for name in ("pictures", "unread", "cells")}
-    axis = alt.Axis(orient="bottom", tickCount=5, labelExpr=f"format(datum.value * {seconds}, '~g') + ' s'")
+def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
+    """A picture, or nothing, under its patches on axes from 0 to 1; a spectrogram has its seconds below it."""
+    where, axis, seconds = f"datum.end === {end} && datum.frame === {number}", None, frame.seconds
     if seconds:
         step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 600, 3600) if seconds / step <= 5)
-        axis.values = [i * step / seconds for i in range(int(seconds / step + 1e-9) + 1)]
-    scale = alt.Scale(domain=[0, 1], nice=False, zero=False)
-    x = alt.X("x:Q", scale=scale, axis=axis if seconds else None, title=None)
-    y = alt.Y("y:Q", scale=alt.Scale(domain=[0, 1], nice=False, zero=False, reverse=True), axis=None)
-    box = {"x": x, "y": y, "x2": "x2:Q", "y2": "y2:Q"}
-    cells = (
-        tables["cells"]
-        .mark_rect(aria=False, cursor="pointer")
-        .encode(
-            **box,
-            fill=alt.Fill("fill:N", scale=None),
-            fillOpacity=alt.FillOpacity("cover:Q", scale=None),
-            stroke=alt.Stroke("stroke:N", scale=None),
-            strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
-            order=alt.Order("stroke_width:Q"),
-            tooltip=interaction.tooltip(TOOLTIP),
-        )
-    )
-    unread = tables["unread"].mark_rect(fill=colors.blocked, fillOpacity=UNREAD, **interaction.QUIET_MARK).encode(**box)
-    layers = [unread, cells.properties(name=name)]
-    if size:
-        image = {"width": size[0], "height": size[1], "align": "left", "baseline": "top", "aspect": False}
-        images = tables["pictures"].mark_image(**image, **interaction.QUIET_MARK)
-        layers.insert(0, images.encode(x=alt.XValue(0), y=alt.YValue(0), url="uri:N"))
-    return alt.layer(*layers, resolve=picture.INDEPENDENT)
+        ticks = [i * step / seconds for i in range(int(seconds / step + 1e-9) + 1)]
+        label = f"format(datum.value * {seconds}, '~g') + ' s'"
+        axis = {"orient": "bottom", "labelExpr": label, "values": ticks, "title": None}
+    x, y = marks.places(1, axis), marks.places(1, reverse=True)
+    box, name = marks.box(x, y), {"name": f"cells_{end}_{number}"}
+    looks = marks.looks() | {"fillOpacity": marks.as_is("cover", "quantitative"), "tooltip": marks.tips(*TOOLTIP)}
+    looks["order"] = {"field": "stroke_width", "type": "quantitative"}
+    layers = [
+        marks.layer("unread", "rect", box, where=where, fill=colors.blocked, fillOpacity=UNREAD),
+        marks.layer("cells", "rect", box | looks, where=where, cursor="pointer") | name,
+    ]
+    if frame.picture is not None:
+        image = {"width": frame.width, "height": frame.height, "align": "left", "baseline": "top", "aspect": False}
+        place = {"x": marks.pixels_at(0), "y": marks.pixels_at(0), "url": marks.field("uri")}
+        layers.insert(0, marks.layer("pictures", "image", place, where=where, **image))
+    return {"layer": layers, "width": frame.width, "height": frame.height, "resolve": marks.APART}
 
 
 @lru_cache(maxsize=8)
 def data_uri(picture: Picture) -> str:
     """A picture as a data URI; nothing else may stand in a file that is drawn."""
-    return jpeg_uri(picture.pixels.numpy())
-
-
-def jpeg_uri(image: np.ndarray) -> str:
-    """Pixels, (height, width, 3), uint8, as a data URI."""
     file = io.BytesIO()
-    Image.fromarray(image).save(file, "JPEG", quality=88)
+    Image.fromarray(picture.pixels.numpy()).save(file, "JPEG", quality=88)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

@@ -16,9 +16,8 @@ from attnviz.charts.theme import Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence
 from attnviz.core.errors import InputError
-from attnviz.figures.base import SiteFigure
-from attnviz.figures.figure import subtitles, text_array
-from attnviz.figures.head import called
+from attnviz.figures.base import FigureFacts, SiteFigure, subtitles, text_array
+from attnviz.figures.head import called, heads_in_name
 from attnviz.figures.strands import window
 
 MOST_TOKENS = 400
@@ -27,7 +26,7 @@ MOST_TOKENS = 400
 SIDES = ("from", "to")
 """Whose attention is shown: what the chosen token gives to each key, or what each query gives to it."""
 
-TOOLTIP = {"query_name": QUERY, "key_name": KEY, "weight_text": "weight", "says": "cell"}
+TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("says", "cell"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,54 +66,10 @@ class Shade:
         return parts if self.side == "from" else parts[::-1]
 
     @property
-    def strongest(self) -> tuple[int, int]:
-        """The query and the key of the largest of these weights."""
-        chosen, others = self.ends
-        pair = int(chosen.starts[self.index]), int(others.starts[np.nan_to_num(self.weights, nan=-1.0).argmax()])
-        return pair if self.side == "from" else pair[::-1]
-
-    @property
     def one_text(self) -> bool:
         """Whether both are the same tokens."""
         same = np.array_equal(self.view.queries.starts, self.view.keys.starts)
         return self.view.site.kind != "cross" and same and self.view.queries.labels == self.view.keys.labels
-
-
-def shade_of(
-    every: AttentionView, head: int | str, *, chosen: int | None = None, side: str = "from", most: int = MOST_TOKENS
-) -> Shade:
-    """The attention from one token, or to it; of more than `most` tokens a window.
-
-    Raises:
-        InputError: if there is no such side, or the token is not there.
-    """
-    if side not in SIDES:
-        raise InputError(f"Attention cannot be shown {side!r} a token; there are {', '.join(SIDES)}.")
-    end = SIDES.index(side)
-    part = (every.queries, every.keys)[end]
-    if chosen is None:
-        chosen = every.strongest_cell(head)[end]
-    if part.index_of(chosen) is None:
-        raise InputError(f"There is no token {chosen} to show attention {side}; there are {len(part)}, from 0.")
-    view = window(every, head, None, frozenset({(("query", "key")[end], chosen)}), most)
-    spans = [f"{part.starts[0]} to {part.stops[-1] - 1}" for part in (view.queries, view.keys)]
-    note = "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
-    is_whole = (len(view.queries), len(view.keys)) == (len(every.queries), len(every.keys))
-    index, cells = (view.queries, view.keys)[end].index_of(chosen), view.cells([head])[0]
-    lines = {name: np.take(getattr(cells, name), [index], axis=end) for name in ("weights", "states", "blocked")}
-    cells = replace(cells, **{name: line.reshape(1, -1) for name, line in lines.items()})
-    return Shade(view, side, index, cells, head in view.step.heads_off, () if is_whole else (note,))
-
-
-def in_words(shade: Shade) -> str:
-    """Which tokens get most of one token's attention, or give it most."""
-    token, weights = named(shade.ends[0], shade.index), np.nan_to_num(shade.weights)
-    order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
-    listed = ", ".join(f"{named(shade.ends[1], i)} {weights[i]:.2f}" for i in order)
-    if not listed:
-        return f"{token} gives nobody attention." if shade.side == "from" else f"{token} gets no attention."
-    looks = f"{predicting(shade.view, shade.index)} looks most at" if shade.side == "from" else " is looked at most by"
-    return f"{token}{looks} {listed}{OFF if shade.off else '.'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +81,9 @@ class ShadedFigure(SiteFigure):
     Attributes:
         chosen: position of the token; None for that of the strongest weight.
         side: "from" it, a query, or "to" it, a key.
+
+    Raises:
+        InputError: if there is no such side, or the token is not there.
     """
 
     head: int | str
@@ -138,8 +96,25 @@ class ShadedFigure(SiteFigure):
 
     @cached_property
     def shade(self) -> Shade:
-        """The weights of the token."""
-        return shade_of(self.attention_view, self.head, chosen=self.chosen, side=self.side, most=self.most)
+        """The weights of the token; of more than `most` tokens those of a window."""
+        if self.side not in SIDES:
+            raise InputError(f"Attention cannot be shown {self.side!r} a token; there are {', '.join(SIDES)}.")
+        every, end, chosen = self.attention_view, SIDES.index(self.side), self.chosen
+        whole = every.queries, every.keys
+        if chosen is None:
+            chosen = every.strongest_cell(self.head)[end]
+        if whole[end].index_of(chosen) is None:
+            count = len(whole[end])
+            raise InputError(f"There is no token {chosen} to show attention {self.side}; there are {count}, from 0.")
+        view = window(every, self.head, None, frozenset({(("query", "key")[end], chosen)}), self.most)
+        parts = view.queries, view.keys
+        index, cells = parts[end].index_of(chosen), view.cells([self.head])[0]
+        lines = {name: np.take(getattr(cells, name), [index], axis=end) for name in ("weights", "states", "blocked")}
+        cells = replace(cells, **{name: line.reshape(1, -1) for name, line in lines.items()})
+        spans = [f"{part.starts[0]} to {part.stops[-1] - 1}" for part in parts]
+        note = "too many tokens for one strip: queries {} and keys {}; the map shows all".format(*spans)
+        notes = () if [*map(len, parts)] == [*map(len, whole)] else (note,)
+        return Shade(view, self.side, index, cells, self.head in view.step.heads_off, notes)
 
     @cached_property
     def scale(self) -> Domain:
@@ -151,15 +126,20 @@ class ShadedFigure(SiteFigure):
         """Position of the token whose attention is shown."""
         return int(self.shade.ends[0].starts[self.shade.index])
 
-    @property
-    def _subject(self) -> tuple:
-        heads = f"{'head' if isinstance(self.head, int) else 'heads'}-{self.head}"
-        return self.site, f"{heads}-{self.kind}{self.side}-{self.position}"
+    def facts(self) -> FigureFacts:
+        return FigureFacts(
+            heading=f"Attention {self.side} {self.token} · {called(self.attention_view, self.head)}",
+            subject=(self.site, f"{heads_in_name(self.head)}-{self.kind}{self.side}-{self.position}"),
+            table=self._table,
+            words=self._in_words,
+            arrays=self._arrays,
+            record=self.record,
+        )
 
     @property
-    def _heading(self) -> str:
-        token = named(self.shade.ends[0], self.shade.index)
-        return f"Attention {self.side} {token} · {called(self.attention_view, self.head)}"
+    def token(self) -> str:
+        """Name of the token in the title."""
+        return named(self.shade.ends[0], self.shade.index)
 
     @property
     def lines(self) -> list[str]:
@@ -168,24 +148,28 @@ class ShadedFigure(SiteFigure):
         notes = shade.notes or filter(None, [shade.view.window])
         return [*subtitles(self.record, self), self.scale.ending, *shade.view.notes, *notes]
 
-    @cached_property
-    def description(self) -> str:
-        """The picture, the tokens that get most, what the view did, and what was changed."""
+    def _in_words(self) -> str:
+        """The picture, the tokens that get most or give most, what the view did, and what was changed."""
         shade, changed = self.shade, self.record.edits.in_words()
+        token, weights, is_from = named(shade.ends[0], shade.index), np.nan_to_num(shade.weights), self.side == "from"
+        order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
+        listed = ", ".join(f"{named(shade.ends[1], i)} {weights[i]:.2f}" for i in order)
+        looks = f"{predicting(shade.view, shade.index)} looks most at" if is_from else " is looked at most by"
+        most = f"{token}{looks} {listed}{OFF if shade.off else '.'}"
+        if not listed:
+            most = f"{token} gives nobody attention." if is_from else f"{token} gets no attention."
         notes = map(as_sentence, (*shade.view.notes, *shade.notes))
         changes = [f"Changed: {', '.join(changed)}."] if changed else []
-        return " ".join([self.begin.format(self.side), in_words(shade), *notes, *changes])
+        return " ".join([self.begin.format(self.side), most, *notes, *changes])
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """The cells of the chosen token."""
         table = tables.weights_table(self.shade.view, self.head)
         cells = table[table["query" if self.side == "from" else "key"] == self.position].reset_index(drop=True)
         cells.attrs = dict(table.attrs)
         return cells
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         """Weights over the tokens at the other end."""
         shade = self.shade
         return {

@@ -11,23 +11,21 @@ from torch import Tensor
 
 from attnviz.analysis.steps import DotProducts, Matrix, Row, Stage
 from attnviz.analysis.views import Groups, as_tokens
+from attnviz.charts import marks
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.grid import READABLE, TOKENS, Grid, limit_of, together
-from attnviz.charts.legends import Ramp
-from attnviz.charts.marks import Spec, as_is, click, field, marks, pixels_at, places, unseen, whole
-from attnviz.charts.picture import Form, Table, columns
+from attnviz.charts.grid import READABLE, Grid, limit_of
+from attnviz.charts.grid_form import TOKENS, together
+from attnviz.charts.legends import Ramp, heading, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts.signs import CellState
 from attnviz.charts.size import THINNEST, Size, every_of, number_cell
-from attnviz.charts.state import CellState
-from attnviz.charts.style import Style
-from attnviz.charts.texts import heading, text_width, title_spec
-from attnviz.charts.theme import MONO, TITLE_SIZE, Theme
+from attnviz.charts.theme import MONO, TITLE_SIZE, Style, Theme
 from attnviz.core.amounts import counted, digits, in_cell, percent
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
-from attnviz.figures.base import BarFigure, Figure
-from attnviz.figures.figure import subtitles
+from attnviz.figures.base import Figure, FigureFacts, Views, subtitles
 
 WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 """Pixels of all stages, which fit a phone; of a thumbnail; of a stage without numbers; and between two stages."""
@@ -68,21 +66,23 @@ class HeadSteps(Figure):
     _: KW_ONLY
     sentence: int = 0
 
-    @property
-    def _subject(self) -> tuple[str]:
-        return (f"{self.site} head-{self.head}-{self.shows[0]}",)
-
-    @property
-    def _what(self) -> str:
-        return f"{self.shows[1]} · {self.site.head(self.head)}"
+    def facts(self) -> FigureFacts:
+        key, title = self.shows
+        return FigureFacts(
+            what=f"{title} · {self.site.head(self.head)}",
+            subject=(f"{self.site} head-{self.head}-{key}",),
+            table=self._table,
+            words=self._in_words,
+            arrays=self._arrays,
+            record=self.record,
+        )
 
     @cached_property
     def tokens(self) -> dict[str, tuple[Token, ...]]:
         """All tokens of the axes that stand for tokens."""
         return dict(zip(TOKENS, self.record.tokens(self.site, sentence=self.sentence), strict=True))
 
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """One row per number: table, row, row_token, column, column_token, value."""
         parts = []
         for matrix in self.matrices:
@@ -95,8 +95,7 @@ class HeadSteps(Figure):
             parts.append(part)
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
-    @cached_property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def _arrays(self) -> dict[str, np.ndarray]:
         return {matrix.key: matrix.values.numpy() for matrix in self.matrices}
 
 
@@ -159,20 +158,20 @@ class StepsOverview(HeadSteps):
     def matrices(self) -> tuple[Matrix, ...]:
         return tuple(filter(None, map(main, self.stages)))
 
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         return " ".join(
             f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(self.stages, 1)
         )
 
-    @property
-    def form(self) -> Form:
-        height = sum(HIGH if stage.matrices else MISSING for stage in self.stages) + GAP * (len(self.stages) - 1)
-        chart = _rail(height, self.colors) | {"params": [click("stage", ["stages"], "position", "rev")]}
-        return whole(chart | ({} if self.on_screen else {"title": title_spec()}), self.colors)
+    def draw(self) -> Views:
+        return Views(self._form(), self._data())
 
-    @cached_property
-    def data(self) -> dict[str, Table]:
+    def _form(self) -> Form:
+        height = sum(HIGH if stage.matrices else MISSING for stage in self.stages) + GAP * (len(self.stages) - 1)
+        chart = _rail(height, self.colors) | {"params": [marks.click("stage", ["stages"], "position", "rev")]}
+        return marks.whole(chart | ({} if self.on_screen else {"title": title_spec()}), self.colors)
+
+    def _data(self) -> dict[str, Table]:
         rows, outlines, y = [], [], 0.0
         for i, stage in enumerate(self.stages):
             matrix, is_current = main(stage), self.on_screen and stage.key == self.current
@@ -188,8 +187,8 @@ class StepsOverview(HeadSteps):
             y = bottom + GAP
         return {
             "meta": heading(self._heading, subtitles(self.record, self), WIDTH, self),
-            "stages": columns(COLUMNS, rows),
-            "outlines": columns(("x", "x2", "y", "y2"), outlines),
+            "stages": marks.columns(COLUMNS, rows),
+            "outlines": marks.columns(("x", "x2", "y", "y2"), outlines),
         }
 
     def _thumbnail(self, matrix: Matrix, y: float, outlines: list[dict[str, float]]) -> dict[str, object]:
@@ -212,31 +211,31 @@ class StepsOverview(HeadSteps):
 
 def _rail(height: float, colors: Theme) -> Spec:
     """Thumbnails with the names and shapes of the stages right of them."""
-    y = {"y": places(max(1, height), reverse=True) | {"field": "y"}, "y2": {"field": "y2"}}
-    box = y | {"x": places(WIDTH) | {"field": "x"}, "x2": {"field": "x2"}}
-    ink = {"fill": as_is("ink")}
+    box = marks.box(marks.places(WIDTH), marks.places(max(1, height), reverse=True))
+    y = {axis: box[axis] for axis in ("y", "y2")}
 
-    def text(name: str, x: float, dy: float, encoding: Spec, **mark: object) -> Spec:
-        encoding = {"y": y["y"], "x": pixels_at(x), "text": field(name)} | encoding
+    def text(name: str, x: float, dy: float, **mark: object) -> Spec:
+        encoding = {"y": box["y"], "x": marks.pixels_at(x), "text": marks.field(name)}
+        if name == "title":
+            encoding["fill"] = marks.as_is("ink")
         mark = {"baseline": "middle", "align": "left", "dy": dy} | mark
-        return marks("stages", "text", encoding, where=f"isValid(datum.{name})", **mark)
+        return marks.layer("stages", "text", encoding, where=f"isValid(datum.{name})", **mark)
+
+    def strip(end: float, **mark: object) -> Spec:
+        return marks.layer("stages", "rect", y | {"x": marks.pixels_at(-10), "x2": marks.pixels_at(end)}, **mark)
 
     has_image = {"where": "isValid(datum.uri)"}
-    area = marks(
-        "stages", "rect", y | {"x": pixels_at(-10), "x2": pixels_at(WIDTH)}, fill="transparent", cursor="pointer"
-    )
-    bar = y | {"x": pixels_at(-10), "x2": pixels_at(-6)}
     layers = [
-        marks("stages", "image", box | {"url": field("uri")}, **has_image, aspect=False, smooth=False),
-        marks("stages", "rect", box, **has_image, fill=None, stroke=colors.line),
-        marks("outlines", "rect", box, fill=None, stroke=colors.accent, strokeWidth=1.5),
-        marks("stages", "rect", bar, where="datum.is_current", fill=colors.accent),
-        text("title", WIDE + 14, 8, ink, fontWeight=600, fontSize=TITLE_SIZE - 1),
-        text("shape", WIDE + 14, 27, {}, color=colors.quiet),
-        text("number", WIDTH, 9, {}, align="right", font=MONO, color=colors.accent),
-        text("missing", 0, MISSING / 2, {}, color=colors.quiet),
-        unseen("meta"),
-        area | {"name": "stages"},
+        marks.layer("stages", "image", box | {"url": marks.field("uri")}, **has_image, aspect=False, smooth=False),
+        marks.layer("stages", "rect", box, **has_image, fill=None, stroke=colors.line),
+        marks.layer("outlines", "rect", box, fill=None, stroke=colors.accent, strokeWidth=1.5),
+        strip(-6, where="datum.is_current", fill=colors.accent),
+        text("title", WIDE + 14, 8, fontWeight=600, fontSize=TITLE_SIZE - 1),
+        text("shape", WIDE + 14, 27, color=colors.quiet),
+        text("number", WIDTH, 9, align="right", font=MONO, color=colors.accent),
+        text("missing", 0, MISSING / 2, color=colors.quiet),
+        marks.unseen("meta"),
+        strip(WIDTH, fill="transparent", cursor="pointer") | {"name": "stages"},
     ]
     return {"layer": layers, "width": WIDTH, "height": height}
 
@@ -259,27 +258,22 @@ class StageTables(HeadSteps):
     def shows(self) -> tuple[str, str]:
         return self.stage.key, self.stage.title
 
-    @cached_property
-    def description(self) -> str:
+    def _in_words(self) -> str:
         return f"{self.stage.title}. {self.stage.missing or self.stage.changed}".strip()
 
-    @property
-    def form(self) -> Form:
+    def draw(self) -> Views:
         rows: list[list[Grid | Spec]] = []
         for matrix, grid in zip(self.matrices, self.grids, strict=True):
             if rows and _is_column(matrix):
                 rows[-1].append(grid)
             else:
                 rows.append([grid])
-        nothing = {"layer": [unseen("meta")], "width": 1, "height": 1}  # a step without numbers has a title alone
-        return together(rows or [[nothing]], self.style)
-
-    @property
-    def data(self) -> dict[str, Table]:
+        nothing = {"layer": [marks.unseen("meta")], "width": 1, "height": 1}  # a step without numbers has a title alone
         lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
         width = max((grid.size.width for grid in self.grids), default=0) + 60
-        panels = {name: table for grid in self.grids for name, table in grid.data.items()}
-        return panels | {"meta": heading(self.stage.title, lines, width, self.style)}
+        data = {name: table for grid in self.grids for name, table in grid.data.items()}
+        meta = heading(self.stage.title, lines, width, self.style)
+        return Views(together(rows or [[nothing]], self.style), data | {"meta": meta})
 
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
@@ -433,28 +427,27 @@ def scale_text(step: Step) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class LargestWeights(BarFigure):
+class LargestWeights(Figure):
     """Mean largest weight for each d_k, `chosen` marked: a filled bar with the scale, in a hollow one without it."""
 
     spreads: tuple[DotProducts, ...]
     _: KW_ONLY
     chosen: int | None = None
 
-    name = "why-the-scale"
-    title = "Largest weight of a row of random scores"
+    def facts(self) -> FigureFacts:
+        title = "Largest weight of a row of random scores"
+        return FigureFacts(title=title, name="why-the-scale", table=self._table, words=self._in_words)
 
-    @cached_property
-    def description(self) -> str:
-        texts = (f"{name} {text}" for name, text in zip(self.bars.names, self.bars.columns[0].texts, strict=True))
-        return f"{self.title}, as it is → divided by √dₖ: {'; '.join(texts)}."
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """One row per d_k: the variances, and the mean measures of rows without and with the scale."""
         return pd.json_normalize([asdict(spread) for spread in self.spreads], sep="_")
 
-    @cached_property
-    def bars(self) -> Bars:
+    def _in_words(self) -> str:
+        bars = self.drawing
+        texts = (f"{name} {text}" for name, text in zip(bars.names, bars.columns[0].texts, strict=True))
+        return f"{self.title}, as it is → divided by √dₖ: {'; '.join(texts)}."
+
+    def draw(self) -> Bars:
         unscaled, scaled = ([getattr(s, side).largest for s in self.spreads] for side in ("unscaled", "scaled"))
         texts = [f"{percent(a)} → {percent(b)}" for a, b in zip(unscaled, scaled, strict=True)]
         return Bars(

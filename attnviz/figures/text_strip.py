@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import altair as alt
 import numpy as np
 
-from attnviz.charts import axes, grid, hatch, interaction, legends, picture, pixels, state
+from attnviz.charts import axes, grid, marks, pixels, signs
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.picture import Form, Table, columns, formed
-from attnviz.charts.texts import PHONE, LegendEntry, entry, heading, text_width, titled
-from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, config
+from attnviz.charts.legends import PHONE, LegendEntry, entry, heading, ramp_spec, signs_spec, text_width, title_spec
+from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme
 from attnviz.core import display
+from attnviz.figures.base import Views
 from attnviz.figures.shade import TOOLTIP, ShadedFigure
 
 WIDTH, WIDER = 560, 620
@@ -26,7 +26,7 @@ BLANK, BETWEEN = 5.0, 8
 """Pixels between two words, while pieces of a word stand close together, and between two lines."""
 
 PLACES = ("x", "x2", "y", "y2", "text", "number")
-LOOKS = ("fill", "ink", "stroke", "stroke_width", "query", "key", "rev", *TOOLTIP)
+LOOKS = ("fill", "ink", "stroke", "stroke_width", "query", "key", "rev", *dict(TOOLTIP))
 """Columns of a table of tokens: where they stand, and what they look like and say."""
 
 
@@ -34,18 +34,29 @@ LOOKS = ("fill", "ink", "stroke", "stroke_width", "query", "key", "rev", *TOOLTI
 class TextStrip(ShadedFigure):
     """The sentence, shaded by what one token gives or gets; of two sentences both. `selected` is outlined."""
 
-    @property
-    def form(self) -> Form:
-        ramp = replace(self.scale.legend(self._colors), top=0.0)
-        return _form(self._extent, self._layout[2], SIZE * self._larger, ramp, self._colors)
+    def draw(self) -> Views:
+        return Views(self._form(), self._data())
 
-    @cached_property
-    def data(self) -> dict[str, Table]:
+    def _form(self) -> Form:
+        ramp = replace(self.scale.legend(self._colors), top=0.0)
+        where = {"orient": "bottom", "offset": 10}
+        caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
+        layers = [
+            ramp_spec(ramp, where),
+            signs_spec(where),
+            *word_layers("tokens", SIZE * self._larger, self._colors, "tokens"),
+            marks.layer("captions", "text", caption, color=self.colors.quiet, align="left", baseline="middle"),
+        ]
+        chart = {"layer": layers, "width": self._extent, "height": self._layout[2], "resolve": marks.APART}
+        params = {"params": [marks.click("cell", ["tokens"], "query", "key", "rev")]}
+        return marks.whole(chart | params | {"title": title_spec()}, self._colors)
+
+    def _data(self) -> dict[str, Table]:
         tokens, captions, _ = self._layout
         return {
             "meta": heading(self._heading, self.lines, self._extent, self, PHONE) | {"top": [self.scale.top]},
-            "tokens": columns((*PLACES, *LOOKS), tokens),
-            "captions": columns(("y", "text"), captions),
+            "tokens": marks.columns((*PLACES, *LOOKS), tokens),
+            "captions": marks.columns(("y", "text"), captions),
             "legend": entry(self._legend),
         }
 
@@ -111,11 +122,11 @@ class TextStrip(ShadedFigure):
     def _legend(self) -> list[LegendEntry]:
         """Legend of the signs in place of weights."""
         colors, shade = self._colors, self.shade
-        signs = {self.state(i): bool(np.isnan(shade.weights[i])) for i in np.flatnonzero(~shade.colored).tolist()}
-        frame, dash = (grid.FRAME, colors.warning), (hatch.DASH, colors.hatch)
-        entries = [LegendEntry(text, *(frame if is_nan else dash), colors.blocked) for text, is_nan in signs.items()]
-        more = len(entries) - state.MOST_RULES
-        return entries if more <= 0 else [*entries[: state.MOST_RULES], state.rest(more, colors)]
+        there = {self.state(i): bool(np.isnan(shade.weights[i])) for i in np.flatnonzero(~shade.colored).tolist()}
+        frame, dash = (grid.FRAME, colors.warning), (signs.DASH, colors.hatch)
+        entries = [LegendEntry(text, *(frame if is_nan else dash), colors.blocked) for text, is_nan in there.items()]
+        more = len(entries) - signs.MOST_RULES
+        return entries if more <= 0 else [*entries[: signs.MOST_RULES], signs.rest(more, colors)]
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
@@ -144,39 +155,20 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
     return best
 
 
-def word_layers(tokens: alt.Chart, size: float, colors: Theme) -> list[alt.LayerChart]:
+def word_layers(table: str, size: float, colors: Theme, name: str, where: str = "") -> list[Spec]:
     """Rounded grounds of tokens with their texts, and numbers below them; places are pixels."""
-    middle = {"align": "center", "baseline": "middle", **interaction.QUIET_MARK}
-    x, y = (channel(f"{name}:Q", scale=None, axis=None) for channel, name in ((alt.X, "x"), (alt.Y, "y")))
-    centered = tokens.transform_calculate(x="(datum.x + datum.x2) / 2", y="(datum.y + datum.y2) / 2").encode(x=x)
-    below = tokens.transform_calculate(x="(datum.x + datum.x2) / 2").encode(x=x, y=alt.Y("y2:Q", scale=None, axis=None))
-    grounds = tokens.mark_rect(aria=False, cursor="pointer", cornerRadius=3).encode(
-        x=x,
-        y=y,
-        x2="x2:Q",
-        y2="y2:Q",
-        fill=alt.Fill("fill:N", scale=None),
-        stroke=alt.Stroke("stroke:N", scale=None),
-        strokeWidth=alt.StrokeWidth("stroke_width:Q", scale=None),
-        tooltip=interaction.tooltip(TOOLTIP),
-    )
-    texts = centered.mark_text(font=MONO, fontSize=size, **middle)
-    numbers = below.mark_text(color=colors.quiet, dy=LINE / 2, **middle).encode(text="number:N")
-    return [grounds, texts.encode(y=y, text="text:N", fill=alt.Fill("ink:N", scale=None)), numbers]
-
-
-@formed(16)
-def _form(width: int, height: float, size: float, ramp: legends.Ramp, colors: Theme) -> Form:
-    grounds, *texts = word_layers(alt.Chart(alt.NamedData("tokens")), size, colors)
-    captions = alt.Chart(alt.NamedData("captions")).mark_text(
-        color=colors.quiet, align="left", baseline="middle", **interaction.QUIET_MARK
-    )
-    captions = captions.encode(x=alt.XValue(0), y=alt.Y("y:Q", scale=None, axis=None), text="text:N")
-    where = {"orient": "bottom", "offset": 10}
-    both = legends.ramp_legend(ramp, where), legends.state_legend(where)
-    layers = [*both, grounds.properties(name="tokens"), *texts, captions]
-    chart = alt.layer(
-        *layers, width=width, height=height, autosize="pad", title=titled(colors), resolve=picture.INDEPENDENT
-    )
-    chart.params = interaction.share(["tokens"], interaction.clicked("cell", "query", "key", "rev"))
-    return Form.of(chart.configure(**config(colors)))
+    middle = [{"calculate": f"(datum.{axis} + datum.{axis}2) / 2", "as": f"{axis}m"} for axis in "xy"]
+    text, x = {"align": "center", "baseline": "middle"}, {"x": marks.pixels_of("xm")}
+    box = marks.box(marks.pixels_of("x"), marks.pixels_of("y"))
+    grounds = box | marks.looks() | {"tooltip": marks.tips(*TOOLTIP)}
+    written = x | {"y": marks.pixels_of("ym"), "text": marks.field("text"), "fill": marks.as_is("ink")}
+    numbers = x | {"y": marks.pixels_of("y2"), "text": marks.field("number")}
+    layers = [
+        marks.layer(table, "rect", grounds, where=where, cursor="pointer", cornerRadius=3),
+        marks.layer(table, "text", written, where=where, font=MONO, fontSize=size, **text),
+        marks.layer(table, "text", numbers, where=where, color=colors.quiet, dy=LINE / 2, **text),
+    ]
+    return [
+        layers[0] | {"name": name},
+        *(layer | {"transform": [*layer.get("transform", ()), *middle]} for layer in layers[1:]),
+    ]

@@ -8,7 +8,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from attnviz.charts.picture import Table
+from attnviz.charts.marks import Table
 from attnviz.charts.readout import CellNumbers
 
 CELLS: WeakValueDictionary[str, CellNumbers] = WeakValueDictionary()

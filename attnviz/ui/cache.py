@@ -25,7 +25,7 @@ from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
-from attnviz.figures.rollout import Traced
+from attnviz.figures.attribution import Traced
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved

@@ -11,7 +11,7 @@ import streamlit as st
 from attnviz import cases, link
 from attnviz.core.errors import AttnvizError
 from attnviz.figures import Figure
-from attnviz.figures.figure import stem
+from attnviz.figures.base import stem
 from attnviz.ui import snippet, streamlit_internals
 from attnviz.ui.request import now, session
 from attnviz.ui.text import note

@@ -4,12 +4,10 @@ import json
 from dataclasses import replace
 
 import pytest
-from pictures import SITE, data, heatmap, mask_grid, record_of, strand_lines, text_strip, without_data, written
+from pictures import SITE, data, heatmap, mask_grid, record_of, strand_lines
 
 from attnviz import figures
 from attnviz.analysis.views import View
-from attnviz.charts import bands
-from attnviz.charts.theme import DARK, LIGHT
 from attnviz.core.masks import Subsequent
 from attnviz.export import render
 
@@ -44,31 +42,6 @@ def test_a_band_goes_along_each_turn_on_both_sides(roles, expected):
     chart = heatmap(spoken(roles), SITE, 0)
 
     assert bounds(chart, "row") == bounds(chart, "column") == expected
-
-
-def test_a_text_without_roles_has_neither_bands_nor_room_for_them():
-    chart = heatmap(record_of(["a", "b"]), SITE, 0)
-
-    assert "bands" not in written(chart)["datasets"]
-    assert "datum.side" not in json.dumps(without_data(chart))
-
-
-def test_a_band_that_is_too_short_for_its_name_has_none_and_the_readout_says_it():
-    chart = heatmap(spoken([""] * 30 + ["answer"]), SITE, 0)
-    labels = {row["role"]: row["label"] for row in data(chart, "bands")}
-
-    assert labels == {"prompt": "prompt", "answer": ""}
-    assert {row["role"] for row in data(chart, "bands")} == {"prompt", "answer"}
-    assert data(chart, "cells")[-1]["query_name"].endswith("(30, answer)")
-    assert data(chart, "cells")[0]["key_name"].endswith("(0, prompt)")
-
-
-def test_labels_make_room_for_bands():
-    """Less where no name fits, none without roles."""
-    talks = (CHAT, ["user", "assistant"] * 10, [""] * 9)
-    extents = [bands.extents(figures.head(spoken(roles), SITE, 0).grid.bands) for roles in talks]
-
-    assert extents == [(bands.NAMED, bands.NAMED), (bands.BAR, bands.BAR), (0, 0)]
 
 
 def test_a_window_of_a_prompt_is_still_of_the_prompt():
@@ -116,33 +89,7 @@ def test_files_and_pages_name_the_roles(count):
     assert "answer" in json.dumps(tables, default=str)
 
 
-@pytest.mark.parametrize(("dark", "colors"), [(False, LIGHT), (True, DARK)])
-def test_both_ends_of_a_talk_differ_and_the_system_is_quiet(dark, colors):
-    """A model's own words have one color, after a prompt and in a chat; so have the words that it answers."""
-    talks = (heatmap(spoken(roles), SITE, 0, dark=dark) for roles in (CHAT, ANSWER))
-    inks = {row["role"]: row["ink"] for chart in talks for row in data(chart, "bands")}
-
-    assert inks["system"] == colors.quiet
-    assert inks["user"] == inks["prompt"]
-    assert inks["assistant"] == inks["answer"]
-    assert len({inks[role] for role in ("system", "user", "assistant")}) == 3
-
-
 def test_lines_have_a_border_where_the_role_changes():
     chart = strand_lines(spoken(ANSWER), SITE, [0])
 
     assert [(row["side"], row["begin"]) for row in data(chart, "words") if row["is_break"]] == [(0, 4), (1, 4)]
-
-
-def test_a_text_stands_under_the_names_of_its_roles():
-    """Each turn begins a line, and its tokens are shaded as without roles."""
-    chart, plain = (text_strip(spoken(roles), SITE, 0, chosen=3) for roles in (ANSWER, [""] * 7))
-    tokens, captions = data(chart, "tokens"), data(chart, "captions")
-
-    assert [row["text"] for row in captions] == ["prompt", "answer"]
-    assert tokens[3]["y2"] < captions[1]["y"] < tokens[4]["y"]
-    assert tokens[4]["x"] == 0
-    assert [(row["text"], row["fill"]) for row in tokens] == [
-        (row["text"], row["fill"]) for row in data(plain, "tokens")
-    ]
-    assert data(plain, "captions") == []

@@ -39,7 +39,7 @@ def test_blocks_are_those_of_pytorch(case, lengths, size):
                     EMPTY if not block.any() else FULL if block.numel() == high * wide and block.all() else PARTIAL
                 )
                 assert state == expected
-    assert figure.states.rows[-1] == f"{(len(states) - 1) * high}–{lengths[0] - 1}"
+    assert figure.rows[-1] == f"{(len(states) - 1) * high}–{lengths[0] - 1}"
 
 
 def test_a_mask_without_full_blocks_has_partial_ones_alone():

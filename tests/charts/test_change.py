@@ -8,7 +8,6 @@ from pictures import SITE, bars, change, names, record_of, said, texts
 from attnviz import analysis
 from attnviz.analysis import sentences
 from attnviz.core.edits import Edits
-from attnviz.core.masks import Prefix
 
 WORDS = ["The", "cat", "sat"]
 OFF = Edits(heads_off=frozenset({(SITE, 1)}))
@@ -52,19 +51,3 @@ def test_infinite_and_no_numbers_read_alike_in_picture_and_words():
     assert texts(chart) == ["150.0%", "∞", "NaN", "0.0%"]
     assert bars(chart) == [1.0, 1.0, 0.0]
     assert spoken.endswith("“sat” (2) NaN, “cat” (1) ∞, “The” (0) 150.0%.")
-
-
-def test_a_token_that_did_not_move_says_zero():
-    record = record_of(WORDS)
-
-    assert bars(change(record, record)) == [0] * 3
-    assert texts(change(record, record)) == ["0.0%"] * 3
-
-
-def test_what_is_not_a_number_has_no_bar():
-    """A token whose vector became NaN is named, and not drawn as if it had moved far."""
-    before = record_of(WORDS)
-    after = record_of(WORDS, edits=Edits(mask=Prefix(0), empty_rows="nan"))
-
-    assert bars(change(before, after)) == []
-    assert {*texts(change(before, after))} == {"NaN"}

@@ -28,10 +28,3 @@ def test_every_point_is_drawn_and_every_kept_step_is_marked():
 def test_a_curve_without_points_is_empty():
     """A model that was not trained has none."""
     assert steps(curve((), checkpoints=(1, 2))) == [[]] * 6
-
-
-def test_the_loss_fits_its_panel():
-    """Whatever it was at first."""
-    panel = curve(((0, None, 0.0), (1, 40.0, 0.1))).to_dict()["vconcat"][1]
-
-    assert panel["layer"][0]["encoding"]["y"]["scale"]["domain"][1] > 40

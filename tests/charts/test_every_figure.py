@@ -10,7 +10,7 @@ from attnviz import figures
 from attnviz.analysis import rollout
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
-from attnviz.figures.rollout import Traced
+from attnviz.figures.attribution import Traced
 
 EDITS = Edits(mask=Subsequent(), temperature=0.5)
 LONG = 5

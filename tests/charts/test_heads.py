@@ -2,18 +2,13 @@
 
 import base64
 import io
-from dataclasses import replace
 
 import numpy as np
-import pytest
 from pictures import SITE, color_legend, data, draw, heads, heatmap, record_of
 from PIL import Image
 
-from attnviz import figures
 from attnviz.charts.mosaic import OWN
-from attnviz.charts.texts import text_width
 from attnviz.core.edits import Edits
-from attnviz.figures.heads import BUTTON
 
 WORDS = ["The", "cat", "sat"]
 
@@ -40,16 +35,6 @@ def test_a_head_that_is_off_is_gray_struck_through_and_says_so():
     assert [row["label"] for row in (on, off)] == ["head 0", "head 1 · off"]
     assert [row["off"] for row in (on, off)] == [False, True]
     assert off["state"] == "off: its output is zero"
-
-
-def test_the_part_that_is_seen_elsewhere_is_framed_in_the_focused_head():
-    """At its place in the thumbnail, and at least as large as can be seen."""
-    drawn = heads(record_of([f"w{i}" for i in range(30)]), SITE, focused=1, window=(10, 19, 3, 3))
-
-    head, (frame,) = data(drawn, "heads")[1], data(drawn, "window")
-    assert [frame["y"] - head["y"], frame["y2"] - head["y"]] == [50, 100]
-    assert frame["x2"] - frame["x"] == 5
-    assert data(heads(record_of(WORDS), SITE, focused=1), "window") == []
 
 
 def test_many_long_heads_are_pooled_and_drawn():
@@ -86,19 +71,3 @@ def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
         large = heatmap(record, SITE, 0, domain=domain)
         assert color_legend(chart) == color_legend(large)
         assert data(chart, "meta")[0]["top"] == data(large, "meta")[0]["top"]
-
-
-@pytest.mark.parametrize("paired", [True, False])
-@pytest.mark.parametrize("count", [2, 4, 8, 12, 32])
-def test_buttons_stand_at_the_corners_and_cover_no_number(count, paired):
-    """Nothing stands above the thumbnails that could move them down: what must be said stands below."""
-    figure = figures.heads(replace(record_of(["a", "b"], heads=count), read_only=True), SITE, paired=paired)
-    spec, _ = figure.screen
-    rows, (image,) = spec["datasets"]["heads"], [one for one in spec["layer"] if one["mark"]["type"] == "image"]
-
-    left, top = -image["encoding"]["x"]["scale"]["domain"][0], -image["encoding"]["y"]["scale"]["domain"][1]
-    side = image["mark"]["width"]
-    assert figure.corners == [(left + x + side, top + y) for x, y in zip(rows["x"], rows["y"], strict=True)]
-    assert spec["title"]["orient"] == "bottom"
-    assert spec["datasets"]["meta"]["subtitle"] != [""]
-    assert max(map(text_width, rows["label"])) + BUTTON <= side

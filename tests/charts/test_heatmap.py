@@ -2,10 +2,8 @@
 
 import json
 import math
-import re
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from pictures import (
     SITE,
@@ -16,13 +14,12 @@ from pictures import (
     lines,
     notes,
     record_of,
-    title,
     without_data,
 )
 
 from attnviz import api, figures
 from attnviz.analysis.views import see
-from attnviz.charts import hatch, theme
+from attnviz.charts import signs, theme
 from attnviz.charts.pixels import color_at
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
@@ -87,28 +84,18 @@ def test_repeated_tokens_are_not_merged():
     assert [row["label"] for row in data(chart, "rows")] == ["the", "cat", "the"]
 
 
-def test_the_title_says_what_is_drawn_and_what_was_changed():
-    edits = Edits(mask=Subsequent(), temperature=0.5, heads_off=frozenset({(SITE, 1)}))
-    chart = heatmap(record_of(["a", "b"], edits=edits), SITE, 1)
-    under = " ".join(lines(chart))
-
-    assert title(chart) == "Head 1 of encoder layer 0 (off) · test"
-    assert "random weights: shows the mechanics, not meaning" in under
-    assert "changed: mask: causal, head 1 of encoder layer 0 off, temperature 0.5" in under
-
-
 def test_who_blocks_a_cell_is_seen_and_each_rule_has_its_words():
     """The model, padding, or a person, in this order; never on the scale of weights."""
     mask, text = Window(3) & Padding((9,)), "The cat sat on the mat because it was so tired"
     chart = heatmap(api.analyze(text, "story", Edits(mask=mask)), Site("decoder", 1), 0)
     cells, side = data(chart, "cells"), min(chart.to_dict()["width"] / 12, 60)
-    model, padding, yours = (hatch.shape(pattern, side) for pattern in hatch.PATTERNS)
+    model, padding, yours = (signs.strokes_of(pattern, side) for pattern in signs.PATTERNS)
 
     for cell in cells:
         query, key = cell["query"], cell["key"]
-        signs = {model: key > query, padding: key >= 9, yours: key < query - 3}
-        assert cell["path"] == next((sign for sign, blocks in signs.items() if blocks), None)
-        assert (cell["ground"] == theme.LIGHT.blocked) == any(signs.values())
+        strokes = {model: key > query, padding: key >= 9, yours: key < query - 3}
+        assert cell["path"] == next((sign for sign, blocks in strokes.items() if blocks), None)
+        assert (cell["ground"] == theme.LIGHT.blocked) == any(strokes.values())
     assert len({model, padding, yours}) == 3
     assert legend(chart) == [
         "blocked by causal mask",
@@ -127,18 +114,6 @@ def test_an_empty_row_is_framed_and_named(policy, words):
     assert notes(chart) == []
     assert [row["empty"] for row in data(chart, "rows")] == [False, True, False]
     assert {cell["ground"] != theme.LIGHT.blocked for cell in data(chart, "cells")[3:6]} == {policy == "uniform"}
-
-
-def test_a_head_that_is_off_is_gray_as_its_thumbnail():
-    """Small and large, its map and its legend are without colors; the other head has its own."""
-    for many, dark in ((4, False), (4, True), (50, False)):
-        record = record_of(["w"] * many, edits=Edits(heads_off=frozenset({(SITE, 1)})))
-        on, off = (heatmap(record, SITE, head, dark=dark) for head in (0, 1))
-
-        assert without_data(on) != without_data(off)  # the colors of the legend
-        on, off = draw(on.to_dict(), off.to_dict())
-        assert np.ptp(off[100:], axis=2).max() < 40
-        assert np.ptp(on[100:], axis=2).max() > 60
 
 
 def test_nan_and_minus_infinity_have_signs_of_their_own():
@@ -203,32 +178,6 @@ def test_a_query_with_one_key_does_not_stretch_the_scale():
     assert "colors end at 0.5, the largest where several keys are left" in lines(drawn)
 
 
-def test_a_click_gives_query_key_and_counter(cat):
-    chart = heatmap(cat, SITE, 0, rev=7)
-
-    assert chart.to_dict()["params"][0]["name"] == "cell"
-    assert chart.to_dict()["params"][0]["select"]["fields"] == ["query", "key", "rev"]
-    assert {cell["rev"] for cell in data(chart, "cells")} == {7}
-
-
-def test_a_window_shows_positions_of_the_whole():
-    chart = heatmap(record_of(list("abcdef")), SITE, 0, rows=slice(2, 4), columns=slice(1, 2), selected=(3, 1))
-
-    assert [(cell["query"], cell["key"]) for cell in data(chart, "cells")] == [(2, 1), (3, 1)]
-    assert [row["row"] for row in data(chart, "chosen")] == [1]
-
-
-def test_large_maps_are_one_image_and_say_what_they_leave_out():
-    pixels, tiles = (heatmap(record_of(["w"] * n, heads=1), SITE, 0) for n in (64, 600))
-
-    for chart in (pixels, tiles):
-        assert data(chart, "meta")[0]["uri"].startswith("data:image/png;base64,")
-        assert "cells" not in chart.to_dict()["datasets"]
-        assert {"Query (from)", "Key (to)"} <= set(re.findall('"title": "([^"]*)"', json.dumps(without_data(chart))))
-    assert "every 2nd token is labeled" in lines(pixels)
-    assert "each square shows the largest of 2 × 2 cells" in lines(tiles)
-
-
 def test_nan_beside_infinity_does_not_blank_the_map():
     """One NaN and one infinity once made Vega draw nothing, without a word."""
     plain = record_of(["a", "b", "c"])
@@ -240,19 +189,6 @@ def test_nan_beside_infinity_does_not_blank_the_map():
     assert len(cells[1]) > 50
     warning = tuple(int(theme.LIGHT.warning[i : i + 2], 16) for i in (1, 3, 5))
     assert warning in cells[1] - cells[0]
-
-
-def test_a_blocked_cell_and_a_weight_of_zero_look_different():
-    cells = {(0, 1, 0): -200.0}
-    zero, blocked = (
-        heatmap(record_of(["a", "b"], scores=cells, edits=Edits(mask=mask)), SITE, 0).to_dict()
-        for mask in (None, Painted(((1, 0),)))
-    )
-
-    before, after = draw(zero, blocked)
-
-    high, wide = np.minimum(before.shape, after.shape)[:2]
-    assert (before[:high, :wide] != after[:high, :wide]).any()
 
 
 def test_text_can_be_read_in_both_modes():
@@ -284,10 +220,3 @@ def test_rows_of_padding_are_quiet_and_named_as_that(cat):
     assert PADDING in legend(chart)
     assert PADDING not in str(heatmap(cat, SITE, 0).to_dict())
     assert all(see(padded, SITE).strongest_cell(head)[0] < 3 for head in range(2))
-
-
-def test_the_selected_cell_is_outlined(cat):
-    (chosen,) = data(heatmap(cat, SITE, 0, selected=(2, 1)), "chosen")
-
-    assert (chosen["row"], chosen["row2"], chosen["column"], chosen["column2"]) == (2, 3, 1, 2)
-    assert data(heatmap(cat, SITE, 0, selected=(9, 9)), "chosen") == []

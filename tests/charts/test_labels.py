@@ -3,30 +3,14 @@
 import math
 
 import pytest
-from pictures import bars, labels, labels_of, names, record_of, said, texts
+from pictures import labels, labels_of, names, record_of, said
 
 from attnviz import analysis, figures
 from attnviz.core.errors import InputError
-from attnviz.figures.outputs import HOLLOW, MOST_LABELS, NO_NUMBERS, ONE_LABEL
+from attnviz.figures.outputs import MOST_LABELS, NO_NUMBERS, ONE_LABEL
 
 TEXT = ["not", "bad"]
 BEFORE, AFTER = labels_of(TEXT, [0.0, 0.0, math.log(2)]), labels_of(TEXT, [math.log(6), 0.0, 0.0])
-
-
-def test_each_class_has_a_bar_as_long_as_it_is_probable():
-    chart = labels(BEFORE)
-
-    assert names(chart) == ["good", "bad", "so so"]
-    assert bars(chart) == pytest.approx([0.5, 0.25, 0.25])
-
-
-def test_before_and_after_a_change_each_class_has_both_shares():
-    chart = labels(AFTER, before=BEFORE)
-
-    assert names(chart)[0] == "bad"
-    assert {"25.0% → 75.0%", "50.0% → 12.5%"} <= set(texts(chart))
-    assert HOLLOW in said(chart)
-    assert figures.labels(AFTER, before=BEFORE).form is figures.labels(BEFORE).form
 
 
 def test_of_many_classes_the_most_probable_are_drawn_and_the_table_holds_all():

@@ -7,7 +7,6 @@ import pytest
 import torch
 from pictures import data, draw, leaks, legend, lines, title
 
-from attnviz import figures
 from attnviz.charts.theme import LIGHT
 from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Subsequent
@@ -44,30 +43,9 @@ def test_a_red_cell_says_who_saw_whom():
     assert red[0]["path"] not in {cell["path"] for cell in cells if cell is not red[0]}
 
 
-def test_every_state_looks_and_reads_different():
-    """Five states; two that are drawn in one color have another mark."""
-    test = made()
-    cells = data(leaks(test), "cells")
-    looks = {(cell["ground"], cell["path"]) for cell in cells}
-    says = [cell["says"] for cell in cells]
-
-    assert len(looks) == 5
-    assert says[4] == "position 1 “cat” saw position 0 “The”, as it may: its output moved by 25.0%"
-    assert says[8] == "position 2 “sat” did not see position 0 “The”, though it may"
-    assert says[1] == "position 0 “The” did not see position 1 “cat”, as expected"
-    assert says[3] == "position 3 “down” was not changed, so nothing is known of position 0 “The”"
-
-
 def test_the_first_leak_is_said_below_or_the_chosen_cell():
     assert "position 1 “cat” saw position 2 “sat”:" in " ".join(said(leaks(made())))
     assert "position 2 “sat” did not see position 0" in " ".join(said(leaks(made(), selected=(2, 0))))
-
-
-def test_the_specification_stays_while_tests_change():
-    one = figures.leaks(made())
-    other = figures.leaks(made(list("abcd"), saw=((0, 2),)), selected=(0, 2), rev=4)
-
-    assert one.form.spec == other.form.spec
 
 
 @pytest.mark.parametrize("n", [4, 60])

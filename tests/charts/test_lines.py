@@ -9,12 +9,12 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import SITE, data, draw, record_of, translation_of, without_data, written
+from pictures import SITE, data, draw, record_of, written
 from pictures import strand_lines as lines
 
 from attnviz.analysis.views import View
 from attnviz.charts.theme import DARK, LIGHT, theme
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import lines as lines_figure
@@ -137,20 +137,6 @@ def test_picked_tokens_leave_only_their_lines():
     assert marked == ["sat", "there"]
 
 
-def test_the_selected_cell_is_framed_and_its_row_is_picked():
-    """The line keeps its strength; two lines in the accent color run beside it, and the weights stand at the keys."""
-    record = record_of(WORDS)
-    chart = lines(record, SITE, [0], selected=(3, 1))
-
-    assert {row["query"] for row in drawn(chart)} == {3}
-    line, around = next(row for row in drawn(chart) if row["key"] == 1), data(chart, "chosen")
-    assert [row[name] - line[name] > 0 for row in around for name in ("y", "y2")] == [False, False, True, True]
-    weights = record.step(SITE).weights(0)[3].tolist()
-    assert [row["number"] for row in data(chart, "keys")] == [f"{weight:.2f}" for weight in weights]
-    assert {row["number"] for row in data(chart, "queries")} == {""}
-    assert labels(chart, "keys") == WORDS
-
-
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("count", [2, 12, 30])
 def test_heads_are_told_apart_by_hue_dash_and_name(count, dark):
@@ -205,17 +191,6 @@ def test_a_head_that_is_off_says_so_and_alone_it_is_gray():
     assert [row["name"] for row in data(among, "heads")] == ["head 0", "head 1 · off", "head 2 · off"]
 
 
-def test_of_cross_attention_the_decoder_looks_from_the_left():
-    """The words that were read stand left, those of the encoder right, and both say so."""
-    record = translation_of(["the", "cat"], {"le": 0.9}, {"chat": 0.9}, {"<eos>": 0.9})
-    chart = lines(record, Site("cross", 0), [0])
-
-    assert labels(chart, "queries") == ["<sos>", "le", "chat"]
-    assert labels(chart, "keys") == ["the", "cat"]
-    for title in (["Query (from)", "decoder"], ["Key (to)", "encoder"]):
-        assert json.dumps(title) in json.dumps(without_data(chart))
-
-
 def test_of_a_pair_only_the_chosen_texts_are_drawn():
     """From A to B the queries are of A and the keys of B; of all, a rule stands between the texts on each side."""
     record = record_of(WORDS)
@@ -256,14 +231,6 @@ def test_the_numbers_of_the_figure_are_the_lines_that_are_drawn():
     assert "2 " in figure.description
 
 
-def test_a_blocked_cell_that_is_selected_has_no_frame():
-    """There is no line to frame; its row is picked all the same."""
-    chart = lines(record_of(WORDS, edits=Edits(mask=Subsequent())), SITE, [0], selected=(1, 4))
-
-    assert data(chart, "chosen") == []
-    assert {row["query"] for row in drawn(chart)} == {1}
-
-
 def test_a_head_keeps_its_look_while_others_come_and_go():
     record = record_of(["a", "b"], heads=12)
 
@@ -273,20 +240,6 @@ def test_a_head_keeps_its_look_while_others_come_and_go():
     )
 
     assert few == {name: many[name] for name in few}
-
-
-def test_hovering_names_tokens_weight_and_head():
-    """A line says where it begins and ends, its weight and its head; a token, where its strongest line goes."""
-    record = record_of(["a", "b"], heads=1)
-    weight = float(record.step(SITE).weights(0)[0, 1])
-    chart = lines(record, SITE, [0])
-
-    line = next(row for row in drawn(chart) if (row["query"], row["key"]) == (0, 1))
-    assert (line["query_name"], line["key_name"], line["head_name"]) == ("a (0)", "b (1)", "head 0")
-    assert line["weight_text"] == f"{weight:.4f}"
-    tokens = [(row["query"], row["key"]) for side in ("queries", "keys") for row in data(chart, side)]
-    assert tokens == [(0, -1), (1, -1), (-1, 0), (-1, 1)]
-    assert all(row["key_name"].startswith("most: ") for row in data(chart, "queries"))
 
 
 def test_lines_fit_the_column_of_a_paper():

@@ -15,8 +15,7 @@ from attnviz import figures
 from attnviz.analysis import align, steps
 from attnviz.analysis.steps import KEYS, Matrix
 from attnviz.charts.grid import limit_of
-from attnviz.charts.style import Style
-from attnviz.charts.theme import DARK, LIGHT
+from attnviz.charts.theme import DARK, LIGHT, Style
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent

@@ -14,11 +14,9 @@ from pictures import (
     said,
     story_of,
     texts,
-    title,
     translation_of,
 )
 
-from attnviz import figures
 from attnviz.analysis.sentences import OTHER_WORDS
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
@@ -58,21 +56,6 @@ def test_before_and_after_a_change_each_word_has_a_bar_in_a_hollow_one():
     assert HOLLOW in said(chart)
 
 
-def test_words_that_nobody_would_see_before_or_after_have_one_bar():
-    """It has all that is left to 1, which can be much; the table holds them."""
-    rare = story_of(KEYS, {"cat": 1.0}, {"is": 0.99, "are": 0.009, "was": 0.001})
-    common = story_of(KEYS, {"cat": 1.0}, {"is": 0.9, "are": 0.009, "was": 0.091})
-    chart = next_word(common, 1, before=rare, count=3)
-
-    assert names(chart) == ["is", "was"]
-    assert len(figures.next_word(common, 1, before=rare, count=3).table) == 3
-
-    few = next_word(AFTER, 1, before=BEFORE, count=1)
-
-    assert names(few) == ["is", "are", OTHERS]
-    assert texts(few)[-1] == "2.0% → 5.0%"
-
-
 def test_a_run_that_had_read_other_words_is_not_compared():
     """An encoder-decoder wrote another text: at the first word both have read <sos>, at the third they have not."""
     last = {"dort": 0.0, "<eos>": 1.0}
@@ -98,14 +81,6 @@ def test_probabilities_that_are_no_numbers_have_no_bars():
     ]
     assert names(broken) == ["is", "are", "was", "cat"]
     assert draw(neither.to_dict(), broken.to_dict())[1].std() > 5
-
-
-def test_the_picture_says_after_which_word_and_where_its_weights_come_from():
-    chart = next_word(replace(AFTER, provenance="trained here"), 1)
-
-    assert title(chart) == "Next word after “keys” (1) · story"
-    assert "trained here: " in said(chart)
-    assert "changed: head 1 of encoder layer 0 off" in said(chart)
 
 
 def test_what_cannot_be_asked_is_said():

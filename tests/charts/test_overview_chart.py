@@ -42,12 +42,3 @@ def test_the_largest_weight_under_the_pointer_is_the_records(record):
 
     step = record.step(Site(row["kind"], row["layer"]))
     assert row["largest"] == f"{float(step.weights(row['head']).max()):.4f}"
-
-
-def test_a_head_that_is_off_is_struck_through_and_says_so(record):
-    """One of all; the legend explains blocked cells."""
-    chart = overview(record)
-
-    off = [(row["name"], row["off"]) for row in data(chart, "heads") if row["state"].startswith("off")]
-    assert off == [("head 3 of cross layer 1", True)]
-    assert [row["says"][3:] for row in data(chart, "legend")] == ["blocked"]

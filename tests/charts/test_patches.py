@@ -8,7 +8,7 @@ import pytest
 import torch
 from pictures import data, draw
 from PIL import Image
-from seeing import PICTURE, Finder, Painter, Sees, seen_by
+from seeing import PICTURE, Finder, Sees, seen_by
 
 import attnviz
 from attnviz import figures
@@ -61,14 +61,6 @@ def test_a_patch_has_the_more_tint_the_more_attention_it_gets(record):
     assert "looks most at" in figure.description
 
 
-def test_a_click_selects_the_patch_on_the_side_that_is_shown(record):
-    """From: queries, to: keys, on either picture."""
-    for side, name, other in (("from", "query", "key"), ("to", "key", "query")):
-        for part in cells(figures.patches(record, SITE, 0, chosen=3, side=side)):
-            assert [row[name] for row in part] == list(range(16))
-            assert {row[other] for row in part} == {-1}
-
-
 def test_the_picture_is_in_the_file_itself(record):
     """As a data URI: what draws files fetches nothing; and it is drawn."""
     figure = figures.patches(record, SITE, 0, chosen=3)
@@ -107,19 +99,6 @@ def test_queries_of_a_detector_look_at_a_picture():
         figures.patches(record, Site("decoder", 0), 0)
 
 
-def test_a_picture_that_is_painted_looks_at_words():
-    """Where a word is painted: its attention to patches, from the side of keys."""
-    seen = seen_by(Painter(), PICTURE)
-    record = seen.record(places=(3, 5), keys=["a", "red", "sun"], image=PICTURE)
-    site = Site("cross", 0)
-    figure = figures.patches(record, site, 1, chosen=1, side="to")
-
-    weights = record.step(site).weights(1)[:, 1]
-    assert figure.arrays["weights"] == pytest.approx(weights.numpy())
-    assert figure.title.startswith("Attention to red")
-    assert [row["text"] for row in data(figure.chart, "words")] == ["a", "red", "sun"]
-
-
 @pytest.mark.parametrize(
     "image",
     [
@@ -152,11 +131,6 @@ def test_what_a_picture_may_be(image):
 def test_what_does_not_fit_is_refused_in_one_sentence(grid, image, said):
     with pytest.raises(InputError, match=said):
         seen_by(Sees(), PICTURE).record(places=grid, image=image)
-
-
-@pytest.mark.parametrize("format", ["svg", "pdf", "html", "json", "npz", "csv"])
-def test_a_picture_is_exported_in_every_format(record, format):
-    assert attnviz.render(figures.patches(record, SITE, 0, chosen=3, dark=True), format)
 
 
 def test_a_picture_is_in_the_file_of_a_record(record, tmp_path):

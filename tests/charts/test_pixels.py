@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
-from attnviz.charts import hatch, pixels
+from attnviz.charts import pixels, signs
 from attnviz.charts.theme import DARK, LIGHT
 
 
@@ -50,7 +50,7 @@ def test_the_ramp_goes_evenly_from_light_to_dark_and_from_dark_to_light():
 
 def test_every_pattern_has_strokes_of_its_own():
     """Blocked areas differ without color, whatever their size, down to a pixel per cell."""
-    patterns = [hatch.strokes(pattern, 64, 64) for pattern in hatch.PATTERNS]
+    patterns = [signs.strokes(pattern, 64, 64) for pattern in signs.PATTERNS]
 
     assert all(0.05 < pattern.mean() < 0.4 for pattern in patterns)
     assert all((a != b).any() for i, a in enumerate(patterns) for b in patterns[:i])
@@ -65,7 +65,7 @@ def test_a_blocked_cell_is_no_color_of_the_ramp():
     assert (image[:, 8:] >= pixels.SHADES).all()
 
 
-@given(arrays(np.int64, (5, 7), elements=st.integers(0, 4)), st.lists(st.sampled_from(hatch.PATTERNS), min_size=4))
+@given(arrays(np.int64, (5, 7), elements=st.integers(0, 4)), st.lists(st.sampled_from(signs.PATTERNS), min_size=4))
 def test_each_reason_is_painted_with_its_pattern(blocked, patterns):
     """In the cells that it blocks, and nowhere else."""
     sides = {"height": 55, "width": 77}
@@ -74,7 +74,7 @@ def test_each_reason_is_painted_with_its_pattern(blocked, patterns):
     strokes = image == pixels.place("hatch")
     for (i, j), reason in np.ndenumerate(blocked):
         square = slice(11 * i, 11 * i + 11), slice(11 * j, 11 * j + 11)
-        expected = hatch.strokes(patterns[reason - 1], 55, 77)[square] if reason else np.zeros((11, 11), bool)
+        expected = signs.strokes(patterns[reason - 1], 55, 77)[square] if reason else np.zeros((11, 11), bool)
         assert (strokes[square] == expected).all()
 
 

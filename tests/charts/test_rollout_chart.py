@@ -1,4 +1,4 @@
-"""Attention rollout through all layers: the map of rollout, and one of its rows."""
+"""Attention rollout through all layers: the map, and one of its rows."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from attnviz.analysis import sentences
 from attnviz.analysis.rollout import mixed, rollout
 from attnviz.charts.theme import LIGHT
 from attnviz.core.amounts import percent
-from attnviz.figures.rollout import Traced
+from attnviz.figures.attribution import Traced
 
 SHARES = np.array([[1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]])
 
@@ -47,21 +47,19 @@ def test_a_token_that_cannot_have_arrived_is_hatched():
 
 
 def test_bars_are_as_long_as_their_shares():
-    """The largest is the longest."""
+    """The longest is as long as there is room."""
     chart = figures.rollout_row(traced(shares=SHARES), 2).chart
 
     assert bars(chart) == pytest.approx([0.5, 0.5, 1])
-    assert [*texts(chart)] == ["25.0%", "25.0%", "50.0%"]
+    assert texts(chart) == ["25.0%", "25.0%", "50.0%"]
 
 
 def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():
-    """Rollout of a random record."""
     one = traced(["one", "two", "three", "four"])
     figure = figures.rollout_row(one, 3)
-    shown = texts(figure.chart)
 
     assert figure.table["rollout"].tolist() == one.shares[3].tolist()
-    assert {percent(value) for value in one.shares[3]} <= set(shown)
+    assert {percent(value) for value in one.shares[3]} <= {*texts(figure.chart)}
     table = figures.rollout(one).table
     assert table.query("query == 1 and key == 2")["share"].item() == one.shares[1, 2]
     assert table.query("query == 1")["share"].sum() == pytest.approx(1)

@@ -28,15 +28,6 @@ CHAT_NOIR = ({"le": 0.9, "la": 0.1}, {"chat": 1.0}, {"noir": 0.8, "<eos>": 0.2},
 LEFT = Subsequent() & Padding((5,), left=7)
 
 
-def test_a_row_of_a_translation_says_what_it_predicts():
-    """It reads <sos> and predicts "le"; as many rows as words were read, as many columns as the input has."""
-    chart = heatmap(translation_of(BLACK_CAT[:3], *CHAT_NOIR), CROSS, 0)
-
-    assert notes(chart) == ["▸ le", "▸ chat", "▸ noir", "▸ <eos>"]
-    assert data(chart, "meta")[0]["note_title"] == "predicts"
-    assert [row["label"] for row in data(chart, "rows")] == ["<sos>", "le", "chat", "noir"]
-
-
 def test_a_row_is_the_word_before_the_one_that_it_predicts():
     """Map and mask say so; the word of the selected row stands out, and a readout names it with its row."""
     record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
@@ -74,13 +65,6 @@ def test_what_is_no_number_predicts_no_word():
     chart = heatmap(replace(record, prediction=replace(record.prediction, logits=logits)), SITE, 0)
 
     assert notes(chart) == ["▸ cat", "▸ NaN"]
-
-
-def test_a_window_says_what_its_own_rows_predict():
-    words = [f"w{i}" for i in range(6)]
-    record = story_of(words, *({f"p{i}": 1.0} for i in range(6)))
-
-    assert notes(heatmap(record, SITE, 0, rows=slice(2, 4))) == ["▸ p2", "▸ p3"]
 
 
 def test_predictions_of_a_batch_are_those_of_its_sentence():

@@ -16,12 +16,12 @@ from examples import examples, some
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from pictures import HOSTILE, SITE, record_of
+from pictures import SITE, record_of
 
 from attnviz import figures
 from attnviz.charts import readout
 from attnviz.charts.readout import FORMATS, CellNumbers, number_of
-from attnviz.charts.state import CellState
+from attnviz.charts.signs import CellState
 from attnviz.core.edits import Edits
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
 
@@ -32,11 +32,11 @@ def screen(drawn):
 
 
 def head(record, head=0, **options):
-    return figures.head(record, SITE, head, on_screen=True, **options).grid
+    return figures.head(record, SITE, head, on_screen=True, **options).drawing
 
 
 def mask_of(mask, *tokens, **options):
-    return figures.mask(mask, *tokens, on_screen=True, **options).grid
+    return figures.mask(mask, *tokens, on_screen=True, **options).drawing
 
 
 def saying(drawn, sayings, states):
@@ -246,23 +246,6 @@ def test_the_readout_says_what_the_table_says():
     assert [sayings[at] for at in ((0, 1), (1, 0), (2, 2))] == [
         "NaN: not a number", "score: minus infinity", "NaN: not a number"
     ]  # fmt: skip
-
-
-def test_the_specification_stays_while_all_else_changes():
-    one, _ = screen(head(record_of(["w"] * 60)))
-    edited = record_of(list(HOSTILE) * 3 + ["x"] * 12, edits=Edits(mask=Subsequent()))
-    other, _ = screen(head(edited, 1, selected=(3, 3)))
-
-    assert one == other
-
-
-def test_a_click_is_named_as_streamlit_asks():
-    spec, table = screen(head(record_of(["w"] * 60), rev=4))
-
-    assert spec["params"] == [{"name": "cell", "select": "point"}]
-    assert spec["data"] == {"name": "source"}
-    assert "cell" in [signal["name"] for signal in spec["signals"]]
-    assert map_of(table)["rev"] == 4
 
 
 @given(st.data())

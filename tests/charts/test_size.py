@@ -7,21 +7,6 @@ from hypothesis import strategies as st
 from attnviz.charts.size import PIXELS, RECTANGLES, SIDE, THINNEST, size_of
 
 
-@pytest.mark.parametrize(
-    ("queries", "keys", "form"),
-    [
-        (1, 1, "rectangles"),
-        (32, 32, "rectangles"),
-        (33, 3, "pixels"),
-        (512, 512, "pixels"),
-        (513, 1, "tiles"),
-        (8192, 8192, "tiles"),
-    ],
-)
-def test_the_form_follows_from_the_number_of_cells(queries, keys, form):
-    assert size_of(queries, keys).form == form
-
-
 @given(st.integers(1, 20_000), st.integers(1, 20_000))
 def test_every_map_fits_its_place_and_shows_every_cell(queries, keys):
     """Tiles cover all cells, cells are squares of whole pixels, labels have room."""

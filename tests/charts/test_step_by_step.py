@@ -1,16 +1,9 @@
 """What a model says after each word it reads."""
 
-import math
-from dataclasses import replace
-
 import pytest
-from examples import some
 from pictures import (
-    HOSTILE,
     bars,
     data,
-    draw,
-    num_colors,
     said,
     step_by_step,
     story_of,
@@ -84,26 +77,6 @@ def test_where_another_text_was_written_each_run_says_what_it_read():
     ]
 
 
-@pytest.mark.parametrize("compared", [True, False])
-def test_rows_fit_a_phone_however_long_the_words_are(compared):
-    """358 pixels between the paddings, with long words before and after."""
-    one = story_of(["a" * 30, "b"], {"x" * 40: 1.0, "y" * 40: 0.0}, {"x" * 40: 0.0, "y" * 40: 1.0})
-    other = story_of(["a" * 30, "b"], {"x" * 40: 0.0, "y" * 40: 1.0}, {"x" * 40: 0.5, "y" * 40: 0.5})
-
-    chart = step_by_step(other, before=one if compared else None)
-    (image,) = draw(chart.to_dict() | {"title": None})
-
-    assert image.shape[1] - 2 * 12 <= 358
-
-
-def test_words_that_differ_at_their_end_are_cut_at_their_beginning():
-    """What changed is never what is cut."""
-    long = "x" * 40
-    one, other = (story_of(["a"], {f"{long}a": p, f"{long}b": 1 - p}) for p in (0.9, 0.1))
-
-    assert texts(step_by_step(other, before=one)) == [["0", "a", "▸ …xxa → …xxb"]]
-
-
 def test_of_a_long_text_the_rows_that_changed_most_are_drawn():
     """Other words first, then other probabilities; with nothing to compare, the first forty."""
     before = [{"x": 0.6, "y": 0.4}] * 100
@@ -117,27 +90,3 @@ def test_of_a_long_text_the_rows_that_changed_most_are_drawn():
     assert "the 40 of 100 rows that changed most" in said(chart)
     assert [int(row[0]) for row in texts(alone)] == list(range(40))
     assert "the first 40 of 100 rows" in said(alone)
-
-
-def test_what_is_no_number_has_no_bar():
-    """Every row is NaN, of one run or of both."""
-    record = story_of(["the", "keys"], {"cat": 1.0}, {"are": 1.0})
-    broken = replace(record, prediction=replace(record.prediction, logits=record.prediction.logits * math.nan))
-
-    charts = step_by_step(broken), step_by_step(broken, before=record), step_by_step(broken, before=broken)
-
-    assert texts(charts[0]) == [["0", "the", "▸ NaN"], ["1", "keys", "▸ NaN"]]
-    assert [len(bars(chart, 2, "share")) for chart in charts] == [0, 0, 0]
-    assert [len(bars(chart, 2, "before")) for chart in charts] == [0, 2, 0]
-    assert "every word is as before the change" in said(charts[2])
-    for image in draw(*(chart.to_dict() for chart in charts)):
-        assert image.std() > 5
-
-
-@pytest.mark.parametrize("dark", some([False, True], 1))
-def test_hostile_words_are_drawn(dark):
-    record = story_of(list(HOSTILE), *({word: 1.0} for word in HOSTILE))
-
-    (image,) = draw(step_by_step(record, before=record, dark=dark).to_dict())
-
-    assert num_colors(image) > 50

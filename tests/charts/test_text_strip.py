@@ -1,18 +1,16 @@
 """The sentence shaded by the attention from a token, or to it."""
 
 import json
-import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import HOSTILE, SITE, data, draw, legend, lines, record_of, text_strip, translation_of
+from pictures import SITE, data, legend, lines, record_of, text_strip, translation_of
 
-from attnviz.analysis.sentences import OFF
 from attnviz.charts import pixels
-from attnviz.charts.texts import text_width
-from attnviz.charts.theme import LIGHT, TITLE_CHARACTER
+from attnviz.charts.legends import text_width
+from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
@@ -40,17 +38,6 @@ def test_each_token_is_shaded_by_its_weight(side):
     assert [token["text"] for token in data(chart, TABLE)] == WORDS
     assert [token["fill"] for token in data(chart, TABLE)] == [pixels.color_at(weight, LIGHT) for weight in row]
     assert numbers(chart) == [f"{weight:.2f}" for weight in row]
-
-
-def test_a_head_that_is_off_is_gray_and_said_to_be_off():
-    """As on its map: no chip has a color, and the sentence ends with what off means; the other head's have theirs."""
-    record = record_of(WORDS, edits=Edits(heads_off={(SITE, 1)}))
-    tokens = [data(text_strip(record, SITE, head, chosen=4, domain="fixed"), TABLE) for head in (0, 1)]
-    plain = [{token["fill"][1:3] == token["fill"][3:5] == token["fill"][5:] for token in row} for row in tokens]
-    said = [strip_figure(record, SITE, head, chosen=4).description for head in (0, 1)]
-
-    assert plain == [{False}, {True}]
-    assert [OFF in one for one in said] == [False, True]
 
 
 @pytest.mark.parametrize("side", ["from", "to"])
@@ -110,15 +97,6 @@ def test_a_text_from_right_to_left_begins_at_the_right():
     assert [token["x"] for token in tokens] == sorted((token["x"] for token in tokens), reverse=True)
 
 
-def test_on_a_page_a_text_is_as_wide_as_its_lines_for_a_phone():
-    """Title and tokens fit: nothing is to be scrolled."""
-    figure = strip_figure(record_of(WORDS), SITE, 1, chosen=2, on_screen=True)
-    title, spec = figure.data["meta"]["title"][0], figure.screen[0]
-
-    assert spec["width"] == math.ceil(max(figure.data["tokens"]["x2"])) < 360
-    assert max(map(len, title.split("\n"))) * TITLE_CHARACTER <= 360
-
-
 def test_of_too_many_tokens_a_window_is_drawn_and_said():
     """The chosen token and its strongest key are in it."""
     record = record_of([f"w{i}" for i in range(MOST_TOKENS + 90)], scores={(0, 480, 3): 50.0})
@@ -133,16 +111,6 @@ def test_of_too_many_tokens_a_window_is_drawn_and_said():
 def test_what_is_not_there_is_refused_with_a_sentence(chosen, side, message):
     with pytest.raises(InputError, match=message):
         text_strip(record_of(WORDS), SITE, 0, chosen=chosen, side=side)
-
-
-def test_the_specification_is_the_same_for_every_text():
-    """Also of hostile tokens, which are drawn; only its height is that of their lines."""
-    first = strip_figure(record_of(list(HOSTILE)), SITE, 1)
-    edits = Edits(mask=Subsequent())
-    second = strip_figure(record_of(WORDS, edits=edits), SITE, 0, chosen=1, side="to", selected=(1, 0))
-
-    assert first.form.spec | {"height": 0} == second.form.spec | {"height": 0}
-    assert draw(first.chart.to_dict())[0].std() > 5
 
 
 def test_the_numbers_of_the_figure_are_those_of_the_token():
@@ -174,13 +142,3 @@ def test_a_click_selects_the_token_on_the_side_that_is_shown():
 
     assert [(token["query"], token["key"]) for token in looks] == [(i, -1) for i in range(5)]
     assert [(token["query"], token["key"]) for token in looked] == [(-1, i) for i in range(5)]
-
-
-def test_what_is_no_number_is_outlined():
-    record = record_of(["a", "b"], scores={(0, 0, 1): math.nan})
-
-    chart = text_strip(record, SITE, 0, chosen=0)
-
-    assert [token["says"] for token in data(chart, TABLE)] == ["NaN: not a number"] * 2
-    assert numbers(chart) == ["NaN"] * 2
-    assert data(chart, TABLE)[1]["stroke"] == LIGHT.warning

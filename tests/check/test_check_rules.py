@@ -13,7 +13,7 @@ from attnviz import api
 from attnviz.check import NOT_SURE, SEVERITIES, check
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Documents, Padding, Subsequent
-from attnviz.figures.evidence import as_checked
+from attnviz.figures.maps import as_checked
 
 
 def at(array, place, value):

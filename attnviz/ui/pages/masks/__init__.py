@@ -138,7 +138,7 @@ def _empty_rows(context: Context, mask: Mask) -> None:
 def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
     """The mask as a picture with the number of keys of each row; cells can be painted on it."""
     brush = paint and context.view == View()
-    options = context.options | {"selected": context.outlined, "counted": True, "beside": True, "side": SIDE}
+    options = context.options | {"selected": context.outlined, "counted": True, "side": SIDE}
     figure = figures.mask(mask, *context.tokens, brush=brush, yours=rules.stack().mask(), **options)
     if brush:
         act = partial(_paint, context)

@@ -20,7 +20,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.leaks import MOST, LeakTest
 from attnviz.core.masks import Padding
 from attnviz.core.request import Request
-from attnviz.figures.evidence import as_checked, evidence
+from attnviz.figures.maps import as_checked, evidence
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, estimate
 from attnviz.sources.wrapped import Wrapped
@@ -162,7 +162,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
         note(report.question or "Say at the left what the numbers are, or are meant to be.", "remark")
     grids = (evidence(values, report, finding) for finding in wrong)
     marked = next((grid for grid in grids if grid is not None), None) or as_checked(values, report)
-    figure = figures.states(marked, dark=context.dark, side=SIDE)
+    figure = replace(marked, dark=context.dark, side=SIDE)
     picture(figure, "checked")
     if report.repaired is not None:
         buffer = io.BytesIO()

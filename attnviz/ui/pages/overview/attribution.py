@@ -18,9 +18,8 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
 from attnviz.figures import Figure
+from attnviz.figures.attribution import Traced, gap_in_words
 from attnviz.figures.lens import MOST_POSITIONS
-from attnviz.figures.relevance import gap_in_words
-from attnviz.figures.rollout import Traced
 from attnviz.link import Choices
 from attnviz.sources import estimate
 from attnviz.sources.base import Source

@@ -1,16 +1,76 @@
-"""States of a cell: in words, with a ground and a sign of its own, so that states differ without colors."""
+"""States of a cell: in words, with a ground and a sign of its own, so that states differ without colors.
+
+Vega-Lite has no pattern fills. A stroke pattern is therefore the shape of a point mark as large as its cell; the shapes
+continue over the edges of their cells, so a blocked area is hatched as one.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
 
 from attnviz.analysis import sentences
-from attnviz.charts import hatch, texts
+from attnviz.charts.legends import LegendEntry
 from attnviz.charts.theme import Theme
 from attnviz.core.edits import Site
 from attnviz.core.masks import Reason
 from attnviz.core.record import Record
 
-GLYPHS = {"dot": hatch.DOT, "ring": hatch.RING, "cross": hatch.CROSS, "dash": hatch.DASH}
+PERIOD = 8
+"""About how many pixels lie between two strokes."""
+
+CROSS = "M-0.45,-0.45L0.45,0.45M-0.45,0.45L0.45,-0.45"
+"""Not a number."""
+
+DASH = "M-0.35,0L0.35,0"
+"""Minus infinity."""
+
+DOT = "M-0.14,0A0.14,0.14,0,1,1,0.14,0A0.14,0.14,0,1,1,-0.14,0"
+DOT_STROKE = 0.14
+"""May attend: a circle whose stroke, this share of its cell's side, fills it to a disc."""
+
+DISC = "".join(f"M-{r},0A{r},{r},0,1,1,{r},0A{r},{r},0,1,1,-{r},0" for r in (0.06, 0.14, 0.22))
+"""The same as strokes of one pixel."""
+
+RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
+"""May attend, and nothing came of it."""
+
+PATTERNS = MODEL, PADDING, YOURS = range(3)
+"""Strokes of a cell: slanted, level, and slanted both ways. A cell that several rules block has the first of theirs."""
+
+
+def strokes_of(pattern: int, side: float) -> str:
+    """Strokes as an SVG path in a box from -1 to 1, drawn `side` pixels wide."""
+    count = max(1, round(side / (PERIOD * 1.4)))
+    if pattern == PADDING:
+        places = [-1 + (2 * i + 1) / count for i in range(count)]
+        return "".join(f"M-1,{p:g}L1,{p:g}" for p in places)
+    return _diagonals(count) + (_diagonals(count, -1) if pattern == YOURS else "")
+
+
+@lru_cache(maxsize=8)
+def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndarray:
+    """Pixels of strokes in an image `scale` times as large, boolean (height, width)."""
+    y, x = np.ogrid[:height, :width]
+    wide = 2 * round(PERIOD * 0.7) * scale
+    if pattern == PADDING:
+        return np.broadcast_to(y % wide < scale, (height, width))
+    down, up = ((x + way * y) % wide < scale for way in (1, -1))
+    return down | up if pattern == YOURS else down
+
+
+def _diagonals(count: int, way: int = 1) -> str:
+    """Lines x + y = c through the box, `count` of them crossing each of its edges; mirrored if `way` is -1."""
+    path = ""
+    for i in range(1, 2 * count):
+        c = -2 + 2 * i / count
+        (x1, y1), (x2, y2) = (max(-1, c - 1), min(1, c + 1)), (min(1, c + 1), max(-1, c - 1))
+        path += f"M{x1:g},{way * y1:g}L{x2:g},{way * y2:g}"
+    return path
+
+
+GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH}
 """Signs on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
 
 MOST_RULES = 12
@@ -32,7 +92,7 @@ class CellState:
         ground: a color of the theme by its name: "open", "blocked" or "leak"; or "ramp", where the color is that of the
             cell's number.
         sign: one of `GLYPHS`, "hatch", or "" for none.
-        rules: of a hatched cell, each rule that blocks it: strokes, of `hatch.PATTERNS`, and a line of the legend.
+        rules: of a hatched cell, each rule that blocks it: strokes, of `PATTERNS`, and a line of the legend.
         legend: its line in the legend; None for what it says, or for a line of each rule, "" for none.
     """
 
@@ -47,16 +107,16 @@ class CellState:
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
-            return hatch.shape(self.pattern, side), colors.hatch, 1.0
+            return strokes_of(self.pattern, side), colors.hatch, 1.0
         width = 2.0 if self.ground in ("blocked", "ramp") else max(1.5, side / 10)
         if self.sign in ("dot", "ring"):
-            width = hatch.DOT_STROKE * side if self.sign == "dot" else 1.5
+            width = DOT_STROKE * side if self.sign == "dot" else 1.5
         return GLYPHS[self.sign], getattr(colors, self.ink), width
 
     @property
     def pattern(self) -> int:
         """Strokes of a hatched cell."""
-        return min((pattern for pattern, _ in self.rules), default=hatch.MODEL)
+        return min((pattern for pattern, _ in self.rules), default=MODEL)
 
     @property
     def ink(self) -> str:
@@ -69,8 +129,8 @@ class CellState:
     def path(self) -> str:
         """Its sign as strokes of one pixel, for a legend."""
         if self.sign == "hatch":
-            return hatch.shape(self.pattern, SWATCH)
-        return hatch.DISC if self.sign == "dot" else GLYPHS.get(self.sign, "")
+            return strokes_of(self.pattern, SWATCH)
+        return DISC if self.sign == "dot" else GLYPHS.get(self.sign, "")
 
     def stroke(self) -> tuple[int | str, str] | None:
         """Stand-in for its sign in an image, and its color: a sign that is too fine for that is hatched."""
@@ -96,10 +156,10 @@ def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[C
 def _line(rule: str, yours: Collection[str]) -> tuple[int, str]:
     """The strokes of a rule, and its line in the legend."""
     if rule.startswith("padding"):
-        return hatch.PADDING, sentences.blocked_by(rule)
+        return PADDING, sentences.blocked_by(rule)
     if rule in yours or f"({rule})" in yours:
-        return hatch.YOURS, f"blocked by you: {rule}"
-    return hatch.MODEL, sentences.blocked_by(rule)
+        return YOURS, f"blocked by you: {rule}"
+    return MODEL, sentences.blocked_by(rule)
 
 
 def your_rules(record: Record, site: Site) -> frozenset[str]:
@@ -109,7 +169,7 @@ def your_rules(record: Record, site: Site) -> frozenset[str]:
     return frozenset() if mask is None else frozenset(mask.rules()) - own
 
 
-def legend(states: Sequence[CellState], colors: Theme) -> list[texts.LegendEntry]:
+def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
     """Legend lines of states, each text once, and after them one of each rule; of many rules the first."""
     own = (state for state in states if state.legend or not state.rules)
     lines = {state.text if state.legend is None else state.legend: state for state in own}
@@ -117,7 +177,7 @@ def legend(states: Sequence[CellState], colors: Theme) -> list[texts.LegendEntry
     for rule in rules[:MOST_RULES]:
         lines[rule[1]] = CellState("", "blocked", "hatch", (rule,))
     entries = [
-        texts.LegendEntry(text, state.path, getattr(colors, state.ink), _ground(state, colors))
+        LegendEntry(text, state.path, getattr(colors, state.ink), _ground(state, colors))
         for text, state in lines.items()
         if text
     ]
@@ -126,11 +186,9 @@ def legend(states: Sequence[CellState], colors: Theme) -> list[texts.LegendEntry
     return entries
 
 
-def rest(more: int, colors: Theme) -> texts.LegendEntry:
+def rest(more: int, colors: Theme) -> LegendEntry:
     """A legend line for rules that are left out, or combinations of them."""
-    return texts.LegendEntry(
-        f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked
-    )
+    return LegendEntry(f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked)
 
 
 def _ground(state: CellState, colors: Theme) -> str:
