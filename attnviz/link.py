@@ -188,26 +188,9 @@ def _list(each: Codec, make: type = tuple) -> Codec:
     return Codec(read_text, write_values)
 
 
-def _whole(least: int, most: int) -> Codec:
-    """Whole numbers within bounds."""
-
-    def read_text(text: str) -> int:
-        if not re.fullmatch(r"\d{1,9}", text, re.ASCII) or not least <= int(text) <= most:
-            raise InputError(f"{quoted(text[:40])} is not a whole number from {least} to {most:,}.")
-        return int(text)
-
-    return Codec(read_text)
-
-
 def _one_of(*options: str) -> Codec:
     """Texts, of which only these can be read."""
-
-    def read_text(text: str) -> str:
-        if text not in options:
-            raise InputError(f"{quoted(text[:40])} is not one of {', '.join(options)}.")
-        return text
-
-    return Codec(read_text)
+    return _match("|".join(options), lambda match: match[0], " or ".join(options))
 
 
 def _view_text(view: View) -> str:
@@ -258,7 +241,8 @@ DECIMAL = _match(r"(?!0+(?:\.0*)?$)\d{1,4}(?:\.\d{1,3})?", lambda match: float(m
 SITE = _match(r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2])), "d1", site_text)
 HEAD = _match(r"([edc]\d{1,3})\.(\d{1,3})", lambda match: (SITE.read(match[1]), int(match[2])), "d1.0", head_text)
 FOCUS = _match(rf"\d{{1,3}}|{'|'.join(COMBINED)}", lambda m: int(m[0]) if m[0].isdigit() else m[0], "0 or mean")
-ID = _match(r"\d{1,7}", lambda match: int(match[0]), "318")
+NUMBER = _match(r"\d{1,9}", lambda match: int(match[0]), "318")
+PLACE = _match(r"[1-9]\d{0,2}", lambda match: int(match[0]), "1")
 PIN = _match(
     r"([qk])(\d{1,6})",
     lambda match: ("query" if match[1] == "q" else "key", int(match[2])),
@@ -281,14 +265,14 @@ OTHER = Codec(_other_of, lambda other: urlencode(_fitting(other)) or "original")
 _TABLE = (
     # what is asked: the request
     ("model", "translator", TEXT),
-    ("step", None, _whole(0, 999_999_999), "model"),
+    ("step", None, NUMBER, "model"),
     ("text", None, TEXT),
     ("lines", None, FLAG),
     ("target", "", TEXT, "text model"),
-    ("answer", (), _list(ID), "text model"),
+    ("answer", (), _list(NUMBER), "text model"),
     ("chat", None, PROMPT, "model"),
     ("picture", None, TEXT),
-    ("gray", (), _list(ID), "model edits"),
+    ("gray", (), _list(NUMBER), "model edits"),
     # what is changed: the edits
     ("mask", None, STACK, "edits"),
     ("heads_off", frozenset(), _list(HEAD, frozenset), "model edits"),
@@ -306,13 +290,13 @@ _TABLE = (
     ("head", None, FOCUS, "model"),
     ("cell", None, CELL, "text"),
     ("pins", frozenset(), _list(PIN, frozenset), "text"),
-    ("sentence", 1, _whole(1, 999)),
+    ("sentence", 1, PLACE),
     ("view", View(), VIEW),
     ("zoom", (), _list(WINDOW), "text"),
     ("colors", "adaptive", _one_of("adaptive", "log")),
     # how a head is drawn
     ("form", None, TEXT, "tab"),
-    ("also", (), _list(ID), "model"),
+    ("also", (), _list(NUMBER), "model"),
     ("least", None, DECIMAL),
     ("side", "from", _one_of("from", "to"), "tab"),
     ("less", "none", _one_of("none", "sinks", "neutral"), "tab"),
@@ -328,7 +312,7 @@ _TABLE = (
     ("library", None, TEXT, "tab"),
     ("stage", None, TEXT, "tab"),
     ("b", None, OTHER),
-    ("chapter", None, _whole(1, 99)),
+    ("chapter", None, PLACE),
 )
 NAMES: dict[str, Name] = {
     name: Name(name, default, codec, frozenset(" ".join(about).split())) for name, default, codec, *about in _TABLE

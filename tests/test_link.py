@@ -81,8 +81,8 @@ def test_the_link_has_at_most_45_names():
         ({"layer": "x9"}, "The link's layer was left out: 'x9' cannot be read; it should look like d1."),
         ({"temprature": "2"}, "The link holds 'temprature', which is unknown. Did you mean 'temperature'?"),
         ({"temperature": "0"}, "The link's temperature was left out: '0' cannot be read; it should look like 0.5."),
-        ({"side": "up"}, "The link's side was left out: 'up' is not one of from, to."),
-        ({"sentence": "0"}, "The link's sentence was left out: '0' is not a whole number from 1 to 999."),
+        ({"side": "up"}, "The link's side was left out: 'up' cannot be read; it should look like from or to."),
+        ({"sentence": "0"}, "The link's sentence was left out: '0' cannot be read; it should look like 1."),
         ({"b": "layer=x9"}, "The link's b was left out: The link's layer was left out: 'x9' cannot be read;"),
     ],
 )

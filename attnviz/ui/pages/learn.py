@@ -114,7 +114,7 @@ def _asked(chapter: LessonStep, number: int) -> None:
     if chapter.choices:
         options = {"index": None, "label_visibility": "collapsed"}
         picked = st.radio("Your answer", chapter.choices, key=f"choices {number}", **options)
-    elif st.button("Show the answer", key="answer"):
+    elif st.button("Show the answer", key="show answer"):
         picked = session().memory[f"answer {number}"] = True
     is_right = picked == chapter.right if chapter.choices else bool(picked)
     if picked and not is_right:
