@@ -18,7 +18,7 @@ from attnviz.sources.base import Source
 from attnviz.ui import cache, edits, predictions
 from attnviz.ui.inputs import model_text, named_model
 from attnviz.ui.picture import picture
-from attnviz.ui.request import change, control, now, put, session
+from attnviz.ui.request import allowed, change, control, now, put, session
 from attnviz.ui.text import heading, in_words, note, quiet, table, title
 from attnviz.ui.toolbar import Context, looked_at
 
@@ -231,8 +231,8 @@ def _row(context: Context) -> None:
 
 def _d_k(context: Context) -> None:
     """Random queries and keys of a chosen d_k, with the scale and without it."""
-    usual = now()["number"] if now()["number"] in map(str, WIDTHS) else "16"
-    d_k = control(st.select_slider, "dₖ", "number", WIDTHS, value=int(usual), step=_with_d_k)
+    usual = int(allowed("number", [*map(str, WIDTHS)], "16"))
+    d_k = control(st.select_slider, "dₖ", "number", WIDTHS, value=usual, step=_with_d_k)
     (products,) = _spread((d_k,))
     rows = [
         ["variance of the scores", digits(products.variance), digits(products.scaled_variance)],
