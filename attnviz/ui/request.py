@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import link
 from attnviz.core.errors import did_you_mean, quoted
@@ -44,6 +45,7 @@ class TabState:
         own: choices, past and future outside of the course, which a chapter leaves as they are.
         linked: what the opened link asks for, until something else is chosen or another page is opened.
         page: title of the page that was drawn last.
+        notices: place on the page for sentences about the link.
     """
 
     choices: Choices = field(default_factory=Choices)
@@ -59,6 +61,7 @@ class TabState:
     turned: dict[str, str] = field(default_factory=dict)
     linked: dict[str, Any] = field(default_factory=dict)
     page: str = ""
+    notices: DeltaGenerator | None = None
 
 
 def session() -> TabState:
@@ -163,10 +166,21 @@ def allowed(name: str, options: Sequence[Any], opening: Any = None) -> Any:
     if value != (default := link.NAMES[name].default):
         if current.linked.get(name) == value:
             near = did_you_mean(str(value), map(str, options))
-            note(f"The link's {name} was left out: {quoted(str(value)[:40])} is not a choice here.{near}", "notice")
+            with current.notices or st.container():
+                note(f"The link's {name} was left out: {quoted(str(value)[:40])} is not a choice here.{near}", "notice")
         else:  # a choice of another page or model
             current.choices = current.choices.put(**{name: default})
     return opening
+
+
+def complain() -> None:
+    """Say what the opened link asks for and cannot have, once; here stands as well what a page finds later."""
+    current = session()
+    current.notices = st.container()
+    with current.notices:
+        for complaint in current.complaints:
+            note(complaint, "notice")
+    current.complaints = ()
 
 
 def _is_turned_to(key: str, value: Any) -> bool:

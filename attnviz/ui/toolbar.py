@@ -26,7 +26,7 @@ from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
 from attnviz.tokenizers.vocabulary import UNKNOWN
 from attnviz.ui import cache, edits
-from attnviz.ui.request import control, now, redo, session, undo
+from attnviz.ui.request import complain, control, now, redo, session, undo
 from attnviz.ui.text import note
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
@@ -237,9 +237,7 @@ def toolbar(source: Source, request: Request) -> Context:
         export = st.container(width="content", key="export")
     with st.container(**ROW, key="changes"):
         edits.chips(source)
-    for complaint in current.complaints:
-        note(complaint, "notice")
-    current.complaints = ()
+    complain()
     return looked_at(source, request, export)
 
 
@@ -303,6 +301,7 @@ def _opening(source: Source) -> tuple[Site, int | str]:
 def _layer(source: Source) -> None:
     """The choice of a layer; at another kind of attention the selected cell stands for other tokens."""
     current, _ = _opening(source)
+    longest = max(len(source.site_name(site)) for site in source.sites)
 
     def step(choices: Choices, site: Site) -> Choices:
         return (choices if site.kind == current.kind else choices.put(cell=None, pins=frozenset(), zoom=())).put(
@@ -318,7 +317,7 @@ def _layer(source: Source) -> None:
         step=step,
         visible=False,
         format_func=source.site_name,
-        width=190,
+        width=min(max(190, 60 + 8 * longest), 420),
     )
 
 

@@ -18,8 +18,8 @@ from attnviz.sources.base import Source
 from attnviz.ui import cache, edits, predictions
 from attnviz.ui.inputs import model_text, named_model
 from attnviz.ui.picture import picture
-from attnviz.ui.request import allowed, change, control, now, put, session
-from attnviz.ui.text import heading, in_words, note, quiet, table, title
+from attnviz.ui.request import allowed, change, complain, control, now, put, session
+from attnviz.ui.text import heading, in_words, quiet, table, title
 from attnviz.ui.toolbar import Context, looked_at
 
 WIDTHS = tuple(2**i for i in range(11))
@@ -47,9 +47,7 @@ def page(source: Source, request: Request) -> None:
         st.rerun()
     chapter = course.steps[number - 1]
     _chapters(number)
-    for complaint in session().complaints:
-        note(complaint, "notice")
-    session().complaints = ()
+    complain()
     context = looked_at(source, request, st.empty())
     told, pictures, asked = st.columns([1.2, 1.7, 1], gap="medium")
     with told:
