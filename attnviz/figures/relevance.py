@@ -67,7 +67,7 @@ class TokenBars(LogitFigure, BarFigure):
     """Bars of numbers of the tokens that a model reads, of many the largest."""
 
     def _token_bars(self, values: np.ndarray, texts: list[str], *lines: str, own: int = -1, **options) -> Bars:
-        """The bars with their texts; the name of the token `own` stands out, and they stand beside a map."""
+        """The bars with their texts; the name of the token `own` stands out."""
         both, is_signed = len(self.word.texts) > 1, own < 0
         names = [
             f"{visible_text(token.text)} ({i}{', decoder' if both and kind == 'decoder' else ''})"
@@ -79,8 +79,7 @@ class TokenBars(LogitFigure, BarFigure):
         begins = [0.0] * len(drawn) if is_signed else ()
         column = Column([texts[i] for i in drawn], values[drawn].tolist(), begins=begins, name=self._measure)
         chosen = [row for row, i in enumerate(drawn) if i == own]
-        above = (self._above if is_signed else self._beside)(*lines, *left_out)
-        drawn_names = [names[i] for i in drawn]
+        above, drawn_names = self._above(*lines, *left_out), [names[i] for i in drawn]
         return Bars(**above, names=drawn_names, columns=[column], chosen=chosen, **options)
 
 
