@@ -206,7 +206,7 @@ class Context:
 
 
 def in_general(behavior: Behavior) -> str:
-    """What heads do, as a clause without an example word."""
+    """Clause about what heads do, without an example word."""
     return EXAMPLE.sub("", behavior.does.rstrip(". "))
 
 
