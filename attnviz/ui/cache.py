@@ -29,7 +29,7 @@ from attnviz.figures.attribution import Traced
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
-from attnviz.ui import arrow, budget, cores, runs, streamlit_internals
+from attnviz.ui import arrow, budget, cores, runs
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -52,9 +52,6 @@ def size_of(value: Any) -> int:
 
 SHARED: BoundedCache = BoundedCache(int(1e9 * budget.USUAL[budget.GIGABYTES]), size_of)
 """The one cache of all sessions: it keeps as many bytes as a run may take."""
-
-LENT = "lent"
-"""First part of the keys of values that a session may ask for after a run."""
 
 
 def cached(make: Callable[P, R]) -> Callable[P, R]:
@@ -95,14 +92,14 @@ def _key_part(argument: object) -> object:
 
 
 def forget_the_dead() -> None:
-    """Let go of what nobody can ask for again: it was made of records that are gone, or lent to sessions that are."""
+    """Let go of what nobody can ask for again: it was made of records that are gone."""
     while SHARED.drop(_is_dead):  # a record that is let go of was perhaps the last to hold another
         pass
 
 
 def _is_dead(key: object) -> bool:
     if isinstance(key, tuple):
-        return (key[:1] == (LENT,) and not streamlit_internals.is_connected(key[1])) or any(map(_is_dead, key))
+        return any(map(_is_dead, key))
     return isinstance(key, weakref.ref) and key() is None
 
 

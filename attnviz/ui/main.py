@@ -85,6 +85,7 @@ def body(title: str) -> None:
 
     if other := request.session().memory.pop("open", ""):
         go_to(other)
+    request.turn_to(title)
     chosen = st.session_state["chosen"]
     if chosen is not None:
         try:

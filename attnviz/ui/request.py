@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from attnviz import link
+from attnviz.core.errors import did_you_mean, quoted
 from attnviz.link import Choices
 from attnviz.ui import streamlit_internals
+from attnviz.ui.text import note
 
 REMEMBERED = 100
 """Steps that can be undone, and addresses of a session that Back and Forward find again."""
@@ -40,6 +43,9 @@ class TabState:
         visited: choices by the address that holds them, for what an address is too short for.
         clicks: number of clicks on each picture, so that the same place can be clicked again.
         own: choices, past and future outside of the course, which a chapter leaves as they are.
+        linked: what the opened link asks for, until something else is chosen or another page is opened.
+        page: title of the page that was drawn last.
+        notices: place on the page for sentences about the link.
     """
 
     choices: Choices = field(default_factory=Choices)
@@ -53,6 +59,9 @@ class TabState:
     clicks: dict[str, int] = field(default_factory=dict)
     own: tuple[Choices, tuple[Choices, ...], tuple[Choices, ...]] | None = None
     turned: dict[str, str] = field(default_factory=dict)
+    linked: dict[str, Any] = field(default_factory=dict)
+    page: str = ""
+    notices: DeltaGenerator | None = None
 
 
 def session() -> TabState:
@@ -74,7 +83,15 @@ def change(step: Callable[[Choices], Choices]) -> None:
     after = step(current.choices)
     if after.without("tab") != current.choices.without("tab"):
         current.past, current.future = (*current.past, current.choices)[-REMEMBERED:], ()
-    current.choices = after
+    current.choices, current.linked = after, {}
+
+
+def turn_to(title: str) -> None:
+    """Begin to draw a page; another one than the link's lacks what the link asks for with good reason."""
+    current = session()
+    if current.page not in ("", title):
+        current.linked = {}
+    current.page = title
 
 
 def put(**values: Any) -> None:
@@ -136,9 +153,34 @@ def control(
 def choice(
     widget: Callable[..., Any], label: str, name: str, options: Sequence[Any], opening: Any = None, **more: Any
 ) -> Any:
-    """Draw a `control` of some options; another value in the link gives way to `opening`, by default the first."""
+    """Draw a `control` of some options; another value gives way to `opening`, by default the first."""
     first = options[0] if opening is None else opening
-    return control(widget, label, name, options, value=now()[name] if now()[name] in options else first, **more)
+    return control(widget, label, name, options, value=allowed(name, options, first), **more)
+
+
+def allowed(name: str, options: Sequence[Any], opening: Any = None) -> Any:
+    """The choice of a name if it is among the options, else `opening`; of a link that asks for another this is said."""
+    current, value = session(), now()[name]
+    if value in options:
+        return value
+    if value != (default := link.NAMES[name].default):
+        if current.linked.get(name) == value:
+            near = did_you_mean(str(value), map(str, options))
+            with current.notices or st.container():
+                note(f"The link's {name} was left out: {quoted(str(value)[:40])} is not a choice here.{near}", "notice")
+        else:  # a choice of another page or model
+            current.choices = current.choices.put(**{name: default})
+    return opening
+
+
+def complain() -> None:
+    """Say what the opened link asks for and cannot have, once; here stands as well what a page finds later."""
+    current = session()
+    current.notices = st.container()
+    with current.notices:
+        for complaint in current.complaints:
+            note(complaint, "notice")
+    current.complaints = ()
 
 
 def _is_turned_to(key: str, value: Any) -> bool:
@@ -177,7 +219,7 @@ def arrive(first: dict[str, str]) -> bool:
     if current.opened:
         change(lambda _: choices)
     is_first, current.opened = not current.opened, True
-    current.choices, current.complaints = choices, complaints
+    current.choices, current.complaints, current.linked = choices, complaints, {**choices.chosen}
     if is_first:  # a typed address may hold brackets as they are, behind which charts do not find their colors
         write_address(anew=True)
     return is_first and not there

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import streamlit as st
@@ -229,6 +228,3 @@ def is_requested(key: str, what: Hashable, cost: Estimate, label: str) -> bool:
         st.button(label, key=key, type="primary", icon=icon, on_click=memory.update, args=({key: what},))
         quiet(f"About {in_time(cost.seconds)} on this machine.")
     return False
-
-
-page, beside = partial(place, "page"), part

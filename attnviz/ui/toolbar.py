@@ -13,7 +13,7 @@ from attnviz import analysis, link
 from attnviz.analysis import views
 from attnviz.analysis.sentences import quoted
 from attnviz.analysis.views import View
-from attnviz.core.amounts import percent
+from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.record import Record
@@ -26,14 +26,14 @@ from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
 from attnviz.tokenizers.vocabulary import UNKNOWN
 from attnviz.ui import cache, edits
-from attnviz.ui.request import control, now, redo, session, undo
+from attnviz.ui.request import complain, control, now, redo, session, undo
 from attnviz.ui.text import note
 
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
 CLASSIFIED = "[CLS]"
 """Token from whose vector a picture or a text is classified, where it comes first."""
 EXAMPLE = re.compile(r" \(“[^)]*”\)")
-"""Example in what a head does: the page names the word of its own text."""
+"""Example in what a head does, whose words are perhaps not in the text of the page."""
 DOMAINS = {"adaptive": "adapts", "log": "log"}
 """Ranges of colors, and what figures call them."""
 
@@ -121,7 +121,7 @@ class Context:
             original = self.record if self.before is None else self.before
             seen = views.see(original, self.site, sentence=self.sentence).strongest_cell(self.head, position)
             facts.append(f"here {quoted(self.tokens[1][seen[1]].text)}")
-        does = EXAMPLE.sub("", behavior.does.rstrip(". "))
+        does = in_general(behavior)
         original = "" if self.before is None else ", in the original model"
         evidence = f" ({'; '.join(facts)})" if facts else ""
         return f"This head {does}{evidence}{original}."
@@ -205,6 +205,11 @@ class Context:
         return {"sentence": self.sentence, "dark": self.dark, "view": self.view, "domain": DOMAINS[now()["colors"]]}
 
 
+def in_general(behavior: Behavior) -> str:
+    """Clause about what heads do, without an example word."""
+    return EXAMPLE.sub("", behavior.does.rstrip(". "))
+
+
 def toolbar(source: Source, request: Request) -> Context:
     """Draw the row and the chips; returns what the page looks at."""
     request = drop_missing(source, request)
@@ -232,9 +237,7 @@ def toolbar(source: Source, request: Request) -> Context:
         export = st.container(width="content", key="export")
     with st.container(**ROW, key="changes"):
         edits.chips(source)
-    for complaint in current.complaints:
-        note(complaint, "notice")
-    current.complaints = ()
+    complain()
     return looked_at(source, request, export)
 
 
@@ -263,7 +266,7 @@ def drop_missing(source: Source, request: Request) -> Request:
 
     Returns the request without an answer that the model cannot have written.
     """
-    choices, complaints = now(), []
+    current, choices, complaints = session(), now(), []
     heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
     there = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
     if choices["layer"] not in (None, *source.sites):
@@ -272,7 +275,9 @@ def drop_missing(source: Source, request: Request) -> Request:
     if isinstance(choices["head"], int) and choices["head"] not in heads:
         complaints.append(f"The link asks for head {choices['head']}: {there}")
         choices = choices.put(head=None)
-    if choices["sentence"] > len(request.texts):
+    if choices["sentence"] > (count := len(request.texts)):
+        if current.linked.get("sentence") == choices["sentence"]:
+            complaints.append(f"The link asks for text {choices['sentence']}: the page has {counted(count, 'text')}.")
         choices = choices.put(sentence=1)
     if request.answer:
         try:
@@ -282,7 +287,6 @@ def drop_missing(source: Source, request: Request) -> Request:
         except InputError as error:
             complaints.append(f"The answer in the link was left out: {error}")
             choices, request = choices.put(answer=()), replace(request, answer=())
-    current = session()
     current.choices, current.complaints = choices, (*current.complaints, *complaints)
     return request
 
@@ -297,6 +301,7 @@ def _opening(source: Source) -> tuple[Site, int | str]:
 def _layer(source: Source) -> None:
     """The choice of a layer; at another kind of attention the selected cell stands for other tokens."""
     current, _ = _opening(source)
+    longest = max(len(source.site_name(site)) for site in source.sites)
 
     def step(choices: Choices, site: Site) -> Choices:
         return (choices if site.kind == current.kind else choices.put(cell=None, pins=frozenset(), zoom=())).put(
@@ -312,7 +317,7 @@ def _layer(source: Source) -> None:
         step=step,
         visible=False,
         format_func=source.site_name,
-        width=190,
+        width=min(max(190, 60 + 8 * longest), 420),
     )
 
 

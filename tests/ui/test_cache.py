@@ -127,12 +127,16 @@ def records() -> list[Record]:
     return [one for one in gc.get_objects() if type(one) is Record]
 
 
-@pytest.mark.parametrize("title", PAGES)
-def test_an_open_page_holds_no_record_outside_the_cache(title):
+LINK = {"model": "scratch", "mask": "causal", "text": "the cat sat"}
+STEPS = {"model": "translator", "text": "The cat sat.", "layer": "c1", "head": "0", "b": "part=step&step=100"}
+
+
+@pytest.mark.parametrize(("title", "link"), [*((title, LINK) for title in PAGES), ("Compare", STEPS)])
+def test_an_open_page_holds_no_record_outside_the_cache(title, link):
     """A hundred people who leave their pages open, with every menu unfolded, cost no more than the bound."""
     gc.collect()
     before = len(records())
-    app = opened(title, model="scratch", mask="causal", text="the cat sat")
+    app = opened(title, **link)
     for key in [key for key in app.session_state._state.filtered_state if key.startswith(("export ", "numbers "))]:
         app.session_state[key] = True
     app.run()

@@ -1,5 +1,9 @@
 """Choices of the first rows that every page shares: each is in the link, and does what it says to the record."""
 
+import re
+from html import unescape
+
+import pytest
 import torch
 from test_app import button, choices, html, opened
 
@@ -100,3 +104,53 @@ def test_the_built_in_mask_is_switched_off_and_a_mask_acts_on_cross_attention_wh
 
     assert button(app, literal("Built-in mask off"))
     assert record.step(SITE).weights(0).triu(1).sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "value", "near"),
+    [
+        ("Overview", "part", "Corpsu", " Did you mean 'Corpus'?"),
+        ("Overview", "sort", "beauty", ""),
+        ("Overview", "form", "lines", ""),
+        ("Overview", "role", "hero", ""),
+        ("Heads", "form", "picture", ""),
+        ("Masks", "lab", "play", ""),
+        ("Masks", "library", "numpy", ""),
+    ],
+)
+def test_a_link_that_asks_for_what_the_page_does_not_have_is_told_so_in_one_sentence(page, name, value, near):
+    app = opened(page, model="story", **{name: value})
+
+    assert notices(app) == [f"The link's {name} was left out: '{value}' is not a choice here.{near}"]
+
+
+def test_a_link_that_asks_for_a_text_that_is_not_there_is_told_so():
+    assert notices(opened(model="story", sentence="7")) == ["The link asks for text 7: the page has 1 text."]
+
+
+def notices(app) -> list[str]:
+    """Sentences about what was left out."""
+    return [unescape(note) for note in re.findall(r'<div class="note notice"[^>]*>([^<]*)</div>', html(app))]
+
+
+def test_what_another_page_lacks_is_not_the_link_s_and_leaves_the_next_link():
+    """A form of heads, then Overview, which has other forms: nothing is said, and its link opens as it is."""
+    app = opened(model="story", form="lines")
+    assert choices(app)["form"] == "lines"
+    app.session_state["title"] = "Overview"
+    app.run()
+
+    assert "left out" not in html(app)
+    assert choices(app)["form"] is None
+
+
+@pytest.mark.parametrize("part", ["Corpus", "Model card"])
+def test_no_example_word_stands_in_what_a_head_does(part):
+    """The card of the model has two."""
+    behaviors = cache.source("story").card.behaviors
+    examples = re.findall(r"\(“.*?”\)", " ".join(behavior.does for behavior in behaviors))
+    app = opened("Overview", model="story", layer="d1", head="0", part=part)
+    roles = next(frame.value for frame in app.dataframe if "does" in frame.value)
+
+    assert len(examples) == 2
+    assert not [example for example in examples if example in html(app) + " ".join(roles["does"])]

@@ -129,7 +129,7 @@ def masks_page():
     request.arrive({})
     source = cache.source(now()["model"], None)
     try:
-        with runs.page():
+        with runs.place("page"):
             page(source, Request((next(iter(source.examples)),)))
     except runs.Waiting as waiting:  # on a busy machine
         waiting.job.settled.wait(60)

@@ -62,13 +62,21 @@ class ComparedSide(Context):
 
     Attributes:
         asked_at: position whose prediction is compared; None for the last.
-        run: the run whose maps are compared, where it is another than the record.
+        reads: tokens that its decoder reads in the place of what it writes, where its maps are compared.
         run_before: the same side without what was taken from B; None if nothing was.
     """
 
     asked_at: int | None = None
-    run: Record | None = None
+    reads: tuple[Sentence, ...] = ()
     run_before: Record | None = None
+
+    @property
+    def run(self) -> Record:
+        """The run whose maps are compared, from the cache, too."""
+        if not self.reads:
+            return self.record
+        lines, cost = self.record.sentences, budget.cost(self.source, self.record.sentences, self.edits)
+        return cache.worked(_run, self.source, lines, self.edits, self.reads, cost=cost)
 
     @property
     def before(self) -> Record | None:
@@ -295,10 +303,8 @@ def _reading(context: Context, b: ComparedSide) -> ComparedSide:
     targets = context.record.targets
     if not targets or b.record.targets == targets:
         return b
-    cost = budget.cost(b.source, b.record.sentences, b.edits)
-    run = cache.worked(_run, b.source, b.record.sentences, b.edits, targets, cost=cost)
     quiet("B reads the words that A wrote, so that each row is of the same word.")
-    return replace(b, run=run)
+    return replace(b, reads=targets)
 
 
 def _run(source: Source, lines: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]) -> Record:
@@ -347,7 +353,7 @@ def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
 
 def _sides(context: Context, b: ComparedSide) -> list[Side]:
     """The maps that are compared."""
-    records = ((context, context.record), (b, b.run or b.record))
+    records = ((context, context.record), (b, b.run))
     return [Side(record, side.site, side.head, side.sentence) for side, record in records]
 
 

@@ -78,8 +78,7 @@ def _form(context: Context) -> str:
         if form.is_on_page and (form.fits is None or form.fits(context.record, context.site))
     ]
     first = "picture" if "picture" in there else there[0]
-    current = now()["form"] if now()["form"] in there else first
-    return control(st.segmented_control, "Shown as", "form", there, value=current, visible=False, required=True)
+    return choice(st.segmented_control, "Shown as", "form", there, first, visible=False, required=True)
 
 
 def _controls(form: str, context: Context) -> None:

@@ -18,8 +18,8 @@ from attnviz.sources.base import Source
 from attnviz.ui import cache, edits, predictions
 from attnviz.ui.inputs import model_text, named_model
 from attnviz.ui.picture import picture
-from attnviz.ui.request import change, control, now, put, session
-from attnviz.ui.text import heading, in_words, note, quiet, table, title
+from attnviz.ui.request import allowed, change, complain, control, now, put, session
+from attnviz.ui.text import heading, in_words, quiet, table, title
 from attnviz.ui.toolbar import Context, looked_at
 
 WIDTHS = tuple(2**i for i in range(11))
@@ -47,9 +47,7 @@ def page(source: Source, request: Request) -> None:
         st.rerun()
     chapter = course.steps[number - 1]
     _chapters(number)
-    for complaint in session().complaints:
-        note(complaint, "notice")
-    session().complaints = ()
+    complain()
     context = looked_at(source, request, st.empty())
     told, pictures, asked = st.columns([1.2, 1.7, 1], gap="medium")
     with told:
@@ -231,8 +229,8 @@ def _row(context: Context) -> None:
 
 def _d_k(context: Context) -> None:
     """Random queries and keys of a chosen d_k, with the scale and without it."""
-    usual = now()["number"] if now()["number"] in map(str, WIDTHS) else "16"
-    d_k = control(st.select_slider, "dₖ", "number", WIDTHS, value=int(usual), step=_with_d_k)
+    usual = int(allowed("number", [*map(str, WIDTHS)], "16"))
+    d_k = control(st.select_slider, "dₖ", "number", WIDTHS, value=usual, step=_with_d_k)
     (products,) = _spread((d_k,))
     rows = [
         ["variance of the scores", digits(products.variance), digits(products.scaled_variance)],
@@ -340,7 +338,7 @@ def _bugs(context: Context) -> None:
     for bug in bugs.museum():
         with st.expander(bug.symptom):
             st.markdown(f"**{bug.title}.** {bug.because}")
-            st.code(bug.fix, "diff")
+            st.code(bug.fix, "diff", wrap_lines=True)
             quiet(f"Where it happened: {bug.seen_in}.")
 
 

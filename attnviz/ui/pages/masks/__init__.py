@@ -23,7 +23,7 @@ from attnviz.ui import export_menu
 from attnviz.ui.edits import EMPTY
 from attnviz.ui.pages.masks import check, rules
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import control, now, put, session
+from attnviz.ui.request import allowed, control, now, put, session
 from attnviz.ui.text import in_words, note, quiet
 from attnviz.ui.toolbar import ROW, Context, toolbar
 
@@ -43,13 +43,9 @@ MOST_COMPARED = 1024
 
 def page(source: Source, request: Request) -> None:
     """Draw the page; a model of one's own opens on its findings."""
-    current = session()
-    for name, names in {"lab": (*PARTS, *check.ARRAYS), "library": LIBRARIES}.items():
-        if now()[name] not in (None, *names):
-            complaint = f"The link's {name} was left out: it is one of {', '.join(names)}."
-            current.complaints, current.choices = (*current.complaints, complaint), now().put(**{name: None})
-    lab = now()["lab"] or ("model" if isinstance(source, Wrapped) else "compose")
-    context, part, paint = toolbar(source, request), lab.partition(" ")[0], False
+    context, first = toolbar(source, request), "model" if isinstance(source, Wrapped) else "compose"
+    lab = allowed("lab", (*PARTS, *check.ARRAYS), first)
+    part, paint = lab.partition(" ")[0], False
     options = {"value": part, "visible": False, "format_func": PARTS.get, "required": True}
     with st.container(**ROW):
         control(st.segmented_control, "Part of the page", "lab", [*PARTS], **options)
@@ -177,13 +173,13 @@ def _drag(act, over: dict) -> None:
 
 def _code(context: Context, mask: Mask) -> None:
     """The mask as code to copy, folded."""
-    is_asked = now()["library"] is not None
-    fold = st.expander("The mask as code", on_change="rerun", key="mask as code", expanded=is_asked)
+    library = allowed("library", LIBRARIES)
+    fold = st.expander("The mask as code", on_change="rerun", key="mask as code", expanded=library is not None)
     if not fold.open:
         return
     with fold:
         titles = {name: mask_format(name).title for name in LIBRARIES}
-        options = {"value": now()["library"] or LIBRARIES[0], "format_func": titles.get, "required": True}
+        options = {"value": library or LIBRARIES[0], "format_func": titles.get, "required": True}
         target = mask_format(control(st.segmented_control, "Library", "library", LIBRARIES, **options))
         queries, keys = map(len, context.tokens)
         if queries != keys:

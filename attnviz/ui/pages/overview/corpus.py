@@ -24,9 +24,9 @@ from attnviz.studies import texts
 from attnviz.ui import cache, cores, runs
 from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metrics, open_on_heads
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import choice
+from attnviz.ui.request import allowed, choice
 from attnviz.ui.text import heading, large, note, quiet
-from attnviz.ui.toolbar import Context
+from attnviz.ui.toolbar import Context, in_general
 
 FOLDERS = "ATTNVIZ_ATLAS"
 """Environment variable with folders of atlases, separated as those of PATH are."""
@@ -87,6 +87,7 @@ def _built(source: Source) -> Atlas | None:
         elif opened.plan.model.name == source.id and dict(opened.plan.model.settings).get("step") == source.step:
             there[folder.name] = opened
     if len(there) < 2:
+        allowed("library", [*there])
         return next(iter(there.values()), None)
 
     def named_with_texts(name: str) -> str:
@@ -150,7 +151,7 @@ def _answer(context: Context, measured: Atlas, row: pd.Series) -> None:
     name = context.site.head(context.head).capitalize()
     named = roles(row.to_dict() | {"texts": measured.texts})[:1]
     if context.behaviors:
-        large(f"{name} {context.behaviors[0].does.rstrip('. ')}.")
+        large(f"{name} {in_general(context.behaviors[0])}.")
     else:
         large(f"{name} looks like this, by its weights: {named[0].name}." if named else f"{name} has no clear role.")
     by_weights = [f"Role by its weights alone: {role.evidence}." for role in named]
@@ -167,7 +168,7 @@ def known_roles(context: Context) -> None:
             "kind": behavior.site.kind,
             "layer": behavior.site.layer,
             "head": head,
-            "does": f"{behavior.does[:1].upper()}{behavior.does[1:]}",
+            "does": f"{behavior.does[:1].upper()}{in_general(behavior)[1:]}",
             "often": behavior.rates[i] if behavior.rates else None,
             "on": behavior.on,
             "off": behavior.off[i] if behavior.off else None,

@@ -22,7 +22,7 @@ from attnviz.studies import ablation
 from attnviz.studies.ablation import Sweep
 from attnviz.ui import budget, cache, cores, runs, streamlit_internals
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import change, choice, control, now, put, session
+from attnviz.ui.request import allowed, change, choice, control, now, put, session
 from attnviz.ui.text import large, quiet, table
 from attnviz.ui.toolbar import Context
 
@@ -125,9 +125,8 @@ def _controls(context: Context) -> tuple[str, str, str | None]:
                 visible=False,
                 format_func=lambda name: f"Order: {TITLES.get(name, name)}",
             )
-            if now()["role"] not in (None, *options):
-                session().choices = now().put(role=None)
             picker = {"index": None, "placeholder": "All roles", "format_func": ONLY.get}
+            picker["value"] = allowed("role", options)
             only = control(st.selectbox, "Only heads of this role", "role", options, visible=False, **picker)
     return form, by, only
 
