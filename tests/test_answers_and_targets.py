@@ -97,7 +97,6 @@ def test_heads_are_switched_off_with_the_target_that_was_given():
     sentences, targets = source.tokenize([ENGLISH]), source.tokenize_targets([TARGET])
     swept = ablation.sweep(source, sentences, targets=targets)
 
-    assert swept.before.targets == targets
     assert swept.table["rewritten"].isna().all()
 
 

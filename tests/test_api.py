@@ -68,7 +68,7 @@ def test_a_decoder_predicts_the_next_token_and_then_the_end():
         (
             lambda: attnviz.load("scratch", heads=4),
             "The source 'scratch' has no setting 'heads'. It has: tokenizer, sos, d_model, num_heads, num_layers, "
-            "seed, positions, bias, cloned, changes.",
+            "seed, positions, bias, cloned.",
         ),
         (
             lambda: attnviz.load("scratch", num_heads=7),

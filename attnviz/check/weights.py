@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from attnviz.check.arrays import VERY_NEGATIVE, precision
-from attnviz.check.findings import ArrayReport, Finding, Laid, future, read_rows, saw
+from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, future, read_rows, saw
 from attnviz.check.intent import Intent, check_fits
 from attnviz.check.meant import hides_future
 from attnviz.core.amounts import counted
@@ -129,9 +129,18 @@ def _of_sums(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
 def _of_open(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
     """Whether open cells hide the future, or are meant to, and what is open that should not be."""
     after, findings = future(*is_open.shape[2:]), []
-    hides = bool(after.any()) and not bool((is_open & after).any())
     read = read_rows(is_open, tokens)[..., None]
-    if intent is not None:
+    if intent is None:
+        hides = _looks_causal(is_open)
+        ahead = is_open & after & hides
+        number, total = int(ahead.count_nonzero()), int(after.count_nonzero()) * is_open.shape[0] * is_open.shape[1]
+        if number:
+            message = (
+                f"It looks causal, and {number:,} of {total:,} future cells {'is' if number == 1 else 'are'} open: "
+            )
+            fix = f"{block_future(*is_open.shape[2:])} If they are meant to be open: --intent two-way."
+            findings += laid.findings("future-leak", "warning", f"{message}{saw(ahead)}.", fix, ahead)
+    else:
         intended, hides = _intended(intent, is_open, tokens)
         extra = is_open & ~intended & read
         ahead = extra & after & hides
@@ -144,6 +153,19 @@ def _of_open(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
         padding = is_open & ~tokens[:, None, None] & read
         findings += laid.findings("deviation", "error", "of padding open to tokens.", fix, padding, "cell")
     return hides, findings
+
+
+def _looks_causal(may_attend: Tensor) -> bool:
+    """Whether at most a tenth of the future is open in half of the heads, and half of the past in all; keys and queries
+    that are blocked throughout are left out."""
+    queries, keys = may_attend.shape[2:]
+    used = may_attend.any(2, keepdim=True) & may_attend.any(3, keepdim=True)
+    ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
+    hiding = 10 * (may_attend & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # of each head
+    is_past_open = 2 * int((may_attend & behind).count_nonzero()) >= int(behind.count_nonzero())
+    return (
+        bool(ahead.any()) and is_past_open and queries >= 2 + (queries != keys) and 2 * int(hiding.sum()) >= len(hiding)
+    )
 
 
 def _intended(intent: Intent, is_open: Tensor, tokens: Tensor | None) -> tuple[Tensor, bool]:

@@ -151,8 +151,9 @@ def test_the_app_gives_a_page_that_prints_light_and_whole(window, app, tmp_path)
     """With what was predicted before; in the dark it prints on white, without what only a screen can use."""
     overview = window()
     driver.open_page(overview, f"{app}/overview?model=story&text=the dog sleeps .&heads_off=d0.1&layer=d1&head=1")
+    overview.get_by_role("button", name="Export").click()
     with overview.expect_download() as waiting:
-        overview.get_by_role("button", name="Interactive page").click()
+        overview.get_by_role("button", name="Page to explore").click()
     waiting.value.save_as(tmp_path / "case.html")
     page = window(scheme="dark")
     page.goto((tmp_path / "case.html").as_uri())

@@ -270,7 +270,7 @@ def test_what_is_too_much_for_a_page_is_refused_with_its_numbers(page, link, wha
 
 def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_are(costly, monkeypatch):
     """They can be canceled, and then they are asked for again; the map stays."""
-    go, began, thumbnails = Event(), Event(), figures.heads._screen
+    go, began, thumbnails = Event(), Event(), figures.heads.screen.func
 
     def waits(figure):
         began.set()
@@ -278,7 +278,7 @@ def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_a
             progress.tell(0.5)
         return thumbnails(figure)
 
-    monkeypatch.setattr(figures.heads, "_screen", waits)
+    monkeypatch.setattr(figures.heads, "screen", property(waits))
     monkeypatch.setattr(runs, "ANEW", 2.0)
     monkeypatch.setattr(estimate, "of_maps", lambda *args, **_: estimate.Estimate(7, float((*args, 1)[1] > 1), 0, 0, 4))
 

@@ -126,6 +126,7 @@ def fetch(
     folder = _storage(model) / "snapshots" / place.commit
     sizes = {file.name: file.size for file in place.files}
     tell = _teller(report, place)
+    tell("fetching", 0)
     arriving = remote.fetch(model, revision, place.commit, sizes, _cache(), lambda: check(folder))
     try:
         with closing(arriving):

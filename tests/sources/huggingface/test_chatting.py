@@ -152,8 +152,8 @@ def test_a_link_to_a_chat_is_exported_with_its_answer(folders, tmp_path):
     """The shell draws the record that `generate` gave; a system's turn may look like a number or a flag."""
     for system in ("Be short.", "5", "--chat"):
         generated = attnviz.generate(TEXT, attnviz.load(folders["plain"], chat=True, system=system), 4)
-        chat = {"chat": "true", "system": system, "continued": "-".join(map(str, generated.ids))}
-        model = {"model": "huggingface", "hf": folders["plain"], "text": TEXT, "layer": "d1", "head": 2}
+        chat = {"chat": system, "answer": "-".join(map(str, generated.ids))}
+        model = {"model": folders["plain"], "text": TEXT, "layer": "d1", "head": 2}
         path = tmp_path / "link.npz"
 
         assert main(["export", f"?{urlencode(model | chat)}", "-o", str(path)]) == 0

@@ -75,7 +75,7 @@ def array(context: Context, lab: str) -> None:
         with right:
             note(str(error))
     quiet("A model of your own is checked in a shell, where its code runs on your machine:")
-    st.code(f"{COMMAND}\n{COMMAND.replace('check', 'app')}  # the same, on this page", "sh", width=640)
+    st.code(f"{COMMAND}\n{COMMAND.replace('check', 'app')}  # the same, on this page", "sh", wrap_lines=True, width=640)
 
 
 def _input(context: Context, lab: str) -> Input | None:
