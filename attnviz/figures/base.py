@@ -100,8 +100,9 @@ class Figure(Style, ABC):
     def draw(self) -> Grid | Bars | Mosaic | Views:
         """The form with its tables."""
 
-    @cached_property
+    @property
     def _facts(self) -> FigureFacts:
+        """The facts, which hold the figure: kept in it, they would keep both until the next garbage collection."""
         return self.facts()
 
     @cached_property
