@@ -4,6 +4,7 @@ Vega-Lite has no pattern fills. A stroke pattern is therefore the shape of a poi
 continue over the edges of their cells, so a blocked area is hatched as one.
 """
 
+import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -75,6 +76,9 @@ GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH}
 
 MOST_RULES = 12
 """Rules that a legend explains."""
+
+LONGEST_RULE = 52
+"""Characters of a rule in a legend, which else would be wider than the picture; each cell names its rule whole."""
 
 SWATCH = 18
 """Pixels of a sign in a legend."""
@@ -175,7 +179,7 @@ def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
     lines = {state.text if state.legend is None else state.legend: state for state in own}
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for rule in rules[:MOST_RULES]:
-        lines[rule[1]] = CellState("", "blocked", "hatch", (rule,))
+        lines[textwrap.shorten(rule[1], LONGEST_RULE, placeholder=" …")] = CellState("", "blocked", "hatch", (rule,))
     entries = [
         LegendEntry(text, state.path, getattr(colors, state.ink), _ground(state, colors))
         for text, state in lines.items()

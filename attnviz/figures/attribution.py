@@ -197,7 +197,7 @@ class LogitFigure(Figure):
     def _token_bars(
         self, values: np.ndarray, texts: list[str], *lines: str, own: int = -1, measure: str = "", **options
     ) -> Bars:
-        """The bars with their texts; the name of the token `own` stands out."""
+        """The bars with their texts; the name of the token `own` stands out, and they stand beside a map."""
         both, is_signed = len(self.word.texts) > 1, own < 0
         names = [
             f"{visible_text(token.text)} ({i}{', decoder' if both and kind == 'decoder' else ''})"
@@ -209,7 +209,8 @@ class LogitFigure(Figure):
         begins = [0.0] * len(drawn) if is_signed else ()
         column = Column([texts[i] for i in drawn], values[drawn].tolist(), begins=begins, name=measure)
         chosen = [row for row, i in enumerate(drawn) if i == own]
-        above, drawn_names = self._above(*lines, *left_out), [names[i] for i in drawn]
+        above = (self._above if is_signed else self._beside)(*lines, *left_out)
+        drawn_names = [names[i] for i in drawn]
         return Bars(**above, names=drawn_names, columns=[column], chosen=chosen, **options)
 
 

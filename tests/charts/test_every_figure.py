@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 from pictures import HOSTILE, SITE, draw, filled_of, labels_of, record_of, said, story_of
 
+import attnviz
 from attnviz import figures
 from attnviz.analysis import rollout
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures.attribution import Traced
+from attnviz.studies import gradients
 
 EDITS = Edits(mask=Subsequent(), temperature=0.5)
 LONG = 5
@@ -69,3 +71,12 @@ def test_what_was_changed_stands_on_files_and_not_on_a_page(name):
     assert figure.name.endswith("causal-temperature-0-5")
     assert "random weights: shows the mechanics, not meaning" in figure.title
     assert figure.form.spec == other.form.spec
+
+
+def test_of_gradients_beside_each_other_the_map_alone_says_on_a_page_where_the_weights_come_from():
+    record = attnviz.analyze("the cat sat", "story")
+    computed = gradients.relevance(attnviz.load("story"), record, None, 2)
+    both = figures.relevance(record, computed, record.sites[0], 0), figures.relevance_bars(record, computed, 0)
+
+    assert ["trained here" in str(figure.data) for figure in both] == [True, True]
+    assert ["trained here" in str(figure.on_page.data) for figure in both] == [True, False]

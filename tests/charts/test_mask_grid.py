@@ -4,6 +4,7 @@ import pytest
 from pictures import data, legend, mask_grid, notes
 
 from attnviz import figures
+from attnviz.charts.signs import LONGEST_RULE
 from attnviz.charts.theme import LIGHT
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
 
@@ -56,3 +57,14 @@ def test_a_row_without_a_key_is_framed_and_named():
     assert "fully masked row" in legend(chart)
     assert [row["empty"] for row in data(chart, "rows")] == [False, True, False, False]
     assert "fully masked row" not in legend(mask_grid(Subsequent(), READ))
+
+
+def test_a_long_rule_is_shortened_in_the_legend_and_whole_in_its_cells():
+    """Else the picture is as wide as the rule."""
+    rule = Window(1) | Painted(((3, 0), (3, 1))) | Window(0) | Window(0, 1)
+    chart = mask_grid(Subsequent() & rule, READ)
+    (shortened,) = (text for text in legend(chart) if text.endswith(" …"))
+    whole = {cell["says"] for cell in data(chart, "cells") if cell["says"].startswith(shortened.removesuffix(" …"))}
+
+    assert max(map(len, legend(chart))) <= LONGEST_RULE
+    assert [text.endswith("window (0 before, 1 after)") for text in whole] == [True]
