@@ -58,3 +58,16 @@ def test_a_phone_shows_the_picture_or_the_answer_in_its_first_screen(window, app
 
     tops = [each.bounding_box()["y"] for each in page.locator(SEEN_FIRST).filter(visible=True).all()]
     assert min(tops) < 844 - 60
+
+
+def test_on_a_phone_axe_finds_nothing_in_the_mistakes_that_are_unfolded(window, app):
+    """Their repairs are code: its lines wrap, so that no part of it has to be scrolled by a finger."""
+    page = window(390, 844)
+    page.goto(f"{app}/learn?chapter=12")
+    page.get_by_role("button", name="Reset this chapter").wait_for()
+    for fold in page.locator("summary").all():
+        fold.click()
+    driver.settled(page)
+
+    assert page.locator("code").count() >= 12
+    assert driver.violations(page) == []

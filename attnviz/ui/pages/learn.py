@@ -338,7 +338,7 @@ def _bugs(context: Context) -> None:
     for bug in bugs.museum():
         with st.expander(bug.symptom):
             st.markdown(f"**{bug.title}.** {bug.because}")
-            st.code(bug.fix, "diff", wrap_lines=True)
+            st.code(bug.fix, None, wrap_lines=True)
             quiet(f"Where it happened: {bug.seen_in}.")
 
 
