@@ -2,13 +2,14 @@
 
 import re
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import streamlit as st
 
 from attnviz import api
 from attnviz.core.display import visible_text, without_surrogates
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.parameters import parameters
 from attnviz.core.request import Request
 from attnviz.link import Choices
@@ -26,6 +27,9 @@ FOR_LEARNING = ("constructed", "scratch")
 """Models without a language, the last of the list: they show how attention works."""
 OTHER = "other"
 """The entry of the list of models that asks for a name."""
+MOST_SOUGHT = 100_000
+"""Characters for which another model is looked for: each model would cut all of a longer text into tokens."""
+PIECES = re.compile(r"\w+|[^\w\s]+")
 
 
 def row(*, visible: bool = True) -> tuple[Source, Request] | None:
@@ -293,3 +297,58 @@ def _unknown(source: Source, lines: tuple[str, ...]) -> None:
             on_click=change,
             args=(lambda choices: _with_model(choices, reader),),
         )
+
+
+def offer_shorter(error: TooLong, source: Source, request: Request) -> None:
+    """Say which line is too long, with a button for its first tokens and for a model that reads all of it."""
+    note(str(error))
+    with st.container(horizontal=True, gap="small", key="too long"):
+        if error.longest:
+            title = f"Use the first {error.longest} tokens"
+            st.button(
+                title, key="first tokens", icon=":material/content_cut:", on_click=_shorten, args=(source, request)
+            )
+        if other := _reader(request):
+            options = {"key": "other model", "icon": ":material/swap_horiz:"}
+            st.button(f"Switch to {other}", on_click=_switch, args=(other,), **options)
+
+
+def _shorten(source: Source, request: Request) -> None:
+    """Take as many whole words of each line, from its beginning, as the model reads."""
+    lines = "\n".join(_first(source, text) for text in request.texts)
+    change(lambda choices: choices.without("text").put(text=lines))
+
+
+def _first(source: Source, text: str) -> str:
+    """As many whole words of a text, from its beginning, as the model reads; the text itself where none fits."""
+    ends = [match.end() for match in islice(PIECES.finditer(text), source.longest)]
+    low, high = 0, len(ends)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _reads(source, Request((text[: ends[middle - 1]],))):
+            low = middle
+        else:
+            high = middle - 1
+    return text[: ends[low - 1]] if low else text
+
+
+def _reads(source: Source, request: Request) -> bool:
+    try:
+        cache.sentences(source, request)
+    except AttnvizError:
+        return False
+    return True
+
+
+def _reader(request: Request) -> str | None:
+    """The first model that ships with attnviz and reads these texts."""
+    if sum(map(len, request.texts)) > MOST_SOUGHT:
+        return None
+    for name, source_class in api.SOURCES.items():
+        if source_class.reads == "text" and _reads(cache.source(name), request.prompt):
+            return name
+    return None
+
+
+def _switch(name: str) -> None:
+    change(lambda choices: choices.without("model", "text").put(model=name))

@@ -80,7 +80,7 @@ def _runner(title: str) -> Callable[[], None]:
 def body(title: str) -> None:
     """A page by its title, or the one that a click has asked for; an error ends it with one sentence."""
     page = import_module(f"attnviz.ui.pages.{title.lower()}").page
-    from attnviz.ui import cache, lengths, request, runs
+    from attnviz.ui import cache, inputs, request, runs
     from attnviz.ui.text import note
 
     if other := request.session().memory.pop("open", ""):
@@ -94,7 +94,7 @@ def body(title: str) -> None:
         except runs.Waiting as waiting:
             runs.show(waiting.job)
         except TooLong as error:
-            lengths.offer(error, *chosen)
+            inputs.offer_shorter(error, *chosen)
         except AttnvizError as error:
             note(str(error))
     cache.forget_the_dead()

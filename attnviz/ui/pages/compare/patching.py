@@ -1,0 +1,135 @@
+"""Activation patching on the page Compare: what is taken from B into A, and how much of the way each head carries."""
+
+from dataclasses import replace
+
+import streamlit as st
+
+from attnviz import figures
+from attnviz.analysis.contributions import Carried
+from attnviz.core import progress
+from attnviz.core.amounts import counted
+from attnviz.core.display import visible_text
+from attnviz.core.edits import Site, Take
+from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.request import Request
+from attnviz.core.tokens import Token
+from attnviz.sources.base import Source
+from attnviz.studies.patching import carried as measure_carried
+from attnviz.ui import budget, cache, cores, export_menu, runs
+from attnviz.ui.picture import numbers, picture
+from attnviz.ui.request import now, put
+from attnviz.ui.text import heading, in_words, quiet
+from attnviz.ui.toolbar import Context
+
+SCOPES = {"head": "this head", "layer": "all heads of the layer", "stream": "input of the layer (stream)"}
+TAKEN = {"output": "output", "pattern": "pattern (weights)", "values": "values"}
+"""Parts of a head that can be taken from B."""
+ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
+
+
+def is_possible(context: Context, b: Context) -> bool:
+    """Whether a part of B can be taken into A: B is another text of the same model."""
+    source = context.source
+    texts = context.request.texts
+    if b.source is not source or b.request.texts == texts or len(texts) > 1:
+        return False
+    return not (source.read_only or source.untaken)
+
+
+def panel(context: Context, b: Context) -> None:
+    """Activation patching: what to take from B, and how much of the way each head carries."""
+    heading("Activation patching: take from B")
+    with st.container(**ROW, key="take"):
+        scope = st.selectbox("Take from", [*SCOPES], format_func=SCOPES.get, key="take scope", width=230)
+        part = "stream"
+        if scope != "stream":
+            part = st.selectbox("Part", [*TAKEN], format_func=TAKEN.get, key="take part", width=190)
+        head = context.head if scope == "head" and isinstance(context.head, int) else None
+        try:
+            take = Take(b.request.texts[0], part, context.site, head, *_positions(context, b, part))
+        except AttnvizError as error:
+            quiet(str(error))
+        else:
+            st.button(
+                "Take",
+                key="take from b",
+                icon=":material/move_down:",
+                disabled=take in context.edits.taken,
+                on_click=put,
+                kwargs={"take": (*now()["take"], take)},
+            )
+    quiet("A then runs with this part of B's run; the line of A above says what that changes.")
+    if context.record.prediction is not None:
+        with st.expander("How much of the way from A to B each head carries", on_change="rerun", key="carried") as fold:
+            if fold.open:
+                with runs.part():
+                    _carried(context, b.request.texts[0])
+
+
+def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
+    """Positions in A and in B; none where all are taken.
+
+    Raises:
+        InputError: if a pattern is asked for and the texts have different lengths.
+    """
+    own, other = (_tokens(side, context.site, part) for side in (context, b))
+    if len(own) == len(other):
+        where = st.selectbox("Positions", ["all positions", "one position"], key="take where", width=140)
+        if where == "all positions":
+            return ()
+    elif part == "pattern":
+        count = f"A has {counted(len(own), 'token')}, B {len(other)}"
+        raise InputError(f"{count}, and a pattern has a weight for each: take the output or the values.")
+    names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (own, other)]
+    opens = min(context.cell[0], len(own) - 1) if context.cell else len(own) - 1
+    to = st.selectbox(
+        "In A", range(len(own)), opens, names[0].__getitem__, key=f"take to {len(own)} {opens}", width=150
+    )
+    if part == "pattern":
+        return (to,)
+    opens = min(to, len(other) - 1)
+    key = f"take of {len(other)} {opens}"
+    of = st.selectbox("From B", range(len(other)), opens, names[1].__getitem__, key=key, width=150)
+    return (to,) if of == to else (to, of)
+
+
+def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
+    """Tokens whose positions are counted."""
+    text = side.record.texts(site, sentence=side.sentence)[part in ("pattern", "values")]
+    return text.tokens[: text.length]
+
+
+def _carried(context: Context, text: str) -> None:
+    """The map of how much of the way from A to B each head carries by one part."""
+    part = st.segmented_control(
+        "Part", [*TAKEN], default="output", format_func=TAKEN.get, required=True, key="carried part"
+    )
+    record = context.record
+    count = sum(step.num_heads for step in record.steps)
+    position = record.read[context.sentence].length - 1 if context.position is None else context.position
+    run = context.source, replace(context.request, edits=replace(context.edits, taken=()))
+    cost = budget.of_runs(count + 2, context.source, cache.sentences(*run), run[1].edits)
+    if not runs.is_requested("each from b", (*run, text, part, position), cost, "Take each head from B in turn"):
+        return
+    carried = cache.worked(_carry, *run, text, part, position, count, cost=cost, unit="heads")
+    focused = (context.site, context.head)
+    figure = figures.carried(cache.record(*run), carried, focused=focused, dark=context.dark)
+    in_words(carried.in_words())
+
+    def choose(point: dict) -> None:
+        put(layer=Site(point["kind"], int(point["layer"])), head=int(point["head"]))
+
+    picture(figure, "carried", select="head", on_click=choose)
+    quiet(
+        "Each head alone takes this part from B. A number is (after - A) / (B - A) of the logit difference: 0 is A, 1 "
+        "is B; below 0 the head leads away from B. Click a head to look at it."
+    )
+    numbers(figure, "carried")
+    export_menu.menu(context, {"Way from A to B": figure}, "carried")
+
+
+def _carry(source: Source, request: Request, text: str, part: str, position: int, count: int) -> Carried:
+    with progress.counted(count) as report, cores.used_by(source):
+        texts, targets = cache.sentences(source, request), cache.targets(source, request)
+        how = {"position": position, "targets": targets, "report": report}
+        return measure_carried(source, texts, text, request.edits, part, **how)
