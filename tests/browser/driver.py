@@ -184,7 +184,8 @@ def settled(page: Page) -> None:
     page.wait_for_function(SETTLED, arg=QUIET, polling=50, timeout=60_000)
 
 
-SHOWN = "[class*=st-key-picture] .marks, .facts, .words, .verdict, [data-testid=stCode], [role=alert]"
+SHOWN = "[class*=st-key-picture] .marks, .facts, .words, .verdict, [data-testid=stCode], [role=alert], "
+SHOWN += "[class*=st-key-mistake]"
 """What stands on a page once it is there."""
 
 

@@ -169,3 +169,15 @@ def test_a_text_that_is_too_long_is_shortened_to_what_the_model_reads():
 
     assert choices(app)["model"] != "story"
     assert "reads up to" not in html(app)
+
+
+@pytest.mark.parametrize(
+    ("b", "link", "kind"),
+    [("model=translator", {}, "model"), ("original", {"heads_off": "d1.0"}, "original"), ("text=a dog", {}, "text")],
+)
+def test_what_differs_in_b_follows_from_its_link(b, link, kind):
+    """The model that a link leaves out is the usual one, and nothing at all is the original."""
+    app = opened("Compare", model="story", b=b, **link)
+
+    assert app.selectbox(key="b kind").value == kind
+    assert "B cannot be" not in html(app)

@@ -336,7 +336,7 @@ def _train() -> None:
 def _bugs(context: Context) -> None:
     """The twelve mistakes: what is noticed first, and folded the cause and the repair."""
     for bug in bugs.museum():
-        with st.expander(bug.symptom):
+        with st.expander(bug.symptom, key=f"mistake {bug.name}"):
             st.markdown(f"**{bug.title}.** {bug.because}")
             st.code(bug.fix, None, wrap_lines=True)
             quiet(f"Where it happened: {bug.seen_in}.")

@@ -116,7 +116,10 @@ def _b(context: Context) -> tuple[str, Choices]:
     """The choice of what differs; returns it and the choices of B in which it stands."""
     there = _kinds(context)
     b = now()["b"]
-    kind = None if b is None else b["part"] or next((name for name in KINDS if name in b.chosen), "")
+    kind = None
+    if b is not None:  # the model that a link leaves out is the usual one
+        usual = "original" if "original" in there else "model"
+        kind = b["part"] or next((name for name in KINDS if name in b.chosen), usual)
     if kind is not None and kind not in there:
         reason = "nothing is changed" if kind == "original" else f"{context.source.name} has no other"
         note(f"B cannot be {KINDS.get(kind, quoted(kind))}: {reason}. B is {KINDS[_opening(context)]}.", "notice")
