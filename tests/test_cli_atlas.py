@@ -17,7 +17,7 @@ def test_an_atlas_is_built_and_says_what_was_left_out(tmp_path, capsys):
     assert out.splitlines()[0].endswith("atlas. Left out: 1 empty line, 1 with problems.")
     assert out.startswith("2 texts, 6 tokens, in ")
     assert "4 of 4 texts are done already." in err
-    assert "texts.jsonl, line 3: This line is no JSON." in err
+    assert "texts.jsonl, line 3: This line is not valid JSON." in err
     assert len(pd.read_parquet(tmp_path / "atlas" / "heads.parquet")) == 8
     assert cli.main([*command, "--keep", "3"]) == 2
     assert "keep is 10 there and 3 here. Give another folder." in capsys.readouterr().err

@@ -133,7 +133,7 @@ def test_one_text_that_fails_ends_nothing_and_is_tried_again(run, tmp_path):
 
     assert (status, out.split(".")[0]) == (1, "5 texts: 2 made, 0 kept, 3 failed")
     assert err.splitlines() == [
-        "attnviz: texts.jsonl:2: This line is no JSON.",
+        "attnviz: texts.jsonl:2: This line is not valid JSON.",
         'attnviz: texts.jsonl:3: This line holds no text: give a string, or an object with a "text".',
         "attnviz: texts.jsonl:5: The text is empty.",
     ]

@@ -151,7 +151,7 @@ class HeadBlock:
 
     @cached_property
     def on_tokens(self) -> Tensor:
-        """The weights without a sink, each row as shares of what its tokens get, (B, H, R, n)."""
+        """Weights without the column of a sink, each row divided by its new sum, (B, H, R, n)."""
         if not self.step.has_sink:
             return self.weights
         weights = self.weights[..., : self.step.shape[3] - 1]
@@ -173,7 +173,7 @@ class HeadBlock:
 
     @cached_property
     def taken(self) -> Tensor:
-        """Output of each head, (B, H, R, d_v); the length of all that it takes; the weights on columns."""
+        """Output of each head, weighted sum of value norms, weights on columns, joined in (B, H, R, d_v + 1 + C)."""
         value = self.step.value[self.texts].to(self.dtype)
         columns = self.sides.columns[self.texts, None].to(self.dtype).expand(-1, value.shape[1], -1, -1)
         return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), columns], -1)
@@ -209,8 +209,8 @@ def blocks(
     """A step in blocks of at most about `BLOCK` weights: whole texts, or rows of one that is long.
 
     Args:
-        texts: which, one after another; None for all.
-        heads: how many are held at once, if not those of this step alone.
+        texts: range of texts; None for all.
+        heads: number of heads that the caller holds at once; by default those of this step.
         dtype: the number type to compute in; None for that of the run.
     """
     count, own, queries, keys = step.shape

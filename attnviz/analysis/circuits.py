@@ -52,9 +52,9 @@ class Circuits:
 
     Attributes:
         heads: a row per head: kind, layer, head, copying, previous_token, induction, eigenvalue (the real part of the
-            largest of its OV circuit), and through (the earlier head of the induction score, such as "decoder 0.0").
+            largest of its OV circuit), and through (earlier head used in the induction score, such as "decoder 0.0").
         eigenvalues: a row per eigenvalue of an OV circuit: kind, layer, head, real, imaginary; the largest first.
-        composition: a row per pair: kind, layer, head, then later_layer, later_head, and a score q, k, v each.
+        composition: a row per pair: kind, layer, head, then later_layer, later_head, and the q, k and v scores.
         left_out: sites of cross-attention, whose keys are another text's.
     """
 

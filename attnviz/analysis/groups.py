@@ -195,11 +195,11 @@ def stretch(spans: Spans) -> range:
 
 
 def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of the weights between groups, float64, and whether any query of the one may attend to any key of the
-    other; both (queries, keys).
+    """Sums of the weights between groups, float64, and whether any query in one group may attend to any key in
+    another; both (queries, keys).
 
     Args:
-        blocks: those of `blocks.blocks`, or of `blocks.openings`, of the `stretch` of both.
+        blocks: from `blocks.blocks` or `blocks.openings`, over the `stretch` of queries and keys.
     """
     numbers = []  # the group of each position of a stretch, -1 for none
     for starts, stops in (queries, keys):

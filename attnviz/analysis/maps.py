@@ -314,11 +314,11 @@ def cells_of(
 ) -> list[Cells]:
     """Weights, scores, states and rules of a window of several heads; what they share is computed once.
 
-    A tile whose every cell is blocked is named by the rule that blocks its first.
+    A fully blocked tile is labeled with the rule that blocks its first cell.
 
     Args:
         tile: cells per side of the squares whose largest weight is given; 1 for every cell.
-        scores: whether the step's are the model's own; of a record that is read only they are not.
+        scores: whether to give scores, too; False for a record that is read only, whose scores are not the model's.
     """
     window = {"sentence": sentence, "rows": rows, "columns": columns}
     corners = [slice(part.start, part.stop, (part.step or 1) * tile) for part in (rows, columns)]

@@ -51,7 +51,7 @@ class ByDistance:
 
 
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
-    """Attention against distance. What a sink takes stands nowhere, and is left out."""
+    """Attention by distance; weight on a sink has no distance and is left out."""
     name, curve = _cache.get(step, (None, None))
     if name == (head, sentence):
         return curve

@@ -24,11 +24,11 @@ class Column:
 
     Attributes:
         texts: what is written; of bars, their values in percent if none are given.
-        values: amounts of bars, NaN and None without one; None for a column of texts.
+        values: lengths of bars, NaN or None where there is no bar; None for a column of texts.
         before: amounts of hollow bars around the others, as `values`; () for none.
         begins: where bars of numbers of both signs begin, each to end at its value; () for all at 0.
         name: caption.
-        longest: amount whose bar has the whole length; None for the largest.
+        longest: value of a bar of full length; None for the largest.
     """
 
     texts: Sequence[str] = ()

@@ -223,7 +223,7 @@ class Grid:
 
     @cached_property
     def occurring(self) -> list[int]:
-        """Which of the kinds occur."""
+        """Indices of the kinds of cells that occur."""
         return np.flatnonzero(np.bincount(self.states.ravel())).tolist()
 
     def uri(self, scale: int | None = None) -> str:

@@ -27,7 +27,7 @@ JOINED_SIGN = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_EMOJI}(?:[\u200d·]{_E
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """One line of a legend: what a sign on a ground means."""
+    """One line of a legend: a sign, its background color, and what it means."""
 
     text: str
     path: str

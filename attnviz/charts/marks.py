@@ -108,7 +108,7 @@ def when(test: str, then: Spec, otherwise: Spec) -> Spec:
 
 
 def tips(*fields: tuple[str, str]) -> list[Spec]:
-    """Fields and the names that hovering gives them."""
+    """Tooltip entries of Vega-Lite, from pairs of a field and its title."""
     return [field(name) | {"title": title} for name, title in fields]
 
 
@@ -146,7 +146,7 @@ def drag(name: str, views: Sequence[str], colors: Theme) -> Spec:
 
 
 def whole(chart: Spec, colors: Theme) -> Form:
-    """A whole chart of its parts."""
+    """A complete specification: the chart with its configuration, sizing and schema."""
     return Form({"config": config(colors), "autosize": "pad"} | chart | {"$schema": SCHEMA})
 
 

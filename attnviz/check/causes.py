@@ -80,7 +80,7 @@ class Ran:
             yield row, (self.text[row] == text).nonzero().flatten()
 
     def order(self, row: int, text: int) -> int:
-        """Number of a text in a row, counted from 1."""
+        """Place of a text among those of its row, counted from 1."""
         return list(dict.fromkeys(self.text[row].tolist())).index(text) + 1
 
 

@@ -28,11 +28,11 @@ class Finding:
         rule: its name, one of those in docs/reference/check.md.
         severity: one of `SEVERITIES`.
         message: one sentence.
-        fix: what to do; of a note what to do if it is not so.
+        fix: what to do; for a note, what to do if it is wrong.
         axes: what the numbers of each cell count: some of `AXES`. Without "key" a cell is a row.
         cells: indices into the array as it was given, at most the first 1,000.
         total: number of cells.
-        calls: names of the attention calls of a model that have it.
+        calls: names of the model's attention calls that have this fault.
     """
 
     rule: str

@@ -134,8 +134,8 @@ def _packed(runner: Runner, documents: Documents) -> Runs:
 
 
 def _padded(runner: Runner, documents: Documents, side: str, *, writes: bool = False) -> Runs:
-    """Texts of several lengths in a batch, if need be with one that is longer by two tokens; where the model `writes`,
-    the last half of the shortest text is read token by token."""
+    """All texts in a padded batch, with one that is two tokens longer if all lengths are equal; with `writes`, half of
+    the shortest text is read token by token."""
     longest, shortest = max(documents, key=len), min(map(len, documents))
     if shortest == len(longest):
         documents = [*documents, [*longest, *(longest * 2)[:2]]]

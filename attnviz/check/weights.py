@@ -25,8 +25,8 @@ OTHER_AXES = {2: "the columns do, over queries", 1: "the heads of each cell do",
 
 
 def tolerance(array: Tensor) -> float:
-    """How far a row of weights may be off from 1: by its precision, or by half a digit for each key if all numbers have
-    the same few decimals."""
+    """Allowed error of the sum of a row: by the number type, or half a digit for each key if all weights are rounded to
+    2 to 4 decimals."""
     digit = 0.0
     for decimals in PRINTED if array.is_floating_point() and array.element_size() > 2 else ():
         scaled = array.nan_to_num(0.0, 0.0, 0.0) * 10**decimals

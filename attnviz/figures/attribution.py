@@ -235,7 +235,7 @@ class RelevanceMap(LogitFigure):
 
     @cached_property
     def products(self) -> np.ndarray:
-        """(Q, K)."""
+        """Gradient times weight of the head, (Q, K), float64."""
         return self.word.head(self.site, self.head, signed=self.signed).double().numpy()
 
     def facts(self) -> FigureFacts:

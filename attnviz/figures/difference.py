@@ -209,7 +209,7 @@ class Difference(Figure):
         return tuple(Domain("adapts", top) if 0 < top < faint else Domain() for top in largest)
 
     def _bars(self) -> Table:
-        """How far each row differs, 0 to 1; its number where there is room for it, a dash where it has none."""
+        """How far each row differs, 0 to 1; written if the cell is large enough, with a dash for NaN."""
         moved, cell = largest_in_size(self.comparison.variation[:, None], self.size.tile)[:, 0].tolist(), self.size.cell
         inset = max(0.0, 0.5 - 6 / cell, 2 / cell) if cell >= THIN else 0.0
         texts = ["–" if math.isnan(value) else f"{value:.2f}" for value in moved]

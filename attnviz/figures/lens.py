@@ -67,7 +67,7 @@ class WordGridFigure(Figure):
 
     @property
     def positions(self) -> range:
-        """The positions that are seen."""
+        """Positions that are drawn as columns: those of `columns`, else the last ones."""
         every = range(self.record.read[self.sentence].length)
         if self.columns is None:
             return every[-MOST_POSITIONS:]

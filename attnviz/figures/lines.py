@@ -200,7 +200,7 @@ class HeadLines(SiteFigure):
 
     @property
     def _cell(self) -> float:
-        """Pixels of a token."""
+        """Height of a token's row in pixels."""
         larger = LARGER if self.on_screen else 1
         return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, *map(len, self._sides)))))
 
@@ -350,7 +350,7 @@ STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "d
 
 
 def _side(i: int, end: Callable[[str], Spec], gap: int, is_cross: bool, colors: Theme) -> list[Spec]:
-    """Layers of the tokens at one side of a gap: queries left, keys right."""
+    """Marks of the token labels on one side of the lines: queries left, keys right."""
     table, title, stack, align = (("queries", QUERY, "decoder", "right"), ("keys", KEY, "encoder", "left"))[i]
     at = {by: marks.pixels_at(gap + by if i else -by) for by in (1, 2, 4, PADDING, 68)}
     text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": at[PADDING]}

@@ -51,7 +51,7 @@ def of_json(line: str) -> str:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        raise InputError("This line is no JSON.") from None
+        raise InputError("This line is not valid JSON.") from None
     value = value.get("text") if isinstance(value, dict) else value
     if not isinstance(value, str):
         raise InputError('This line holds no text: give a string, or an object with a "text".')

@@ -16,8 +16,10 @@ from attnviz.analysis.views import View
 from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong
+from attnviz.core.masks import composable, started
 from attnviz.core.record import Record
 from attnviz.core.request import Request
+from attnviz.core.stack import Entry, Stack, stack_from_text
 from attnviz.core.tokens import Token
 from attnviz.link import COMBINED, Choices
 from attnviz.sources import estimate
@@ -29,6 +31,10 @@ from attnviz.ui import cache, edits
 from attnviz.ui.request import complain, control, now, redo, session, undo
 from attnviz.ui.text import note
 
+RULES = {rule.keyword: rule for rule in composable()}
+"""Every rule of a mask by its name in the text of masks."""
+USUAL = ("causal", "window", "prefix")
+"""Rules that the menu offers as pills; every rule can be typed."""
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
 CLASSIFIED = "[CLS]"
 """Token from whose vector a picture or a text is classified, where it comes first."""
@@ -217,7 +223,7 @@ def toolbar(source: Source, request: Request) -> Context:
         _layer(source)
         _head(source)
         _sentence(len(request.texts))
-        edits.menu(source, _opening(source)[0])
+        _mask(source, _opening(source)[0])
         _more(source)
         current = session()
         for name, step, able, keys in (
@@ -350,6 +356,87 @@ def _link() -> None:
         st.code(address, None, wrap_lines=True, width=480)
         if names := link.too_long(now()):
             note(f"Too long for a link, and left out of it: {', '.join(names)}.", "notice")
+
+
+def _mask(source: Source, site: Site) -> None:
+    """The menu of the mask and of what changes scores.
+
+    Args:
+        site: the layer that is looked at: temperature and scale change there alone until a person says otherwise.
+    """
+    stack = now()["mask"] or Stack()
+    popover = st.popover("Mask", on_change="rerun", key="mask menu", disabled=bool(source.read_only))
+    if not popover.open:
+        return
+    with popover:
+        _rules(source, stack)
+        control(
+            st.text_input, "As text", "mask", value="" if not stack.entries else stack.text, step=_typed, part="text"
+        )
+        if refused := session().memory.pop("mask refused", ""):
+            note(refused)
+        control(st.toggle, "Built-in mask", "own_mask")
+        if stack.entries and any(site.kind == "cross" for site in source.sites):
+            control(st.toggle, "Also on cross-attention", "cross", value=edits.of(source).mask_cross)
+        _scores(site)
+
+
+def _scores(site: Site) -> None:
+    """Temperature and scale, of the layer that is looked at or of every layer."""
+    temperature, is_scaled, scored = now()["temperature"], now()["scaled"], now()["scored"]
+    is_changed = temperature != 1 or not is_scaled
+    everywhere = is_changed and scored is None
+    at = scored or site
+
+    def changed(choices: Choices, **values: float | bool) -> Choices:
+        return choices.put(scored=None if everywhere else at, **values)
+
+    where = "every layer" if everywhere else str(at)
+    control(
+        st.slider,
+        f"Temperature in {where}",
+        "temperature",
+        0.1,
+        5.0,
+        step=lambda choices, value: changed(choices, temperature=value),
+    )
+    control(
+        st.toggle, f"Divide by √dₖ in {where}", "scaled", step=lambda choices, value: changed(choices, scaled=value)
+    )
+    if is_changed:
+        control(
+            st.toggle,
+            "In every layer",
+            "scored",
+            value=everywhere,
+            step=lambda choices, on: choices.put(scored=None if on else site),
+            part="everywhere",
+        )
+
+
+def _rules(source: Source, stack: Stack) -> None:
+    """The usual rules as pills: a pill adds a rule, or takes it away."""
+    on = [entry.mask.keyword for entry in stack.entries if entry.on]
+
+    def step(choices: Choices, chosen: list[str]) -> Choices:
+        entries = [entry for entry in stack.entries if entry.mask.keyword in chosen or entry.mask.keyword not in USUAL]
+        for name in chosen:
+            if name not in on:
+                rule = started(RULES[name], 0, ())
+                entries.append(Entry(rule, rule.join))
+        return choices.put(mask=Stack(tuple(entries)) if entries else None)
+
+    pressed = [name for name in USUAL if name in on]
+    control(st.pills, "Rules", "mask", USUAL, value=pressed, step=step, part="rules", selection_mode="multi", wrap=True)
+
+
+def _typed(choices: Choices, text: str) -> Choices:
+    """A mask that was typed; one that cannot be read leaves the mask as it is, and the menu says why."""
+    try:
+        return choices.put(mask=stack_from_text(text) if text.strip() else None)
+    except AttnvizError as error:
+        session().memory["mask refused"] = str(error)
+        return choices
 
 
 def _more(source: Source) -> None:

@@ -31,7 +31,7 @@ def into(point: dict) -> None:
 
 
 def crumbs(context: Context) -> None:
-    """The way back out of a part, and on a large map the ways into one."""
+    """Crumbs that lead out of a zoomed part; on a large map also *Zoom in* and *Find*."""
     windows = now()["zoom"]
     if not windows and max(map(len, context.tokens)) <= RECTANGLES:
         return

@@ -230,7 +230,7 @@ class DotProducts:
 
 
 def dot_product_variance(d_ks: Sequence[int]) -> tuple[DotProducts, ...]:
-    """Measure why scores are divided by √d_k, on 500 random queries with 16 random keys each; d_k is 1 to 1,024."""
+    """Show why scores are divided by √d_k, on 500 random queries with 16 keys each; d_k may be 1 to 1,024."""
     results = []
     for d_k in d_ks:
         check_whole(f"d_k ({d_k})", d_k, 1, 1024)

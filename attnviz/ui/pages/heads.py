@@ -152,9 +152,29 @@ def _select(form: str):
     return select
 
 
+def active_heads(source: Source, site: Site) -> None:
+    """One pill for each head of a layer, in the order of the thumbnails under them; a click switches it off or on."""
+    heads, off = range(source.num_heads), edits.of(source).off(site)
+
+    def step(choices: Choices, on: list[int]) -> Choices:
+        return edits.with_heads_off(choices, site, frozenset(heads) - {*on})
+
+    control(
+        st.pills,
+        "Active heads",
+        "heads_off",
+        heads,
+        value=[head for head in heads if head not in off],
+        step=step,
+        selection_mode="multi",
+        wrap=True,
+        disabled=bool(source.read_only),
+    )
+
+
 def _every(context: Context) -> Figure:
     """All heads of the layer as thumbnails, under the pills that switch them off."""
-    edits.active_heads(context.source, context.site)
+    active_heads(context.source, context.site)
     options = context.options | {"focused": context.head, "paired": True}
     options["cost"] = context.cost(context.source.num_heads)
     figure = figures.heads(context.record, context.site, **options)
@@ -163,7 +183,7 @@ def _every(context: Context) -> Figure:
 
 
 def _patch(context: Context, position: int) -> None:
-    """Take a patch out of the picture, or only out of what the heads see."""
+    """Pills for the selected patch: gray it in the picture, or hide it from all heads."""
     source, token = context.source, context.tokens[0][position]
     queries, keys = map(len, context.tokens)
     if source.read_only or queries != keys:

@@ -15,8 +15,9 @@ from attnviz.core.request import Request
 from attnviz.lessons import LessonStep, bugs, peeking
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.ui import cache, edits, predictions
+from attnviz.ui import cache, predictions
 from attnviz.ui.inputs import model_text, named_model
+from attnviz.ui.pages.heads import active_heads
 from attnviz.ui.picture import picture
 from attnviz.ui.request import allowed, change, complain, control, now, put, session
 from attnviz.ui.text import heading, in_words, quiet, table, title
@@ -168,7 +169,7 @@ def _map(context: Context) -> None:
 
 def _heads(context: Context) -> None:
     """The heads of the layer, to choose one and to switch some off."""
-    edits.active_heads(context.source, context.site)
+    active_heads(context.source, context.site)
     figure = figures.heads(context.record, context.site, focused=context.head, dark=context.dark)
     picture(figure, "every", select="head", on_click=lambda point: put(head=int(point["head"])))
 
@@ -334,7 +335,7 @@ def _train() -> None:
 
 
 def _bugs(context: Context) -> None:
-    """The twelve mistakes: what is noticed first, and folded the cause and the repair."""
+    """The mistakes: the symptom as title, the cause and the repair folded under it."""
     for bug in bugs.museum():
         with st.expander(bug.symptom, key=f"mistake {bug.name}"):
             st.markdown(f"**{bug.title}.** {bug.because}")

@@ -228,7 +228,7 @@ def _painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[
 
 @dataclass(frozen=True, eq=False)
 class ModelMask(Mask):
-    """A mask that a model computes without a rule, as its cells, (Q, K); it blocks nothing beyond them."""
+    """A built-in mask that no rule gives, as cells, (Q, K); positions beyond them are open."""
 
     cells: Tensor
     title: str
