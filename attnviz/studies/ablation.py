@@ -259,7 +259,7 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
 def _log_probabilities(record: Record, row: int) -> Tensor | None:
     """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes.
 
-    If several labels may hold at once, each has two words: it holds or not. None if the model gives no words, or a number.
+    If several labels may hold at once, each has two words: it holds or not. None if it gives no words, or a number.
     """
     if record.prediction is None:
         if record.labels is None or record.label_kind == "number":
