@@ -2,16 +2,16 @@
 
 import sys
 
-try:
-    from attnviz.cli import main
-except ModuleNotFoundError as error:  # a Python without what attnviz runs on, and so no error class of its own
-    if str(error.name).startswith("attnviz"):
-        raise
-    sys.stderr.write(
-        f"attnviz: The Python that runs this, {sys.executable}, has no '{error.name}'. "
-        "Give the command to .venv/bin/python, which 'make run' fills, or first run: pip install .\n"
-    )
-    sys.exit(2)
-
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        from attnviz.cli import main
+
+        sys.exit(main())
+    except ModuleNotFoundError as error:  # a Python without what attnviz runs on, and so no error class of its own
+        if str(error.name).startswith("attnviz"):
+            raise
+        sys.stderr.write(
+            f"attnviz: The Python that runs this, {sys.executable}, has no '{error.name}'. "
+            "Give the command to .venv/bin/python, which 'make run' fills, or first run: pip install .\n"
+        )
+        sys.exit(2)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz import sources
+from attnviz.core import assets
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.finite import not_finite
+from attnviz.core.parameters import parameters
 from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence
@@ -33,6 +35,13 @@ SOURCES = dict(
 """Sources that ship with attnviz, by name; the app opens with the first."""
 
 DEFAULT = next(iter(SOURCES))
+
+EXAMPLES = {
+    path.stem.replace("-", " "): path
+    for folder, ending in (("pictures", "*.*g"), ("sounds", "*.wav"))
+    for path in sorted(assets.path(folder).glob(ending))
+}
+"""Pictures and sounds that ship, by their names."""
 
 OFFERED: dict[str, Source] = {}
 """Sources of this process that `offer` put beside these, by their names."""
@@ -93,6 +102,32 @@ def load(
         has = f"It has: {', '.join(options)}." if options else "It has none."
         raise InputError(f"The source '{name}' has no setting {quoted(unknown[0])}. {has}")
     return SOURCES[name].named(name, **settings)
+
+
+def named_model(text: str) -> tuple[str, dict[str, Any]]:
+    """Name and parameters of a model in a link: "scratch:d_model=32,positions=false"."""
+    name, _, written = text.partition(":")
+    if name not in SOURCES:
+        return text, {}
+    declared = {parameter.name: parameter for parameter in parameters(SOURCES[name])}
+    values: dict[str, Any] = {}
+    for part in filter(None, written.split(",")):
+        key, _, value = part.partition("=")
+        if key not in declared:
+            raise InputError(f"The model {name} has no {key!r}. It has {', '.join(declared) or 'no settings'}.")
+        kind = declared[key].kind
+        if kind == "flag":
+            values[key] = value == "true"
+        else:
+            values[key] = int(value) if kind == "number" and value.isdecimal() else value
+    return name, values
+
+
+def model_text(name: str, values: dict[str, Any]) -> str:
+    """A model with parameters as the link writes it; those that are as usual are left out."""
+    usual = {parameter.name: parameter.default for parameter in parameters(SOURCES[name])}
+    written = [f"{key}={str(value).lower()}" for key, value in values.items() if value != usual[key]]
+    return f"{name}:{','.join(written)}" if written else name
 
 
 def is_named(source: Source) -> bool:

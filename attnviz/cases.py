@@ -172,7 +172,7 @@ def _source(case: dict[str, Any], load: Callable[..., Source]) -> Source:
     except InputError as error:
         if Path(case["name"]).exists() or not case["name"].startswith("."):
             raise
-        moved = "Say where it stands now: attnviz verify FILE --model FOLDER, or verify(file, attnviz.load(folder))."
+        moved = "Say where it stands now: attnviz open FILE --verify --model FOLDER, or verify(file, load(folder))."
         raise InputError(f"The run is of the folder {quoted(case['name'])}, which is not here. {moved}") from error
     except (TypeError, KeyError, ValueError) as error:
         raise InputError(

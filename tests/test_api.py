@@ -123,7 +123,7 @@ def test_a_model_of_texts_refuses_a_picture(tmp_path, capsys):
 
     with pytest.raises(InputError, match=r"'story' reads text alone, and this is a picture"):
         attnviz.analyze(attnviz.picture(tmp_path / "cat.jpg"), "story")
-    assert cli.main(["tokens", str(tmp_path / "cat.jpg"), "--model", "story"]) == 2
+    assert cli.main(["predict", str(tmp_path / "cat.jpg"), "--model", "story"]) == 2
     assert "'story' reads text alone, and this is a picture" in capsys.readouterr().err
 
 

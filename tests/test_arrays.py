@@ -346,7 +346,7 @@ def test_a_layer_that_differs_is_checked_for_itself(written, tmp_path, capsys):
     assert "\n'attn[3]': weights" in said
 
 
-@pytest.mark.parametrize("command", ["head", "open", "check"])
+@pytest.mark.parametrize("command", ["export", "open", "check"])
 def test_a_file_that_is_a_pickle_is_refused_with_what_to_do(command, tmp_path, monkeypatch, capsys):
     """It is no text, and no page of the app."""
     monkeypatch.chdir(tmp_path)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import attnviz
 from attnviz import ALiBi, Edits, Site, Subsequent, Tap, Window, api, cases, cli, files
-from attnviz.cli import main, typed
+from attnviz.cli import SAVED, main
 from attnviz.core.errors import InputError
 from attnviz.core.scoring import Scoring
 from attnviz.models import trained
@@ -116,7 +116,7 @@ def test_a_model_of_ones_own_is_verified_by_itself_and_never_looked_for_elsewher
 
 
 def test_the_shell_knows_the_endings_of_files_without_torch():
-    assert typed.SAVED == files.READ
+    assert SAVED == files.READ
 
 
 # In the shell
@@ -128,11 +128,11 @@ def test_the_shell_saves_and_verifies(tmp_path, monkeypatch, capsys):
     assert main(["save", TEXT, "--model", "story", "--off", "0.1", "-o", "case.attn"]) == 0
     assert capsys.readouterr().out == "case.attn\n"
     assert files.read("case.attn").edits == Edits(heads_off={(Site("decoder", 0), 1)})
-    assert main(["verify", "case.attn"]) == 0
+    assert main(["open", "case.attn", "--verify"]) == 0
     assert capsys.readouterr().out.startswith("The same")
     assert main(["save", TEXT, "--model", "story"]) == 0
     assert capsys.readouterr().out == "story-the-black-cat-sleeps.attn\n"
-    assert main(["verify", "none.attn"]) == 2
+    assert main(["open", "none.attn", "--verify"]) == 2
     assert "cannot be read" in capsys.readouterr().err
 
 
@@ -152,8 +152,8 @@ def test_a_saved_run_is_a_model_of_the_shell(tmp_path, monkeypatch, capsys):
     np.save("w.npy", np.full((2, 3, 3), 1 / 3))
     assert main(["export", "0 1 2", "--model", "w.npy", "--temperature", "2"]) == 2
     assert "holds weights alone" in capsys.readouterr().err
-    assert main(["export", TEXT, "--model", "case.attn", "--seed", "1"]) == 2
-    assert "A saved run has no setting 'seed'" in capsys.readouterr().err
+    assert main(["export", TEXT, "--model", "case.attn", "--step", "1"]) == 2
+    assert "A saved run has no setting 'step'" in capsys.readouterr().err
 
 
 def test_a_saved_run_stands_where_a_text_stands(tmp_path, monkeypatch, capsys):
@@ -165,10 +165,10 @@ def test_a_saved_run_stands_where_a_text_stands(tmp_path, monkeypatch, capsys):
     assert Path("case.html").read_text("utf-8") == attnviz.explore(files.read("case.attn"), sentence=1)
     capsys.readouterr()
     for text, model in (("case.attn", "scratch"), ("none.attn", None)):
-        assert main(["tokens", text, "--json", *(("--model", model) if model else ())]) == 0
+        assert main(["predict", text, "--show", "tokens", "--json", *(("--model", model) if model else ())]) == 0
         assert json.loads(capsys.readouterr().out)[0]["text"] == text
-    assert main(["export", "case.attn", "--seed", "1"]) == 2
-    assert "A saved run has no setting 'seed'" in capsys.readouterr().err
+    assert main(["export", "case.attn", "--step", "1"]) == 2
+    assert "A saved run has no setting 'step'" in capsys.readouterr().err
 
 
 def test_what_a_case_names_is_loaded_with_a_word_about_it_and_runs_no_code(tmp_path, monkeypatch):
@@ -179,7 +179,7 @@ def test_what_a_case_names_is_loaded_with_a_word_about_it_and_runs_no_code(tmp_p
     for name in ("gpt2", "evil.py:build", "other.attn"):
         attnviz.save(record, "a.attn", settings={"name": name, "settings": {}})
         with pytest.raises(ZeroDivisionError):
-            main(["verify", "a.attn"])
+            main(["open", "a.attn", "--verify"])
 
     assert [(name, type(how["report"]).__name__) for name, how in asked] == [
         ("gpt2", "Download"),

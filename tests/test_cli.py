@@ -4,10 +4,10 @@ import csv
 import errno
 import io
 import json
+import os
 import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +18,10 @@ from PIL import Image
 from attnviz import export, wrap
 from attnviz.analysis import contributions
 from attnviz.api import analyze, load
-from attnviz.cli import _reason, main, parser, says
-from attnviz.core import masks
+from attnviz.cli import _reason, main, parser, tables
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
-from attnviz.studies import gradients
+from attnviz.studies import gradients, patching
 from attnviz.studies.ablation import logit_falls
 
 CAT = "The cat sat on the mat"
@@ -53,46 +52,26 @@ def test_contributions_are_those_of_python(run, tmp_path):
     source, edits = load("induction"), Edits(heads_off={(Site("decoder", 0), 1)})
     logit = contributions(analyze(text, source, edits, stream=True), "sat", minus="cat")
     falls = logit_falls(source, source.tokenize([text]), edits, token="sat", minus="cat")
-    status, out, err = run("contributions", text, *changed, "--switch-off", "--json")
+    status, out, err = run("predict", text, "--show", "contributions", *changed, "--switch-off", "--json")
 
     found = json.loads(out)
     assert (status, err) == (0, "")
     assert [part["contribution"] for part in found["parts"]] == pytest.approx([*logit.table["contribution"]], abs=1e-6)
     assert [part["fall"] for part in found["parts"] if "fall" in part] == pytest.approx([*falls["fall"]], abs=1e-6)
     assert found["logit"] == pytest.approx(logit.logit)
-    status, out, _ = run("contributions", text, *changed, "--switch-off")
+    status, out, _ = run("predict", text, "--show", "contributions", *changed, "--switch-off")
     assert out.splitlines()[0] == logit.in_words(falls)
     assert re.search(rf"^sum +{logit.logit:.4f}$", out, re.MULTILINE)
-    run("contributions", text, *changed, "-o", "parts.csv")
+    run("export", text, "--form", "contributions", *changed, "-o", "parts.csv")
     rows = list(csv.DictReader((tmp_path / "parts.csv").read_text("utf-8-sig").splitlines()))
     assert [float(row["contribution"]) for row in rows] == pytest.approx([*logit.table["contribution"]], abs=1e-6)
-    assert run("contributions", text, "--json", "-o", "a.png")[2] == "attnviz: Give --json or --output, not both.\n"
+    assert run("predict", text, "--json", "-o", "a.png")[2] == "attnviz: Give --json or -o, not both.\n"
 
 
-def test_all_heads_combined(run, tmp_path):
-    run("export", CAT, *SCRATCH, "--head", "mean", "--row-sums", "-o", "mean.npz")
-
-    step = analyze(CAT, "scratch").steps[0]
-    mean = sum(step.weights(head).numpy() for head in range(4)) / 4
-    assert np.load(tmp_path / "mean.npz")["weights"] == pytest.approx(mean, abs=1e-6)
-
-
-def test_the_model_is_chosen_by_options(run, tmp_path):
-    model = ["--d-model", "12", "--num-heads", "3", "--num-layers", "1", "--seed", "7", "--no-positions", "--no-bias"]
-    status, *_ = run(
-        "export",
-        CAT,
-        "--form",
-        "heads",
-        *SCRATCH,
-        *model,
-        "--tokenizer",
-        "characters",
-        "--domain",
-        "shared",
-        "-o",
-        "heads.npz",
-    )
+def test_the_settings_of_a_model_stand_in_its_name(run, tmp_path):
+    """After a colon, as a link has them."""
+    model = "scratch:d_model=12,num_heads=3,num_layers=1,seed=7,positions=false,bias=false,tokenizer=characters"
+    status, *_ = run("export", CAT, "--form", "heads", "--model", model, "-o", "heads.npz")
 
     settings = {"d_model": 12, "num_heads": 3, "num_layers": 1, "seed": 7, "positions": False, "bias": False}
     record = analyze(CAT, "scratch", tokenizer="characters", **settings)
@@ -100,12 +79,6 @@ def test_the_model_is_chosen_by_options(run, tmp_path):
     assert np.array_equal(
         np.load(tmp_path / "heads.npz")["weights"], [record.steps[0].weights(head).numpy() for head in range(3)]
     )
-
-
-def test_biases_can_be_left_out():
-    """One of the settings that are handed on only if they are given."""
-    assert not hasattr(parser.build().parse_args(["export", "a"]), "bias")
-    assert not parser.build().parse_args(["export", "a", "--no-bias"]).bias
 
 
 def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
@@ -140,23 +113,11 @@ def test_a_mask_is_subsequent_unless_another_is_asked_for(run, tmp_path):
 def test_masks_are_said_in_a_few_letters(run, tmp_path, masks, rows):
     """Several masks hold together, as with &; a bar means either, ~ the opposite; window=1 is an older spelling."""
     options = [option for mask in masks for option in ("--mask", mask)]
-    status, *_ = run("export", "a b c d", "--form", "mask", *SCRATCH, "--no-sos", *options, "-o", "mask.npz")
+    status, *_ = run("export", "a b c d", "--form", "map", *SCRATCH, *options, "-o", "map.npz")
 
-    drawn = np.load(tmp_path / "mask.npz")["may_attend"].astype(int)
+    drawn = np.load(tmp_path / "map.npz")["may_attend"].astype(int)
     assert status == 0
     assert " ".join("".join(map(str, row)) for row in drawn) == rows
-
-
-def test_the_rules_of_masks_are_listed(run):
-    """How each is written, and what it does; what is written so is read."""
-    status, out, err = run("masks")
-
-    assert (status, err) == (0, "")
-    assert "window(before, after=0)" in out
-    assert "causal or causal(offset=0)" in out
-    assert "a sliding window: a query sees the keys near it" in out
-    rules = out.split("\n\n")[0]
-    assert len(rules.splitlines()) == len(masks.composable()) + 1  # and full
 
 
 def test_how_far_the_output_moves(run, tmp_path):
@@ -173,16 +134,6 @@ def test_a_change_by_nothing_is_refused(run, tmp_path):
 
     assert (status, out, list(tmp_path.iterdir())) == (2, "", [])
     assert err.startswith("attnviz: Nothing is changed; give --mask, --off, --take, --temperature")
-
-
-def test_another_head_is_named_as_the_app_names_it(run, tmp_path):
-    """LAYER.HEAD, of the kind that is shown; with a letter of another kind."""
-    for head in ("1.2", "e1.2"):
-        run("compare", CAT, *SCRATCH, "--layer", "0", "--head", "0", "--with-head", head, "-o", f"{head}.npz")
-
-    with np.load(tmp_path / "1.2.npz") as short, np.load(tmp_path / "e1.2.npz") as long:
-        assert all(np.array_equal(short[name], long[name]) for name in long)
-    assert "'2' is no head; give LAYER.HEAD, such as 5.3" in run("compare", CAT, *SCRATCH, "--with-head", "2")[2]
 
 
 def test_one_of_several_sentences_is_drawn(run, tmp_path):
@@ -209,28 +160,21 @@ def test_every_format_can_be_asked_for(run, tmp_path, format):
     assert (tmp_path / f"file.{format.upper()}").stat().st_size > 100
 
 
-def test_an_archive_holds_all_files(run, tmp_path):
-    run("export", "The cat", "--form", "heads", *SCRATCH, "--dark", "-o", "all.zip")
-
-    assert "README.txt" in zipfile.ZipFile(tmp_path / "all.zip").namelist()
-
-
 def test_tokens_as_a_table(run):
-    _, out, _ = run("tokens", "unbelievable\tcat\n\u202e", *SCRATCH, "--tokenizer", "bpe", "--sos")
+    _, out, _ = run("predict", "unbelievable\tcat\n\u202e", "--show", "tokens", "--model", "scratch:tokenizer=bpe")
 
     lines = out.splitlines()
-    assert [line.split() for line in lines[1:4]] == [
-        ["1", "0", "<sos>", "1", "0", "0", "special"],
-        ["1", "1", "un", "284", "0", "2"],
-        ["1", "2", "believ", "783", "2", "8", "joined"],
+    assert [line.split() for line in lines[1:3]] == [
+        ["1", "0", "un", "284", "0", "2"],
+        ["1", "1", "believ", "783", "2", "8", "joined"],
     ]
     assert "\u202e" not in out
 
 
 def test_a_text_keeps_its_line_breaks(run):
     """It is one text, unless --lines is given."""
-    _, out, _ = run("tokens", "A dog\n\nran", *SCRATCH, "--json")
-    _, both, _ = run("tokens", "A dog\n\nran", "--lines", *SCRATCH, "--json")
+    _, out, _ = run("predict", "A dog\n\nran", "--show", "tokens", *SCRATCH, "--json")
+    _, both, _ = run("predict", "A dog\n\nran", "--show", "tokens", "--lines", *SCRATCH, "--json")
 
     assert [one["text"] for one in json.loads(out)] == ["A dog\n\nran"]
     assert [one["text"] for one in json.loads(both)] == ["A dog", "ran"]
@@ -238,29 +182,18 @@ def test_a_text_keeps_its_line_breaks(run):
 
 def test_a_target_is_read_by_the_decoder(run, tmp_path):
     """Of the translator, a translation of one's own."""
-    run("export", "the black cat", "--target", "le chat", "--kind", "decoder", "-o", "head.npz")
+    run("export", "the black cat", "--target", "le chat", "--layer", "d1", "-o", "head.npz")
 
     assert np.load(tmp_path / "head.npz")["key_tokens"].tolist() == ["<sos>", "le", "chat"]
 
 
 def test_line_breaks_at_the_ends_are_part_of_a_text(run, monkeypatch):
     """As in a prompt that ends in one; of stdin the last one ends the last line."""
-    typed = json.loads(run("tokens", "\nUser:\n", *SCRATCH, "--json")[1])[0]
+    typed = json.loads(run("predict", "\nUser:\n", "--show", "tokens", *SCRATCH, "--json")[1])[0]
     monkeypatch.setattr(sys, "stdin", io.StringIO("User:\n\n"))
-    read = json.loads(run("tokens", "-", *SCRATCH, "--json")[1])[0]
+    read = json.loads(run("predict", "-", "--show", "tokens", *SCRATCH, "--json")[1])[0]
 
     assert (typed["text"], read["text"]) == ("\nUser:\n", "User:\n")
-
-
-def test_tokens_as_json(run, monkeypatch):
-    """From stdin, with the text as it came."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO("Ein Fuß\nzwei \ud800\n"))
-    _, out, _ = run("tokens", "-", "--lines", *SCRATCH, "--json")
-
-    first, second = json.loads(out)
-    assert first["text"] == "Ein Fuß"
-    assert first["tokens"][1]["text"] == first["text"][first["tokens"][1]["start"] : first["tokens"][1]["end"]] == "Fuß"
-    assert [token["text"] for token in second["tokens"]] == ["zwei", "\ud800"]
 
 
 @pytest.mark.parametrize(
@@ -269,11 +202,14 @@ def test_tokens_as_json(run, monkeypatch):
         (["paint"], "There is no command 'paint'. There are: app, export, explore,"),
         (["export"], "required: TEXT"),
         (["export", " \n", *SCRATCH], "There is no text; give a sentence"),
-        (["export", "a", *SCRATCH, "--heads", "2"], "Unrecognized arguments: --heads 2"),
+        (["export", "a", *SCRATCH, "--heads", "2"], "no option '--heads'. Did you mean '--head'?"),
         (["export", "a", *SCRATCH, "--head", "9"], "There is no head 9; there are 4, counted from 0."),
-        (["export", "a", *SCRATCH, "--head", "median"], "there are mean, max, min."),
+        (
+            ["export", "a", *SCRATCH, "--head", "median"],
+            "--head: 'median' cannot be read; it should look like 0 or",
+        ),
         (["export", "a", *SCRATCH, "--layer", "2"], "It has: encoder layer 0, encoder layer 1."),
-        (["export", "a", *SCRATCH, "--layer", "x"], "--layer: invalid int value: 'x'"),
+        (["export", "a", *SCRATCH, "--layer", "x"], "'x' is no layer; give a number, or one with its kind"),
         (["export", "a", *SCRATCH, "--off", "x"], "'x' are no heads; give 2,3 or LAYER.HEAD"),
         (["export", "a", *SCRATCH, "--off", "4"], "There is no head 4 of encoder layer 0"),
         (["export", "a", *SCRATCH, "--off", "5.0"], "no encoder layer 5"),
@@ -297,26 +233,32 @@ def test_tokens_as_json(run, monkeypatch):
         ),
         (["export", "a", *SCRATCH, "--mask", "windw=2"], "there is no rule 'windw'. Did you mean 'window'?"),
         (["export", "a", *SCRATCH, "--mask", "causal&"], "Character 8 of the mask 'causal&': a rule is missing"),
-        (["export", "a", *SCRATCH, "--layer", "-1"], "layers are counted from 0"),
+        (["export", "a", *SCRATCH, "--layer", "-1"], "'-1' is no layer"),
         (["export", "a", *SCRATCH, "--memory", "nan"], "'nan' is no amount; give a number, 0 or more."),
-        (["export", "a", "--set", "foo=1"], "No model has a setting foo; 'translator' has: step."),
+        (["export", "a", "--set", "foo=1"], "A link has no 'foo'."),
+        (["export", "a", "--set", "cell"], "'cell' is no setting; give NAME=VALUE"),
+        (["export", "a", "--model", "scratch:foo=1"], "The model scratch has no 'foo'. It has tokenizer, d_model,"),
         (["generate", "a", "--max-new-tokens", "0"], "'0' is no count; give a whole number, 1 or more."),
-        (["lesson", "20-minutes"], "There is no command 'lesson'."),
+        (["lesson", "20-minutes"], "The command lesson is gone. Type: attnviz app learn."),
         (["export", "a", *SCRATCH, "--seconds", "-1"], "'-1' is no amount"),
         (["--hlep"], "There is no command '--hlep'."),
         (["exprt", "a"], "There is no command 'exprt'. Did you mean 'export'?"),
-        (["export", "a", *SCRATCH, "--temperature", "0"], "The temperature is 0.0"),
-        (["export", "a", *SCRATCH, "--empty-rows", "none"], "zero, nan, uniform, error"),
-        (["export", "a", *SCRATCH, "--domain", "half"], "there are adapts, fixed, shared, log"),
-        (["export", "a", *SCRATCH, "--d-model", "65"], "num_heads must divide d_model"),
-        (["export", "a", *SCRATCH, "--tokenizer", "letters"], "There are: words, characters, bpe."),
+        (
+            ["export", "a", *SCRATCH, "--temperature", "0"],
+            "--temperature: '0' cannot be read; it should look",
+        ),
+        (["export", "a", *SCRATCH, "--set", "empty=none"], "it should look like zero or nan or uniform or error"),
+        (["export", "a", "--model", "scratch:d_model=65"], "num_heads must divide d_model"),
+        (["export", "a", "--model", "scratch:tokenizer=letters"], "There are: words, characters, bpe."),
+        (["export", "a", "--cell", "1.2"], "A link has the name cell. Type: --set cell=VALUE."),
+        (["export", "a", "--kind", "decoder"], "The option --kind is gone. Type: --layer with a letter: e0, d0 or c0."),
+        (["export", "a", "--own-mask", "false"], "A link has the name own_mask. Type: --set own_mask=VALUE."),
         (["export", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
-        (["export", "a", *SCRATCH, "--scale", "3"], "The scale is 3; it must be 1, 2 or 4."),
         (["export", "a", *SCRATCH, "-o", "head.gif"], f"There are: {', '.join(f'.{name}' for name in export.NAMES)}."),
         (["export", "a", *SCRATCH, "-o", "nowhere/head.svg"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "nowhere/a.attn"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "a.zip"], "'a.zip' is no name of a saved run: it ends in .attn."),
-        (["tokens", "a", *SCRATCH, "--layer", "1"], "Unrecognized arguments: --layer 1. See attnviz tokens --help."),
+        (["models", "a", "--layer", "1"], "attnviz models has no option '--layer'."),
         (["export", "the", "cat"], "Unrecognized arguments: cat. A text of several words stands in quotes."),
     ],
 )
@@ -343,7 +285,7 @@ def test_a_file_on_a_full_disk_is_named_with_the_reason(run, tmp_path):
 
 def test_a_python_without_the_libraries_is_told_from_one_with_them():
     """As of whoever types `python` where `make run` has filled another one."""
-    command = [sys.executable, "-S", "-m", "attnviz", "tokens", "a"]
+    command = [sys.executable, "-S", "-m", "attnviz", "predict", "a"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
 
     assert (done.returncode, done.stdout) == (2, "")
@@ -360,14 +302,14 @@ def test_a_mistake_in_the_last_file_leaves_the_first_unwritten(run, tmp_path):
 def test_bytes_on_stdin_that_are_no_text(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\x00"), "utf-8"))
 
-    assert run("tokens", "-", *SCRATCH) == (2, "", "attnviz: What came on stdin is not text in UTF-8.\n")
+    assert run("predict", "-", *SCRATCH) == (2, "", "attnviz: What came on stdin is not text in UTF-8.\n")
 
 
 def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
     """What it cannot show is escaped."""
     terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
     monkeypatch.setattr(sys, "stdout", terminal)
-    status = main(["tokens", "é", *SCRATCH])
+    status = main(["predict", "é", "--show", "tokens", *SCRATCH])
 
     terminal.flush()
     assert status == 0
@@ -376,7 +318,7 @@ def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
 
 def test_help_names_every_command_and_every_format(run, capsys):
     for arguments, words in (
-        (["--help"], [*parser.COMMANDS, "tokens - --model scratch --tokenizer bpe --json"]),
+        (["--help"], [*parser.COMMANDS, "open case.attn --verify"]),
         (["export", "--help"], [f".{format}" for format in export.NAMES]),
     ):
         with pytest.raises(SystemExit, match="0"):
@@ -385,24 +327,22 @@ def test_help_names_every_command_and_every_format(run, capsys):
         assert all(word in out for word in words)
 
 
-def test_the_examples_of_the_help_run(run, tmp_path, monkeypatch):
+def test_the_examples_of_the_help_run(run, tmp_path):
     """Each as it stands there."""
     import shlex
 
     (tmp_path / "texts.txt").write_text(CAT)
     for line in parser.EXAMPLES.splitlines()[1:]:
-        before, _, command = line.rpartition("attnviz ")
-        monkeypatch.setattr(sys, "stdin", io.StringIO(before))
-        status, _, err = run(*shlex.split(command))
+        status, _, err = run(*shlex.split(line.strip().removeprefix("attnviz ")))
 
         assert (status, err) == (0, "")
-    files = {"head.png", "head.csv", "lines.svg", "heads.svg", "mask.pdf", "change.png", "leaks.png", "difference.png"}
-    files |= {"case.html", "texts.txt", "folder", "atlas"}
+    files = {"head.png", "head.csv", "lines.svg", "heads.svg", "mask.pdf", "leaks.png", "difference.png"}
+    files |= {"case.html", "case.attn", "texts.txt", "atlas"}
     assert {file.name for file in tmp_path.iterdir()} == files
 
 
 def test_explore_writes_a_page_with_what_was_predicted_before(tmp_path, capsys):
-    """It opens where `--kind`, `--layer` and `--head` say; another ending than that of a page is refused."""
+    """It opens where `--layer` and `--head` say; another ending than that of a page is refused."""
     file = tmp_path / "case.html"
     text = ["explore", "the black cat sleeps .", "--off", "c1.3", "--head", "2", "-o"]
 
@@ -417,7 +357,7 @@ def test_explore_writes_a_page_with_what_was_predicted_before(tmp_path, capsys):
 
 def test_a_run_that_takes_long_says_what_it_costs_and_one_beyond_what_is_allowed_is_refused(run, monkeypatch):
     """Before it runs, on stderr; without such an option any run is allowed."""
-    monkeypatch.setattr("attnviz.cli.values.SILENT", 0.0)
+    monkeypatch.setattr("attnviz.cli.request.SILENT", 0.0)
     status, out, err = run("predict", "the boy finds a ball", "--model", "story")
     assert (status, err) == (0, "attnviz: 6 tokens: about 1 s and 46.3 kB.\n")
 
@@ -433,7 +373,7 @@ def test_a_word_that_is_a_number_alone_is_explained():
     for known in ({}, {"words": WORDS}):
         source = wrap(Writer(), tokenize, "the cat sat", **known)
         record = source.run(source.tokenize(["the cat sat"]))
-        explained.append(str(says.as_text(None, record)).count("is the token with that id"))
+        explained.append(str(tables.as_text(None, record)).count("is the token with that id"))
 
     assert explained == [1, 0]
 
@@ -443,7 +383,7 @@ def test_gradients_are_printed_as_those_of_python(run):
     source = load("story")
     record = analyze("the boy finds a ball", source)
     expected, relevant = (make(source, record, "the") for make in (gradients.integrated, gradients.relevance))
-    command = ("predict", "the boy finds a ball", "--model", "story", "--gradients", "--word", "the")
+    command = ("predict", "the boy finds a ball", "--model", "story", "--show", "gradients", "--word", "the")
     status, out, err = run(*command, "--json")
     printed = json.loads(out)
 
@@ -452,5 +392,56 @@ def test_gradients_are_printed_as_those_of_python(run):
     assert [row["attribution"] for row in printed["tokens"]] == pytest.approx([*expected.table["attribution"]])
     assert [row["relevance"] for row in printed["tokens"]] == pytest.approx([*relevant.layers[1]["decoder"].tolist()])
     assert "Gradients of the logit of “the” at “ball” (5)." in run(*command)[1]
-    assert "add --gradients" in run("predict", "a", "--model", "story", "--word", "the")[2]
-    assert "--gradients or --output" in run(*command, "-o", "a.png")[2]
+    assert "add --show contributions" in run("predict", "a", "--model", "story", "--word", "the")[2]
+    assert "There is no picture of gradients" in run(*command, "-o", "a.png")[2]
+
+
+@pytest.mark.parametrize("command", parser.GONE)
+def test_a_command_that_is_gone_says_what_to_type(run, command):
+    """What it names is a command that there is, or a page of the documentation."""
+    status, out, err = run(command, "a text")
+
+    assert (status, out) == (2, "")
+    assert err == f"attnviz: The command {command} is gone. Type: {parser.GONE[command]}.\n"
+    typed = re.match(r"attnviz (\w+)", parser.GONE[command])
+    assert typed is None or typed[1] in parser.COMMANDS
+
+
+def test_the_shell_has_ten_commands_and_few_options():
+    """Each option is written once."""
+    options = {written.split()[0] for group in parser.OPTIONS.values() for written, *_ in group}
+
+    assert len(parser.COMMANDS) == 10
+    assert len(options | {"--help", "--version"}) <= 60
+
+
+def test_help_and_mistakes_import_no_torch():
+    """They are answered at once."""
+    code = "import sys; from attnviz.cli import main\ntry: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+    code += "assert not {'torch', 'altair', 'streamlit'} & {*sys.modules}"
+    for arguments in (["--help"], ["export", "--help"], ["compare"], ["exprt"]):
+        subprocess.run([sys.executable, "-c", code, *arguments], check=True, capture_output=True)
+
+
+def test_a_link_is_drawn_without_streamlit(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    code = "import sys; sys.modules['streamlit'] = None; from attnviz.cli import main\n"
+    code += "sys.exit(main(['export', '?model=story&text=the+cat', '-o', 'a.csv']))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, env=environment)
+
+    assert (done.returncode, done.stdout) == (0, b"a.csv\n")
+
+
+def test_patching_is_that_of_python(run, tmp_path):
+    """The part of the way from the text to another that each head carries, printed and drawn."""
+    source, text = load("story"), "the cat sat on the mat"
+    expected = patching.carried(source, source.tokenize([text]), "the dog ran on the mat")
+    command = (text, "--model", "story", "--compare", "text=the dog ran on the mat")
+    status, out, _ = run("predict", *command, "--show", "patching", "--json")
+    run("export", *command, "--form", "patching", "-o", "carried.csv")
+
+    assert status == 0
+    assert [row["carried"] for row in json.loads(out)] == pytest.approx([*expected.table["carried"]], abs=1e-5)
+    assert expected.in_words() in run("predict", *command, "--show", "patching")[1]
+    assert "carried" in (tmp_path / "carried.csv").read_text("utf-8-sig")
+    assert "Patching needs a second text" in run("predict", text, "--model", "story", "--show", "patching")[2]

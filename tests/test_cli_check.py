@@ -40,8 +40,8 @@ def test_the_exit_status_says_what_was_found(run):
     assert run("good.npy", "--strict")[0] == 0
     assert run("good.npy", "--convention", "true-is-masked", "--intent", "causal")[0] == 1
     assert run("leaks.npy")[0] == run("unknown.npy")[0] == 3
-    assert run("leaks.npy", "--causal")[0] == run("leaks.npy", "--intent", "causal")[0] == 1
-    assert run("leaks.npy", "--no-causal")[0] == run("leaks.npy", "--intent", "two-way")[0] == 1
+    assert run("leaks.npy", "--intent", "causal")[0] == 1
+    assert run("leaks.npy", "--intent", "two-way")[0] == 1
     assert (run("padded.npy")[0], run("padded.npy", "--strict")[0]) == (0, 1)
     assert run("missing.npy")[0] == 2
 
@@ -89,14 +89,11 @@ def test_several_arrays_are_checked_by_their_names(run):
 
 def test_what_this_project_writes_passes(run):
     """Its mask says by its name how it is meant."""
-    assert (
-        main(["export", "the cat sleeps", "--form", "heads", "--kind", "decoder", "--layer", "0", "-o", "heads.npz"])
-        == 0
-    )
-    assert main(["export", "the cat sleeps", "--kind", "decoder", "--layer", "0", "-o", "head.npz"]) == 0
+    assert main(["export", "the cat sleeps", "--form", "heads", "--layer", "d0", "-o", "heads.npz"]) == 0
+    assert main(["export", "the cat sleeps", "--layer", "d0", "-o", "head.npz"]) == 0
 
     assert run("heads.npz")[0] == 0
-    status, out, _ = run("head.npz", "--causal")
+    status, out, _ = run("head.npz", "--intent", "causal")
     assert (status, "'may_attend': mask, may-attend, causal" in out) == (0, True)
 
 

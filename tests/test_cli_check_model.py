@@ -401,10 +401,9 @@ def test_masks_of_another_sentence_show_in_a_batch(checked):
 
 
 def test_a_model_is_held_against_an_intent(checked):
-    """By its name, or as a mask; --meant is its former name."""
+    """By its name, or as a mask."""
     assert checked("prefix", "--pad", "none", "--intent", "causal | prefix(3)")[0] == 0
     assert checked("right", "--intent", "causal & window(1)")[0] == 1
-    assert checked("right", "--meant", "causal")[0] == 0
     assert checked("right", "--intent", "two-way")[0] == 1
     assert checked("right", "--intent", "window(1)")[0] == 1
 
@@ -440,20 +439,9 @@ def test_beside_an_error_nothing_says_no_leak(checked, tmp_path):
     assert "Leak test: no leak" in (tmp_path / "leaks.svg").read_text()
 
 
-def test_the_former_command_is_check_and_says_so(checked, capsys):
-    """With its options, and the model that it took."""
-    checked("right")
-    status = main(["leaks", TEXT, "--model", "my_models.py:right", "--promised", "causal"])
-    out, err = capsys.readouterr()
-
-    assert status == 0
-    assert out.startswith(f"Writer on '{TEXT}'")
-    assert "this command is now 'attnviz check'" in err
-
-
 def test_what_is_changed_is_checked(checked):
     """The masks are those that act, with the edits."""
-    assert checked("right", "--no-own-mask", "--intent", "causal")[0] == 1
+    assert checked("right", "--set", "own_mask=false", "--intent", "causal")[0] == 1
     assert checked("nothing_but_padding", "--mask", "causal", "--intent", "causal")[0] == 0
 
 

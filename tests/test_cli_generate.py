@@ -48,7 +48,7 @@ def test_a_head_is_drawn_over_prompt_and_answer(run, tmp_path):
     [
         (["--model", "translator"], "'translator' predicts no next token of a text"),
         (["--model", "story", "--top-p", "3"], "top_p is 3.0; give a number from"),
-        (["--model", "story", "--chat"], "No model has a setting chat"),
+        (["--model", "story", "--chat"], "The source 'story' has no setting 'chat'."),
     ],
 )
 def test_what_cannot_be_written_is_2_and_one_line(run, options, message):

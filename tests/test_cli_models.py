@@ -8,9 +8,7 @@ import pytest
 import tiny
 
 from attnviz import api
-from attnviz.cli import main, values
-from attnviz.cli.parser import build
-from attnviz.cli.typed import FLAGS
+from attnviz.cli import main, parser, request
 from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.masks import Subsequent
 
@@ -29,9 +27,8 @@ def folder(tmp_path_factory):
 
 def shown_by(*arguments):
     """The site and the head of a command."""
-    options = build().parse_args(arguments)
-    source = values.source(options)
-    return values.site(options, source), values.head(options, source)
+    inputs = request.read(parser.read(arguments))
+    return inputs.site, inputs.head
 
 
 @pytest.mark.parametrize(
@@ -39,9 +36,9 @@ def shown_by(*arguments):
     [
         ([], Site("cross", 1), 2),
         (["--layer", "0"], Site("cross", 0), 0),
-        (["--kind", "encoder"], Site("encoder", 1), 0),
-        (["--kind", "cross"], Site("cross", 1), 2),
-        (["--kind", "decoder", "--layer", "0", "--head", "1"], Site("decoder", 0), 1),
+        (["--layer", "e1"], Site("encoder", 1), 0),
+        (["--layer", "c1"], Site("cross", 1), 2),
+        (["--layer", "d0", "--head", "1"], Site("decoder", 0), 1),
         (["--head", "mean"], Site("cross", 1), "mean"),
         (["--model", "story"], Site("decoder", 0), 1),
         (["--model", "story", "--step", "20"], Site("decoder", 0), 1),
@@ -50,7 +47,7 @@ def shown_by(*arguments):
     ],
 )
 def test_what_is_not_said_is_where_the_model_opens(options, site, head):
-    """One of kind and layer is completed by the other of the opening site; its head is taken only there."""
+    """A layer without a kind has the kind of the opening layer; its head is taken only there."""
     assert shown_by("export", CAT, *options) == (site, head)
 
 
@@ -73,7 +70,7 @@ def test_the_picture_is_that_of_the_opening_head(run, tmp_path):
 
 def test_a_model_can_be_seen_as_it_was_while_it_was_trained(run, tmp_path):
     for step in tiny.STEPS:
-        run("export", CAT, "--kind", "encoder", "--step", str(step), "-o", f"{step}.npz")
+        run("export", CAT, "--layer", "e1", "--step", str(step), "-o", f"{step}.npz")
 
     drawn = [np.load(tmp_path / f"{step}.npz")["weights"] for step in tiny.STEPS]
     expected = api.analyze(CAT, step=20).step(Site("encoder", 1)).weights(0).numpy()
@@ -88,22 +85,15 @@ def test_a_model_can_be_seen_as_it_was_while_it_was_trained(run, tmp_path):
         ("2", {("cross", 1, 2)}),
         ("0.1", {("cross", 0, 1)}),
         ("c0.1", {("cross", 0, 1)}),
-        ("cross0.1,encoder1.0", {("cross", 0, 1), ("encoder", 1, 0)}),
+        ("c0.1,e1.0", {("cross", 0, 1), ("encoder", 1, 0)}),
         ("e1.0,d0.2,2", {("encoder", 1, 0), ("decoder", 0, 2), ("cross", 1, 2)}),
     ],
 )
 def test_heads_of_any_kind_can_be_off(heads, off):
     """Without a kind they are of the kind in view, without a layer of the layer in view."""
-    options = build().parse_args(["export", CAT, "--off", heads])
+    inputs = request.read(parser.read(["export", CAT, "--off", heads]))
 
-    expected = frozenset((Site(kind, layer), head) for kind, layer, head in off)
-    assert values.edits(options, values.source(options)).heads_off == expected
-
-
-def test_the_own_mask_can_be_off():
-    options = build().parse_args(["export", CAT, "--no-own-mask"])
-
-    assert values.edits(options, values.source(options)) == Edits(own_mask=False)
+    assert inputs.request.edits.heads_off == frozenset((Site(kind, layer), head) for kind, layer, head in off)
 
 
 # Masks
@@ -131,8 +121,8 @@ def test_of_a_translator_the_mask_of_the_decoder_is_shown(run, tmp_path):
         "--form",
         "mask",
         "--lines",
-        "--kind",
-        "cross",
+        "--layer",
+        "c1",
         "--sentence",
         "2",
         "-o",
@@ -185,10 +175,9 @@ def test_what_is_taken_from_another_text(run):
     take = "output-c1.2-the black dog sleeps"
     edits = Edits(taken=(Take.read(take), Take.read("stream-e0@2-the black dog sleeps")))
     taken = ("--take", take, "--take", "stream-e0@2-the black dog sleeps")
-    options = build().parse_args(["export", CAT, *taken])
     _, listed, _ = run("predict", "the black cat sleeps", *taken, "--json")
 
-    assert values.edits(options, values.source(options)) == edits
+    assert request.read(parser.read(["export", CAT, *taken])).request.edits == edits
     assert json.loads(listed)[0]["edits"] == edits.to_json()
     code, _, error = run("predict", CAT, "--take", "head-1")
     assert code
@@ -225,11 +214,11 @@ def test_the_next_words_before_and_after_a_change(run):
 
 def test_where_nothing_is_left_to_look_at_nothing_is_written_and_it_says_so(run):
     """NaN is no word, and not JSON."""
-    nothing = ["--mask", "~full", "--empty-rows", "nan"]
+    nothing = ["--mask", "~full", "--set", "empty=nan"]
 
     assert run("predict", CAT, *nothing)[1].splitlines()[1] == "after:  (nothing)"
     _, listed, _ = run("predict", CAT, "--model", "story", *nothing, "--json")
-    assert json.loads(listed)[0]["after"] == []
+    assert [row["after"] for row in json.loads(listed)[0]["says"]] == [None] * 5
 
 
 def test_what_a_model_says_can_be_drawn(run, tmp_path):
@@ -261,7 +250,7 @@ def test_an_unknown_word_is_told_on_stderr_with_known_ones_like_it(run, tmp_path
 
 def test_many_unknown_words_are_one_line(run):
     """Those after the tenth are counted."""
-    _, _, err = run("tokens", "\n".join(f"zz{letter}" for letter in "abcdefghijklm"), "--lines")
+    _, _, err = run("predict", "\n".join(f"zz{letter}" for letter in "abcdefghijklm"), "--lines", "--show", "tokens")
 
     listed = ", ".join(f"“zz{letter}”" for letter in "abcdefghij")
     assert err == f"attnviz: 'translator' does not know {listed} and 3 more words and reads <unk>.\n"
@@ -269,7 +258,7 @@ def test_many_unknown_words_are_one_line(run):
 
 def test_an_unknown_word_cannot_write_to_the_terminal(run):
     """What would move the cursor or turn the line around is drawn as a sign."""
-    _, _, err = run("tokens", "\x1b[31m \u202eevil")
+    _, _, err = run("predict", "\x1b[31m \u202eevil", "--show", "tokens")
 
     assert "\x1b" not in err
     assert "\u202e" not in err
@@ -277,7 +266,7 @@ def test_an_unknown_word_cannot_write_to_the_terminal(run):
 
 
 def test_tokens_of_a_trained_model_are_those_that_it_reads(run):
-    _, out, _ = run("tokens", "The zebra")
+    _, out, _ = run("predict", "The zebra", "--show", "tokens")
 
     assert [line.split() for line in out.splitlines()[1:]] == [
         ["1", "0", "The", "4", "0", "3"],
@@ -317,28 +306,11 @@ def test_a_card_says_what_was_measured_and_how(run):
     assert "What it cannot do:\n  translate a sentence." in out
 
 
-def test_random_weights_have_no_card_and_say_so(run):
-    status, out, _ = run("models", "scratch")
-
-    assert status == 0
-    assert "Nothing is measured" in out
-
-
-@pytest.mark.parametrize("flag", FLAGS.values())
-def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag):
-    """With the model named, it has no such setting; without, random weights are not taken unasked."""
-    value = [] if flag in ("--sos", "--no-positions", "--no-bias") else ["3"]
-    named, unnamed = run("export", CAT, "--model", "translator", flag, *value), run("export", CAT, flag, *value)
-
-    assert named == (2, "", f"attnviz: The model 'translator' has no {flag}; only --model scratch has.\n")
-    assert unnamed == (2, "", f"attnviz: {flag} is a setting of another model; add --model scratch.\n")
-
-
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["export", CAT, "--model", "no name"], "'no name' is no name of a model"),
-        (["export", CAT, "--model", "gpt2", "--seed", "1"], "A model of Hugging Face has no setting 'seed'"),
+        (["export", CAT, "--model", "gpt2", "--step", "1"], "A model of Hugging Face has no setting 'step'"),
         (
             ["models", "storry!"],
             "There is no model 'storry!'. Did you mean 'story'? The models that ship with attnviz are: ",
@@ -350,8 +322,8 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
             ["export", CAT, "--step", "3"],
             "No weights of 'translator' were kept after step 3; there are those after 0, 20, 300",
         ),
-        (["export", CAT, "--kind", "middle"], "There is no kind 'middle'. There are: encoder, decoder, cross."),
-        (["export", CAT, "--model", "story", "--kind", "cross"], "It has: decoder layer 0, decoder layer 1."),
+        (["export", CAT, "--layer", "m0"], "'m0' is no layer"),
+        (["export", CAT, "--model", "story", "--layer", "c0"], "It has: decoder layer 0, decoder layer 1."),
         (["export", CAT, "--layer", "7"], "'translator' has no cross layer 7."),
         (["export", CAT, "--off", "x1.2"], "'x1.2' are no heads; give 2,3 or LAYER.HEAD"),
         (["export", CAT, "--off", "c2"], "'c2' are no heads"),
@@ -360,12 +332,10 @@ def test_a_setting_of_random_weights_is_not_dropped_by_a_trained_model(run, flag
         (["export", CAT, "--off", "c1.٣"], "are no heads"),
         (["export", CAT, "--off", "e0.3"], "There is no head 3 of encoder layer 0; there are 3"),
         (["export", CAT, "--off", "d5.0"], "'translator' has no decoder layer 5."),
-        (["predict", CAT, "--model", "scratch"], "'scratch' says nothing, its weights are random"),
+        (["predict", CAT, "--model", "scratch"], "'scratch' predicts nothing, its weights are random"),
         (["predict", "the " * 13], "Line 1 has 14 tokens; 'translator' reads up to 13."),
-        (["predict", CAT, "--json", "-o", "says.svg"], "Give --json or --output, not both."),
+        (["predict", CAT, "--json", "-o", "says.svg"], "Give --json or -o, not both."),
         (["export", CAT, "--form", "change"], "Nothing is changed; give --mask,"),
-        (["tokens", CAT, "--kind", "encoder"], "Unrecognized arguments: --kind"),
-        (["predict", CAT, "--mask", "full", "--empty-rows", "x"], "zero, nan, uniform, error"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):
@@ -394,9 +364,3 @@ def test_circuits_are_printed_and_written(run, tmp_path):
     for arguments in (["--circuits"], ["story", "--json"]):
         assert "Circuits are of a model's weights: attnviz models NAME --circuits" in run("models", *arguments)[2]
     assert "it ends in .csv" in run("models", "story", "--circuits", "-o", "a.txt")[2]
-
-
-def test_the_old_name_of_a_command_goes_on_working(run):
-    """`says` is `predict`."""
-    assert run("says", CAT) == run("predict", CAT)
-    assert run("says", CAT)[0] == 0

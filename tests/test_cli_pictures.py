@@ -36,14 +36,14 @@ def test_a_picture_stands_for_a_text_or_beside_one(capsys):
 
 def test_an_exported_overlay_has_the_weights_and_places_of_the_run(tmp_path):
     record = attnviz.analyze(attnviz.picture(STILL_LIFE), "shapes")
-    options = ["--model", "shapes", "--form", "picture", "--layer", "0", "--head", "1", "--token", "0"]
+    options = ["--model", "shapes", "--form", "picture", "--layer", "0", "--head", "1", "--set", "pins=q0"]
 
     assert main(["export", STILL_LIFE, *options, "-o", str(tmp_path / "look.npz")]) == 0
     with np.load(tmp_path / "look.npz") as arrays:
         weights = record.step(attnviz.Site("encoder", 0)).weights(1)[0].numpy()
         assert arrays["weights"] == pytest.approx(weights)
         assert arrays["boxes"][1].tolist() == [0, 0, 0, 0.125, 0.125]
-    assert main(["export", STILL_LIFE, *options, "--less", "sinks", "-o", str(tmp_path / "sinks.npz")]) == 0
+    assert main(["export", STILL_LIFE, *options, "--set", "less=sinks", "-o", str(tmp_path / "sinks.npz")]) == 0
     with np.load(tmp_path / "sinks.npz") as arrays:
         assert np.nansum(arrays["weights"][1:]) == pytest.approx(1)
 
@@ -56,8 +56,8 @@ def test_a_question_about_a_picture_is_answered_and_compared(llava, tmp_path, ca
     source = attnviz.load(llava)
     answer = attnviz.generate(attnviz.picture(STILL_LIFE, "What?"), source, 3).answer
     assert answer.strip() in capsys.readouterr().out
-    assert main(["compare", *asked, "--with-text", "Who??", "-o", str(tmp_path / "both.npz")]) == 0
-    assert main(["tokens", *asked]) == 0
+    assert main(["export", *asked, "--compare", "text=Who??", "-o", str(tmp_path / "both.npz")]) == 0
+    assert main(["predict", *asked, "--show", "tokens"]) == 0
     assert "row0·col0" in capsys.readouterr().out
 
 
@@ -93,7 +93,7 @@ def test_two_pictures_are_compared(tmp_path):
     circle = str(assets.path("pictures/red-circle-left-of-blue-square.png"))
     link = "compare?model=shapes&picture=still%20life&b=picture%3Dred%2Bcircle%2Bleft%2Bof%2Bblue%2Bsquare"
     given = []
-    for command in (["compare", STILL_LIFE, "--model", "shapes", "--with-text", circle], ["export", link]):
+    for command in (["export", STILL_LIFE, "--model", "shapes", "--compare", f"picture={circle}"], ["export", link]):
         assert main([*command, "-o", str(tmp_path / "both.npz")]) == 0
         with np.load(tmp_path / "both.npz") as arrays:
             given.append({name: arrays[name] for name in arrays})

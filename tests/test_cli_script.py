@@ -61,7 +61,7 @@ def shell(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["build", "made", "look", "sized"])
 def test_what_a_file_builds_is_a_model(shell, name):
     """It imports what stands beside it, and is said to be run."""
-    status, out, err = shell("tokens", "a b", "--model", f"my_model.py:{name}")
+    status, out, err = shell("predict", "a b", "--show", "tokens", "--model", f"my_model.py:{name}")
 
     assert (status, err) == (0, f"attnviz: the code of my_model.py is run, then {name}.\n")
     assert len(out.splitlines()) == 3
@@ -85,7 +85,7 @@ def test_what_a_file_builds_is_a_model(shell, name):
 )
 def test_what_cannot_be_built_is_said_in_one_sentence(shell, model, said):
     """With the line of the file, where its code raised."""
-    status, out, err = shell("tokens", "a b", "--model", model)
+    status, out, err = shell("predict", "a b", "--show", "tokens", "--model", model)
 
     assert (status, out) == (2, "")
     assert err.splitlines()[1].startswith(f"attnviz: {said}")

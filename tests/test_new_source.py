@@ -66,8 +66,8 @@ from attnviz.cli import main
 os.chdir(sys.argv[1])
 assert main(["models"]) == 0
 assert main(["models", "mirror"]) == 0
-assert main(["export", "a b c", "--model", "mirror", "--set", "sharpness=2", "-o", "a.npz"]) == 0
-assert main(["export", "a b c", "--model", "translator", "--set", "sharpness=2"]) == 2
+assert main(["export", "a b c", "--model", "mirror:sharpness=2", "-o", "a.npz"]) == 0
+assert main(["export", "a b c", "--model", "translator:sharpness=2"]) == 2
 """
 
 APP = """

@@ -1,128 +1,109 @@
-"""Words in, files out: ``attnviz export "The cat sat on the mat" --head 1 --mask causal -o head.png``."""
+"""The shell: a text or a link in, files and lines out.
+
+attnviz export "The cat sat on the mat" --head 1 --mask causal -o head.png
+"""
 
 import errno
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
-from functools import partial
-from typing import TextIO
 from urllib.parse import quote, urlencode
 
-from attnviz.cli import parser, typed
+from attnviz.cli import parser, terminal
 from attnviz.core.errors import AttnvizError, InputError, quoted
+
+SAVED = (".attn", ".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
+"""Endings of files of attention, known without torch."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; gives the exit status: 0, or 2 with one line on stderr that says what is wrong.
+    """Run one command; returns the exit status: 0, or 2 with one line on stderr that says what is wrong.
 
-    `check` gives 1 if it found errors and 3 if a question is open, `verify` 1 if something differs, `batch` if a text
-    failed, `atlas` if a shard did.
+    `check` returns 1 if it found errors and 3 if a question is open, `open --verify` 1 if something differs, `atlas` 1
+    if a shard failed.
     """
     try:
-        given, today = parser.renamed(sys.argv[1:] if arguments is None else arguments)
-        if today:
-            _note(f"this command is now 'attnviz {today}', and its old name goes with the next release.")
-        options = parser.read(given)
-        if options.command == "app":
-            return _open(options)
-        if options.command == "export" and parser.LINK.fullmatch(options.text):
-            from attnviz.cli import linked  # what a link means is known to the app, and so to Streamlit
-
-            more = [argument for argument in given[1:] if argument not in (options.text, "--")]
-            from attnviz.cli import commands
-
-            for line in commands.draw(*linked.read(options.text, more, _note)):
-                _say(line, sys.stdout)
-            return 0
-        return _run(options)
-    except BrokenPipeError:  # whoever reads, such as `head`, has seen enough
+        return _run(parser.read(sys.argv[1:] if arguments is None else arguments))
+    except BrokenPipeError:  # the reader, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
     except (AttnvizError, OSError, MemoryError) as error:
-        _say(f"attnviz: {_reason(error)}", sys.stderr)
+        terminal.note(_reason(error))
         return 2
     return 0
 
 
 def _run(options: Namespace) -> int:
-    """Run a command that prints; gives its exit status. torch and Altair come now: not for --help."""
-    out, note = partial(_say, file=sys.stdout), _note
+    """Run a command. torch and Altair are imported now, not for --help; Streamlit for the app alone."""
+    if options.command == "app" or (options.command == "open" and not options.verify):
+        return _open(options)
+    if options.command == "open":
+        return _verify(options)
     if options.command == "check":
-        if options.model or typed.FILE.fullmatch(options.file):
-            from attnviz.cli import modeling as checking
-        else:
-            from attnviz.cli import checking
-        return checking.run(options, out)
-    if options.command == "verify":
-        from attnviz import cases
-        from attnviz.cli import values
+        from attnviz.cli import checking
 
-        verified = cases.verify(options.file, options.model and values.load(options.model), load=values.fetch)
-        out(str(verified))
-        return 0 if verified.same else 1
-    if options.command == "generate":
-        from attnviz.cli import generating
-
-        return generating.run(options, out, note)
+        return checking.run(options)
     if options.command == "atlas":
         from attnviz.cli import atlas
 
-        return atlas.run(options, out, note)
-    from attnviz.cli import batch, commands
+        return atlas.run(options)
+    from attnviz.cli import pictures, tables
 
-    if options.command == "batch":
-        return batch.run(options, out, note)
-    for line in commands.run(options, note):
-        out(line)
+    printing = {"models": tables.models, "predict": tables.predict, "generate": tables.write}
+    for line in printing.get(options.command, pictures.run)(options):
+        terminal.say(line)
     return 0
 
 
 def _open(options: Namespace) -> int:
     link = _link(options.link)
-    from attnviz.ui import launch  # Streamlit: for this alone
+    if getattr(options, "model", None):
+        raise InputError("--model is what a saved run is verified with; add --verify.")
+    from attnviz.ui import launch
 
     variables = {
         "ATTNVIZ_SECONDS": options.seconds,
         "ATTNVIZ_GB": options.memory,
         "ATTNVIZ_PUBLIC": 1 if options.public else None,
-        "ATTNVIZ_HOST_NAMES": options.host_name and " ".join(options.host_name),
-        "ATTNVIZ_FRAMED_BY": options.framed_by and " ".join(options.framed_by),
+        "ATTNVIZ_HOST_NAMES": " ".join(options.host_name) or None,
+        "ATTNVIZ_FRAMED_BY": " ".join(options.framed_by) or None,
     }
     os.environ.update({name: str(value) for name, value in variables.items() if value is not None})
-    launch.launch(options.address, options.port, options.browser, link)
+    address = options.address or os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
+    port = options.port or parser.port(os.environ.get("STREAMLIT_SERVER_PORT", "8501"))
+    launch.launch(address, port, options.browser, link)
     return 0
 
 
+def _verify(options: Namespace) -> int:
+    from attnviz import cases
+    from attnviz.cli import request
+
+    source = request.load(options.model) if options.model else None
+    verified = cases.verify(options.link, source, load=request.fetch)
+    terminal.say(str(verified))
+    return 0 if verified.same else 1
+
+
 def _link(file: str) -> str:
-    """The link that was given, or that of a saved run, a folder of a model, or, on its check, a model of one's own."""
+    """The link of a file: a saved run, a folder of a model, or a model of one's own, on its check; else the link."""
     if os.path.isfile(os.path.join(file, "config.json")):
         return f"?{urlencode({'model': os.path.abspath(file)}, quote_via=quote)}"
-    if not (typed.FILE.fullmatch(file) or file.lower().endswith(typed.SAVED) or os.path.isfile(file)):
+    if not (parser.FILE.fullmatch(file) or file.lower().endswith(SAVED) or os.path.isfile(file)):
         return file
     from attnviz import api, cases
-    from attnviz.cli import values  # torch
+    from attnviz.cli import request
     from attnviz.link import read, write
     from attnviz.sources.saved import Saved
 
-    source = values.load(file)
+    source = request.load(file)
     choices, _ = read(cases.state_of(source) if isinstance(source, Saved) else {})
     choices = choices.without("edits").put(model=api.offer(source))
-    if typed.FILE.fullmatch(file) and not source.one_run:
+    if parser.FILE.fullmatch(file) and not source.one_run:
         return f"masks?{urlencode(write(choices.put(lab='model')), quote_via=quote)}"
     return f"?{urlencode(write(choices), quote_via=quote)}"
-
-
-def _note(line: str) -> None:
-    """Tell on stderr what is no mistake."""
-    _say(f"attnviz: {line}", sys.stderr)
-
-
-def _say(line: str, file: TextIO) -> None:
-    """Write a line; what the terminal cannot write is escaped."""
-    encoding = file.encoding or "utf-8"
-    file.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def _reason(error: Exception) -> str:

@@ -1,15 +1,14 @@
-"""The command `atlas`: what every head does over a corpus, built shard by shard and asked."""
+"""The command `atlas`: what every head does over a corpus, built shard by shard and inputs."""
 
-import argparse
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable
 from math import isfinite
 from time import monotonic
 from typing import Any
 
-from attnviz.cli.bar import ProgressBar
+from attnviz.cli import terminal
+from attnviz.cli.terminal import ProgressBar, columns
 from attnviz.core.amounts import counted, percent
 from attnviz.core.errors import InputError, quoted
 
@@ -17,45 +16,7 @@ MOST_LISTED = 10
 """Problems, and shards that failed, which are named at the end, at most."""
 
 EXTRA = {"duckdb", "distributed", "dask"}
-
-
-def add(command: argparse.ArgumentParser) -> None:
-    """The options of the command."""
-    actions = command.add_subparsers(title="what to do", required=True, metavar="ACTION", dest="action")
-    build = actions.add_parser("build", help="measure every text of a corpus", allow_abbrev=False)
-    build.add_argument("model", metavar="MODEL", help="see 'attnviz models'; or of Hugging Face; or FILE.py:FUNCTION")
-    corpus = "a file with a text on each line, .jsonl or .parquet, a folder of such files, or the name of a data set"
-    build.add_argument("corpus", metavar="CORPUS", help=f"{corpus} of the library 'datasets'")
-    build.add_argument("-o", "--output", metavar="FOLDER", required=True, help="the folder of the atlas")
-    build.add_argument("--step", type=int, metavar="N", help="as the model was after this step of its training")
-    group = build.add_argument_group("what is kept")
-    whole = {"type": _whole, "metavar": "N"}
-    group.add_argument("--shard", default=1000, help="texts of a shard, at most (1000)", **whole)
-    group.add_argument("--keep", default=10, help="strongest texts of each metric of each head (10)", **whole)
-    group.add_argument("--pairs", default=200, help="strongest pairs of tokens of each head in a shard (200)", **whole)
-    ablate = "texts of each shard on which each head is switched off in turn: what that does to the loss (0)"
-    group.add_argument("--ablate", default=0, help=ablate, **whole)
-    _add_query(actions.add_parser("query", help="the heads of which a condition holds", allow_abbrev=False))
-    where = build.add_argument_group("where it is measured")
-    where.add_argument("--workers", help="processes of this machine (one per core); 0 for this one alone", **whole)
-    dask = "of a Dask scheduler, whose workers are used instead: they need attnviz, and must see both folders"
-    where.add_argument("--scheduler", default="", metavar="ADDRESS", help=dask)
-    where.add_argument("--memory", default="auto", metavar="SIZE", help="of a worker, such as 4GB (its share of all)")
-    takes = "what a shard takes of its worker, such as GPU=1: workers that have none of it are left alone"
-    where.add_argument("--resources", default={}, type=_resources, metavar="NAME=NUMBER", help=takes)
-
-
-def _add_query(query: argparse.ArgumentParser) -> None:
-    query.add_argument("folder", metavar="FOLDER", help="the folder of an atlas")
-    condition = "an SQL condition, such as 'previous_token > 0.9 and entropy_spread < 0.2'; all heads without it"
-    query.add_argument("condition", metavar="CONDITION", nargs="?", default="", help=condition)
-    query.add_argument("--json", action="store_true", help="every number of each head as JSON")
-
-
-def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{quoted(text)} is no whole number")
-    return int(text)
+"""Libraries of the extra."""
 
 
 def _resources(text: str) -> dict[str, float]:
@@ -67,34 +28,32 @@ def _resources(text: str) -> dict[str, float]:
             return amounts
     except ValueError:
         pass
-    raise argparse.ArgumentTypeError(f"{quoted(text)} is no resource; write it as GPU=1")
+    raise InputError(f"{quoted(text)} is no resource; write it as GPU=1.")
 
 
-def run(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
-    """Do what was asked for; gives the exit status: 1 if a shard failed.
-
-    Raises:
-        AttnvizError: if the model, the corpus or the folder do not fit.
-    """
+def run(options: Namespace) -> int:
+    """Build or ask an atlas; returns the exit status: 1 if a shard failed."""
     try:
-        return {"build": _build, "query": _query}[options.action](options, say, note)
+        return {"build": _build, "query": _query}[options.action](options)
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in EXTRA:
             raise
         raise InputError(f"An atlas needs {error.name}: pip install 'attnviz[atlas]'.") from None
     except KeyboardInterrupt:
-        note("Canceled. The same command goes on where this ended.")
+        terminal.note("Canceled. The same command goes on where this ended.")
         raise
 
 
-def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
+def _build(options: Namespace) -> int:
     from attnviz import atlas
 
     atlas_options = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
     settings = {} if options.step is None else {"step": options.step}
-    bar = _Rate(note)
-    dask = options.workers, options.scheduler, options.memory, options.resources
-    engine = atlas.Engine(*dask, on_dashboard=lambda address: note(f"Dask's dashboard: {address}"))
+    bar = _Rate()
+    memory = "auto" if options.memory is None else f"{options.memory:g}GB"
+    resources = _resources(options.resources) if options.resources else {}
+    dask = options.workers, options.scheduler, memory, resources
+    engine = atlas.Engine(*dask, on_dashboard=lambda address: terminal.note(f"Dask's dashboard: {address}"))
     try:
         result = atlas.build(
             options.model,
@@ -113,36 +72,35 @@ def _build(options: Namespace, say: Callable[[str], None], note: Callable[[str],
         bar.end()
     counts = f"{counted(result.texts, 'text')}, {counted(result.tokens, 'token')}"
     left_out = f"{counted(result.empty, 'empty line')}, {result.problems:,} with problems"
-    say(f"{counts}, in {result.folder}. Left out: {left_out}.")
-    _left_out(result, note)
+    terminal.say(f"{counts}, in {result.folder}. Left out: {left_out}.")
+    _left_out(result)
     return int(bool(result.failed))
 
 
-def _left_out(result: Any, note: Callable[[str], None]) -> None:
+def _left_out(result: Any) -> None:
     """Name the texts with problems and the shards that failed."""
     import pandas as pd
 
     problems = pd.read_parquet(result.folder / "problems.parquet")
     for row in problems.head(MOST_LISTED).itertuples():
-        note(f"{row.file}, line {row.line:,}: {row.problem}")
+        terminal.note(f"{row.file}, line {row.line:,}: {row.problem}")
     if len(problems) > MOST_LISTED:
-        note(f"{len(problems) - MOST_LISTED:,} more; problems.parquet has them.")
+        terminal.note(f"{len(problems) - MOST_LISTED:,} more; problems.parquet has them.")
     for shard, error in result.failed[:MOST_LISTED]:
-        note(f"{shard.file}, lines {shard.first:,} to {shard.first + shard.lines - 1:,}: {error}")
+        terminal.note(f"{shard.file}, lines {shard.first:,} to {shard.first + shard.lines - 1:,}: {error}")
     if len(result.failed) > MOST_LISTED:
-        note(f"{len(result.failed) - MOST_LISTED:,} more shards failed; atlas.json names all.")
+        terminal.note(f"{len(result.failed) - MOST_LISTED:,} more shards failed; atlas.json names all.")
 
 
-def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str], None]) -> int:
+def _query(options: Namespace) -> int:
     from attnviz import atlas
     from attnviz.atlas.merge import columns_of
     from attnviz.atlas.opened import ALIASES
-    from attnviz.cli.lines import columns
 
     opened = atlas.open(options.folder)
     heads = opened.heads(options.condition)
     if options.json:
-        say(heads.to_json(orient="records", indent=1))
+        terminal.say(heads.to_json(orient="records", indent=1))
         return 0
     words = [ALIASES.get(word, word) for word in re.findall(r"\w+", options.condition)]
     named = dict.fromkeys(name for word in words for name in ALIASES.values() if word in columns_of(name))
@@ -151,8 +109,10 @@ def _query(options: Namespace, say: Callable[[str], None], note: Callable[[str],
         means = [f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})" for name in named]
         rows.append([row["site"], row["head"], *means, _role(row)])
     for line in columns(rows):
-        say(line)
-    say(f"{counted(len(heads), 'head')}, over {counted(opened.texts, 'text')}: means by text with 95% intervals.")
+        terminal.say(line)
+    terminal.say(
+        f"{counted(len(heads), 'head')}, over {counted(opened.texts, 'text')}: means by text with 95% intervals."
+    )
     return 0
 
 
@@ -164,27 +124,20 @@ def _role(row: dict[str, Any]) -> str:
 class _Rate:
     """A bar with how many texts a second are measured, and how long the rest takes at that rate."""
 
-    def __init__(self, note: Callable[[str], None]):
-        self._bar, self._note = ProgressBar(sys.stderr), note
+    def __init__(self):
+        self._bar = ProgressBar(sys.stderr)
         self._begun: tuple[float, int] | None = None
 
     def draw(self, progress: Any) -> None:
         if self._begun is None:
             self._begun = monotonic(), progress.done
             if progress.done:
-                self._note(f"{progress.done:,} of {progress.of:,} texts are done already.")
+                terminal.note(f"{progress.done:,} of {progress.of:,} texts are done already.")
         begun, before = self._begun
         rate = (progress.done - before) / max(monotonic() - begun, 1e-9)
-        left = f", {_time((progress.of - progress.done) / rate)} left" if rate and progress.done < progress.of else ""
+        minutes = f", {(progress.of - progress.done) / rate / 60:,.0f} min left" if rate else ""
         texts = f"{progress.done:,} of {progress.of:,} texts"
-        self._bar.draw("atlas", progress.done / max(1, progress.of), f"{texts}, {rate:,.0f} a second{left}")
+        self._bar.draw("atlas", progress.done / max(1, progress.of), f"{texts}, {rate:,.0f} a second{minutes}")
 
     def end(self) -> None:
         self._bar.end()
-
-
-def _time(seconds: float) -> str:
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 90 else f"{hours} h"

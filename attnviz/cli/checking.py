@@ -1,20 +1,23 @@
-"""The command `check` of a file or pasted numbers: findings and an exit status out. No model is loaded."""
+"""The command `check`: findings about a file of numbers, a batch or a model, and an exit status."""
 
 import json
 import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from attnviz.check import ArrayReport, check, reading
 from attnviz.check.batch import IDS, check_batch
 from attnviz.check.findings import status_of
-from attnviz.cli.typed import NONE
-from attnviz.core.errors import InputError, quoted
+from attnviz.cli import terminal
+from attnviz.cli.parser import FILE
+from attnviz.core.errors import AttnvizError, InputError, quoted
 
-OF_MODELS = {"text": "A text", "output": "-o", "masks": "--mask", "off": "--off", "runs": "--runs"}
+OF_MODELS = {"text": "A text", "output": "-o", "mask": "--mask", "off": "--off", "runs": "--runs"}
+OF_ARRAYS = {"array": "--array", "kind": "--kind", "convention": "--convention", "shape": "--shape"}
 CODE = (
     "{file} is code; name a function of it that gives your model: attnviz check {path}:build. "
     "Two lines are enough in the file: import attnviz; def build(): return attnviz.wrap(model, tokenize)"
@@ -22,50 +25,48 @@ CODE = (
 """Message about a file of Python that is given without a function."""
 
 
-def run(options: Namespace, say: Callable[[str], None]) -> int:
-    """Check what was given and print it; gives the exit status: 1 if an error (or, if strict, a warning) was found,
+def run(options: Namespace) -> int:
+    """Check what was given and print it; returns the exit status: 1 if an error (or, if strict, a warning) was found,
     3 if it cannot be told before a question is answered, else 0.
-
-    Raises:
-        AttnvizError: if the file cannot be read, or an option does not fit it.
     """
+    if options.model or FILE.fullmatch(options.file):
+        return _model(options)
     if not options.file:
         raise InputError("There is nothing to check; give a file of numbers, FILE.py:FUNCTION, or --model NAME.")
     if options.file.endswith(".py"):
         raise InputError(CODE.format(file=quoted(options.file), path=options.file))
-    refuse(options, OF_MODELS, "models")
+    _refuse(options, OF_MODELS, "models")
     content = _read(options.file)
     if any(name in content.arrays for name in IDS) and not options.array:
-        return batch(content.arrays, options, say)
-    return _arrays(content, options, say)
+        return _batch(content.arrays, options)
+    return _arrays(content, options)
 
 
-def refuse(options: Namespace, flags: Mapping[str, str], of: str) -> None:
+def _refuse(options: Namespace, flags: Mapping[str, str], of: str) -> None:
     """Refuse options of something else than what is checked."""
     if unsuitable := [flag for name, flag in flags.items() if getattr(options, name)]:
         raise InputError(f"{unsuitable[0]} is of {of}; leave it out here.")
 
 
-def batch(arrays: Mapping[str, Any], options: Namespace, say: Callable[[str], None]) -> int:
-    """Check a batch and print it; gives the exit status."""
-    pad = None if options.pad == NONE else options.pad
-    report = check_batch(arrays, pad=pad, padded=options.pad != NONE, intent=options.intent or None)
-    show(report, options, say)
+def _batch(arrays: Mapping[str, Any], options: Namespace) -> int:
+    pad = None if options.pad == "none" else options.pad
+    report = check_batch(arrays, pad=pad, padded=options.pad != "none", intent=options.intent or None)
+    return _show(report, options)
+
+
+def _show(report: Any, options: Namespace) -> int:
+    """Print a report, as text or as JSON; returns its exit status."""
+    for line in [json.dumps(report.to_json(), indent=1)] if options.json else report.lines():
+        terminal.say(line)
     return report.status(strict=options.strict)
 
 
-def show(report: Any, options: Namespace, say: Callable[[str], None]) -> None:
-    """Print a report, as text or as JSON."""
-    for line in [json.dumps(report.to_json(), indent=1)] if options.json else report.lines():
-        say(line)
-
-
-def _arrays(content: reading.ArrayFile, options: Namespace, say: Callable[[str], None]) -> int:
+def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
     chosen = content.chosen(options.array)
     arrays = {name: array for entry in chosen.items() for name, array in _layers(*entry)}
     reports = {name: _report(name, array, options) for name, array in arrays.items()}
     if options.json:
-        say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
+        terminal.say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
     else:
         alike: dict[tuple[str, ...], list[str]] = {}
         for name, report in reports.items():
@@ -73,7 +74,7 @@ def _arrays(content: reading.ArrayFile, options: Namespace, say: Callable[[str],
         for number, ((first, *rest), names) in enumerate(alike.items()):
             called = f"{_listed(names)}: " if any(names) else ""
             for line in [*([""] if number else []), f"{called}{first}", *rest]:
-                say(line)
+                terminal.say(line)
     findings = [finding for report in reports.values() for finding in report.findings]
     question = next((report.question for report in reports.values() if report.question), "")
     return status_of(findings, question, strict=options.strict)
@@ -87,7 +88,7 @@ def _layers(name: str, array: Any) -> list[tuple[str, Any]]:
 
 
 def _listed(names: list[str]) -> str:
-    """Names of arrays of which the same is said; of many the first and the last."""
+    """Names of arrays with the same report; of many the first and the last."""
     quoted_names = [quoted(name) for name in names]
     return (
         ", ".join(quoted_names)
@@ -117,5 +118,81 @@ def _report(name: str, array: object, options: Namespace) -> ArrayReport:
     convention = options.convention or reading.convention_by_name(name)
     if options.kind is None and named in ("weights", "scores"):
         convention = None
-    intent = options.intent or {True: "causal", False: "two-way", None: None}[options.causal]
-    return check(array, kind=options.kind or named, intent=intent, convention=convention, shape=options.shape)
+    return check(array, kind=options.kind or named, intent=options.intent, convention=convention, shape=options.shape)
+
+
+def _model(options: Namespace) -> int:
+    """Check a model, or the batch that a function of a file gives. torch and figures come now: not for arrays."""
+    from attnviz import figures
+    from attnviz.check.model import check_model, of_capture
+    from attnviz.cli import pictures, request
+    from attnviz.sources.base import Source
+    from attnviz.sources.wrapped import Wrapped
+
+    _refuse(options, OF_ARRAYS, "arrays")
+    if options.model and options.text:
+        raise InputError("Beside --model there is one text; put it in quotes.")
+    name, text = (options.model, options.file) if options.model else (options.file, options.text)
+    try:
+        source = _loaded(name)
+    except AttnvizError as error:
+        if (finding := of_capture(str(error))).severity == "note":
+            raise
+        for line in [json.dumps({"findings": [asdict(finding)]}, indent=1)] if options.json else finding.lines():
+            terminal.say(line)
+        return 1
+    if not isinstance(source, Source):
+        _refuse(options, OF_MODELS, "models")
+        return _batch(source, options)
+    if options.pad is not None:
+        if not isinstance(source, Wrapped):
+            raise InputError("--pad is of batches and of models that attnviz.wrap makes; this one names its padding.")
+        source = source if options.pad == "none" else source.with_padding(options.pad)
+    report = check_model(
+        source,
+        request.texts(text)[0] if text else None,
+        intent=options.intent,
+        edits=request.edits(options, source),
+        padded=options.pad != "none",
+        runs=options.runs,
+        ways=_ways(name),
+    )
+    status = _show(report, options)
+    if options.output:
+        if report.future is None:
+            raise InputError("There is no leak test to draw: nothing could be changed, or the outputs are no numbers.")
+        for line in pictures.write(figures.leaks(report.future, dark=options.dark), options):
+            terminal.say(line)
+    return status
+
+
+def _ways(name: str) -> dict[str, Callable[..., Any]]:
+    """Functions for `attnviz.same_run` that the file of a model has."""
+    file = FILE.fullmatch(name)
+    module = sys.modules.get(Path(file[1]).stem) if file else None
+    functions = {way: getattr(module, way, None) for way in ("pack", "pad", "step", "write")}
+    return {way: function for way, function in functions.items() if callable(function)}
+
+
+def _loaded(name: str) -> Any:
+    """The model of a name, or what a function of a file gives: a model, or a batch."""
+    from torch import nn
+
+    from attnviz import api
+    from attnviz.cli import request
+    from attnviz.sources.base import Source
+
+    file = FILE.fullmatch(name)
+    if not file:
+        model, settings = api.named_model(name)
+        return request.load(model, **settings)
+    value = request.own(*file.groups())
+    if isinstance(value, Source | Mapping):
+        return value
+    if isinstance(getattr(value, "data", None), Mapping):  # a BatchEncoding of transformers
+        return value.data
+    if isinstance(value, nn.Module):
+        what = f"{quoted(name)} gives a model alone; what is missing is how a text becomes its tokens"
+        raise InputError(f"{what}: let a function give attnviz.wrap(model, tokenize).")
+    what = f"{quoted(name)} gives {quoted(type(value).__name__)}, which is no model and no batch"
+    raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize), or a dict with input_ids.")

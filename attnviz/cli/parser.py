@@ -1,76 +1,95 @@
 """The commands and options of the shell."""
 
 import argparse
-import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from attnviz import __version__, tokenizers
-from attnviz.cli import atlas, comparing, forms, generating, typed
+from attnviz import __version__
 from attnviz.core.errors import InputError, did_you_mean, quoted
 
-ABOUT = """See what every attention head does with a sentence, in models that are trained, and what changes.
+ABOUT = """See what every attention head does with a sentence, in trained models, and what changes when you change it.
 'attnviz' alone, or 'attnviz app', opens the app in a browser."""
 EXAMPLES = """examples:
   attnviz predict "the black cat sleeps on the red chair ."
-  attnviz export "the black cat sleeps" --head 1 -o head.png -o head.csv
-  attnviz export "the black cat sleeps" --form lines --beside 0,1 -o lines.svg
-  attnviz export "the black cat sleeps" --form heads --kind encoder --layer 0 --off 3,e1.2 -o heads.svg
-  attnviz export "?model=story&layer=d1&head=0&form=lines" -o lines.svg
   attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
-  attnviz export "the black cat sleeps" --form change --off c1.3 -o change.png
-  attnviz contributions "the cat sat down . the cat" --model induction --switch-off
-  attnviz compare "the black cat sleeps" --with-step 0 -o difference.png
+  attnviz predict "the cat sat down . the cat" --model induction --show contributions
+  attnviz export "the black cat sleeps" --head 1 -o head.png -o head.csv
+  attnviz export "the black cat sleeps" --form heads --layer e0 --off 3,e1.2 -o heads.svg
+  attnviz export "?model=story&layer=d1&head=0&form=lines&least=0.2" -o lines.svg
+  attnviz export "the black cat sleeps" --compare step=0 -o difference.png
+  attnviz export "the cat sat down" --form mask --model scratch:seed=3 --mask "window(1)" -o mask.pdf
   attnviz generate "the cat sat on" --model story --max-new-tokens 8
   attnviz explore "the black cat sleeps" --off c1.3 -o case.html
-  attnviz batch texts.txt --model story --as numbers --of overview -o folder/
+  attnviz check "the cat sat down" --model story -o leaks.png
+  attnviz save "the black cat sleeps" -o case.attn
+  attnviz open case.attn --verify
   attnviz atlas build story texts.txt -o atlas/
   attnviz atlas query atlas/ "previous_token > 0.9"
-  attnviz check "the cat sat down" --model story -o leaks.png
-  attnviz export "the cat sat down" --form mask --model scratch --mask "window(1)" -o mask.pdf
-  echo "unbelievable tokenization" | attnviz tokens - --model scratch --tokenizer bpe --json
 """
-MASKS = "causal, 'window(2, 1)', 'prefix(3)', 'documents(3, 4)' or another of 'attnviz masks'"
 
 COMMANDS = {
-    "app": "the app, open in a browser until Ctrl+C",
-    "export": "a picture of a text, or of a link that the app copied: a head in any form, heads, a mask or a change",
-    "explore": "every head on one page that any browser opens, without Python: an HTML file",
-    "compare": "two maps and their difference: another text, head, model or training step, or the original model",
-    "predict": "what the model predicts: a text, words, labels or vectors, before and after a change; -o draws it",
-    "contributions": "what each head and every other part adds to the logit of a word; -o draws the heads",
-    "generate": "how a model continues a text, or answers in a chat; -o draws a head over prompt and answer",
-    "tokens": "the tokens of a text, their ids and places",
-    "models": "the models that there are, or what was measured of one",
-    "masks": "the mask rules that there are and how they are written, and the kinds of masks that check knows",
-    "batch": "a picture, a page, a case or the numbers of each of many texts, in a folder; begun again, it goes on",
-    "atlas": "what every head does over a whole corpus: 'atlas build' measures it, 'atlas query' finds heads",
-    "save": "a run as a file that 'attnviz open' shows anywhere, with what makes it again",
-    "verify": "whether a saved run comes out the same here, and what explains it if not; 1 as exit status then",
-    "check": "what is wrong with a mask, weights or scores, a batch or a model; exit status 1 for an error, 3 to ask",
+    "app": "Open the app in a browser; Ctrl+C stops it.",
+    "export": "Draw a text, or the picture of a link that the app copied, to a file.",
+    "explore": "Write every head on one HTML page, which any browser opens without Python.",
+    "predict": "Print what the model predicts, before and after a change, and what that comes from.",
+    "generate": "Let a model continue a text or answer in a chat; -o draws a head over prompt and answer.",
+    "check": "Find what is wrong with a mask, weights or scores, a batch or a model. "
+    "The exit status is 0 if nothing is wrong, 1 for an error, 3 for an open question.",
+    "models": "List the models, or print the card of one.",
+    "save": "Save a run to a file with what makes it again; 'attnviz open' shows it anywhere.",
+    "open": "Open a saved run, a file of weights or a model of your own in the app; "
+    "--verify runs it again instead and exits with 1 if a number differs.",
+    "atlas": "Measure every head over a corpus with 'atlas build'; find heads with 'atlas query'.",
+}
+ACTIONS = {
+    "atlas build": "Measure every text of a corpus; the same command continues a build that ended early.",
+    "atlas query": "Print the heads for which a condition holds.",
 }
 
-VERBS = {"batch": "Write", "save": "Save", "export": "Write"}
-"""Verbs of commands that do not show something."""
-
-ALIASES = {"says": "predict", "open": "app"}
-"""Other names of commands."""
-
-REPLACED = {
-    "head": "export",
-    "heads": "export --form heads",
-    "mask": "export --form mask",
-    "change": "export --form change",
-    "leaks": "check",
+GONE = {
+    "batch": "a loop in Python with attnviz.analyze and attnviz.render, as in 'Many texts' of the documentation",
+    "change": "attnviz export TEXT --form change",
+    "compare": "attnviz export TEXT --compare WITH",
+    "contributions": "attnviz predict TEXT --show contributions",
+    "head": "attnviz export TEXT",
+    "heads": "attnviz export TEXT --form heads",
+    "leaks": "attnviz check",
+    "lesson": "attnviz app learn",
+    "mask": "attnviz export TEXT --form mask",
+    "masks": "attnviz check --help, which lists the masks",
+    "says": "attnviz predict",
+    "tokens": "attnviz predict TEXT --show tokens",
+    "verify": "attnviz open FILE --verify",
 }
-"""Commands of 0.1, which go with the next release, and what does the same."""
+"""Former commands and what to type instead."""
+
+GONE_OPTIONS = {
+    **{
+        f"--{name}": f"--model scratch:{name.replace('-', '_')}=VALUE" for name in "tokenizer d-model num-heads".split()
+    },
+    **{f"--with-{name}": f"--compare {name}=VALUE" for name in ("text", "head", "model", "step")},
+    "--beside": "--set also=1-2",
+    "--causal": "--intent causal",
+    "--gradients": "--show gradients",
+    "--keys": "--set zoom=0.40.0.40",
+    "--kind": "--layer with a letter: e0, d0 or c0",
+    "--no-own-mask": "--set own_mask=false",
+    "--queries": "--set zoom=0.40.0.40",
+    "--token": "--set pins=q2",
+    "--words": "--set view=words",
+}
+"""Former options and what to type instead; a name of a link is typed after --set."""
 
 LINK = re.compile(r"(https?://\S+|/?\w*\?\w+=.*)", re.DOTALL)
 """A link in the place of a text."""
-
-_ABSENT = argparse.SUPPRESS
+FILE = re.compile(r"(.+\.py):(\w+)")
+"""FILE.py:FUNCTION, a function of a person's file that gives a model."""
+RUNS = ("packed", "left", "right", "cached", "chunked", "batched", "written")
+"""Ways to run a model, as `attnviz.same_run` has them."""
+SHOW = ("tokens", "contributions", "gradients", "lens", "patching")
+"""What `predict --show` prints."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -78,378 +97,270 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.")
 
 
-def renamed(arguments: Sequence[str]) -> tuple[list[str], str]:
-    """Arguments of a command of 0.1 as those of today, and what replaces it, or ""."""
-    command, *rest = arguments or ["app"]
-    if command not in REPLACED:
-        return [command, *rest], ""
-    today = REPLACED[command]
-    if command == "head":
-        rest = [re.sub(r"^--as(=|$)", r"--form\1", argument) for argument in rest]
-    if command == "heads" and "--all-layers" in rest:
-        rest.remove("--all-layers")
-        today = "export --form overview"
-    if command == "leaks":
-        rest = [re.sub(r"^--promised(=|$)", r"--intent\1", argument) for argument in rest]
-        rest += (
-            [] if any(argument.startswith("--model") for argument in rest) else ["--model", "translator"]
-        )  # the one that the command took
-    return [*today.split(), *rest], today
+def _reader(pattern: str, make: Callable[[str], Any], wrong: str) -> Callable[[str], Any]:
+    """Reader of values that a pattern matches; any other value is refused with a sentence."""
+
+    def read_value(text: str) -> Any:
+        if not re.fullmatch(pattern, text, re.ASCII):
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is no {wrong}")
+        return make(text)
+
+    return read_value
+
+
+def file(text: str) -> Path:
+    """Read the name of a file to write; its folder must exist before anything is computed."""
+    folder = Path(text).parent
+    if not folder.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {quoted(str(folder), 200)}; make it first")
+    return Path(text)
+
+
+def _pad(text: str) -> int | str:
+    return text if text == "none" else int(text)
+
+
+def _runs(text: str) -> tuple[str, ...]:
+    return RUNS if text == "all" else tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _amount(text: str) -> float:
+    return float(text.removesuffix("GB"))
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+_whole = _reader(r"\d{1,9}", int, "whole number")
+_count = _reader(r"0*[1-9]\d{0,8}", int, "count; give a whole number, 1 or more")
+_size = _reader(r"(\d+\.?\d*|\.\d+)(e-?\d+)?\s*(GB)?", _amount, "amount; give a number, 0 or more")
+port = _reader(
+    r"0*([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d\d|655[0-2]\d|6553[0-5])", int, "port; give 1 to 65535"
+)
+"""Reader of a port."""
+
+_TEXTS = "export explore predict generate save"
+_MODELS = f"{_TEXTS} check"
+_FIGURES = "export predict generate check"
+_SERVERS = "app open"
+OPTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "model and text": (
+        ("--model NAME", f"{_MODELS} open", "of 'attnviz models' (translator), with settings: scratch:seed=3; of "
+         "Hugging Face, by name or folder; a saved run; or FILE.py:FUNCTION, which runs that code"),
+        ("--step N", f"{_TEXTS} build", "the model after this step of its training (the last)"),
+        ("--target TEXT", "export explore predict save", "text that the decoder reads, in place of its own"),
+        ("--lines", _TEXTS, "each line is a text of its own"),
+        ("--sentence N", _TEXTS, "the line that is drawn, counted from 1 (1)"),
+        ("--picture FILE", _TEXTS, "picture that is read with the text; may be repeated"),
+        ("--chat", _TEXTS, "the text is what a user says, in the chat template of the model"),
+        ("--system TEXT", _TEXTS, "system prompt of the chat"),
+    ),
+    "changes to the attention": (
+        ("--mask MASK", _MODELS, "causal, 'window(2, 1)', 'a & ~b' or another of 'attnviz check --help'; repeatable"),
+        ("--off HEADS", _MODELS, "heads to switch off: 2,3 of the layer shown; 0.2 of another; c0.2 of another kind"),
+        ("--take PART-WHERE-TEXT", _MODELS, "take from another text: output-d0.1-The dog sat. for a head; pattern- or "
+         "values-d0- for a layer; stream-d0- for its input; d0@3 at position 3, d0@3.5 from position 5 there"),
+        ("--temperature T", _MODELS, "divides the scores (1)"),
+    ),
+    "what is shown": (
+        ("--layer N", _MODELS, "1, or with its kind e1, d1 or c1: encoder, decoder, cross (where the model opens)"),
+        ("--head N", _TEXTS, "a number, or mean, max or min of all (where the model opens)"),
+        ("--form FORM", "export", "map, lines, text, picture or distance of a head; heads, overview, mask, change, "
+         "lens, pushed, contributions, patching or prediction (map)"),
+        ("--compare WITH", "export predict", "the difference to: original, 'text=Another text', 'layer=c1&head=2', "
+         "step=0 or model=story; 'attnviz predict --show patching' takes a text"),
+        ("--set NAME=VALUE", _MODELS, "any other name of a link: cell=7.2, view=words.hide, zoom=0.40.0.40, pins=q2, "
+         "also=1-2, least=0.2, own_mask=false; may be repeated"),
+    ),
+    "what is printed": (
+        ("--show WHAT", "predict", f"print instead: {', '.join(SHOW)}"),
+        ("--word WORD", "export predict", "word whose logit is explained (the most probable one)"),
+        ("--minus WORD", "export predict", "second word: the difference of both logits is explained"),
+        ("--position N", "export predict", "token after which the word is predicted; from the end if negative (-1)"),
+        ("--switch-off", "export predict", "with contributions: how much the logit falls with each head off"),
+        ("--circuits WHAT", "models", "circuits of the weights: heads, eigenvalues or composition (heads)"),
+        ("--json", "predict generate check models query", "JSON instead of text"),
+    ),
+    "how it writes": (
+        ("--max-new-tokens N", "generate", "tokens, at most (64)"),
+        ("--sampling-temperature T", "generate", "draw from logits divided by this; 0 takes the most probable (0)"),
+        ("--top-p P", "generate", "draw from the most probable tokens with this share together (1)"),
+        ("--seed N", "generate", "seed of the drawing (0)"),
+    ),
+    "what it should be": (
+        ("--intent MASK", "check", "the intended mask: causal, two-way, another kind from below, or a mask such as "
+         "'causal | prefix(3)'; the mistakes that give the mask are named"),
+        ("--pad ID", "check", "the id of padding, or none"),
+        ("--runs WAYS", "check", f"whether a model answers the same {', '.join(RUNS)}: some by commas, or all"),
+        ("--array NAME", "check", "which array of several (those named mask, weights, scores)"),
+        ("--kind KIND", "check", "mask, weights or scores (guessed)"),
+        ("--convention HOW", "check", "of a mask: may-attend, true-is-masked, zero-is-masked or additive"),
+        ("--shape B,H,Q,K", "check", "shape of the scores: how the array broadcasts"),
+        ("--strict", "check", "exit with 1 for warnings, too"),
+    ),
+    "how it is measured": (
+        ("--shard N", "build", "texts of a shard, at most (1000)"),
+        ("--keep N", "build", "strongest texts that are kept for each metric of a head (10)"),
+        ("--pairs N", "build", "strongest pairs of tokens of each head in a shard (200)"),
+        ("--ablate N", "build", "texts of each shard on which each head is switched off in turn (0)"),
+        ("--workers N", "build", "processes of this machine (one per core); 0 for this one alone"),
+        ("--scheduler ADDRESS", "build", "a Dask cluster that runs already, whose workers see both folders"),
+        ("--resources NAME=NUMBER", "build", "what a shard takes of its worker, such as GPU=1"),
+    ),
+    "what a run may cost": (
+        ("--seconds N", f"{_TEXTS} {_SERVERS}", "seconds, by an estimate (any; in the app 120)"),
+        ("--memory GB", f"{_TEXTS} {_SERVERS} build", "memory of a run, or of a worker (any; in the app 2)"),
+    ),
+    "server": (
+        ("--port N", _SERVERS, "port (8501)"),
+        ("--address ADDRESS", _SERVERS, "127.0.0.1 for this machine alone; 0.0.0.0 for all, by a name in "
+         "STREAMLIT_SERVER_ALLOWED_HOSTS"),
+        ("--public", _SERVERS, "for others: bounds on visitors; models that ship or that ATTNVIZ_MODELS lists"),
+        ("--host-name NAME", _SERVERS, "name that a public app answers to; may be repeated"),
+        ("--framed-by ORIGIN", _SERVERS, "page that may frame a public app; may be repeated"),
+        ("--no-browser", _SERVERS, "print the address only"),
+    ),
+    "files": (
+        ("--live MODEL", "explore", "a page that runs the model itself: story, translator, induction, or your folder"),
+        ("--verify", "open", "run it again and compare every number"),
+        ("--precision HOW", "save", "float32, or float16: half as large (float32)"),
+        ("--dark", _FIGURES, "light on dark"),
+        ("--preset USE", _FIGURES, "paper (one column, 8 pt, no title), slide or web"),
+        ("--ppi N", _FIGURES, "pixels per inch, 300 for print (PNG)"),
+        ("-o FILE", _FIGURES, "its ending is the format: .png .svg .pdf .html .json .csv .npz .zip; may be repeated"),
+        ("-o FILE", "explore save models", "the page, the run (.attn), or the circuits (.csv)"),
+        ("-o FOLDER", "build", "the folder of the atlas"),
+    ),
+}  # fmt: skip
+"""Every option under its title in the help: how it is written, the commands that take it, and its help."""
+READERS = dict.fromkeys(("step", "shard", "keep", "pairs", "ablate", "workers"), _whole) | {
+    "position": int, "ppi": int, "seed": int, "max-new-tokens": _count, "top-p": float,
+    "sampling-temperature": float, "seconds": _size, "memory": _size, "port": port, "runs": _runs,
+    "pad": _reader(r"none|\d+", _pad, "id; give a whole number, or none"),
+    "shape": _reader(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*){3}", _shape, "shape; give four whole numbers: B,H,Q,K"),
+}  # fmt: skip
+"""Readers of values that are not text."""
+DEFAULTS = {"position": -1, "max-new-tokens": 64, "sampling-temperature": 0.0, "top-p": 1.0, "seed": 0, "runs": ()}
+DEFAULTS |= {"shard": 1000, "keep": 10, "pairs": 200, "ablate": 0, "scheduler": "", "resources": ""}
+DEFAULTS |= {"precision": "float32"}
+CIRCUITS = ("heads", "eigenvalues", "composition")
+REPEATED = ("picture", "mask", "off", "take", "set", "host-name", "framed-by")
+
+_TEXT = (
+    "a text; - reads stdin; a link that the app copied, or its end '?model=story'; a saved run; or a picture or sound"
+)
+_OPENED = "a link of the app or its end, a saved run (.attn), weights (.npz, .npy, .csv, .safetensors), a folder of "
+_OPENED += "Hugging Face, or FILE.py:FUNCTION, whose code is run"
+_WHAT = (
+    ".npz, .npy, .csv, .safetensors, .json or .txt; - reads numbers from stdin; FILE.py:FUNCTION, whose code is run: "
+)
+_WHAT += "a model or a batch; with --model a text"
+_CORPUS = "texts, one a line, .jsonl or .parquet, a folder of such files, or a name of the library 'datasets'"
+POSITIONS: dict[str, dict[str, tuple[bool, str]]] = {
+    "app": {"link": (False, _OPENED)},
+    "open": {"link": (True, _OPENED)},
+    **{name: {"text": (name != "explore", _TEXT)} for name in _TEXTS.split()},
+    "check": {"file": (False, _WHAT), "text": (False, "text for a model (its own example)")},
+    "models": {"name": (False, "print the card of this one")},
+    "build": {"model": (True, "a model, as --model takes it elsewhere"), "corpus": (True, _CORPUS)},
+    "query": {"folder": (True, "folder of an atlas"), "condition": (False, "in SQL: 'previous_token > 0.9'; else all")},
+}
+"""Arguments without a flag of each command: whether they must be given, and their help."""
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse arguments; none at all mean the app."""
-    command = arguments[0] if arguments else "app"
-    if command not in (*COMMANDS, *ALIASES, "-h", "--help", "--version"):
+    command, *rest = arguments or ["app"]
+    if command in GONE:
+        raise InputError(f"The command {command} is gone. Type: {GONE[command]}.")
+    if command not in (*COMMANDS, "-h", "--help", "--version"):
         near = did_you_mean(command, COMMANDS)
         raise InputError(f"There is no command {quoted(command)}.{near} There are: {', '.join(COMMANDS)}.")
-    command = ALIASES.get(command, command)
-    options, left = build().parse_known_args([command, *arguments[1:]])
-    if left:
-        is_word = not left[0].startswith("-") and "text" in options
-        words = " A text of several words stands in quotes." if is_word else ""
-        raise InputError(f"Unrecognized arguments: {' '.join(left)}.{words} See attnviz {command} --help.")
-    return options
+    parser = build(masks_of(arguments) if command == "check" else "")
+    options, left = parser.parse_known_args([command, *rest])
+    if not left:
+        return options
+    flag = left[0].partition("=")[0]
+    if flag in GONE_OPTIONS:
+        raise InputError(f"The option {flag} is gone. Type: {GONE_OPTIONS[flag]}.")
+    if flag.startswith("-"):
+        from attnviz.link import NAMES
+
+        if "set" in options and (name := flag.strip("-").replace("-", "_")) in NAMES:
+            raise InputError(f"A link has the name {name}. Type: --set {name}=VALUE.")
+        near = did_you_mean(flag, [written.split()[0] for group in OPTIONS.values() for written, *_ in group])
+        raise InputError(f"attnviz {command} has no option {quoted(flag)}.{near} See attnviz {command} --help.")
+    words = " A text of several words stands in quotes." if "text" in options else ""
+    raise InputError(f"Unrecognized arguments: {' '.join(left)}.{words} See attnviz {command} --help.")
 
 
-def build() -> argparse.ArgumentParser:
-    """The parser of all commands; what it cannot read, it raises as an `InputError`."""
-    parser = _Parser(
-        prog="attnviz",
-        description=ABOUT,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+def masks_of(arguments: Sequence[str]) -> str:
+    """List the masks and the kinds of masks, if help is inputs for; torch is imported for that."""
+    if not {"-h", "--help"} & {*arguments}:
+        return ""
+    from attnviz.check.intent import MEANT
+    from attnviz.core.masks import Full, composable
+    from attnviz.core.masks.text import form
+
+    rules = {form(rule): rule.meaning for rule in (Full, *composable())}
+    return "\n".join(["masks:", *_table(rules), "", "kinds of masks, for --intent:", *_table(MEANT)])
+
+
+def _table(rows: dict[str, str]) -> list[str]:
+    width = max(map(len, rows))
+    return [f"  {name.ljust(width)}  {meaning}" for name, meaning in rows.items()]
+
+
+def build(masks: str = "") -> argparse.ArgumentParser:
+    """The parser of all commands; what it cannot read, it raises as an `InputError`.
+
+    Args:
+        masks: text under the help of check.
+    """
+    page = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = _Parser(prog="attnviz", description=ABOUT, epilog=EXAMPLES, **page)
     parser.add_argument("--version", action="version", version=f"attnviz {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
-    for name, help in COMMANDS.items():
-        about = f"{VERBS.get(name, 'Show')} {help}."
-        command = commands.add_parser(name, help=help, description=about, allow_abbrev=False)
-        for add in _OPTIONS[name]:
-            add(command)
+    for name, about in COMMANDS.items():
+        epilog = masks if name == "check" else None
+        command = commands.add_parser(name, help=about, description=about, epilog=epilog, **page)
+        if name != "atlas":
+            _fill(command, name)
+            continue
+        actions = command.add_subparsers(title="what to do", required=True, metavar="ACTION", dest="action")
+        for action, does in ACTIONS.items():
+            name = action.removeprefix("atlas ")
+            _fill(actions.add_parser(name, help=does, description=does, **page), name)
     return parser
 
 
-def _add_app(command: argparse.ArgumentParser) -> None:
-    command.description = "Open the app in a browser; Ctrl+C stops it."
-    link = "what to open: a link copied from the app, or its end, such as 'masks?mask=causal'; or FILE.py:FUNCTION, "
-    link += "a function that gives a source (see attnviz.wrap): it runs the code of that file; "
-    link += "or the folder of a model of Hugging Face; "
-    link += "or FILE, a saved run (.attn) or weights (.npz, .npy, .csv, .safetensors)"
-    command.add_argument("link", metavar="LINK", nargs="?", default="", help=link)
-    _add_server(command)
+def _fill(command: argparse.ArgumentParser, name: str) -> None:
+    """Add the arguments and options of a command."""
+    for position, (required, help) in POSITIONS.get(name, {}).items():
+        settings = {} if required else {"nargs": "?", "default": None if position == "text" else ""}
+        command.add_argument(position, metavar=position.upper(), help=help, **settings)
+    for title, options in OPTIONS.items():
+        fitting = [(written, help) for written, commands, help in options if name in commands.split()]
+        group = command.add_argument_group(title) if fitting else None
+        for written, help in fitting:
+            flag, _, metavar = written.partition(" ")
+            group.add_argument(flag, help=help, **_settings(flag.lstrip("-"), metavar, name))
 
 
-def _add_server(command: argparse.ArgumentParser) -> None:
-    port = os.environ.get("STREAMLIT_SERVER_PORT", "8501")
-    command.add_argument("--port", type=typed.port, metavar="N", default=port, help="where it listens (8501)")
-    address = os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
-    whom = "who can reach it (127.0.0.1: this machine); 0.0.0.0: all, by a name in STREAMLIT_SERVER_ALLOWED_HOSTS"
-    command.add_argument("--address", metavar="ADDRESS", default=address, help=whom)
-    seconds = "seconds that a run of a long text may take, by an estimate (120)"
-    command.add_argument("--seconds", type=typed.amount, metavar="N", help=seconds)
-    memory = "memory that a run may take, and what is kept of all runs (2 GB); with --public, that of the server (1 GB)"
-    command.add_argument("--memory", type=typed.gigabytes, metavar="GB", help=memory)
-    public = "for others: bounds on visitors, models that ship or that ATTNVIZ_MODELS lists, and what --host-name and "
-    public += "--framed-by name"
-    command.add_argument("--public", action="store_true", help=public)
-    host = "a name that a public app answers to, such as attention.example.org; may be given again"
-    command.add_argument("--host-name", metavar="NAME", action="append", help=host)
-    page = "a page that may frame a public app, such as https://portal.example.org; may be given again"
-    command.add_argument("--framed-by", metavar="ORIGIN", action="append", help=page)
-    command.add_argument("--no-browser", dest="browser", action="store_false", help="print the address only")
-
-
-def _add_name(command: argparse.ArgumentParser) -> None:
-    command.add_argument("name", metavar="NAME", nargs="?", help="print the card of this one")
-    what = "circuits of its weights instead: heads, eigenvalues or composition (heads)"
-    tables = ("heads", "eigenvalues", "composition")
-    command.add_argument("--circuits", metavar="WHAT", nargs="?", const="heads", choices=tables, help=what)
-    command.add_argument("--json", action="store_true", help="circuits as JSON instead of text")
-    command.add_argument("-o", "--output", type=typed.file, metavar="FILE", help="circuits as a file: FILE.csv")
-
-
-def _add_pictured(command: argparse.ArgumentParser) -> None:
-    _add_text(
-        command, "; or a link copied from the app, of Heads, Overview, Masks or Compare, or its end '?model=story'"
-    )
-
-
-def _add_text(command: argparse.ArgumentParser, more: str = "") -> None:
-    what = f"a text, line breaks and all; - reads stdin; or a saved run (.attn){more}"
-    command.add_argument("text", metavar="TEXT", help=what, nargs="?" if command.prog.endswith("explore") else None)
-    command.add_argument("--lines", action="store_true", help="each line is a text of its own")
-    picture = "a picture that is read with the text; may be given again. Without a text, FILE stands in its place"
-    command.add_argument("--picture", action="append", default=[], metavar="FILE", help=picture)
-
-
-def _add_target(command: argparse.ArgumentParser) -> None:
-    what = (
-        "of an encoder-decoder, a text that its decoder reads instead of what it writes; with --lines one on each line"
-    )
-    command.add_argument("--target", metavar="TEXT", help=what)
-
-
-def _add_texts(command: argparse.ArgumentParser) -> None:
-    texts = "texts, one on each line, or JSON lines (.jsonl): each a string or an object with a text; - reads stdin"
-    command.add_argument("files", metavar="FILE", nargs="+", help=texts)
-    command.add_argument("--whole", action="store_true", help="each file is one text")
-    group = command.add_argument_group("what is made of each text")
-    group.add_argument("--as", dest="form", default="picture", metavar="HOW", help="picture, page, case or numbers")
-    pictured = "of pictures and numbers: head, heads (of a layer) or overview (every head) (head)"
-    group.add_argument("--of", dest="pictured", default="head", metavar="WHAT", help=pictured)
-    formats = "such as pdf (png), or of numbers npz (csv); an unknown one lists all"
-    group.add_argument("--format", metavar="ENDING", help=formats)
-    group.add_argument("--precision", default="float32", metavar="HOW", help="of cases: float32 or float16")
-
-
-def _add_word(command: argparse.ArgumentParser) -> None:
-    word = command.add_argument_group("whose logit")
-    word.add_argument("--word", metavar="WORD", help="a token of the vocabulary (the most probable one)")
-    word.add_argument("--minus", metavar="WORD", help="a second one: the difference of both logits")
-    place = "the token after which it is predicted, counted from 0, or from the end by -1 (-1)"
-    word.add_argument("--position", type=int, default=-1, metavar="N", help=place)
-    off = "also how much the logit falls with each head off in turn"
-    word.add_argument("--switch-off", action="store_true", help=off)
-
-
-def _add_json(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--json", action="store_true", help="JSON instead of text")
-
-
-def _add_gradients(command: argparse.ArgumentParser) -> None:
-    what = "print what each token counts for the predicted word instead: attention relevance and integrated gradients"
-    command.add_argument("--gradients", action="store_true", help=f"{what}; it takes about 150 runs")
-    command.add_argument("--word", metavar="WORD", help="of another word than the most probable one, with --gradients")
-
-
-def _add_one(command: argparse.ArgumentParser) -> None:
-    what = "a number, or mean, max or min of all (the one that the model opens with)"
-    command.add_argument("--head", type=typed.head, help=what)
-
-
-def _add_cell(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--cell", type=typed.cell, metavar="QUERY.KEY", help="outline a cell of the map, counted from 0"
-    )
-
-
-def _add_head(command: argparse.ArgumentParser) -> None:
-    _add_one(command)
-    command.add_argument("--row-sums", action="store_true", help="show the sum of each row")
-
-
-def _add_opening(command: argparse.ArgumentParser) -> None:
-    what = (
-        "the model itself in the page: type a text, paint a mask, switch heads off; story, translator, induction, or "
-    )
-    command.add_argument("--live", metavar="MODEL", help=f"{what}a folder with your own")
-    command.add_argument("--head", type=int, metavar="N", help="the head on which it opens, counted from 0")
-
-
-def _add_domain(command: argparse.ArgumentParser) -> None:
-    what = "colors: adapts, fixed (0 to 1), shared (0 to the largest of all heads), log"
-    command.add_argument("--domain", default="adapts", help=what)
-
-
-def _add_save(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "-o", "--output", type=typed.file, metavar="FILE", help="the file (its texts' first words, .attn)"
-    )
-    command.add_argument("--precision", default="float32", metavar="HOW", help="float32, or float16: half as large")
-    command.add_argument("--whole-prediction", action="store_true", help="keep the logits of every word")
-
-
-def _add_file(command: argparse.ArgumentParser) -> None:
-    command.add_argument("file", metavar="FILE", help="a file that 'attnviz save' wrote")
-    command.add_argument("--model", metavar="NAME", help="what is run, such as FILE.py:FUNCTION (what the file names)")
-
-
-def _add_check(command: argparse.ArgumentParser) -> None:
-    files = ".npz, .npy, .csv, .safetensors, .json or .txt; - reads numbers from stdin"
-    own = "FILE.py:FUNCTION, whose code is run: a model (see attnviz.wrap), or a batch, a dict with input_ids"
-    command.add_argument("file", metavar="WHAT", nargs="?", default="", help=f"{files}; or {own}; with --model a text")
-    command.add_argument("text", metavar="TEXT", nargs="?", default="", help="what a model reads (its own example)")
-    command.add_argument("--model", metavar="NAME", help="a model by its name, see 'attnviz export'")
-    intent = "what it is meant to be: causal, two-way, another kind of 'attnviz masks', or a mask such as "
-    intent += "'causal | prefix(3)'; the mistakes that give the mask are named"
-    command.add_argument("--intent", "--meant", metavar="MASK", help=intent)
-    command.add_argument("--pad", type=typed.pad, metavar="ID", help="the id of padding, or none")
-    ways = "all, or some of packed, left, right, cached, chunked, written and batched with commas between: whether a "
-    ways += "model gives the same answer so; one of your own by functions pack, pad, step and write of its file"
-    command.add_argument("--runs", type=typed.runs, default=(), metavar="WAYS", help=ways)
-    command.add_argument("--strict", action="store_true", help="1 as exit status if there are warnings, too")
-    _add_json(command)
-    arrays = command.add_argument_group("of arrays")
-    arrays.add_argument("--array", metavar="NAME", help="which one of several (those named mask, weights, scores)")
-    arrays.add_argument("--kind", help="mask, weights or scores (guessed)")
-    conventions = "may-attend, true-is-masked, zero-is-masked or additive"
-    arrays.add_argument("--convention", metavar="HOW", help=f"of a mask: {conventions} (else two are tried)")
-    causal = "the same as --intent causal, or as --intent two-way"
-    arrays.add_argument("--causal", action=argparse.BooleanOptionalAction, default=None, help=causal)
-    arrays.add_argument("--shape", type=typed.shape, metavar="B,H,Q,K", help="of the scores: how the array broadcasts")
-    _add_edits(command)
-    _add_files(command.add_argument_group("picture of a model's leak test"))
-
-
-def _add_model(command: argparse.ArgumentParser) -> None:
-    model = command.add_argument_group("model")
-    model.add_argument(
-        "--model",
-        metavar="NAME",
-        help="see 'attnviz models' (translator); or a name or folder of Hugging Face; or FILE.py:FUNCTION, a function "
-        "that gives a source: it runs the code of that file",
-    )
-    model.add_argument("--step", type=int, metavar="N", help="as it was after this step of its training (the last)")
-    more = "another setting of the model, such as cloned=true; may be given several times"
-    model.add_argument("--set", action="append", type=typed.setting, default=[], metavar="NAME=VALUE", help=more)
-    random = command.add_argument_group("settings of random weights, with --model scratch", argument_default=_ABSENT)
-    random.add_argument("--tokenizer", help=f"{', '.join(tokenizers.NAMES)} (words)")
-    sos = "begin each sentence with <sos> (for a mask only)"
-    random.add_argument("--sos", action=argparse.BooleanOptionalAction, default=_ABSENT, help=sos)
-    random.add_argument("--d-model", type=int, metavar="N", help="width of a token's vector (64)")
-    random.add_argument("--num-heads", type=int, metavar="N", help="heads per layer (4)")
-    random.add_argument("--num-layers", type=int, metavar="N", help="layers (2)")
-    random.add_argument("--seed", type=int, metavar="N", help="where the random weights come from (0)")
-    for flag, help in (("positions", "leave the order of tokens out"), ("bias", "projections without biases")):
-        random.add_argument(f"--no-{flag}", dest=flag, action="store_false", default=_ABSENT, help=help)
-
-
-def _add_budget(command: argparse.ArgumentParser) -> None:
-    budget = command.add_argument_group("what a run may cost, by an estimate; more is refused with its numbers")
-    budget.add_argument("--seconds", type=typed.amount, metavar="N", help="seconds (any)")
-    budget.add_argument("--memory", type=typed.amount, metavar="GB", help="memory (any)")
-
-
-def _add_site(command: argparse.ArgumentParser) -> None:
-    site = command.add_argument_group("what is shown, where the model opens if it is not given")
-    site.add_argument("--kind", help="encoder, decoder or cross")
-    site.add_argument("--layer", type=int, metavar="N", help="counted from 0")
-
-
-def _add_view(command: argparse.ArgumentParser) -> None:
-    view = command.add_argument_group("how it is looked at, said on the picture")
-    view.add_argument("--words", action="store_true", help="merge the pieces of each word")
-    view.add_argument("--sentences", action="store_true", help="merge the tokens of each sentence")
-    parts = "merge the tokens of each of N equal parts of the text"
-    view.add_argument("--parts", type=int, default=0, metavar="N", help=parts)
-    view.add_argument("--special", default="show", metavar="HOW", help="special tokens: show, hide or renormalize")
-    view.add_argument("--pair", default="all", metavar="AB", help="of a pair A ||| B: AA, AB, BA or BB (all)")
-
-
-def _add_edits(command: argparse.ArgumentParser) -> None:
-    edits = command.add_argument_group("changes to the attention")
-    edits.add_argument(
-        "--mask",
-        action="append",
-        default=[],
-        dest="masks",
-        metavar="MASK",
-        help=f"{MASKS}; several, or 'a & b': all hold; 'a | b': either; ~a: the opposite",
-    )
-    edits.add_argument(
-        "--off",
-        action="append",
-        default=[],
-        type=typed.places,
-        metavar="HEADS",
-        help="2,3: heads of what is shown; 0.2: LAYER.HEAD; c0.2 or cross0.2: of another kind (e, d, c)",
-    )
-    edits.add_argument(
-        "--take",
-        action="append",
-        default=[],
-        metavar="PART-WHERE-TEXT",
-        help="from another text: output-d0.1-The dog sat. (of a head), pattern- or values-d0-... (of all heads), "
-        "stream-d0-... (the input of the layer); d0@3 at position 3, d0@3.5 from position 5 of the other text",
-    )
-    edits.add_argument(
-        "--no-own-mask",
-        dest="own_mask",
-        action="store_false",
-        help="without the built-in mask: its padding, a decoder's future",
-    )
-    edits.add_argument(
-        "--no-mask-cross", dest="mask_cross", action="store_false", help="--mask acts on self-attention alone"
-    )
-    edits.add_argument("--temperature", type=float, default=1.0, metavar="T", help="divides the scores (1)")
-    edits.add_argument("--score-scale", type=float, metavar="F", help="replaces 1/sqrt(d_k)")
-    edits.add_argument("--empty-rows", default="zero", metavar="HOW", help="zero, nan, uniform or error")
-
-
-def _add_sentence(files: argparse._ActionsContainer) -> None:
-    files.add_argument("--sentence", type=int, default=1, metavar="N", help="which line is drawn, counted from 1 (1)")
-
-
-def _add_page(command: argparse.ArgumentParser) -> None:
-    files = command.add_argument_group("page")
-    _add_sentence(files)
-    files.add_argument(
-        "-o", "--output", type=typed.file, default=Path("explore.html"), metavar="FILE", help="explore.html"
-    )
-
-
-def _add_folder(command: argparse.ArgumentParser) -> None:
-    files = command.add_argument_group("files")
-    folder = "where the files are written; what is whole there, of the same settings, is kept"
-    files.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help=folder)
-    _add_size(files)
-    command.set_defaults(sentence=1)
-
-
-def _add_picture(command: argparse.ArgumentParser) -> None:
-    files = command.add_argument_group("picture")
-    _add_sentence(files)
-    _add_files(files)
-
-
-def _add_files(files: argparse._ActionsContainer) -> None:
-    files.add_argument(
-        "-o",
-        "--output",
-        action="append",
-        type=typed.file,
-        metavar="FILE",
-        help="its ending says the format: .png .svg .pdf .html .json .csv .npz .zip; may be given several times",
-    )
-    _add_size(files)
-
-
-def _add_size(files: argparse._ActionsContainer) -> None:
-    files.add_argument("--dark", action="store_true", help="light on dark")
-    files.add_argument("--preset", metavar="USE", help="paper (one column, 8 pt, no title), slide or web")
-    files.add_argument("--scale", type=int, default=1, help="1, 2 or 4 times as many pixels (PNG)")
-    files.add_argument("--ppi", type=int, metavar="N", help="pixels per inch, 300 for print (PNG)")
-
-
-_FIGURE_OPTIONS = (_add_site, _add_edits, _add_budget, _add_picture)
-_OPTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], ...]] = {
-    "app": (_add_app,),
-    "export": (
-        _add_pictured,
-        _add_target,
-        forms.add,
-        _add_head,
-        _add_cell,
-        _add_domain,
-        _add_view,
-        _add_model,
-        generating.add_answer,
-        *_FIGURE_OPTIONS,
-    ),
-    "explore": (_add_text, _add_target, _add_opening, _add_model, _add_site, _add_edits, _add_budget, _add_page),
-    "compare": (_add_text, _add_one, _add_cell, comparing.add, _add_model, generating.add_answer, *_FIGURE_OPTIONS),
-    "predict": (_add_text, _add_json, _add_gradients, _add_model, *_FIGURE_OPTIONS),
-    "contributions": (_add_text, _add_target, _add_word, _add_json, _add_model, *_FIGURE_OPTIONS),
-    "generate": (_add_text, generating.add, _add_one, _add_json, _add_model, *_FIGURE_OPTIONS),
-    "tokens": (_add_text, _add_json, _add_model),
-    "models": (_add_name,),
-    "masks": (),
-    "batch": (_add_texts, _add_head, _add_domain, _add_view, _add_model, _add_site, _add_edits, _add_folder),
-    "atlas": (atlas.add,),
-    "save": (_add_text, _add_target, _add_save, _add_model, _add_site, _add_edits, _add_budget),
-    "verify": (_add_file,),
-    "check": (_add_check,),
-}
-"""Options of each command, in the order of its help."""
+def _settings(flag: str, metavar: str, command: str) -> dict[str, Any]:
+    """Settings of an option for argparse besides its help."""
+    if flag == "o" and command == "build":
+        return {"dest": "output", "metavar": metavar, "required": True}
+    if flag == "o":
+        return {"dest": "output", "metavar": metavar, "action": "append", "type": file, "default": []}
+    if flag == "no-browser":
+        return {"dest": "browser", "action": "store_false"}
+    if flag == "circuits":
+        return {"metavar": metavar, "nargs": "?", "const": "heads", "choices": CIRCUITS}
+    if flag in REPEATED:
+        return {"metavar": metavar, "action": "append", "default": []}
+    if not metavar:
+        return {"action": "store_true"}
+    choices = SHOW if flag == "show" else None
+    return {"metavar": metavar, "default": DEFAULTS.get(flag), "type": READERS.get(flag), "choices": choices}

@@ -235,7 +235,7 @@ MOST_ROWS = 1_000_000
 CASE, PAGE = "case.attn", "every-head.html"
 IN_CASE = (
     f"the whole run. Drop it on the app, or: attnviz open {CASE}; in Python attnviz.read('{CASE}'). "
-    f"'attnviz verify {CASE}' runs the model again and says what differs"
+    f"'attnviz open {CASE} --verify' runs the model again and says what differs"
 )
 IN_PAGE = "every head as map, lines and text. Open it in any browser; it needs no network"
 

@@ -3,14 +3,13 @@
 import re
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 import streamlit as st
 
 from attnviz import api
+from attnviz.api import named_model
 from attnviz.core.display import visible_text, without_surrogates
 from attnviz.core.errors import AttnvizError, InputError, TooLong
-from attnviz.core.parameters import parameters
 from attnviz.core.request import Request
 from attnviz.link import Choices
 from attnviz.sources.base import Source
@@ -70,30 +69,6 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
     except AttnvizError as error:
         note(str(error))
     return None
-
-
-def named_model(text: str) -> tuple[str, dict[str, Any]]:
-    """Name and parameters of a model in the link: "scratch:d_model=32,positions=false"."""
-    name, _, written = text.partition(":")
-    declared = {parameter.name: parameter for parameter in parameters(api.SOURCES.get(name, object))}
-    values: dict[str, Any] = {}
-    for part in filter(None, written.split(",")):
-        key, _, value = part.partition("=")
-        if key not in declared:
-            raise InputError(f"The model {name} has no {key!r}. It has {', '.join(declared) or 'no settings'}.")
-        kind = declared[key].kind
-        if kind == "flag":
-            values[key] = value == "true"
-        else:
-            values[key] = int(value) if kind == "number" and value.isdecimal() else value
-    return name, values
-
-
-def model_text(name: str, values: dict[str, Any]) -> str:
-    """A model with parameters as the link writes it; those that are as usual are left out."""
-    usual = {parameter.name: parameter.default for parameter in parameters(api.SOURCES[name])}
-    written = [f"{key}={str(value).lower()}" for key, value in values.items() if value != usual[key]]
-    return f"{name}:{','.join(written)}" if written else name
 
 
 def opened(text: str, step: int | None = None) -> Source | None:

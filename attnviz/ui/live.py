@@ -18,6 +18,7 @@ import uvicorn
 from streamlit import config, runtime
 
 from attnviz import api, link
+from attnviz.api import model_text
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.parameters import parameters
@@ -27,7 +28,6 @@ from attnviz.sources.base import Source
 from attnviz.sources.recorded import Recorded
 from attnviz.sources.saved import Saved
 from attnviz.ui import launch, server, streamlit_internals
-from attnviz.ui.inputs import model_text
 
 HOST = "127.0.0.1"
 GRACE = 3

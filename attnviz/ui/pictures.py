@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from attnviz.core import assets
+from attnviz.api import EXAMPLES
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Picture, Sound
 from attnviz.core.request import Request
@@ -20,12 +20,6 @@ NONE = "none"
 """Name of no picture, for a model that reads text without one, too."""
 MOST = 4
 """Pictures that a session keeps."""
-EXAMPLES = {
-    path.stem.replace("-", " "): path
-    for folder, ending in (("pictures", "*.*g"), ("sounds", "*.wav"))
-    for path in sorted(assets.path(folder).glob(ending))
-}
-"""Pictures and sounds that ship, by their names."""
 
 
 def own() -> dict[str, Picture]:

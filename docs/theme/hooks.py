@@ -89,7 +89,7 @@ def _shell() -> Iterator[str]:
     whole = parser.build()
     (commands,) = (action.choices for action in whole._actions if isinstance(action, argparse._SubParsersAction))
     yield "# The shell\n"
-    yield f"`attnviz COMMAND --help` prints the same. Other names: {_aliases()}.\n"
+    yield "`attnviz COMMAND --help` prints the same.\n"
     yield from ("```text", parser.EXAMPLES, "```\n")
     for name, command in commands.items():
         yield f"## {name}\n"
@@ -106,10 +106,6 @@ def _options(command: argparse.ArgumentParser) -> Iterator[str]:
     for name, action in (one for choices in nested for one in choices.items()):
         yield f"### {command.prog.partition(' ')[2]} {name}\n"
         yield from _options(action)
-
-
-def _aliases() -> str:
-    return ", ".join(f"`{old}` for `{new}`" for old, new in parser.ALIASES.items())
 
 
 def _group(group: argparse._ArgumentGroup) -> Iterator[str]:

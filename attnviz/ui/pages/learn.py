@@ -9,6 +9,7 @@ import streamlit as st
 from attnviz import figures, lessons, link
 from attnviz.analysis import sentences, steps
 from attnviz.analysis.sentences import quoted_token
+from attnviz.api import model_text, named_model
 from attnviz.core.amounts import digits
 from attnviz.core.masks import Subsequent
 from attnviz.core.request import Request
@@ -16,7 +17,6 @@ from attnviz.lessons import LessonStep, bugs, peeking
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui import cache, predictions
-from attnviz.ui.inputs import model_text, named_model
 from attnviz.ui.pages.heads import active_heads
 from attnviz.ui.picture import picture
 from attnviz.ui.request import allowed, change, complain, control, now, put, session
