@@ -338,8 +338,9 @@ def build(masks: str = "") -> argparse.ArgumentParser:
 def _fill(command: argparse.ArgumentParser, name: str) -> None:
     """Add the arguments and options of a command."""
     for position, (required, help) in POSITIONS.get(name, {}).items():
-        settings = {} if required else {"nargs": "?", "default": None if position == "text" else ""}
-        command.add_argument(position, metavar=position.upper(), help=help, **settings)
+        nargs = None if required else "?"
+        default = None if name == "explore" else ""
+        command.add_argument(position, metavar=position.upper(), help=help, nargs=nargs, default=default)
     for title, options in OPTIONS.items():
         fitting = [(written, help) for written, commands, help in options if name in commands.split()]
         group = command.add_argument_group(title) if fitting else None

@@ -111,7 +111,8 @@ def read(options: Namespace) -> Inputs:
     site = _site(options.layer, choices, source, is_mask=form == "mask")
     request = replace(request, answer=choices["answer"], edits=_edits(options, choices, source, site))
     opens, head = opening(source)
-    head = choices["head"] if "head" in choices.chosen else (head if site == opens else 0)
+    head = head if site == opens else 0
+    head = choices["head"] if "head" in choices.chosen else head
     form = form or ("picture" if is_link and request.pictures else "map")
     notes = (*_unknown(source, request), *_cost(options, source, request))
     return Inputs(source, request, choices, site, head, form, notes)
@@ -258,7 +259,7 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
     lines = tuple(line for line in text.splitlines() if line.strip()) if several else (text,)
     request = Request(lines)
     if (target := choices["target"]).strip():
-        targets = target.splitlines() if several else [target.strip("\r\n") if is_link else target]
+        targets = target.splitlines() if several else [target.strip("\r\n")]
         request = replace(request, targets=tuple(line for line in targets if line.strip()))
     if is_link and not paths and source.reads != "text" and choices["picture"] != NO_PICTURE:
         paths = [_example(source, choices["picture"])]

@@ -153,7 +153,7 @@ def _as_json(before: Record | None, after: Record) -> list[str]:
     for number, sentence in enumerate(after.sentences):
         entry: dict[str, Any] = {"text": sentence.text}
         if after.vectors is not None:
-            entry["similarity"] = [None if isnan(c) else c for c in analysis.similarity(after)[number].tolist()]
+            entry["similarity"] = analysis.similarity(after)[number].tolist()
         elif not _writes(after):
             entry["says"] = _rows(before, after, number)
         elif before is None:
@@ -164,8 +164,17 @@ def _as_json(before: Record | None, after: Record) -> list[str]:
             entry["moved"] = analysis.shift(before, after)[number].item()
         if before is not None:
             entry["edits"] = after.edits.to_json()
-        listed.append(entry)
+        listed.append(_without_nan(entry))
     return [json.dumps(listed, indent=1)]
+
+
+def _without_nan(value: Any) -> Any:
+    """A value for JSON, which has no NaN."""
+    if isinstance(value, dict):
+        return {name: _without_nan(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and isnan(value) else value
 
 
 # Where a prediction comes from
