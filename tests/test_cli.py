@@ -251,7 +251,6 @@ def test_line_breaks_at_the_ends_are_part_of_a_text(run, monkeypatch):
         (["export", "a", "--model", "scratch:d_model=65"], "num_heads must divide d_model"),
         (["export", "a", "--model", "scratch:tokenizer=letters"], "There are: words, characters, bpe."),
         (["export", "a", "--cell", "1.2"], "A link has the name cell. Type: --set cell=VALUE."),
-        (["export", "a", "--kind", "decoder"], "The option --kind is gone. Type: --layer with a letter: e0, d0 or c0."),
         (["export", "a", "--own-mask", "false"], "A link has the name own_mask. Type: --set own_mask=VALUE."),
         (["export", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
         (["export", "a", *SCRATCH, "-o", "head.gif"], f"There are: {', '.join(f'.{name}' for name in export.NAMES)}."),

@@ -3,7 +3,6 @@
 import re
 import sys
 from argparse import Namespace
-from math import isfinite
 from time import monotonic
 from typing import Any
 
@@ -17,18 +16,6 @@ MOST_LISTED = 10
 
 EXTRA = {"duckdb", "distributed", "dask"}
 """Libraries of the extra."""
-
-
-def _resources(text: str) -> dict[str, float]:
-    """Amounts of "GPU=1" or "GPU=1,HIGHMEM=0.5", by name."""
-    pairs = [part.partition("=") for part in text.split(",")]
-    try:
-        amounts = {name.strip(): float(amount) for name, _, amount in pairs}
-        if all(name and amount > 0 and isfinite(amount) for name, amount in amounts.items()):
-            return amounts
-    except ValueError:
-        pass
-    raise InputError(f"{quoted(text)} is no resource; write it as GPU=1.")
 
 
 def run(options: Namespace) -> int:
@@ -51,19 +38,11 @@ def _build(options: Namespace) -> int:
     settings = {} if options.step is None else {"step": options.step}
     bar = _Rate()
     memory = "auto" if options.memory is None else f"{options.memory:g}GB"
-    resources = _resources(options.resources) if options.resources else {}
-    dask = options.workers, options.scheduler, memory, resources
+    dask = options.workers, options.scheduler, memory, options.resources
     engine = atlas.Engine(*dask, on_dashboard=lambda address: terminal.note(f"Dask's dashboard: {address}"))
     try:
-        result = atlas.build(
-            options.model,
-            options.corpus,
-            options.output,
-            atlas_options,
-            settings=settings,
-            work=engine,
-            report=bar.draw,
-        )
+        corpus = options.model, options.corpus, options.output, atlas_options
+        result = atlas.build(*corpus, settings=settings, work=engine, report=bar.draw)
     except OSError as error:
         reason = " ".join(str(error).split()).partition("Detail: ")
         why = f"{quoted(options.output, 200)} cannot be written: {reason[2] or reason[0]}."
@@ -82,14 +61,13 @@ def _left_out(result: Any) -> None:
     import pandas as pd
 
     problems = pd.read_parquet(result.folder / "problems.parquet")
-    for row in problems.head(MOST_LISTED).itertuples():
-        terminal.note(f"{row.file}, line {row.line:,}: {row.problem}")
-    if len(problems) > MOST_LISTED:
-        terminal.note(f"{len(problems) - MOST_LISTED:,} more; problems.parquet has them.")
-    for shard, error in result.failed[:MOST_LISTED]:
-        terminal.note(f"{shard.file}, lines {shard.first:,} to {shard.first + shard.lines - 1:,}: {error}")
-    if len(result.failed) > MOST_LISTED:
-        terminal.note(f"{len(result.failed) - MOST_LISTED:,} more shards failed; atlas.json names all.")
+    lines = [f"{row.file}, line {row.line:,}: {row.problem}" for row in problems.itertuples()]
+    for shard, error in result.failed:
+        lines.append(f"{shard.file}, lines {shard.first:,} to {shard.first + shard.lines - 1:,}: {error}")
+    for line in lines[:MOST_LISTED]:
+        terminal.note(line)
+    if len(lines) > MOST_LISTED:
+        terminal.note(f"{len(lines) - MOST_LISTED:,} more; problems.parquet and atlas.json have them.")
 
 
 def _query(options: Namespace) -> int:
@@ -107,18 +85,16 @@ def _query(options: Namespace) -> int:
     rows = [["", "head", *named, "role by its weights alone"]]
     for row in heads.to_dict("records"):
         means = [f"{row[name]:.3g} ({row[f'{name}_low']:.3g} to {row[f'{name}_high']:.3g})" for name in named]
-        rows.append([row["site"], row["head"], *means, _role(row)])
+        role = (
+            f"{row['role']}, fails in {percent(row['role_fails'], 0)} of texts" if isinstance(row["role"], str) else ""
+        )
+        rows.append([row["site"], row["head"], *means, role])
     for line in columns(rows):
         terminal.say(line)
     terminal.say(
         f"{counted(len(heads), 'head')}, over {counted(opened.texts, 'text')}: means by text with 95% intervals."
     )
     return 0
-
-
-def _role(row: dict[str, Any]) -> str:
-    """Role that the means of a head suggest, and how often it fails."""
-    return f"{row['role']}, fails in {percent(row['role_fails'], 0)} of texts" if isinstance(row["role"], str) else ""
 
 
 class _Rate:

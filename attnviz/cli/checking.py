@@ -62,39 +62,26 @@ def _show(report: Any, options: Namespace) -> int:
 
 
 def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
-    chosen = content.chosen(options.array)
-    arrays = {name: array for entry in chosen.items() for name, array in _layers(*entry)}
-    reports = {name: _report(name, array, options) for name, array in arrays.items()}
+    """Check each array, or each layer of one of five axes: (layers, B, H, Q, K)."""
+    reports: dict[str, ArrayReport] = {}
+    for name, array in content.chosen(options.array).items():
+        layers = [(name, array)]
+        if array.ndim == 5:
+            layers = [(f"{name or 'array'}[{layer}]", part) for layer, part in enumerate(array)]
+        reports |= {name: _report(name, part, options) for name, part in layers}
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name, report in reports.items():
+        alike.setdefault(tuple(report.lines()), []).append(quoted(name) if name else "")
     if options.json:
         terminal.say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
-    else:
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for name, report in reports.items():
-            alike.setdefault(tuple(report.lines()), []).append(name)
-        for number, ((first, *rest), names) in enumerate(alike.items()):
-            called = f"{_listed(names)}: " if any(names) else ""
-            for line in [*([""] if number else []), f"{called}{first}", *rest]:
-                terminal.say(line)
+        alike = {}
+    for number, ((first, *rest), names) in enumerate(alike.items()):
+        listed = ", ".join(names) if len(names) < 5 else f"{names[0]} to {names[-1]} ({len(names)} arrays)"
+        for line in [*([""] if number else []), f"{listed}: {first}" if listed else first, *rest]:
+            terminal.say(line)
     findings = [finding for report in reports.values() for finding in report.findings]
     question = next((report.question for report in reports.values() if report.question), "")
     return status_of(findings, question, strict=options.strict)
-
-
-def _layers(name: str, array: Any) -> list[tuple[str, Any]]:
-    """An array, or each layer of one of five axes: (layers, B, H, Q, K)."""
-    if array.ndim != 5:
-        return [(name, array)]
-    return [(f"{name or 'array'}[{layer}]", part) for layer, part in enumerate(array)]
-
-
-def _listed(names: list[str]) -> str:
-    """Names of arrays with the same report; of many the first and the last."""
-    quoted_names = [quoted(name) for name in names]
-    return (
-        ", ".join(quoted_names)
-        if len(quoted_names) < 5
-        else f"{quoted_names[0]} to {quoted_names[-1]} ({len(quoted_names)} arrays)"
-    )
 
 
 def _read(file: str) -> reading.ArrayFile:

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from attnviz import __version__
+from attnviz.cli.terminal import columns
 from attnviz.core.errors import InputError, did_you_mean, quoted
 
 ABOUT = """See what every attention head does with a sentence, in trained models, and what changes when you change it.
 'attnviz' alone, or 'attnviz app', opens the app in a browser."""
 EXAMPLES = """examples:
   attnviz predict "the black cat sleeps on the red chair ."
-  attnviz predict "the black cat sleeps on the red chair ." --off c1.2,c1.3
   attnviz predict "the cat sat down . the cat" --model induction --show contributions
   attnviz export "the black cat sleeps" --head 1 -o head.png -o head.csv
   attnviz export "the black cat sleeps" --form heads --layer e0 --off 3,e1.2 -o heads.svg
@@ -43,9 +43,9 @@ COMMANDS = {
     "--verify runs it again instead and exits with 1 if a number differs.",
     "atlas": "Measure every head over a corpus with 'atlas build'; find heads with 'atlas query'.",
 }
-ACTIONS = {
-    "atlas build": "Measure every text of a corpus; the same command continues a build that ended early.",
-    "atlas query": "Print the heads for which a condition holds.",
+ACTIONS = {  # of atlas, the last command
+    "build": "Measure every text of a corpus; the same command continues a build that ended early.",
+    "query": "Print the heads for which a condition holds.",
 }
 
 GONE = {
@@ -64,23 +64,6 @@ GONE = {
     "verify": "attnviz open FILE --verify",
 }
 """Former commands and what to type instead."""
-
-GONE_OPTIONS = {
-    **{
-        f"--{name}": f"--model scratch:{name.replace('-', '_')}=VALUE" for name in "tokenizer d-model num-heads".split()
-    },
-    **{f"--with-{name}": f"--compare {name}=VALUE" for name in ("text", "head", "model", "step")},
-    "--beside": "--set also=1-2",
-    "--causal": "--intent causal",
-    "--gradients": "--show gradients",
-    "--keys": "--set zoom=0.40.0.40",
-    "--kind": "--layer with a letter: e0, d0 or c0",
-    "--no-own-mask": "--set own_mask=false",
-    "--queries": "--set zoom=0.40.0.40",
-    "--token": "--set pins=q2",
-    "--words": "--set view=words",
-}
-"""Former options and what to type instead; a name of a link is typed after --set."""
 
 LINK = re.compile(r"(https?://\S+|/?\w*\?\w+=.*)", re.DOTALL)
 """A link in the place of a text."""
@@ -130,6 +113,10 @@ def _amount(text: str) -> float:
 
 def _shape(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
+
+
+def _resources(text: str) -> dict[str, float]:
+    return {name: float(amount) for name, _, amount in (part.partition("=") for part in text.split(","))}
 
 
 _whole = _reader(r"\d{1,9}", int, "whole number")
@@ -238,24 +225,21 @@ READERS = dict.fromkeys(("step", "shard", "keep", "pairs", "ablate", "workers"),
     "position": int, "ppi": int, "seed": int, "max-new-tokens": _count, "top-p": float,
     "sampling-temperature": float, "seconds": _size, "memory": _size, "port": port, "runs": _runs,
     "pad": _reader(r"none|\d+", _pad, "id; give a whole number, or none"),
+    "resources": _reader(r"\w+=\d+(\.\d+)?(,\w+=\d+(\.\d+)?)*", _resources, "resource; write it as GPU=1"),
     "shape": _reader(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*){3}", _shape, "shape; give four whole numbers: B,H,Q,K"),
 }  # fmt: skip
 """Readers of values that are not text."""
 DEFAULTS = {"position": -1, "max-new-tokens": 64, "sampling-temperature": 0.0, "top-p": 1.0, "seed": 0, "runs": ()}
-DEFAULTS |= {"shard": 1000, "keep": 10, "pairs": 200, "ablate": 0, "scheduler": "", "resources": ""}
+DEFAULTS |= {"shard": 1000, "keep": 10, "pairs": 200, "ablate": 0, "scheduler": "", "resources": {}}
 DEFAULTS |= {"precision": "float32"}
 CIRCUITS = ("heads", "eigenvalues", "composition")
 REPEATED = ("picture", "mask", "off", "take", "set", "host-name", "framed-by")
 
-_TEXT = (
-    "a text; - reads stdin; a link that the app copied, or its end '?model=story'; a saved run; or a picture or sound"
+_TEXT = "a text; - for stdin; a link of the app, or its end '?model=story'; a saved run; or a picture or sound"
+_OPENED = (
+    "a link of the app, a saved run (.attn), weights (.npz, .npy, .csv, .safetensors), a folder or FILE.py:FUNCTION"
 )
-_OPENED = "a link of the app or its end, a saved run (.attn), weights (.npz, .npy, .csv, .safetensors), a folder of "
-_OPENED += "Hugging Face, or FILE.py:FUNCTION, whose code is run"
-_WHAT = (
-    ".npz, .npy, .csv, .safetensors, .json or .txt; - reads numbers from stdin; FILE.py:FUNCTION, whose code is run: "
-)
-_WHAT += "a model or a batch; with --model a text"
+_WHAT = "numbers (.npz .npy .csv .safetensors .json .txt, - for stdin), FILE.py:FUNCTION; with --model a text"
 _CORPUS = "texts, one a line, .jsonl or .parquet, a folder of such files, or a name of the library 'datasets'"
 POSITIONS: dict[str, dict[str, tuple[bool, str]]] = {
     "app": {"link": (False, _OPENED)},
@@ -277,13 +261,11 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     if command not in (*COMMANDS, "-h", "--help", "--version"):
         near = did_you_mean(command, COMMANDS)
         raise InputError(f"There is no command {quoted(command)}.{near} There are: {', '.join(COMMANDS)}.")
-    parser = build(masks_of(arguments) if command == "check" else "")
+    parser = build(_masks() if command == "check" and {"-h", "--help"} & {*rest} else "")
     options, left = parser.parse_known_args([command, *rest])
     if not left:
         return options
     flag = left[0].partition("=")[0]
-    if flag in GONE_OPTIONS:
-        raise InputError(f"The option {flag} is gone. Type: {GONE_OPTIONS[flag]}.")
     if flag.startswith("-"):
         from attnviz.link import NAMES
 
@@ -295,29 +277,18 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     raise InputError(f"Unrecognized arguments: {' '.join(left)}.{words} See attnviz {command} --help.")
 
 
-def masks_of(arguments: Sequence[str]) -> str:
-    """List the masks and the kinds of masks, if help is inputs for; torch is imported for that."""
-    if not {"-h", "--help"} & {*arguments}:
-        return ""
+def _masks() -> str:
+    """The masks and the kinds of masks for the help of check; torch is imported for them."""
     from attnviz.check.intent import MEANT
     from attnviz.core.masks import Full, composable
     from attnviz.core.masks.text import form
 
-    rules = {form(rule): rule.meaning for rule in (Full, *composable())}
-    return "\n".join(["masks:", *_table(rules), "", "kinds of masks, for --intent:", *_table(MEANT)])
-
-
-def _table(rows: dict[str, str]) -> list[str]:
-    width = max(map(len, rows))
-    return [f"  {name.ljust(width)}  {meaning}" for name, meaning in rows.items()]
+    rules = columns([(form(rule), rule.meaning) for rule in (Full, *composable())])
+    return "\n".join(["masks:", *rules, "", "kinds of masks, for --intent:", *columns([*MEANT.items()])])
 
 
 def build(masks: str = "") -> argparse.ArgumentParser:
-    """The parser of all commands; what it cannot read, it raises as an `InputError`.
-
-    Args:
-        masks: text under the help of check.
-    """
+    """The parser of all commands, with a text under the help of check; wrong arguments raise an `InputError`."""
     page = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = _Parser(prog="attnviz", description=ABOUT, epilog=EXAMPLES, **page)
     parser.add_argument("--version", action="version", version=f"attnviz {__version__}")
@@ -325,13 +296,10 @@ def build(masks: str = "") -> argparse.ArgumentParser:
     for name, about in COMMANDS.items():
         epilog = masks if name == "check" else None
         command = commands.add_parser(name, help=about, description=about, epilog=epilog, **page)
-        if name != "atlas":
-            _fill(command, name)
-            continue
-        actions = command.add_subparsers(title="what to do", required=True, metavar="ACTION", dest="action")
-        for action, does in ACTIONS.items():
-            name = action.removeprefix("atlas ")
-            _fill(actions.add_parser(name, help=does, description=does, **page), name)
+        _fill(command, name)
+    actions = command.add_subparsers(title="what to do", required=True, metavar="ACTION", dest="action")
+    for name, about in ACTIONS.items():
+        _fill(actions.add_parser(name, help=about, description=about, **page), name)
     return parser
 
 
@@ -351,10 +319,9 @@ def _fill(command: argparse.ArgumentParser, name: str) -> None:
 
 def _settings(flag: str, metavar: str, command: str) -> dict[str, Any]:
     """Settings of an option for argparse besides its help."""
-    if flag == "o" and command == "build":
-        return {"dest": "output", "metavar": metavar, "required": True}
     if flag == "o":
-        return {"dest": "output", "metavar": metavar, "action": "append", "type": file, "default": []}
+        many = {"required": True} if command == "build" else {"action": "append", "type": file, "default": []}
+        return {"dest": "output", "metavar": metavar, **many}
     if flag == "no-browser":
         return {"dest": "browser", "action": "store_false"}
     if flag == "circuits":

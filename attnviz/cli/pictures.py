@@ -34,25 +34,21 @@ def run(options: Namespace) -> list[str]:
     if options.command == "explore" and options.live:
         path = single(options, "explore.html", "a page", ".html", ".htm")
         return put({path: api.live(options.live, options.text).encode()})
-    forms = (*FORMS, *OTHER_FORMS)
-    if options.command == "export" and options.form is not None and options.form not in forms:
-        near = did_you_mean(options.form, forms)
-        raise InputError(f"There is no form {quoted(options.form)}.{near} There are: {', '.join(forms)}.")
     inputs = read(options)
-    written = {"export": _export, "explore": _explore, "save": _save}[options.command](options, inputs)
+    if options.command == "export":
+        paths = write(figure(options, inputs), options)
+    else:
+        paths = (_explore if options.command == "explore" else _save)(options, inputs)
     for line in inputs.notes:
         terminal.note(line)
-    return written
-
-
-def _export(options: Namespace, inputs: Inputs) -> list[str]:
-    if inputs.form not in (*FORMS, *OTHER_FORMS, "difference"):
-        raise InputError(f"There is no form {quoted(inputs.form)}. There are: {', '.join((*FORMS, *OTHER_FORMS))}.")
-    return write(figure(options, inputs), options)
+    return paths
 
 
 def figure(options: Namespace, inputs: Inputs) -> Figure:
     """The figure of a form."""
+    if inputs.form not in (*FORMS, *OTHER_FORMS, "difference"):
+        near, forms = did_you_mean(inputs.form, OTHER_FORMS), ", ".join((*FORMS, *OTHER_FORMS))
+        raise InputError(f"There is no form {quoted(inputs.form)}.{near} There are: {forms}.")
     if inputs.form == "difference":
         return _difference(options, inputs)
     if inputs.form == "patching":
@@ -189,10 +185,10 @@ def carried(inputs: Inputs) -> tuple[Record, Any]:
     b = inputs.choices["b"]
     if b is None or b["text"] is None:
         raise InputError("Patching needs a second text: --compare 'text=Another text'.")
-    unchanged = replace(inputs, request=replace(inputs.request, edits=replace(inputs.request.edits, taken=())))
-    record = unchanged.record()
+    edits = replace(inputs.request.edits, taken=())
+    record = replace(inputs, request=replace(inputs.request, edits=edits)).record()
     targets = record.targets if inputs.request.targets else ()
-    return record, patching.carried(inputs.source, record.sentences, b["text"], record.edits, targets=targets)
+    return record, patching.carried(inputs.source, record.sentences, b["text"], edits, targets=targets)
 
 
 def _difference(options: Namespace, inputs: Inputs) -> Figure:
@@ -251,7 +247,7 @@ def _save(options: Namespace, inputs: Inputs) -> list[str]:
 
 
 def write(figure: Figure, options: Namespace) -> list[str]:
-    """Make every file that was inputs for before the first is written; returns their paths."""
+    """Render every file before the first is written; returns their paths."""
     size = {"preset": options.preset, "ppi": options.ppi}
     contents = {}
     for path in options.output or [Path(export.filename(figure, "png", **size))]:

@@ -319,10 +319,9 @@ def _unknown(source: Source, request: Request) -> list[str]:
     words: Mapping[str, Any] = {} if request.pictures else source.unknown([*request.texts])
     named, more = list(words.items())[:MOST_UNKNOWN], len(words) - MOST_UNKNOWN
     lines = [(_listed([word]), f"; it knows {_listed(near)}") for word, near in named if near]
-    others = _listed(word for word, near in named if not near)
-    if more > 0:
-        others = f"{others} and {more} more words" if others else f"{more} more words"
-    lines += [(others, "")] if others else []
+    others = [_listed([word]) for word, near in named if not near]
+    text = ", ".join(others) + (f" and {more} more words" if others and more > 0 else "")
+    lines += [(text, "")] if others else []
     return [f"'{source.name}' does not know {what} and reads {source.unknown_token}{hint}." for what, hint in lines]
 
 

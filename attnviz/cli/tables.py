@@ -191,9 +191,7 @@ def _tokens(options: Namespace, inputs: Inputs) -> list[str]:
     rows: list[Sequence[Any]] = [("sentence", "position", "token", "id", "start", "end", "")]
     for number, sentence in enumerate(sentences, 1):
         for position, token in enumerate(sentence.tokens):
-            about = "joined" if token.joined else ""
-            if token.special:
-                about = "special"
+            about = " ".join(name for name in ("special", "joined") if getattr(token, name))
             rows.append((number, position, visible_text(token.text), token.id, token.start, token.end, about))
     return columns(rows)
 
