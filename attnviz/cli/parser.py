@@ -49,7 +49,7 @@ ACTIONS = {  # of atlas, the last command
 }
 
 GONE = {
-    "batch": "a loop in Python with attnviz.analyze and attnviz.render, as in 'Many texts' of the documentation",
+    "batch": "a loop in Python with attnviz.analyze and attnviz.render, as on the page 'Run attnviz on many texts'",
     "change": "attnviz export TEXT --form change",
     "compare": "attnviz export TEXT --compare WITH",
     "contributions": "attnviz predict TEXT --show contributions",
