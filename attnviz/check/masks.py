@@ -13,8 +13,7 @@ from torch import Tensor
 
 from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, opened
 from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, future, read_rows, saw
-from attnviz.check.intent import ASSUMED, Intent
-from attnviz.check.meant import COUNTED, Combination, Part, explain, hides_future, mask_readings
+from attnviz.check.intent import ASSUMED, COUNTED, Combination, Intent, Part, explain, hides_future, mask_readings
 from attnviz.core.amounts import counted
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Subsequent, Window
