@@ -275,18 +275,6 @@ def test_rows_without_a_key_that_were_said_to_be_meant_or_leave_numbers_are_a_no
     assert check(additive(mask)).verdict == "1 warning"
 
 
-def test_what_a_mask_is_taken_for_is_said_once():
-    """By its finding, and not again by the reasons or the note about its convention."""
-    lines = "\n".join(check(at(causal(5), (2, 4), True), **CAUSAL).lines())
-
-    assert lines.count("1 cell is open in the future") == 1
-    assert "  at: query 2 key 4" in lines
-    assert lines.count("  at: ") == lines.count("  fix: ") == 1
-    assert (
-        "\n".join(check(at(weights(causal()), (0, 0, 2, 5), 0.3), intent="causal").lines()).count("saw position 5") == 1
-    )
-
-
 def test_digits_that_were_cut_off_may_add_up():
     """Half a digit for each of the keys, where all numbers have as few."""
     assert "row-sum" not in check(torch.full((2, 150), 0.007)).rules()
@@ -299,11 +287,6 @@ def test_what_holds_no_numbers_is_said_once():
     assert check(blank).rules() == {"nan"}
     assert check(blank, kind="scores").rules() == {"nan"}
     assert check(torch.full((1, 2, 4, 4), -math.inf), kind="scores").rules() == {"empty-row"}
-
-
-def test_padding_where_the_own_keys_would_be_blocks_nobody_itself():
-    """Three queries at the end of eleven keys, of which eight are real: each query has all of these."""
-    assert check(padded((8,), 11).expand(1, 1, 3, 11), convention="may-attend").rules("warning", "error") == set()
 
 
 def test_a_query_with_a_past_is_not_said_to_have_no_key():
@@ -346,10 +329,6 @@ def test_numbers_say_what_they_are():
             assert (report.kind, bool(report.reasons)) == (kind, True), array
 
 
-def test_weights_above_1_are_none():
-    assert "range" in check(scores().abs(), kind="weights").rules("error")
-
-
 def test_floats_of_0_and_1_block_nothing_where_they_are_added():
     """An error where that was said, a warning with a convention of torch's functions, and else not called right."""
     floats = causal().float()
@@ -382,15 +361,6 @@ def test_weights_beside_a_sink_sum_to_less_than_1():
     assert report.rules("warning", "error") == set()
     assert report.verdict == NOT_SURE
     assert check(weights() * 0.9, kind="weights").rules("error") == {"row-sum"}
-
-
-def test_every_sentence_of_a_batch_is_looked_at():
-    """Also the seventieth of as many different masks."""
-    right = torch.stack([Documents((1 + i, 72 - i)).grid(73) & causal(73) for i in range(70)])[:, None]
-    wrong = at(right, (69, 0, 5, 7), True)
-
-    assert check(right, convention="may-attend").assumed == "a causal decoder of packed documents"
-    assert check(wrong, convention="may-attend").question
 
 
 def test_a_block_mask_is_read_by_its_cells():
