@@ -63,7 +63,7 @@ OF_PADDING = {
     "repeat": ("broadcast", "made by repeat instead of repeat_interleave: heads have the padding of other texts"),
     "missing": ("deviation", "missing"),
 }
-"""The rule of `CHECKS` for each mistake, and how a sentence about the part goes on."""
+"""Name of the finding for each mistake, and how a sentence about the part goes on."""
 
 
 def check_mask(
@@ -250,7 +250,7 @@ def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -
 
 
 def mistake_in_words(part: Part | None, mistake: str) -> tuple[str, str]:
-    """The rule of `CHECKS`, and the sentence: "Causal part off by one: it opens the next key."; no part is all."""
+    """Name of the finding, and the sentence: "Causal part off by one: it opens the next key."; no part is all."""
     if part is None:
         return mistake, f"The whole mask is {mistake}."
     if part.is_padding:
