@@ -142,8 +142,7 @@ def check_fits(intended: Mask, batch: int) -> None:
 
 def _first_open(rows: Tensor) -> int:
     """First key that is open in one of the rows, (B, K); beyond the last if none is."""
-    is_open = rows.any(0)
-    return int(is_open.int().argmax()) if is_open.any() else rows.shape[1]
+    return min(rows.any(0).nonzero().flatten().tolist(), default=rows.shape[1])
 
 
 def _documents(rows: Tensor, tokens: Tensor | None, offset: int) -> Mask | None:

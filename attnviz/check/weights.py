@@ -42,23 +42,22 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near
     Args:
         near: how far a row may be off from 1.
     """
-    values, findings = laid.values, []
+    values = laid.values
     nan, valid = values.isnan(), values.isfinite().all(-1)
-    rows = nan.all(-1)
+    rows, weights = nan.all(-1), values.nan_to_num(0.0, 0.0, 0.0)
+    empty = (weights == 0).all(-1) & valid
+    outside = (weights < -near) | (weights > 1 + near)
+    such = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
     message = "of NaN throughout: no key was left, and -inf was filled in."
     fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
-    findings += laid.findings("nan", "error", message, fix, rows, "row")
+    findings = laid.findings("nan", "error", message, fix, rows, "row")
     message = "of NaN in rows that hold numbers too: a softmax makes no such row."
     fix = "Look for what is done to the weights after the softmax."
     findings += laid.findings("nan", "error", message, fix, nan & ~rows[..., None], "cell")
     fix = "Weights are at most 1. If these are masked scores, say that they are scores."
     findings += laid.findings("inf", "error", "Some weights are infinite.", fix, values.isinf())
-    weights = values.nan_to_num(0.0, 0.0, 0.0)
     laid = Laid(weights, laid.axes)
-    empty = (weights == 0).all(-1) & valid
     findings += _of_sums(laid, valid & ~empty, near)
-    outside = (weights < -near) | (weights > 1 + near)
-    such = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
     fix = "A softmax gives none. If these are scores, from before the softmax, say so."
     findings += laid.findings("range", "error", f"below 0 or above 1{such}.", fix, outside, "weight")
     message = "of 0 throughout: the query had no key left, and its output is 0."
