@@ -402,13 +402,19 @@ class HeadLines(SiteFigure):
             right = PADDING + _widest(self._labels[1]) + (NUMBER if any(self._numbers[1]) else 0)
             where = above = {"orient": "right", "offset": 14 + round(right)}
         symbol = {"symbolType": "stroke", "symbolSize": 676}
-        strength = symbol | above | {"title": "weight: the stronger a line, the larger", "values": [*SAMPLES]}
-        strength |= {"direction": "horizontal", "format": ".2~g", "symbolStrokeWidth": 3}
-        strength["symbolStrokeColor"] = {"expr": "(data('meta')[0] || {}).sample || 'gray'"}
+        strength = {
+            "title": "weight: the stronger a line, the larger",
+            "values": [*SAMPLES],
+            "direction": "horizontal",
+            "format": ".2~g",
+            "symbolStrokeColor": {"expr": "(data('meta')[0] || {}).sample || 'gray'"},
+            "symbolStrokeWidth": 3,
+        }
+        strength = strength | symbol | above
         heads = "pluck(data('heads'), 'look')"
         name = f"(data('heads')[indexof({heads}, datum.value)] || {{}}).name || ''"
         named = {"title": None, "values": {"expr": heads}, "labelExpr": name, "symbolStrokeWidth": 2.5}
-        named |= {"symbolOpacity": 1, "columns": 3} | symbol | where
+        named = named | {"symbolOpacity": 1, "columns": 3} | symbol | where
         points = marks.unseen("meta"), marks.unseen("heads")
         points[0]["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
         points[1]["encoding"] |= _looks(self.colors, named if len(self.heads) > 1 else None)
