@@ -123,13 +123,16 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
         alone = "decoder"
         output, run = _tapped(model, read, lengths, alone)
         steps = run.tap.steps
-    findings = _compared(loaded, batches, [_tapped(model, *batches[0], alone)[0], output])
+    alone_output = _tapped(model, *batches[0], alone)[0]
+    findings = _compared(loaded, batches, [alone_output, output])
     layers = {step.site: _number(model, module) for step, module in zip(steps, run.modules, strict=True)}
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and run.modules[0] in part.modules()]
     layers, others = unseen.not_shown(output, layers, "work in code of their own", lists)
     heads = {Site(step.site.kind, layers.get(step.site, step.site.layer)): step.num_heads for step in steps}
     trial = Trial(heads, _width(loaded, hidden, read), None, others, layers, alone, findings=findings)
-    return replace(loaded, trial=replace(trial, takes_rules=_takes_rules(loaded, alone)))
+    return replace(
+        loaded, trial=replace(trial, takes_rules=_takes_rules(loaded, alone, *batches[0], running.hidden(alone_output)))
+    )
 
 
 def _compared(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
@@ -193,10 +196,10 @@ def _difference(outputs: list[Any], own: list[Any], batches: list[Batch]) -> str
     return "{:.2g} of {:.2g}".format(*max(pairs))
 
 
-def _takes_rules(loaded: Loaded, alone: str | None) -> bool:
+def _takes_rules(
+    loaded: Loaded, alone: str | None, read: dict[str, Tensor], lengths: tuple[int, ...], plain: Tensor
+) -> bool:
     """Whether each attention call gets what stands for a causal mask, and the model then gives the same."""
-    read, lengths = inputs(loaded, TEXTS[1:])
-    plain = running.hidden(_tapped(loaded.model, read, lengths, alone)[0])
     try:
         with tapped.rules():
             output, run = _tapped(loaded.model, read, lengths, alone)
