@@ -253,6 +253,7 @@ def test_a_read_only_model_says_why(run, folder, monkeypatch):
     """Its weights and vectors can be had; a change is refused and nothing is drawn."""
     monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
     source._models.clear()
+    monkeypatch.setattr(trial, "_trials", {})
     model, why = folder("DebertaV2Model"), "computes attention in its own code"
     _, out, _ = run("models", model)
 
