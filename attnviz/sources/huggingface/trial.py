@@ -1,9 +1,8 @@
 """Tiny runs of a model that was just loaded: whether it runs, what of its attention is shown, what can be changed.
 
-What a class of transformers claims about itself is not believed: with attnviz's attention a model must give what it
-gives as it was loaded, and what it calls attention must be one map of all queries and keys. Where the model answers
-otherwise than its eager form does, the difference is a finding. That is tried once for each class, configuration and
-implementation of a process.
+A model must give the same numbers with attnviz's attention as it gives as it was loaded, and its attention must be one
+map of all queries and keys. Where only its eager form gives these numbers, the difference is a finding. This is tried
+once for each class, configuration and implementation in a process.
 """
 
 from collections.abc import Hashable
@@ -106,7 +105,11 @@ def _shortened(loaded: Loaded) -> Any:
 
 
 def _through_the_tap(loaded: Loaded) -> Loaded:
-    """Raises: AttnvizError: if another attention is computed than the model's own, or not all of it are maps."""
+    """Run a model with attnviz's attention.
+
+    Raises:
+        AttnvizError: if the model computes another attention, or if not all of it are maps.
+    """
     model, name = loaded.model, type(loaded.model).__name__
     unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
     batches = [inputs(loaded, TEXTS[1:]), inputs(loaded, TEXTS[:1] if unpadded else TEXTS)]
@@ -187,11 +190,11 @@ def _difference(outputs: list[Any], own: list[Any], batches: list[Batch]) -> str
     pairs = []
     for ours, expected, (read, lengths) in zip(outputs, own, batches, strict=True):
         answers = [getattr(output, "logits", None) for output in (ours, expected)]
-        if None in [answer if answer is None else 0 for answer in answers]:
+        if any(answer is None for answer in answers):
             answers = [running.hidden(output) for output in (ours, expected)]
         mine, theirs = (answer.float() for answer in answers)
         if "decoder_input_ids" not in read and theirs.dim() == 3:
-            mine, theirs = (torch.cat([row[:n] for row, n in zip(one, lengths, strict=True)]) for one in (mine, theirs))
+            mine, theirs = (torch.cat([row[:n] for row, n in zip(x, lengths, strict=True)]) for x in (mine, theirs))
         pairs.append((float((mine - theirs).abs().max()), float(theirs.abs().max())))
     return "{:.2g} of {:.2g}".format(*max(pairs))
 
