@@ -14,7 +14,7 @@ from attnviz import api, cases, files
 from attnviz.analysis.views import PAIRS, View
 from attnviz.cli.download import Download
 from attnviz.cli.typed import FILE, FLAGS
-from attnviz.core.display import visible_text
+from attnviz.core.display import as_sentence, visible_text
 from attnviz.core.edits import KINDS, Edits, Site, Take
 from attnviz.core.errors import PICTURES, InputError, quoted
 from attnviz.core.masks import mask_from_text
@@ -170,9 +170,11 @@ def is_file(name: str) -> bool:
 
 
 def fetch(name: str, **settings: object) -> Source:
-    """A model by its name alone: no file of that name is opened, and no code is run."""
+    """A model by its name alone, with its findings on stderr: no file of that name is opened, and no code is run."""
     with Download(name, sys.stderr) as progress:
-        return api.load(name, report=progress, **settings)
+        source = api.load(name, report=progress, **settings)
+    sys.stderr.writelines(f"attnviz: {as_sentence(finding)}\n" for finding in source.findings)
+    return source
 
 
 def opening(source: Source) -> tuple[Site, int]:

@@ -275,6 +275,18 @@ def test_rows_without_a_key_that_were_said_to_be_meant_or_leave_numbers_are_a_no
     assert check(additive(mask)).verdict == "1 warning"
 
 
+def test_what_a_mask_is_taken_for_is_said_once():
+    """By its finding, and not again by the reasons or the note about its convention."""
+    lines = "\n".join(check(at(causal(5), (2, 4), True), **CAUSAL).lines())
+
+    assert lines.count("1 cell is open in the future") == 1
+    assert "  at: query 2 key 4" in lines
+    assert lines.count("  at: ") == lines.count("  fix: ") == 1
+    assert (
+        "\n".join(check(at(weights(causal()), (0, 0, 2, 5), 0.3), intent="causal").lines()).count("saw position 5") == 1
+    )
+
+
 def test_digits_that_were_cut_off_may_add_up():
     """Half a digit for each of the keys, where all numbers have as few."""
     assert "row-sum" not in check(torch.full((2, 150), 0.007)).rules()
@@ -287,6 +299,11 @@ def test_what_holds_no_numbers_is_said_once():
     assert check(blank).rules() == {"nan"}
     assert check(blank, kind="scores").rules() == {"nan"}
     assert check(torch.full((1, 2, 4, 4), -math.inf), kind="scores").rules() == {"empty-row"}
+
+
+def test_padding_where_the_own_keys_would_be_blocks_nobody_itself():
+    """Three queries at the end of eleven keys, of which eight are real: each query has all of these."""
+    assert check(padded((8,), 11).expand(1, 1, 3, 11), convention="may-attend").rules("warning", "error") == set()
 
 
 def test_a_query_with_a_past_is_not_said_to_have_no_key():

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from attnviz.core.amounts import size
+from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import (
     building,
@@ -309,5 +310,5 @@ def _unread(model: nn.Module, names: Iterable[str]) -> tuple[str, ...]:
     of_modules = sorted(name for name in names if name.removeprefix(base).rpartition(".")[0] in modules)
     if not of_modules:
         return ()
-    listed = ", ".join(of_modules[:3]) + (", ..." if len(of_modules) > 3 else "")
+    listed = ", ".join(visible_text(name, 120) for name in of_modules[:3]) + (", ..." if len(of_modules) > 3 else "")
     return (f"The model leaves {len(of_modules)} weights of its files unread: {listed}",)

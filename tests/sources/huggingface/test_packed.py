@@ -17,7 +17,7 @@ from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import loading, memory
 
 WIDTHS = {"hidden_size": 128, "intermediate_size": 64, "head_dim": 64}
-"""Heads as wide as those of GPT-OSS, as GPT-OSS has them."""
+"""Heads as wide as those of GPT-OSS."""
 FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 """Numbers of 4 bits by their code: a sign, two bits of an exponent, and one of a fraction."""
 BLOCK = 32
