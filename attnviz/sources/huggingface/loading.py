@@ -310,5 +310,6 @@ def _unread(model: nn.Module, names: Iterable[str]) -> tuple[str, ...]:
     of_modules = sorted(name for name in names if name.removeprefix(base).rpartition(".")[0] in modules)
     if not of_modules:
         return ()
-    listed = ", ".join(visible_text(name, 120) for name in of_modules[:3]) + (", ..." if len(of_modules) > 3 else "")
+    more = f" and {len(of_modules) - 3} more" if len(of_modules) > 3 else ""
+    listed = ", ".join(visible_text(name, 120) for name in of_modules[:3]) + more
     return (f"The model leaves {len(of_modules)} weights of its files unread: {listed}",)

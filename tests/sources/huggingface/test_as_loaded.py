@@ -92,6 +92,7 @@ def test_weights_that_stay_unread_are_a_finding(tmp_path):
 
     (sentence,) = attnviz.load(str(tmp_path)).findings
     assert sentence.startswith("The model leaves 8 weights of its files unread: model.layers.0.self_attn.k_proj.bias,")
+    assert sentence.endswith("q_proj.bias and 5 more")
 
 
 def test_a_model_whose_files_have_another_prefix_for_its_body_opens(tmp_path):
