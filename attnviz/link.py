@@ -10,7 +10,7 @@ A on text B), and a zoom ``0.511.300.811`` (first and last query, first and last
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
@@ -52,11 +52,11 @@ class Name:
 
     name: str
     default: Any
-    codec: "Codec"
+    codec: Codec
     about: frozenset[str]
 
 
-class Choices(Mapping[str, Any]):
+class Choices:
     """Everything that a person chose, by name; a name that nobody chose has its default. Never changed in place."""
 
     def __init__(self, chosen: Mapping[str, Any] | None = None):
@@ -64,12 +64,6 @@ class Choices(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         return self.chosen[name] if name in self.chosen else NAMES[name].default
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(NAMES)
-
-    def __len__(self) -> int:
-        return len(NAMES)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Choices) and self.chosen == other.chosen
@@ -128,8 +122,7 @@ def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
     """Edits of a model that the choices ask for.
 
     Args:
-        of_cross: whether the model has cross-attention: a mask that hides the future then leaves that alone, unless the
-            person chose.
+        of_cross: True for a model with cross-attention, which a causal mask leaves alone unless the person chose.
 
     Raises:
         InputError: if two of the changes do not fit each other.
@@ -151,14 +144,9 @@ def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
     )
 
 
-def site_text(site: Site) -> str:
-    """A layer as the link writes it: "c1"."""
-    return f"{site.kind[0]}{site.layer}"
-
-
 def head_text(head: Head) -> str:
     """A head of a layer as the link writes it: "c1.2"."""
-    return f"{site_text(head[0])}.{head[1]}"
+    return f"{SITE.write(head[0])}.{head[1]}"
 
 
 def _match(pattern: str, value: Callable[[re.Match], Any], like: str, write: Callable[[Any], str] = str) -> Codec:
@@ -222,12 +210,11 @@ def _other_of(text: str) -> Choices:
     return choices
 
 
-def _numbers(match: re.Match) -> tuple[int, ...]:
-    return tuple(map(int, match.groups()))
-
-
-def _dotted(numbers: tuple[int, ...]) -> str:
-    return ".".join(map(str, numbers))
+def _dotted(count: int) -> Codec:
+    """Whole numbers with dots between them, as a tuple."""
+    like = ".".join(["0", "63"] * (count // 2))
+    pattern = r"\.".join([r"(\d{1,6})"] * count)
+    return _match(pattern, lambda m: tuple(map(int, m.groups())), like, lambda numbers: ".".join(map(str, numbers)))
 
 
 PAIR_LETTERS = {"all": "", "A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
@@ -235,22 +222,15 @@ PAIR_LETTERS = {"all": "", "A to A": "aa", "A to B": "ab", "B to A": "ba", "B to
 
 TEXT = Codec(str)
 PROMPT = Codec(lambda text: "" if text == "-" else text, lambda system: system or "-")
-"""The system prompt of a chat; "-" for a chat without one."""
 FLAG = _match("true|false", lambda match: match[0] == "true", "true or false", lambda value: str(value).lower())
 DECIMAL = _match(r"(?!0+(?:\.0*)?$)\d{1,4}(?:\.\d{1,3})?", lambda match: float(match[0]), "0.5", "{:g}".format)
-SITE = _match(r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2])), "d1", site_text)
+SITE = _match(r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2])), "d1", "{0.kind[0]}{0.layer}".format)
 HEAD = _match(r"([edc]\d{1,3})\.(\d{1,3})", lambda match: (SITE.read(match[1]), int(match[2])), "d1.0", head_text)
 FOCUS = _match(rf"\d{{1,3}}|{'|'.join(COMBINED)}", lambda m: int(m[0]) if m[0].isdigit() else m[0], "0 or mean")
 NUMBER = _match(r"\d{1,9}", lambda match: int(match[0]), "318")
 PLACE = _match(r"[1-9]\d{0,2}", lambda match: int(match[0]), "1")
-PIN = _match(
-    r"([qk])(\d{1,6})",
-    lambda match: ("query" if match[1] == "q" else "key", int(match[2])),
-    "q2",
-    lambda pin: f"{pin[0][0]}{pin[1]}",
-)
-CELL = _match(r"(\d{1,6})\.(\d{1,6})", _numbers, "2.1", _dotted)
-WINDOW = _match(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})\.(\d{1,6})", _numbers, "0.63.0.63", _dotted)
+SIDE = {"q": "query", "k": "key"}
+PIN = _match(r"([qk])(\d{1,6})", lambda m: (SIDE[m[1]], int(m[2])), "q2", lambda pin: f"{pin[0][0]}{pin[1]}")
 VIEW = _match(
     rf"(words|sentences|parts(\d{{1,3}}))?\.?({'|'.join(SPECIAL[1:])})?\.?(aa|ab|ba|bb)?",
     _view_of,
@@ -270,7 +250,7 @@ _TABLE = (
     ("lines", None, FLAG),
     ("target", "", TEXT, "text model"),
     ("answer", (), _list(NUMBER), "text model"),
-    ("chat", None, PROMPT, "model"),
+    ("chat", None, PROMPT, "model"),  # the system prompt; "-" for a chat without one
     ("picture", None, TEXT),
     ("gray", (), _list(NUMBER), "model edits"),
     # what is changed: the edits
@@ -288,11 +268,11 @@ _TABLE = (
     # what is looked at
     ("layer", None, SITE, "model"),
     ("head", None, FOCUS, "model"),
-    ("cell", None, CELL, "text"),
+    ("cell", None, _dotted(2), "text"),
     ("pins", frozenset(), _list(PIN, frozenset), "text"),
     ("sentence", 1, PLACE),
     ("view", View(), VIEW),
-    ("zoom", (), _list(WINDOW), "text"),
+    ("zoom", (), _list(_dotted(4)), "text"),
     ("colors", "adaptive", _one_of("adaptive", "log")),
     # how a head is drawn
     ("form", None, TEXT, "tab"),

@@ -243,10 +243,21 @@ def test_a_model_says_of_itself_what_it_is(run, folder):
     assert "\u202e" not in out
 
 
+def test_a_finding_about_a_model_stands_on_stderr(run, tmp_path):
+    """Whatever is asked of the model; stdout holds the answer alone."""
+    zoo.save_unread(tmp_path)
+    status, out, err = run("predict", "A cat", "--json", "--model", str(tmp_path))
+
+    assert status == 0
+    assert "unread" not in out
+    assert "attnviz: The model leaves 8 weights of its files unread: model.layers.0.self_attn.k_proj.bias, " in err
+
+
 def test_a_read_only_model_says_why(run, folder, monkeypatch):
     """Its weights and vectors can be had; a change is refused and nothing is drawn."""
     monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
     source._models.clear()
+    monkeypatch.setattr(trial, "_trials", {})
     model, why = folder("DebertaV2Model"), "computes attention in its own code"
     _, out, _ = run("models", model)
 

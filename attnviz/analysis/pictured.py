@@ -60,8 +60,8 @@ def minus_neutral(
         pictures.append((text.pictures, [text.tokens[i].box for i in patches(run, site, sentence=sentence)]))
     if pictures[0] != pictures[1]:
         raise InputError("The records are of other pictures; ask the neutral question about the same ones.")
-    asked = weights(record, site, head, row, sentence=sentence)
-    return asked - weights(neutral, site, head, neutral_row, sentence=sentence)
+    of_picture = weights(record, site, head, row, sentence=sentence)
+    return of_picture - weights(neutral, site, head, neutral_row, sentence=sentence)
 
 
 def without_sinks(

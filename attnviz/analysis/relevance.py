@@ -49,8 +49,8 @@ def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
     read = {record.sites[-1].kind: record.sentences}
     if record.targets:
         read = {"encoder": record.sentences, "decoder": record.targets}
-    sentences = {kind: batch[sentence] for kind, batch in read.items()}
-    return {kind: one.tokens[: one.length] for kind, one in sentences.items()}
+    chosen = {kind: batch[sentence] for kind, batch in read.items()}
+    return {kind: text.tokens[: text.length] for kind, text in chosen.items()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -132,10 +132,10 @@ def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
 
 
 def _normalized(relevance: Tensor) -> Tensor:
-    one = torch.eye(len(relevance), dtype=relevance.dtype)
-    added = relevance - one
+    identity = torch.eye(len(relevance), dtype=relevance.dtype)
+    added = relevance - identity
     sums = added.sum(-1, keepdim=True)
-    return added / sums.where(sums != 0, 1) + one
+    return added / sums.where(sums != 0, 1) + identity
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -107,7 +107,7 @@ class Scores:
 
     def after(self, name: str, source: Tensor, args: tuple, kwargs: dict[str, Any]) -> "Scores | None":
         """The result of a function that left the axes as they are; None if it holds other scores."""
-        others = [one for one in (*args[:2], kwargs.get("other")) if one is not None and one is not source]
+        others = [value for value in (*args[:2], kwargs.get("other")) if value is not None and value is not source]
         if name.startswith("tanh"):
             return None if self.outer is not None or self.terms else replace(self, outer=1.0)
         if name not in TIMES | OVER | PLUS | MINUS or not others:

@@ -48,19 +48,6 @@ def real_tensor(array: Any, name: str = "array") -> Tensor:
     return array.detach().cpu()
 
 
-def precision(array: Tensor) -> float:
-    """Eps of the numbers' precision: those that float16 or bfloat16 hold exactly were probably computed so."""
-    if not array.is_floating_point():
-        return 0.0
-    if array.element_size() < 2:
-        return torch.finfo(array.dtype).eps
-    numbers = array.nan_to_num(0.0, 0.0, 0.0)
-    for narrow in (torch.bfloat16, torch.float16):
-        if torch.equal(numbers.to(narrow).to(array.dtype), numbers):
-            return torch.finfo(narrow).eps
-    return torch.finfo(torch.float32).eps
-
-
 def is_binary(array: Tensor) -> bool:
     return array.dtype is torch.bool or bool(((array == 0) | (array == 1)).all())
 

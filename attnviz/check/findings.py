@@ -115,8 +115,8 @@ class Report:
     def lines(self) -> list[str]:
         """As text: what was read, a block for each finding, and a count."""
         blocks = [line for finding in self.findings for line in ["", *finding.lines()]]
-        asked = ["", f"question: {self.question}"] if self.question else []
-        return [*self.heading(), *blocks, *asked, "", self.verdict]
+        question = ["", f"question: {self.question}"] if self.question else []
+        return [*self.heading(), *blocks, *question, "", self.verdict]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, opened
 from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, future, read_rows, saw
-from attnviz.check.intent import ASSUMED, Intent
-from attnviz.check.meant import COUNTED, Combination, Part, explain, hides_future, mask_readings
+from attnviz.check.intent import ASSUMED, COUNTED, Combination, Intent, Part, explain, hides_future, mask_readings
 from attnviz.core.amounts import counted
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Subsequent, Window
@@ -64,7 +63,7 @@ OF_PADDING = {
     "repeat": ("broadcast", "made by repeat instead of repeat_interleave: heads have the padding of other texts"),
     "missing": ("deviation", "missing"),
 }
-"""The rule of `CHECKS` for each mistake, and how a sentence about the part goes on."""
+"""Name of the finding for each mistake, and how a sentence about the part goes on."""
 
 
 def check_mask(
@@ -251,7 +250,7 @@ def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -
 
 
 def mistake_in_words(part: Part | None, mistake: str) -> tuple[str, str]:
-    """The rule of `CHECKS`, and the sentence: "Causal part off by one: it opens the next key."; no part is all."""
+    """Name of the finding, and the sentence: "Causal part off by one: it opens the next key."; no part is all."""
     if part is None:
         return mistake, f"The whole mask is {mistake}."
     if part.is_padding:

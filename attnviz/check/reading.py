@@ -85,11 +85,6 @@ def kind_by_name(name: str) -> str | None:
     return next((kind for kind, names in NAMES.items() if name.lower() in names or plain in names), None)
 
 
-def convention_by_name(name: str) -> str | None:
-    """The convention that a name says: files of this project hold "may_attend"; other names are used either way."""
-    return "may-attend" if name == "may_attend" else None
-
-
 def read_file(name: str, content: bytes) -> ArrayFile:
     """The arrays of a file, by the ending of its name.
 
@@ -221,14 +216,6 @@ def _nested(called: str, text: str) -> Any:
         raise InputError(f"{called} cannot be read as nested lists of numbers, such as [[0.5, 0.5], [0, 1]].") from None
 
 
-LONGEST_WHOLE = 15
-"""Digits of a whole number; longer ones are read as floats."""
-
-BOOLEANS = {"true": True, "false": False}
-_WHOLE = re.compile(rf"[+-]?\d{{1,{LONGEST_WHOLE}}}")
-_BETWEEN = re.compile(r"\s*[,;\t]\s*|\s+")
-
-
 def _lines(called: str, text: str) -> list[list[Any]]:
     """One row a line; commas, semicolons, tabs or blanks between; a point before decimals."""
     lines = [line.strip().strip(",;") for line in text.splitlines() if line.strip()]
@@ -238,10 +225,10 @@ def _lines(called: str, text: str) -> list[list[Any]]:
     try:
         for line in lines:
             rows.append([])
-            for cell in _BETWEEN.split(line):
+            for cell in re.split(r"\s*[,;\t]\s*|\s+", line):
                 word = cell.strip('"').lower()
-                number = int if _WHOLE.fullmatch(word) else float
-                rows[-1].append(BOOLEANS[word] if word in BOOLEANS else number(word))
+                number = int if re.fullmatch(r"[+-]?\d{1,15}", word) else float  # longer ones lose digits
+                rows[-1].append(word == "true" if word in ("true", "false") else number(word))
     except ValueError:
         what = quoted(cell) if cell else "nothing"
         message = f"{called} holds {what} in row {len(rows)}, which is no number; write numbers, or true and false."

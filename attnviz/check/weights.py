@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import VERY_NEGATIVE, precision
+from attnviz.check.arrays import VERY_NEGATIVE
 from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, future, read_rows, saw
-from attnviz.check.intent import Intent, check_fits
-from attnviz.check.meant import hides_future
+from attnviz.check.intent import Intent, check_fits, hides_future
 from attnviz.core.amounts import counted
 
 LEAK = 1e-6
@@ -17,9 +16,6 @@ LEAK = 1e-6
 TOLERANCE = 1e-3
 """Error of a sum of weights: scores of some hundreds in float32, rounded twice, already move it by 1e-4."""
 
-PRINTED = (2, 3, 4)
-"""Decimals with which numbers are printed."""
-
 OTHER_AXES = {2: "the columns do, over queries", 1: "the heads of each cell do", 0: "sentences do"}
 """Axes along which weights sum to 1 by mistake, in words."""
 
@@ -27,12 +23,17 @@ OTHER_AXES = {2: "the columns do, over queries", 1: "the heads of each cell do",
 def tolerance(array: Tensor) -> float:
     """Allowed error of the sum of a row: by the number type, or half a digit for each key if all weights are rounded to
     2 to 4 decimals."""
-    digit = 0.0
-    for decimals in PRINTED if array.is_floating_point() and array.element_size() > 2 else ():
-        scaled = array.nan_to_num(0.0, 0.0, 0.0) * 10**decimals
-        if not digit and bool(((scaled - scaled.round()).abs() < TOLERANCE).all()):
-            digit = 0.5 * 10.0**-decimals
-    return max(TOLERANCE, 2 * precision(array), digit * array.shape[-1])
+    if not array.is_floating_point():
+        return TOLERANCE
+    eps, digit = torch.finfo(array.dtype).eps, 0.0
+    if array.element_size() > 2:
+        numbers = array.nan_to_num(0.0, 0.0, 0.0)
+        narrow = (torch.float16, torch.bfloat16)  # what they hold exactly was probably computed so
+        eps = max([eps, *(torch.finfo(t).eps for t in narrow if torch.equal(numbers.to(t).to(array.dtype), numbers))])
+        for decimals in (4, 3, 2):
+            scaled = numbers * 10**decimals
+            digit = 0.5 * 10.0**-decimals if ((scaled - scaled.round()).abs() < TOLERANCE).all() else digit
+    return max(TOLERANCE, 2 * eps, digit * array.shape[-1])
 
 
 def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near: float) -> ArrayReport:
@@ -41,23 +42,22 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near
     Args:
         near: how far a row may be off from 1.
     """
-    values, findings = laid.values, []
+    values = laid.values
     nan, valid = values.isnan(), values.isfinite().all(-1)
-    rows = nan.all(-1)
+    rows, weights = nan.all(-1), values.nan_to_num(0.0, 0.0, 0.0)
+    empty = (weights == 0).all(-1) & valid
+    outside = (weights < -near) | (weights > 1 + near)
+    such = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
     message = "of NaN throughout: no key was left, and -inf was filled in."
     fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
-    findings += laid.findings("nan", "error", message, fix, rows, "row")
+    findings = laid.findings("nan", "error", message, fix, rows, "row")
     message = "of NaN in rows that hold numbers too: a softmax makes no such row."
     fix = "Look for what is done to the weights after the softmax."
     findings += laid.findings("nan", "error", message, fix, nan & ~rows[..., None], "cell")
     fix = "Weights are at most 1. If these are masked scores, say that they are scores."
     findings += laid.findings("inf", "error", "Some weights are infinite.", fix, values.isinf())
-    weights = values.nan_to_num(0.0, 0.0, 0.0)
     laid = Laid(weights, laid.axes)
-    empty = (weights == 0).all(-1) & valid
     findings += _of_sums(laid, valid & ~empty, near)
-    outside = (weights < -near) | (weights > 1 + near)
-    such = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
     fix = "A softmax gives none. If these are scores, from before the softmax, say so."
     findings += laid.findings("range", "error", f"below 0 or above 1{such}.", fix, outside, "weight")
     message = "of 0 throughout: the query had no key left, and its output is 0."

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from attnviz import api, cases, files, link
 from attnviz.cli import terminal
 from attnviz.cli.parser import FILE, LINK
-from attnviz.core.display import visible_text
+from attnviz.core.display import as_sentence, visible_text
 from attnviz.core.edits import BY_LETTER, Edits, Site
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.finite import not_finite
@@ -212,9 +212,12 @@ def load(name: str, **settings: object) -> Source:
 
 
 def fetch(name: str, **settings: object) -> Source:
-    """Load a model by its name alone: no file of that name is opened, and no code is run."""
+    """Load a model by its name alone, with its findings on stderr: no file of that name is opened, no code is run."""
     with terminal.Download(name, sys.stderr) as progress:
-        return api.load(name, report=progress, **settings)
+        source = api.load(name, report=progress, **settings)
+    for finding in source.findings:
+        terminal.note(as_sentence(finding))
+    return source
 
 
 def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -> Any:

@@ -77,8 +77,8 @@ class SizedFigure:
     @cached_property
     def vega_lite(self) -> dict:
         """The figure as Vega-Lite."""
-        drawn = vega_lite(self.figure)
-        return drawn | {"config": drawn["config"] | {"padding": self.padding}} if self.preset else drawn
+        chart = vega_lite(self.figure)
+        return chart | {"config": chart["config"] | {"padding": self.padding}} if self.preset else chart
 
     def draw(self, kind: str, **options: Any) -> bytes:
         """The picture by vl-convert."""

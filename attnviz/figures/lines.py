@@ -1,6 +1,6 @@
 """Heads as lines from the tokens that look to those that are looked at: the stronger a line, the larger its weight."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -8,43 +8,80 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from attnviz.analysis import EMPTY, sentences
+from attnviz.analysis import EMPTY, Cells, sentences, views
+from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, signs
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, word_spans
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
 from attnviz.charts.grid import JOINED
 from attnviz.charts.legends import LegendEntry, entry, heading, signs_spec, text_width, title_spec
-from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts.marks import Spec, Table
 from attnviz.charts.theme import LINE, MONO, Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import InputError
 from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
 from attnviz.figures.head import called
-from attnviz.figures.strands import SIDES, Pin, Strands, strands
+
+SIDES, ALIGN, STACKS = ("query", "key"), ("right", "left"), ("decoder", "encoder")
+"""Ends of a line, how their labels are set, and the stacks that they are in where a model has two."""
+
+Pin = tuple[str, int]
+"""A token that was picked out: one of `SIDES`, and its position."""
+
+MOST_TOKENS, MOST_LINES, MOST_ASKED, MOST_HEADS = 64, 400, 4_000, 4
+"""Queries or keys drawn at most; lines without a minimum weight, and with one; heads described in words."""
 
 DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
 """Pixels of strokes and gaps, for heads beyond the number of hues."""
 
-GAP, ON_SCREEN, NARROWEST = 230, 380, 120
-"""Pixels between the two columns of tokens, on a screen, and at least in a given width."""
-
-PADDING, NUMBER = 8, 44
-"""Pixels between lines and tokens, and of the weights at one side."""
+GAP, ON_SCREEN, NARROWEST, PADDING, NUMBER = 230, 380, 120, 8, 44
+"""Pixels between both columns of tokens, on a screen, and at least; between lines and tokens; of weights at a side."""
 
 HIGHEST, LOWEST, HEIGHT, LARGER = 38, 15, 360, 1.2
 """Pixels of a token at most and at least, and of all of them where that allows it; their factor on a screen."""
 
-SAMPLES = (0.1, 0.25, 0.5, 1.0)
-"""Weights in the legend."""
+SAMPLES, FAINT = (0.1, 0.25, 0.5, 1.0), 0.3
+"""Weights in the legend; opacity of gray lines that stand back: pale and in color they would be small weights."""
 
-FAINT = 0.3
-"""Factor of the opacity of gray lines, before which others stand out: pale and in color they would be small weights."""
-
-MOST_HEADS = 4
-"""Heads described in words at most."""
+STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "domain": [0, 1], "range": [0, 1]}}
+"""Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
 
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("head_name", "head"))
+
+_SIDE = "pointed.side[0]"
+_MEANT = (
+    f"!isValid(pointed.side) || {_SIDE} === 'line' || "
+    f"({_SIDE} === 'query' ? datum.query === pointed.query[0] : datum.key === pointed.key[0])"
+)
+"""Whether a line belongs to what is pointed at."""
+
+_POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
+_FAINT = "datum.faint && !isValid(pointed.side)"
+
+
+@dataclass(frozen=True, eq=False)
+class Strands:
+    """Weights that are drawn, the weakest first; arrays are (lines,).
+
+    Attributes:
+        view: window they are of.
+        heads: index of each line's head.
+        rows, columns: places in `view`.
+        weights: numbers above zero.
+        cells: weights and states of each head.
+        pins: picked tokens within the window; lines end at one of them, if there are any.
+        notes: sentences on how many weights are drawn, and of which window.
+    """
+
+    view: AttentionView
+    heads: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    weights: np.ndarray
+    cells: tuple[Cells, ...]
+    pins: frozenset[Pin]
+    notes: list[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +116,26 @@ class HeadLines(SiteFigure):
     @cached_property
     def strands(self) -> Strands:
         """The weights that are drawn."""
-        pins = frozenset(self.pins)
-        return strands(self.attention_view, tuple(self.heads), selected=self.selected, pins=pins, least=self.least)
+        every, pins, least = self.attention_view, frozenset(self.pins), self.least
+        view = window(every, self.heads[0], self.selected, pins)
+        parts = dict(zip(SIDES, (view.queries, view.keys), strict=True))
+        picked = pins | ({("query", self.selected[0])} if self.selected else set())
+        pins = frozenset(pin for pin in picked if parts[pin[0]].index_of(pin[1]) is not None)
+        ends = np.full((len(view.queries), len(view.keys)), not pins)  # cells in the row or column of a picked token
+        for side, position in pins:
+            index = parts[side].index_of(position)
+            ends[(index, slice(None)) if side == "query" else (slice(None), index)] = True
+        cells = tuple(view.cells(tuple(self.heads)))
+        there = np.stack([(part.blocked == 0) | (part.states == EMPTY) for part in cells]) & ends
+        visible = there & np.stack([colored(part) & (np.nan_to_num(part.weights) > 0) for part in cells])
+        weights = np.stack([part.weights for part in cells])[visible].astype(np.float64)
+        keep = np.argsort(-weights, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
+        keep = keep if least is None else keep[weights[keep] >= least]
+        notes = [
+            *_window_notes(view, every, is_pinned=bool(pins)),
+            _count(weights[keep], int(there.sum()), pins, least),
+        ]
+        return Strands(view, *np.argwhere(visible)[keep].T, weights[keep], cells, pins, notes)
 
     def facts(self) -> FigureFacts:
         name = called(self.attention_view, self.heads[0])
@@ -98,119 +153,102 @@ class HeadLines(SiteFigure):
 
     def _table(self) -> pd.DataFrame:
         """One row per line, the strongest first: head, query, query_token, key, key_token, weight."""
-        strands, (queries, keys) = self.strands, self._sides
-        rows, columns = strands.rows[::-1], strands.columns[::-1]
-        table = pd.DataFrame(
-            {
-                "head": [self.heads[i] for i in strands.heads[::-1]],
-                "query": queries.starts[rows],
-                "query_token": [queries.labels[i] for i in rows],
-                "key": keys.starts[columns],
-                "key_token": [keys.labels[i] for i in columns],
-                "weight": strands.weights[::-1],
-            }
-        )
+        strands, columns = self.strands, {}
+        columns["head"] = [self.heads[i] for i in strands.heads[::-1]]
+        for side, part, places in zip(SIDES, self._sides, (strands.rows, strands.columns), strict=True):
+            columns[side] = part.starts[places[::-1]]
+            columns[f"{side}_token"] = [part.labels[i] for i in places[::-1]]
+        table = pd.DataFrame(columns | {"weight": strands.weights[::-1]})
         table.attrs["note"] = " ".join(map(as_sentence, (*strands.view.notes, *strands.notes)))
         return table
 
     def _arrays(self) -> dict[str, np.ndarray]:
         numbers = {f"line_{name}": self.table[name].to_numpy() for name in ("query", "key", "weight")}
-        queries, keys = self._sides
-        return numbers | {
-            "line_head": text_array([str(head) for head in self.table["head"]]),
-            "query_tokens": text_array(queries.labels),
-            "key_tokens": text_array(keys.labels),
-        }
+        heads = {"line_head": text_array([str(head) for head in self.table["head"]])}
+        tokens = zip(SIDES, self._sides, strict=True)
+        return numbers | heads | {f"{side}_tokens": text_array(part.labels) for side, part in tokens}
 
     def draw(self) -> Views:
-        return Views(self._form(), self._data())
-
-    def _form(self) -> Form:
-        colors, gap, most, is_cross = self.colors, self._gap, max(map(len, self._sides)), self.site.kind == "cross"
-
-        def end(name: str) -> Spec:
-            return {"y": marks.places(max(1, most), reverse=True) | {"field": name}}
-
-        ends = end("y") | {"y2": {"field": "y2"}, "x": marks.pixels_at(0), "x2": marks.pixels_at(gap)}
-        looks, strength = _looks(colors), STRENGTH | {"field": "weight", "legend": None}
-        strokes = looks | {
-            "stroke": marks.when(_FAINT, marks.pixels_at(colors.quiet), looks["stroke"]),
-            "strokeOpacity": marks.when(_MEANT, strength, marks.pixels_at(0)),
-            "opacity": marks.when(_FAINT, marks.pixels_at(FAINT), marks.pixels_at(1)),
-            "strokeWidth": marks.when(_POINTED, marks.pixels_at(5), marks.pixels_at(2.0 if most > 24 else 2.5)),
-        }
+        gap, cell = self._gap, self._cell
+        ends = {"y": _end(self._most, "y"), "y2": {"field": "y2"}, "x": marks.pixels_at(0), "x2": marks.pixels_at(gap)}
         hits = marks.layer(
             "lines", "rule", ends | {"tooltip": marks.tips(*TOOLTIP)}, strokeOpacity=0, cursor="pointer", strokeWidth=7
         )
         layers = [
-            *_legends(several=len(self.heads) > 1, cross=is_cross, right=self._right, colors=colors),
-            marks.layer("lines", "rule", ends | strokes),
-            marks.layer("chosen", "rule", ends, color=colors.accent, strokeWidth=1.25),
+            *self._legends(),
+            marks.layer("lines", "rule", ends | self._strokes()),
+            marks.layer("chosen", "rule", ends, color=self.colors.accent, strokeWidth=1.25),
             hits | {"name": "lines"},
-            *(layer for i in (0, 1) for layer in _side(i, end, gap, is_cross, colors)),
+            *(layer for side in (0, 1) for layer in self._side(side)),
         ]
         scales = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
         pointed = marks.hover(["lines"], "side", "query", "key", "index")
         params = [marks.click("cell", ["lines"], "query", "key", "rev"), pointed]
-        chart = {"layer": layers, "width": gap, "height": most * self._cell, "resolve": {"scale": scales}}
-        return marks.whole(chart | {"params": params, "title": title_spec()}, colors)
+        chart = {"layer": layers, "width": gap, "height": self._most * cell, "resolve": {"scale": scales}}
+        return Views(marks.whole(chart | {"params": params, "title": title_spec()}, self.colors), self._data())
+
+    def _strokes(self) -> dict[str, Spec]:
+        """Hue, dashes, width and opacity of a line, which follow the pointer."""
+        looks, width = _looks(self.colors), marks.pixels_at(2.0 if self._most > 24 else 2.5)
+        return looks | {
+            "stroke": marks.when(_FAINT, marks.pixels_at(self.colors.quiet), looks["stroke"]),
+            "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, marks.pixels_at(0)),
+            "opacity": marks.when(_FAINT, marks.pixels_at(FAINT), marks.pixels_at(1)),
+            "strokeWidth": marks.when(_POINTED, marks.pixels_at(5), width),
+        }
 
     def _data(self) -> dict[str, Table]:
-        strands, looks = self.strands, self._looks
+        strands, looks, colors = self.strands, self._looks, self.colors
         notes = [*subtitles(self.record, self), self.attention_view.window, *strands.view.notes, *strands.notes]
+        legend = [(text, signs.CROSS, colors.warning) for text in self._without]
         if self._led is not None:
             notes.append(f"in color: where {sentences.named(self._sides[0], self._led)} looks")
+            legend.append(("other rows", signs.DASH, colors.quiet))
         if any(map(word_spans, self._sides)):
             notes.append(JOINED)
-        text = self.colors.text
-        color = text if len(looks) > 1 else [*self.colors.hues * len(DASHES), self.colors.quiet][looks[0]]
-        legend = [(text, signs.CROSS, self.colors.warning) for text in self._without]
-        legend += [] if self._led is None else [("other rows", signs.DASH, self.colors.quiet)]
+        sample = colors.text if len(looks) > 1 else [*colors.hues * len(DASHES), colors.quiet][looks[0]]
+        meta = heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
         return {
-            "meta": heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
-            | {"sample": [color]},
+            "meta": meta | {"sample": [sample]},
             "lines": self._lines(),
             "chosen": self._framed(),
             "queries": self._tokens(0),
             "keys": self._tokens(1),
             "words": self._words(),
             "heads": {"look": looks, "name": self._names},
-            "legend": entry([LegendEntry(*sign, self.colors.background) for sign in legend]),
+            "legend": entry([LegendEntry(*sign, colors.background) for sign in legend]),
         }
 
     @property
-    def _sides(self):
+    def _sides(self) -> tuple[Groups, Groups]:
         return self.strands.view.queries, self.strands.view.keys
+
+    @property
+    def _most(self) -> int:
+        """Tokens of the longer side."""
+        return max(1, *map(len, self._sides))
 
     @cached_property
     def _gap(self) -> int:
         """Pixels between the two columns of tokens."""
         if self.width is None:
             return ON_SCREEN if self.on_screen else GAP
-        labels = [max(map(text_width, self._labels(side)), default=0.0) for side in (0, 1)]
-        numbers = NUMBER if any(map(any, map(self._numbers, (0, 1)))) else 0
-        return max(NARROWEST, min(GAP, int(self.width - sum(labels) - numbers) - 3 * PADDING))
-
-    @property
-    def _right(self) -> int:
-        """Pixels right of the lines that labels and numbers take, where a legend stands beside them; else 0."""
-        if not self.aside:
-            return 0
-        return round(self._tokens(1)["number_at"][0]) - self._gap - (0 if any(self._numbers(1)) else NUMBER)
+        numbers = NUMBER if any(map(any, self._numbers)) else 0
+        return max(NARROWEST, min(GAP, int(self.width - sum(map(_widest, self._labels)) - numbers) - 3 * PADDING))
 
     @property
     def _cell(self) -> float:
         """Height of a token's row in pixels."""
         larger = LARGER if self.on_screen else 1
-        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // max(1, *map(len, self._sides)))))
+        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // self._most)))
 
     @cached_property
     def _looks(self) -> list[int]:
         """Hue and dashes of each head: by its number, so that it stays while others come and go."""
         most = len(self.colors.hues) * len(DASHES)
-        numbers = [head % most if isinstance(head, int) else -1 for head in self.heads]
         if len(self.heads) == 1:
             return [most if self.heads[0] in self.attention_view.step.heads_off else 0]
+        numbers = [head % most if isinstance(head, int) else -1 for head in self.heads]
         return numbers if len(set(numbers)) == len(numbers) and -1 not in numbers else [*range(len(numbers))]
 
     @cached_property
@@ -227,9 +265,9 @@ class HeadLines(SiteFigure):
     @cached_property
     def _without(self) -> dict[str, set[int]]:
         """Rows that have no key left, or are no number, in any of the heads, by the words for it."""
-        head_cells = self.strands.cells
-        nan = np.stack([np.isnan(cells.weights).any(1) for cells in head_cells]).any(0)
-        empty = np.stack([(cells.states == EMPTY).all(1) for cells in head_cells]).any(0)
+        cells = self.strands.cells
+        nan = np.stack([np.isnan(part.weights).any(1) for part in cells]).any(0)
+        empty = np.stack([(part.states == EMPTY).all(1) for part in cells]).any(0)
         policy = POLICIES[self.attention_view.step.scoring.empty_rows]
         rows = {NOT_A_NUMBER: {*np.flatnonzero(nan & ~empty)}, policy: {*np.flatnonzero(empty)}}
         return {text: of for text, of in rows.items() if of}
@@ -244,10 +282,9 @@ class HeadLines(SiteFigure):
         strands, (queries, keys), count = self.strands, self._sides, len(self.strands.weights)
         rows, columns, heads = strands.rows, strands.columns, strands.heads
         query_names, key_names = map(axes.names, self._sides)
-        shift, led = self._shift(heads), self._led
         return {
-            "y": (rows + shift).tolist(),
-            "y2": (columns + shift).tolist(),
+            "y": (rows + self._shift(heads)).tolist(),
+            "y2": (columns + self._shift(heads)).tolist(),
             "query": queries.starts[rows].tolist(),
             "key": keys.starts[columns].tolist(),
             "rev": [self.rev] * count,
@@ -255,7 +292,7 @@ class HeadLines(SiteFigure):
             "side": ["line"] * count,
             "look": [self._looks[head] for head in heads],
             "weight": strands.weights.tolist(),
-            "faint": (rows != led).tolist() if led is not None else [False] * count,
+            "faint": [self._led is not None and row != self._led for row in rows.tolist()],
             "query_name": [query_names[row] for row in rows],
             "key_name": [key_names[column] for column in columns],
             "weight_text": [written(weight, ".4f") for weight in strands.weights.tolist()],
@@ -264,9 +301,8 @@ class HeadLines(SiteFigure):
 
     def _framed(self) -> Table:
         """Two thin lines around those of the selected cell, which stay as strong as their weights."""
-        row, column = (
-            part.index_of(position) for part, position in zip(self._sides, self.selected or (-1, -1), strict=True)
-        )
+        pairs = zip(self._sides, self.selected or (-1, -1), strict=True)
+        row, column = (part.index_of(position) for part, position in pairs)
         if row is None or column is None or not colored(self.strands.cells[0])[row, column]:
             return {"y": [], "y2": []}
         shifts = self._shift(0, -3.5), self._shift(len(self.heads) - 1, 3.5)
@@ -276,134 +312,184 @@ class HeadLines(SiteFigure):
         """The tokens of a side: what stands there, and where the strongest line of each goes."""
         part, mine, other = self._sides[side], *(axes.names(self._sides[end]) for end in (side, 1 - side))
         weights = np.nan_to_num(self.strands.cells[0].weights, nan=-1.0)
-        weights = weights if side == 0 else weights.T
-        most = weights.argmax(1)
-        heaviest = weights.max(1).tolist()
+        most, heaviest = weights.argmax(1 - side), weights.max(1 - side).tolist()
         ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
         picked = {part.index_of(position) for name, position in self.strands.pins if name == SIDES[side]}
         led = {self._led} if side == 0 else set()
         accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
         warned, colors = set().union(*self._without.values()) if side == 0 else set(), self.colors
-        positions, none, labels = part.starts.tolist(), [-1] * len(part), self._labels(side)
+        labels, none, count = self._labels[side], [-1] * len(part), len(part)
         inks = [colors.quiet if token.special else colors.text for token in part.tokens]
         inks = [colors.accent if i in accented else ink for i, ink in enumerate(inks)]
-        widest = max(map(text_width, labels), default=0.0)
-        number_at = self._gap + PADDING + widest + NUMBER if side else -PADDING - widest - NUMBER / 4
+        at = PADDING + _widest(labels)
         return {
-            "begin": [*range(len(part))],
-            "middle": [i + 0.5 for i in range(len(part))],
-            "end": [i + 1 for i in range(len(part))],
+            "begin": [*range(count)],
+            "middle": [i + 0.5 for i in range(count)],
+            "end": [i + 1 for i in range(count)],
             "label": labels,
-            "number": self._numbers(side),
-            "number_at": [number_at] * len(part),
+            "number": self._numbers[side],
+            "number_at": [self._gap + at + NUMBER if side else -at - NUMBER / 4] * count,
             "ink": [colors.warning if i in warned else ink for i, ink in enumerate(inks)],
-            "picked": [i in picked for i in range(len(part))],
-            "side": [SIDES[side]] * len(part),
-            "query": positions if side == 0 else none,
-            "key": none if side == 0 else positions,
-            "rev": [self.rev] * len(part),
+            "picked": [i in picked for i in range(count)],
+            "side": [SIDES[side]] * count,
+            "query": none if side else part.starts.tolist(),
+            "key": part.starts.tolist() if side else none,
+            "rev": [self.rev] * count,
             "index": none,
-            "query_name": mine if side == 0 else ends,
-            "key_name": ends if side == 0 else mine,
+            "query_name": ends if side else mine,
+            "key_name": mine if side else ends,
             "weight_text": [written(weight, ".4f") if weight > 0 else "" for weight in heaviest],
         }
 
-    def _labels(self, side: int) -> list[str]:
-        """Tokens; those of rows without weights with a cross."""
-        labels = [visible_text(label, LONGEST_LABEL) for label in self._sides[side].labels]
-        crossed = set().union(*self._without.values()) if side == 0 else ()
-        return [f"× {label}" if i in crossed else label for i, label in enumerate(labels)]
+    @cached_property
+    def _labels(self) -> tuple[list[str], list[str]]:
+        """Tokens of both sides; those of rows without weights with a cross."""
+        queries, keys = ([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
+        crossed = set().union(*self._without.values())
+        return [f"× {label}" if i in crossed else label for i, label in enumerate(queries)], keys
 
-    def _numbers(self, side: int) -> list[str]:
-        """At the other ends of one picked token its weights."""
-        (end, position), *others = sorted(self.strands.pins) or [(SIDES[side], 0)]
-        if others or end == SIDES[side] or len(self.heads) > 1:
-            return [""] * len(self._sides[side])
-        index, cells = self._sides[1 - side].index_of(position), self.strands.cells[0]
-        pick = (index, slice(None)) if side == 1 else (slice(None), index)
-        there = (colored(cells) & (cells.blocked == 0))[pick]
-        return [f"{weight:.2f}" if ok else "" for weight, ok in zip(cells.weights[pick], there, strict=True)]
+    @cached_property
+    def _numbers(self) -> tuple[list[str], list[str]]:
+        """The weights of one picked token at the other ends of its lines, for each side."""
+        numbers, cells = tuple([""] * len(part) for part in self._sides), self.strands.cells[0]
+        if len(self.strands.pins) != 1 or len(self.heads) > 1:
+            return numbers
+        ((end, position),) = self.strands.pins
+        side, index = SIDES.index(end), self._sides[SIDES.index(end)].index_of(position)
+        there, weights = (np.take(part, index, side) for part in (colored(cells) & (cells.blocked == 0), cells.weights))
+        numbers[1 - side][:] = [f"{weight:.2f}" if ok else "" for weight, ok in zip(weights, there, strict=True)]
+        return numbers
 
     def _words(self) -> Table:
         """Lines along the pieces of a word, and between the two texts of a pair, and turns."""
         rows, inset = [], 2 / self._cell
         for side, part in enumerate(self._sides):
             rows += [(side, begin + inset, end - inset, False) for begin, end in word_spans(part)]
-            marks = [(token.segment, token.role) for token in part.tokens]
-            rows += [(side, i, i, True) for i, (a, b) in enumerate(pairwise(marks), 1) if a != b]
+            turns = [(token.segment, token.role) for token in part.tokens]
+            rows += [(side, i, i, True) for i, (a, b) in enumerate(pairwise(turns), 1) if a != b]
         return {name: [row[i] for row in rows] for i, name in enumerate(("side", "begin", "end", "is_break"))}
 
+    def _side(self, side: int) -> list[Spec]:
+        """Marks of the token labels on one side of the lines: queries left, keys right."""
+        table, title, align = ("queries", "keys")[side], (QUERY, KEY)[side], ALIGN[side]
+        at = {by: marks.pixels_at(self._gap + by if side else -by) for by in (1, 2, 4, PADDING, 68)}
+        begin, middle = (_end(self._most, name) for name in ("begin", "middle"))
+        text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": at[PADDING]}
+        titles = [title, STACKS[side]] if self.site.kind == "cross" else [title]
+        span = {"y": begin, "y2": {"field": "end"}}
+        over = {"align": align, "baseline": "bottom", "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
+        label = x | {"y": middle, "text": marks.field("label"), "fill": marks.as_is("ink")}
+        label["tooltip"] = marks.tips(*TOOLTIP[:-1])
+        number = {"y": middle, "x": marks.pixels_of("number_at"), "text": marks.field("number")}
+        quiet, mine = {"color": self.colors.quiet}, f"datum.side === {side} &&"
+        pieces, breaks = f"{mine} !datum.is_break", f"{mine} datum.is_break"
+        turn = {"y": begin, "x": at[2], "x2": at[68]}
+        picked = span | {"x": at[4], "x2": at[1]}
+        return [
+            marks.layer("words", "rule", span | {"x": at[2]}, where=pieces, strokeWidth=1.25, **quiet),
+            marks.layer("words", "rule", turn, where=breaks, color=self.colors.line),
+            marks.layer("meta", "text", x | {"y": marks.pixels_at(0)}, text=titles, **quiet, **over),
+            marks.layer(table, "rect", picked, where="datum.picked", fill=self.colors.accent),
+            marks.layer(table, "text", number, where="datum.number !== ''", **text | {"align": "right"}),
+            marks.layer(table, "text", label, cursor="pointer", **text),
+        ]
 
-_SIDE = "pointed.side[0]"
-_MEANT = (
-    f"!isValid(pointed.side) || {_SIDE} === 'line' || "
-    f"({_SIDE} === 'query' ? datum.query === pointed.query[0] : datum.key === pointed.key[0])"
-)
-"""Whether a line belongs to what is pointed at."""
+    def _legends(self) -> list[Spec]:
+        """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
+        where = {"orient": "bottom", "offset": 14}
+        above = {"orient": "top", "offset": 52 if self.site.kind == "cross" else 35}  # over the titles of both sides
+        if self.aside:
+            right = PADDING + _widest(self._labels[1]) + (NUMBER if any(self._numbers[1]) else 0)
+            where = above = {"orient": "right", "offset": 14 + round(right)}
+        symbol = {"symbolType": "stroke", "symbolSize": 676}
+        strength = {
+            "title": "weight: the stronger a line, the larger",
+            "values": [*SAMPLES],
+            "direction": "horizontal",
+            "format": ".2~g",
+            "symbolStrokeColor": {"expr": "(data('meta')[0] || {}).sample || 'gray'"},
+            "symbolStrokeWidth": 3,
+        }
+        strength = strength | symbol | above
+        heads = "pluck(data('heads'), 'look')"
+        name = f"(data('heads')[indexof({heads}, datum.value)] || {{}}).name || ''"
+        named = {"title": None, "values": {"expr": heads}, "labelExpr": name, "symbolStrokeWidth": 2.5}
+        named = named | {"symbolOpacity": 1, "columns": 3} | symbol | where
+        points = marks.unseen("meta"), marks.unseen("heads")
+        points[0]["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
+        points[1]["encoding"] |= _looks(self.colors, named if len(self.heads) > 1 else None)
+        return [*points, signs_spec(where)]
 
-_POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
-_FAINT = "datum.faint && !isValid(pointed.side)"
+
+def _end(most: int, name: str) -> Spec:
+    """A place among the rows of tokens, by its field."""
+    return marks.places(most, reverse=True) | {"field": name}
 
 
-STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "domain": [0, 1], "range": [0, 1]}}
-"""Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
-
-
-def _side(i: int, end: Callable[[str], Spec], gap: int, is_cross: bool, colors: Theme) -> list[Spec]:
-    """Marks of the token labels on one side of the lines: queries left, keys right."""
-    table, title, stack, align = (("queries", QUERY, "decoder", "right"), ("keys", KEY, "encoder", "left"))[i]
-    at = {by: marks.pixels_at(gap + by if i else -by) for by in (1, 2, 4, PADDING, 68)}
-    text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": at[PADDING]}
-    titles, span = [title, stack] if is_cross else [title], end("begin") | {"y2": {"field": "end"}}
-    over = {"align": align, "baseline": "bottom", "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
-    label = x | end("middle") | {"text": marks.field("label"), "fill": marks.as_is("ink")}
-    label["tooltip"] = marks.tips(*TOOLTIP[:-1])
-    number = end("middle") | {"x": marks.pixels_of("number_at"), "text": marks.field("number")}
-    pieces, breaks = span | {"x": at[2]}, end("begin") | {"x": at[2], "x2": at[68]}
-    quiet, mine = {"color": colors.quiet}, f"datum.side === {i} &&"
-    return [
-        marks.layer("words", "rule", pieces, where=f"{mine} !datum.is_break", strokeWidth=1.25, **quiet),
-        marks.layer("words", "rule", breaks, where=f"{mine} datum.is_break", color=colors.line),
-        marks.layer("meta", "text", x | {"y": marks.pixels_at(0)}, text=titles, **quiet, **over),
-        marks.layer(table, "rect", span | {"x": at[4], "x2": at[1]}, where="datum.picked", fill=colors.accent),
-        marks.layer(table, "text", number, where="datum.number !== ''", **text | {"align": "right"}),
-        marks.layer(table, "text", label, cursor="pointer", **text),
-    ]
+def _widest(labels: Sequence[str]) -> float:
+    return max(map(text_width, labels), default=0.0)
 
 
 def _looks(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
     """Hue and dashes of a head; the last are of a head which is off and alone."""
     palette = [*colors.hues * len(DASHES), colors.quiet]
     dashes = [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
-    ranges = {"stroke": palette, "strokeDash": dashes}
     domain = [*range(len(palette))]
     return {
         channel: marks.field("look") | {"scale": {"domain": domain, "range": values}, "legend": legend}
-        for channel, values in ranges.items()
+        for channel, values in {"stroke": palette, "strokeDash": dashes}.items()
     }
 
 
-def _legends(*, several: bool, cross: bool, right: int, colors: Theme) -> list[Spec]:
-    """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
-    where = {"orient": "right", "offset": 14 + right} if right else {"orient": "bottom", "offset": 14}
-    above = {"orient": "top", "offset": 52 if cross else 35}  # over the titles of both sides
-    over = where if right else above
-    symbol = {"symbolType": "stroke", "symbolSize": 676}
-    strength = {
-        "title": "weight: the stronger a line, the larger",
-        "values": [*SAMPLES],
-        "direction": "horizontal",
-        "format": ".2~g",
-        "symbolStrokeColor": {"expr": "(data('meta')[0] || {}).sample || 'gray'"},
-        "symbolStrokeWidth": 3,
-        **symbol,
-        **over,
-    }
-    heads = "pluck(data('heads'), 'look')"
-    name = f"(data('heads')[indexof({heads}, datum.value)] || {{}}).name || ''"
-    named = {"title": None, "values": {"expr": heads}, "labelExpr": name, "symbolStrokeWidth": 2.5}
-    named = named | {"symbolOpacity": 1, "columns": 3} | symbol | where
-    points = marks.unseen("meta"), marks.unseen("heads")
-    points[0]["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
-    points[1]["encoding"] |= _looks(colors, named if several else None)
-    return [*points, signs_spec(where)]
+def _count(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float | None) -> str:
+    """Note on how many of the weights, of the picked tokens if there are any, have a line."""
+    count, ends = len(weights), ("", " of the picked token", " of the picked tokens")[min(2, len(pins))]
+    if not every:
+        return f"no weight{ends} to draw"
+    if count == every:
+        return f"all {every:,} weights{ends} have a line" if count > 1 else f"the one weight{ends} has a line"
+    what = f"{count:,} of {every:,} weights{ends} have a line"
+    if least is None or count == MOST_ASKED:
+        return f"{what}: the strongest, from {weights[0]:.2g} on" if count else what
+    return f"{what}: those of at least {least:g}"
+
+
+def _window_notes(view: AttentionView, every: AttentionView, *, is_pinned: bool) -> list[str]:
+    """Note on the part that is drawn, if it is one."""
+    spans = []
+    for name, part, whole in (("queries", view.queries, every.queries), ("keys", view.keys, every.keys)):
+        of = "" if every.window else f" of {len(whole):,}"
+        span = f"{name} {part.starts[0]} to {part.stops[-1] - 1}{of}"
+        spans.append(f"all {name}" if len(part) == len(whole) else span)
+    around = "" if is_pinned else ", around the strongest weight"
+    note = f"too many tokens for lines: {' and '.join(spans)}{around}; the map shows all"
+    return [] if spans == ["all queries", "all keys"] else [note]
+
+
+def window(
+    view: AttentionView,
+    head: int | str,
+    selected: tuple[int, int] | None,
+    pins: frozenset[Pin],
+    most: int = MOST_TOKENS,
+) -> AttentionView:
+    """Everything, or of many tokens those around what is selected, of a query alone around its strongest key; where
+    nothing is, those around the strongest weight of all that is seen."""
+    parts = view.queries, view.keys
+    if max(map(len, parts)) <= most:
+        return view
+    first = dict(sorted(pins, reverse=True))
+    places = zip(parts, selected or map(first.get, SIDES), strict=True)
+    row, column = (None if place is None else part.index_of(place) for part, place in places)
+    if row is None and column is None:
+        pairs = zip(parts, view.strongest_cell(head), strict=True)
+        row, column = (part.index_of(place) for part, place in pairs)
+    if column is None:
+        column = view.keys.index_of(view.strongest_cell(head, int(view.queries.starts[row]))[1])
+    if row is None:
+        row = column if len(view.queries) == len(view.keys) else 0
+    begins = (
+        max(0, min(index - most // 2, len(part) - most)) for index, part in zip((row, column), parts, strict=True)
+    )
+    rows, columns = (part[begin : begin + most].stretch for begin, part in zip(begins, parts, strict=True))
+    return views.see(view.record, view.site, sentence=view.sentence, view=view.view, rows=rows, columns=columns)

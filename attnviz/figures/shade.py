@@ -18,7 +18,7 @@ from attnviz.core.display import as_sentence
 from attnviz.core.errors import InputError
 from attnviz.figures.base import FigureFacts, SiteFigure, subtitles, text_array
 from attnviz.figures.head import called, heads_in_name
-from attnviz.figures.strands import window
+from attnviz.figures.lines import window
 
 MOST_TOKENS = 400
 """Queries or keys drawn at most; of more, a window."""

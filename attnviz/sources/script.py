@@ -13,8 +13,7 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.sources.base import Source
 from attnviz.sources.own_code import errors_said
-from attnviz.sources.recorded import Recorded
-from attnviz.sources.saved import Saved
+from attnviz.sources.saved import Recorded, Saved
 
 
 def build(file: str, name: str) -> Source:

@@ -107,7 +107,7 @@ def _text(name: str, content: bytes) -> list[tuple[str, str]]:
 
 
 def _run(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Make a file a model of the session and show it, where it was saved; returns what its check found."""
+    """Make a file a model of the session and show it as it was saved; the row says what its check found."""
     if len(opened()) >= MOST_FILES:
         raise InputError(
             f"{MOST_FILES} files are open already. Reload the page to close them, then open {quoted(name)}."
@@ -120,10 +120,7 @@ def _run(name: str, content: bytes) -> list[tuple[str, str]]:
     opened()[model] = saved
     view, _ = link.read(cases.state_of(saved))
     change(lambda _: view.without("edits").put(model=model, text=None))
-    if not saved.findings:
-        return []
-    more = "" if len(saved.findings) == 1 else f" and {len(saved.findings) - 1} more; `attnviz check` names all"
-    return [(f"{saved.name}: {saved.findings[0]}{more}", "notice")]
+    return []
 
 
 def _check(saved: Saved) -> None:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from attnviz import api
 from attnviz.api import named_model
-from attnviz.core.display import visible_text, without_surrogates
+from attnviz.core.display import as_sentence, visible_text, without_surrogates
 from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.request import Request
 from attnviz.link import Choices
@@ -26,6 +26,8 @@ FOR_LEARNING = ("constructed", "scratch")
 """Models without a language, the last of the list: they show how attention works."""
 OTHER = "other"
 """The entry of the list of models that asks for a name."""
+MOST_FINDINGS = 2
+"""Findings about a model that are written out."""
 MOST_SOUGHT = 100_000
 """Characters for which another model is looked for: each model would cut all of a longer text into tokens."""
 PIECES = re.compile(r"\w+|[^\w\s]+")
@@ -58,6 +60,9 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
         if wrong:
             note(wrong)
         return None
+    if visible and source.findings:
+        more = f" And {len(source.findings) - MOST_FINDINGS} more." if len(source.findings) > MOST_FINDINGS else ""
+        note(" ".join(map(as_sentence, source.findings[:MOST_FINDINGS])) + more, "notice")
     try:
         texts = cache.texts(text, by_line=_by_line(text)) if reads_text else ("",)
         if reads_text:

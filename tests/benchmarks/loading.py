@@ -1,8 +1,8 @@
 """What a Hugging Face model costs beside transformers alone: `make bench`. It prints ratios, and asserts nothing.
 
 Models of random weights and real sizes are loaded from a folder. "first" loads a class and configuration that was not
-loaded before, whose narrow copy is tried; "again" one that was. Goals: again within 1.5 of `from_pretrained` for model
-and tokenizer, first a fraction of a second more however large the model is; a run within 1.15 of the plain forward.
+loaded before, and is tried; "again" one that was. Goals: again within 1.5 of `from_pretrained` for model
+and tokenizer; a run within 1.15 of the plain forward.
 """
 
 import sys

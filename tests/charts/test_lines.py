@@ -18,7 +18,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import lines as lines_figure
-from attnviz.figures.strands import MOST_LINES, MOST_TOKENS
+from attnviz.figures.lines import MOST_LINES, MOST_TOKENS
 
 WORDS = ["The", "cat", "sat", "down", "there"]
 

@@ -150,14 +150,6 @@ def test_a_batch_of_an_encoder_decoder_is_checked_in_both():
     assert "2 labels of padding" in padding.message
 
 
-def test_two_faults_are_two_findings():
-    """A mask that opens padding, and labels that count it."""
-    report = check_batch({"input_ids": IDS, "attention_mask": MASK | 1, "labels": IDS}, pad=0)
-
-    assert rules(report) == ["padding", "labels"]
-    assert report.status() == 1
-
-
 @pytest.mark.parametrize(
     ("batch", "finding"),
     [

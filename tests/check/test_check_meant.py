@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.check import check
-from attnviz.core.errors import InputError, MaskError
+from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Full, Padding, Prefix, Strided, Subsequent, Window
 from attnviz.core.stack import Entry, Stack
 
@@ -97,18 +97,6 @@ def test_documents_of_a_batch_may_differ():
         report = check(mask, convention="may-attend")
         assert (report.rules("error", "warning"), report.question) == (set(), "")
         assert check(wrong, convention="may-attend").question
-
-
-def test_a_mask_is_meant_by_its_text():
-    """As by the mask itself."""
-    window = Window(1).grid(4)
-
-    assert check(window, intent="window(1)").ok
-    assert check(window, intent="causal & window(2)").rules("error") == check(
-        window, intent=Subsequent() & Window(2)
-    ).rules("error")
-    with pytest.raises(MaskError, match="Character 8"):
-        check(window, intent="window(x)")
 
 
 @given(queries=st.integers(4, 7), more=st.integers(0, 6))

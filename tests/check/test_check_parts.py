@@ -1,18 +1,11 @@
 """Faults in the parts of a mask, alone and in pairs: each is named and no other, and its repair is tried."""
 
-from itertools import product
-
 import pytest
 import torch
 from arrays import additive
-from examples import sweeps
 
 from attnviz.check import check
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Padding, Subsequent, Window
-
-SHAPES = [(3, 2, 8), (2, 3, 13), (4, 1, 24)] if sweeps() else [(3, 2, 8)]
-"""B, H and n of the masks."""
 
 
 def band(n, before, after):
@@ -27,58 +20,10 @@ def tokens(batch, n, *, left=False):
     return real.flip(1) if left else real
 
 
-OF_CAUSAL = {
-    "": lambda n: band(n, n, 0),
-    "inverted": lambda n: ~band(n, n, 0),
-    "transposed": lambda n: band(n, n, 0).T,
-    "future-leak": lambda n: band(n, n, 1),
-    "blocks-itself": lambda n: band(n, n, -1),
-}
-OF_PADDING = {
-    "": lambda real: real[:, None, None, :],
-    "inverted": lambda real: ~real[:, None, None, :],
-    "wrong-axis": lambda real: real[:, None, :, None],
-    "deviation": lambda real: torch.ones_like(real)[:, None, None, :],
-}
-SAME = {("transposed", "wrong-axis"): {"transposed"}}
-"""Pairs that are one fault, too, and the rule that names it."""
-
-
 def named(report):
     """Rules of errors and warnings, but for the warning that queries of padding have no key."""
     faults = (finding for finding in report.findings if finding.severity != "note")
     return sorted(finding.rule for finding in faults if (finding.rule, finding.severity) != ("empty-row", "warning"))
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(("causal", "padding"), [*product(OF_CAUSAL, OF_PADDING)])
-def test_faults_of_a_causal_mask_with_padding_on_the_left_are_named_each(causal, padding, shape):
-    """Alone and in pairs; the repaired mask passes and is the intended one."""
-    batch, heads, n = shape
-    real = tokens(batch, n, left=True)
-    mask = (OF_CAUSAL[causal](n) & OF_PADDING[padding](real)).expand(batch, heads, n, n)
-    said = {"padding": real, "intent": "causal"}
-    report = check(mask, convention="may-attend", **said)
-
-    assert set(named(report)) == SAME.get((causal, padding), {causal, padding} - {""})
-    if named(report):
-        assert report.repaired is not None
-        assert named(check(report.repaired, convention="may-attend", **said)) == []
-        read = real[:, None, :, None]  # the rows that are read by anybody
-        assert torch.equal(report.repaired & read, (band(n, n, 0) & real[:, None, None] & read).expand_as(mask))
-
-
-@pytest.mark.parametrize("padding", OF_PADDING)
-@pytest.mark.parametrize("by", [0, 1, -1])
-def test_padding_is_mended_beside_a_window_that_is_off_by_one(padding, by):
-    """Off by one it is another window, as well: said which is meant, both faults are named."""
-    real, right = tokens(3, 12), band(12, 3, 3)
-    mask = (band(12, 3 - by, 3 + by) & OF_PADDING[padding](real)).expand(3, 2, 12, 12)
-    report = check(mask, convention="may-attend", padding=real, intent=Window(3, 3))
-
-    assert set(named(report)) == {padding, "shifted" if by else ""} - {""}
-    if named(report):
-        assert torch.equal(report.repaired, (right & real[:, None, None]).expand_as(mask))
 
 
 @pytest.mark.parametrize("convention", ["may-attend", "true-is-masked", "zero-is-masked", "additive"])
@@ -93,16 +38,6 @@ def test_a_repair_comes_in_the_convention_of_the_mask(convention):
     assert named(report) == ["future-leak", "inverted"]
     assert report.repaired.dtype is to[convention].dtype
     assert named(check(report.repaired, **said)) == []
-
-
-def test_padding_that_the_future_hides_from_every_token_is_not_missing():
-    """A causal mask, with padding on the right: no token sees it, whatever padding sees itself."""
-    real = tokens(3, 8)
-    for mask in (band(8, 8, 0), band(8, 8, 0) & real[:, None, :, None], band(8, 8, 0) | ~real[:, None, :, None]):
-        for said in ({}, {"intent": "causal"}):
-            report = check(mask, convention="may-attend", padding=real, **said)
-            assert (named(report), report.question) == ([], "")
-    assert named(check(band(8, 8, 1), convention="may-attend", padding=real, intent="causal")) == ["future-leak"]
 
 
 def test_masks_of_heads_that_were_made_by_repeat_are_named():
@@ -125,17 +60,6 @@ def test_padding_read_over_queries_is_named():
 
     assert named(report) == ["broadcast"]
     assert torch.equal(report.repaired[:, 0, 0], square)
-
-
-def test_what_is_meant_is_held_apart_in_its_parts():
-    """Rule by rule, also with the padding beside it: what was right stays."""
-    real, meant = tokens(2, 8), Subsequent() & Window(3, 3)
-    mask = (band(8, 8, 1) & band(8, 3, 3) & ~real[:, None, None]).expand(2, 1, 8, 8)
-    for said in ({"padding": real, "intent": meant}, {"intent": meant & Padding((8, 6))}):
-        report = check(mask, convention="may-attend", **said)
-
-        assert named(report) == ["future-leak", "inverted"]
-        assert torch.equal(report.repaired, (band(8, 3, 0) & real[:, None, None]).expand_as(mask))
 
 
 def test_without_an_intent_it_is_said_what_the_mask_was_taken_for():

@@ -346,10 +346,6 @@ def test_numbers_say_what_they_are():
             assert (report.kind, bool(report.reasons)) == (kind, True), array
 
 
-def test_weights_above_1_are_none():
-    assert "range" in check(scores().abs(), kind="weights").rules("error")
-
-
 def test_floats_of_0_and_1_block_nothing_where_they_are_added():
     """An error where that was said, a warning with a convention of torch's functions, and else not called right."""
     floats = causal().float()
@@ -382,15 +378,6 @@ def test_weights_beside_a_sink_sum_to_less_than_1():
     assert report.rules("warning", "error") == set()
     assert report.verdict == NOT_SURE
     assert check(weights() * 0.9, kind="weights").rules("error") == {"row-sum"}
-
-
-def test_every_sentence_of_a_batch_is_looked_at():
-    """Also the seventieth of as many different masks."""
-    right = torch.stack([Documents((1 + i, 72 - i)).grid(73) & causal(73) for i in range(70)])[:, None]
-    wrong = at(right, (69, 0, 5, 7), True)
-
-    assert check(right, convention="may-attend").assumed == "a causal decoder of packed documents"
-    assert check(wrong, convention="may-attend").question
 
 
 def test_a_block_mask_is_read_by_its_cells():

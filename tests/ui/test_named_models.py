@@ -10,6 +10,7 @@ from test_app import choices, html, opened
 sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 
 import fake_hub
+import zoo
 from streamlit.testing.v1 import AppTest
 
 from attnviz.core import assets
@@ -69,6 +70,17 @@ def settled(app: AppTest) -> AppTest:
 
 def button(app: AppTest, label: str):
     return next(one for one in app.button if one.label.startswith(label))
+
+
+def test_a_finding_about_a_model_stands_below_the_row_of_every_page(tmp_path):
+    """As long as the model is chosen."""
+    zoo.save_unread(tmp_path)
+    for page in ("Heads", "Masks"):
+        app = settled(opened(page, model=str(tmp_path), text="A cat"))
+
+        assert "The model leaves 8 weights of its files unread: model.layers.0" in html(app)
+    app.selectbox("model").set_value("story").run()
+    assert "unread" not in html(app)
 
 
 def test_a_folder_opens_at_once_stands_in_the_link_and_undo_goes_back(folder):

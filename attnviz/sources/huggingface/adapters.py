@@ -12,7 +12,6 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import (
     faults,
     files,
-    folders,
     hub,
     loading,
     pictures,
@@ -33,7 +32,7 @@ def folder_of(name: str) -> Path | None:
     """The folder of an adapter, where a name means one."""
     folder = Path(name)
     try:
-        is_adapter = (folder / folders.ADAPTER).is_file() and not (folder / files.CONFIG).is_file()
+        is_adapter = (folder / files.ADAPTER).is_file() and not (folder / files.CONFIG).is_file()
     except (OSError, ValueError):
         return None
     return folder if is_adapter and hub.allowed() is None else None
@@ -48,14 +47,14 @@ def load(
         InputError: if the base is not here, the adapter is pickled, or PEFT is not installed; with the way out.
         AttnvizError: if one of both cannot be loaded.
     """
-    base, _ = folders.base_of(folder)
+    base, _ = files.base_of(folder)
     place = _found(base)
     if place is None or not (folder / WEIGHTS).is_file():
-        raise InputError(folders.sentence(str(folder), folder))
+        raise InputError(files.sentence(str(folder), folder))
     try:
         from peft import PeftModel
     except ImportError:
-        raise InputError(f"{folders.sentence(str(folder), folder)} Or install peft, and open it again.") from None
+        raise InputError(f"{files.sentence(str(folder), folder)} Or install peft, and open it again.") from None
     loaded = loading.load(place, report, room)
     try:
         whole = PeftModel.from_pretrained(loaded.model, folder)

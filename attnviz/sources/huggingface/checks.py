@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, InputError, quoted
-from attnviz.sources.huggingface import faults, files, folders
+from attnviz.sources.huggingface import faults, files
 
 BY_HAND = (
     "load it with transformers, AutoModelForCausalLM.from_pretrained, and show it by attnviz.load(model, tokenizer)"
@@ -100,7 +100,7 @@ def weights(folder: Path, model: str, cached: bool = False) -> WeightHeaders:
     paths = files.weights(folder)
     if not paths:
         names = (path.name for path in folder.iterdir())
-        raise InputError(folders.of_files(model, names, folder, class_name=_class_name(folder)))
+        raise InputError(files.of_files(model, names, folder, class_name=_class_name(folder)))
     names, numbers = [], Counter()
     for path in paths:
         try:

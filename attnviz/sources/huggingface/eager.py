@@ -22,6 +22,12 @@ BLOCKED = -1e30
 """Score below which a cell is masked: what families add for that is about the lowest float32."""
 
 
+BOUNDS = {torch.float64: 0.01, torch.float32: 0.01}
+"""Relative difference of the same hidden states, computed in two ways: rounding is far below, another formula above."""
+BOUND = 0.1
+"""The same in 16 bits."""
+
+
 def maps(output: Any, alone: str) -> dict[Site, Tensor]:
     """Attention weights that a model gives, by site, in the order of the calls.
 
@@ -125,3 +131,14 @@ def steps(loaded: Loaded, output: Any, read: dict[str, Tensor], lengths: tuple[i
         tap.attend(query, key, key, site=site, scoring=Scoring(bias=bias, scale=1.0), mask=mask)
         result += tap.steps
     return tuple(result)
+
+
+def is_whole(step: Step, sizes: dict[str, tuple[int, int]]) -> bool:
+    """Whether a step is one map of all queries and keys."""
+    return (step.shape[2], step.shape[3] - step.has_sink) == sizes[step.site.kind]
+
+
+def differ(hidden: Tensor, expected: Tensor, length: int | None = None) -> bool:
+    """Whether hidden states of one sentence differ, without padding; NaN does not: a broken model is shown as it is."""
+    off, own = (hidden - expected)[:length].double().norm(), expected[:length].double().norm()
+    return bool(off > BOUNDS.get(hidden.dtype, BOUND) * own)

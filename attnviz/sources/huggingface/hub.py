@@ -13,7 +13,7 @@ from typing import Literal
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
-from attnviz.sources.huggingface import embedding, faults, files, folders, remote
+from attnviz.sources.huggingface import embedding, faults, files, remote
 from attnviz.sources.huggingface.files import File
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
@@ -51,7 +51,7 @@ class ModelLocation:
         if self.kind != "folder":
             return self.name
         path = Path(self.name).expanduser().absolute()
-        return f"{path.name} ({path.parent.name})" if folders.CHECKPOINT.fullmatch(path.name) else path.name
+        return f"{path.name} ({path.parent.name})" if files.CHECKPOINT.fullmatch(path.name) else path.name
 
     @property
     def size(self) -> int:
@@ -172,13 +172,13 @@ def _folder(name: str) -> ModelLocation | None:
     if there and (inner := embedding.inside(path)):
         return ModelLocation(name, "folder", inner.absolute())
     try:
-        meant = folders.is_meant(path)
+        meant = files.is_meant(path)
     except OSError:  # unreadable
         meant = there
     if not looks and not meant:
         return None
     if there or path.is_file():
-        raise InputError(folders.sentence(name, path))
+        raise InputError(files.sentence(name, path))
     raise InputError(f"The folder {faults.name(name)} is not there. Give one that save_pretrained has written.")
 
 
@@ -231,13 +231,13 @@ def _at_hub(model: str, revision: str | None) -> ModelLocation:
     for file in answer["files"]:
         if isinstance(file["name"], str) and isinstance(file["size"], int) and file["size"] >= 0:
             sizes[file["name"]] = File(file["name"], file["size"], file["digest"] or "")
-    if files.CONFIG not in sizes and folders.is_weights(sizes):
-        raise InputError(folders.of_files(name, sizes))
+    if files.CONFIG not in sizes and files.is_weights(sizes):
+        raise InputError(files.of_files(name, sizes))
     if not re.fullmatch("[0-9a-f]{40}", str(commit)) or files.CONFIG not in sizes:
         raise faults.refusal("file", name, revision)
     take = [sizes[chosen] for chosen in files.wanted(sizes)]
     if not any(file.is_weights for file in take):
-        raise InputError(folders.of_files(name, sizes))
+        raise InputError(files.of_files(name, sizes))
     for file in take:
         if not file.is_weights and file.size > files.LARGEST_TEXT:
             most = size(files.LARGEST_TEXT)

@@ -1,6 +1,6 @@
 """A model that was loaded: what is known of it, what its first runs showed, and the model itself."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -27,6 +27,7 @@ class Trial:
         calls: the modules that compute attention, of a model that is seen and edited in its own code by
             `attnviz.capturing`; else none.
         takes_rules: whether it hands on what stands for a causal mask, see `tapped.rules`, and gives the same.
+        findings: how far the model answers otherwise as it was loaded than as it is shown.
     """
 
     heads: Mapping[Site, int] = field(default_factory=dict)
@@ -37,23 +38,11 @@ class Trial:
     alone: str | None = None
     calls: Mapping[Site, str] = field(default_factory=dict)
     takes_rules: bool = False
+    findings: tuple[str, ...] = ()
 
     @property
     def is_captured(self) -> bool:
         return bool(self.calls)
-
-
-@dataclass(eq=False)
-class FirstRun:
-    """The first run of a model of which only a narrow copy was tried.
-
-    Attributes:
-        key: of the trial of the copy.
-        passed: whether a run was as the trial says.
-    """
-
-    key: Hashable
-    passed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,6 +58,7 @@ class ModelFacts(Facts):
         provenance: "pretrained", or "from a folder", of which nobody says more.
         pooling: how a vector of a sentence is made.
         processor: of a model that hears or reads pictures, alone or within a text, what makes its inputs; else None.
+        unread: a finding where its files hold weights that the model leaves unread.
         patching: how it cuts them into patches; None where it reads none.
     """
 
@@ -81,7 +71,12 @@ class ModelFacts(Facts):
     provenance: str = "pretrained"
     pooling: Pooling = Pooling()
     processor: Any = None
+    unread: tuple[str, ...] = ()
     patching: Patching | None = None
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        return (*self.unread, *self.trial.findings)
 
     @property
     def hears(self) -> bool:
@@ -100,16 +95,12 @@ class Loaded(ModelFacts):
     Attributes:
         model: in evaluation, without gradients.
         turns: when it may run.
-        first_run: what is checked in it; None if the model itself was tried.
+        implementation: the attention that it was loaded with, such as "sdpa".
     """
 
     model: nn.Module
     turns: Turns
-    first_run: FirstRun | None = None
-
-    @property
-    def is_checked(self) -> bool:
-        return self.first_run is None or self.first_run.passed
+    implementation: str = "eager"
 
     @property
     def facts(self) -> ModelFacts:

@@ -89,10 +89,6 @@ class LoadedModel(Lent, HuggingFace):
 
     borrowed: Loaded = field(default=None, repr=False)
 
-    def reloaded(self) -> "LoadedModel":
-        """The same, tried itself: its narrow copy was refuted by its first run."""
-        return replace(self, borrowed=_tried(self.borrowed, trial.itself))
-
 
 def source_of(
     model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bool = True
@@ -132,7 +128,7 @@ def source_of(
         check_whole(loaded, model)
     if of_pictures:
         return LoadedPictureModel(name, borrowed=pictures.tried(loaded))
-    return LoadedModel(name, borrowed=_tried(loaded, trial.tried))
+    return LoadedModel(name, borrowed=_tried(loaded))
 
 
 def _of_pictures(model: Any, whole: Any, processor: Any, name: str, adapters: bool) -> Loaded:
@@ -182,7 +178,7 @@ def _facts(model: Any, name: str) -> dict[str, Any]:
 
 
 def _loaded(model: Any, whole: Any, tokenizer: Any, name: str, adapters: bool) -> Loaded:
-    config, turns = _config_of(model), Borrowed(model, whole, adapters)
+    config, turns, implementation = _config_of(model), Borrowed(model, whole, adapters), _implementation(model)
     with turns.turn():
         taken = tapped.use_on(model)
     task, pooling = opening.task_of(model, config), embedding.Pooling()
@@ -196,6 +192,7 @@ def _loaded(model: Any, whole: Any, tokenizer: Any, name: str, adapters: bool) -
         device=table.device if table.device.type != "meta" else torch.device("cpu"),
         longest=longest_of(model, tokenizer),
         keeps_own_attention=not taken,
+        implementation=implementation,
         vocabulary=table.shape[0],
         labels=opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
         detail=opening.detail(config, task, pooling),
@@ -204,9 +201,14 @@ def _loaded(model: Any, whole: Any, tokenizer: Any, name: str, adapters: bool) -
     )
 
 
-def _tried(loaded: Loaded, how: Any) -> Loaded:
+def _implementation(model: Any) -> str:
+    """The attention of a model as the person has it, if another one can be set."""
+    return model.config._attn_implementation if model._can_set_attn_implementation() else EAGER
+
+
+def _tried(loaded: Loaded) -> Loaded:
     """The same with its trial; its attention is set in each turn from now on."""
     with loaded.turns.turn(), faults.unforeseen(loaded.name):
-        tried = how(loaded)
+        tried = trial.tried(loaded)
     loaded.turns.attention = EAGER if tried.keeps_own_attention else tapped.NAME
     return tried

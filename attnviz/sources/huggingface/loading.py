@@ -1,7 +1,7 @@
 """From a folder to a model and its tokenizer, ready to run: checked before anything is built, and complete after."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from attnviz.core.amounts import size
+from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import (
     building,
@@ -50,7 +51,7 @@ def load(
 ) -> Loaded:
     """Load a model from where it is; one that is not here yet is fetched, and `report` is told how far that is.
 
-    No run of the model is part of it, but where there is no narrow copy that can be tried instead, see `trial`.
+    Short runs of the model are part of it, once for each class, configuration and implementation, see `trial`.
 
     Raises:
         InputError: if it is no language model, or does not fit, with both numbers.
@@ -111,7 +112,9 @@ def _load(place: ModelLocation, opened: opening.Unweighted, held: checks.WeightH
     room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
     device, dtype = _device(plan, held.dtype, longest, name, room, is_packed=is_packed)
     prefix = _prefix(held.names, plan)
-    model = _model(kind, folder, config, dtype, name, prefix, task).to(device)
+    model, unread = _model(kind, folder, config, dtype, name, prefix, task)
+    model = model.to(device)
+    implementation = model.get_correct_attn_implementation(None) if model._can_set_attn_implementation() else "eager"
     taken = of_text and tapped.use_on(model)
     return Loaded(
         model=model,
@@ -126,6 +129,8 @@ def _load(place: ModelLocation, opened: opening.Unweighted, held: checks.WeightH
         device=device,
         longest=longest,
         keeps_own_attention=not taken,
+        implementation=implementation,
+        unread=unread,
         made_of=type(model).__name__,
         parameters=_numbers(model),
         size=sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers())),
@@ -270,13 +275,16 @@ def _prefix(names: tuple[str, ...], plan: nn.Module) -> str:
     shared = [column[0] for column in itertools.takewhile(lambda column: len({*column}) == 1, columns)]
     prefixes = ["".join(f"{part}." for part in shared[:count]) for count in range(len(shared) + 1)]
     fitting = [sum(name.removeprefix(prefix) in own for name in names) for prefix in prefixes]
+    if not any(fitting):  # a head beside the body has no prefix, or another one
+        prefixes = ["", *sorted({f"{column}." for column in (name.partition(".")[0] for name in names)})]
+        fitting = [sum(name.removeprefix(prefix) in own for name in names) for prefix in prefixes]
     return prefixes[fitting.index(max(fitting))]
 
 
 def _model(
     kind: Any, folder: Path, config: Any, dtype: torch.dtype, name: str, prefix: str, task: opening.Task
-) -> nn.Module:
-    """The model with all its weights, in evaluation, with its eager attention.
+) -> tuple[nn.Module, tuple[str, ...]]:
+    """The model with all its weights, in evaluation, with its eager attention; and a finding of unread weights.
 
     Raises:
         AttnvizError: names weights that are missing or have another shape.
@@ -292,4 +300,16 @@ def _model(
         some = ", ".join(sorted(wrong)[:3]) + (", ..." if len(wrong) > 3 else "")
         what = f"The files of {faults.name(name)} lack {len(wrong)} weights of the model, or have them in another shape"
         raise AttnvizError(f"{what}: {some or info['error_msgs'][0]}. Choose another model.")
-    return model.eval().requires_grad_(False)
+    return model.eval().requires_grad_(False), _unread(model, info["unexpected_keys"])
+
+
+def _unread(model: nn.Module, names: Iterable[str]) -> tuple[str, ...]:
+    """A finding of weights in the files of modules that the model has, such as biases of a model without biases."""
+    base = f"{model.base_model_prefix}."
+    modules = {name.removeprefix(base) for name, _ in model.named_modules() if name}
+    of_modules = sorted(name for name in names if name.removeprefix(base).rpartition(".")[0] in modules)
+    if not of_modules:
+        return ()
+    more = f" and {len(of_modules) - 3} more" if len(of_modules) > 3 else ""
+    listed = ", ".join(visible_text(name, 120) for name in of_modules[:3]) + more
+    return (f"The model leaves {len(of_modules)} weights of its files unread: {listed}",)

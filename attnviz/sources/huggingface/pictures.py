@@ -13,7 +13,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.places import Picture
 from attnviz.core.windows import WindowGrid
 from attnviz.sources.huggingface import faults, placing
-from attnviz.sources.huggingface.first_run import differ
+from attnviz.sources.huggingface.eager import differ
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.placing import PixelMap
 

@@ -17,7 +17,7 @@ from attnviz.core.record import Record, Step
 from attnviz.core.taking import enters
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, first_run, layers, mixing, tapped
+from attnviz.sources.huggingface import eager, layers, mixing, tapped
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
 
@@ -42,31 +42,21 @@ def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]
 def watched(
     loaded: Loaded, edits: Edits, read: dict[str, Any], lengths: tuple[int, ...]
 ) -> tuple[Any, tuple[Step, ...]]:
-    """Run a model once; gives what it gave, and a step per attention call.
-
-    Raises:
-        AttnvizError: if it is its first run, and not as its trial; of a captured model, its first run without edits.
-    """
-    model, first = loaded.model, not loaded.is_checked
+    """Run a model once; gives what it gave, and a step per attention call."""
+    model = loaded.model
     with loaded.turns.turn(), torch.inference_mode():
         if loaded.trial.is_captured:
-            own = {"output_attentions": True} if first and edits == Edits() else {}
             with capture(model, edits, sites=loaded.trial.calls) as captured:
-                output = model(**read, **own, **settings(model))
-            steps = captured.steps_of(dict.fromkeys(KINDS, lengths))
-            if own:
-                first_run.check(loaded, steps, output, hidden(output), read, lengths)
-            return output, steps
+                output = model(**read, **settings(model))
+            return output, captured.steps_of(dict.fromkeys(KINDS, lengths))
         if loaded.keeps_own_attention:
             output = model(**read, output_attentions=True, **settings(model))
             return output, eager.steps(loaded, output, read, lengths)
-        run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, compare=first)
+        run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone)
         takes_rule = loaded.trial.takes_rules and max(lengths) > LONG
         entering = layers.entering(loaded, run, read) if enters(edits) else nullcontext()
         with tapped.rules() if takes_rule else nullcontext(), entering:
             output = model(**read, attnviz=run, **settings(model))
-    if first:
-        first_run.check(loaded, run.tap.steps, output, hidden(output), read, lengths)
     return output, tuple(run.tap.steps)
 
 

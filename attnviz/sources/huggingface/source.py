@@ -34,7 +34,6 @@ from attnviz.sources.huggingface import (
     reading,
     running,
     streams,
-    trial,
     writing,
 )
 from attnviz.sources.huggingface.hub import DownloadProgress
@@ -86,13 +85,8 @@ class HuggingFace(Source):
 
     @property
     def loaded(self) -> Loaded:
-        """The model with its weights; ask once for each run, as they may be let go of at any time.
-
-        One that is loaded again may have other facts: its first run may refute what its narrow copy showed.
-        """
-        loaded = loaded_model(self.model)
-        object.__setattr__(self, "facts", loaded.facts)
-        return loaded
+        """The model with its weights; ask once for each run, as they may be let go of at any time."""
+        return loaded_model(self.model)
 
     @property
     def is_loaded(self) -> bool:
@@ -113,6 +107,10 @@ class HuggingFace(Source):
     @property
     def unseen(self) -> str | None:
         return self.facts.trial.unseen
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        return self.facts.findings
 
     @property
     def writes(self) -> bool:
@@ -210,8 +208,6 @@ class HuggingFace(Source):
         """With a cache, so that a token costs one step; see `writing.cache_for` for what needs whole runs."""
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
-        if not self.loaded.is_checked:
-            self.run((sentence,))
         loaded = self.loaded
         cache = writing.cache_for(loaded, sentence, edits)
         if cache is None:
@@ -287,14 +283,7 @@ class HuggingFace(Source):
         self._check_room(sentences)
         acting, targets = self.resolved(sentences, edits, targets)
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
-            try:
-                return replace(self._record(loaded, sentences, acting, targets), edits=edits)
-            except Exception as error:
-                if loaded.is_checked or isinstance(error, InputError) or faults.of_memory(error):
-                    raise
-                trial.disbelieve(loaded.first_run.key)
-        del loaded
-        return self.reloaded().run(sentences, edits, targets)
+            return replace(self._record(loaded, sentences, acting, targets), edits=edits)
 
     def _check_heads(self, edits: Edits) -> None:
         """Raises: InputError: if a head is off that is not there."""
@@ -302,11 +291,6 @@ class HuggingFace(Source):
             if head >= self.heads.get(site, 0):
                 has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
                 raise InputError(f"There is no {site.head(head)}; {has}.")
-
-    def reloaded(self) -> "HuggingFace":
-        """The same, loaded again and tried itself: its narrow copy was refuted by its first run."""
-        _models.drop(lambda name: name == self.model)
-        return self
 
     def _record(
         self, loaded: Loaded, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
@@ -324,9 +308,9 @@ class HuggingFace(Source):
         returned, steps = running.watched(loaded, edits, read, lengths)
         output = running.hidden(returned).float().cpu()
         fields = self._predicted(returned, output, sentences, targets, cut)
-        limits = {"read_only": self.read_only is not None, "unseen": self.unseen}
+        limits = {"read_only": self.read_only is not None, "unseen": self.unseen, "findings": self.findings}
         if any(sentence.pictures and not sentence.has_places for sentence in sentences):
-            limits["findings"] = (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
+            limits["findings"] += (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **limits, **fields)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:

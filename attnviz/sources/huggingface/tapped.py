@@ -4,12 +4,10 @@ Nothing is changed on a model but the name of its attention, once, when it is lo
 argument of the call, so two runs never meet.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from copy import copy
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -17,20 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.core import progress
-from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
 from attnviz.core.naming import named
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
-from attnviz.sources.huggingface.first_run import differ
 
 NAME = "attnviz"
 BLOCKED = -1e4
 """Number in a mask below which a cell is blocked."""
-COMPARED = 128
-"""Tokens of a text of which a first run compares attention with the model's own."""
 CROSS = ("encdecattention", "encoder_attn", "cross", "encoder_decoder_attention")
 
 
@@ -42,7 +36,6 @@ class ModelRun:
     Args:
         layers: the number of a layer where it is not how many were called before.
         alone: the kind of the attention of a model that has only one, where its parts do not say it right.
-        compare: whether the first call of each kind is held to the model's own attention.
         tap: computes attention; by default a new one, with the edits.
     """
 
@@ -55,31 +48,15 @@ class ModelRun:
         layers: Mapping[Site, int] = MappingProxyType({}),
         alone: str | None = None,
         keep: bool = True,
-        compare: bool = False,
         tap: Tap | None = None,
     ):
         self.modules: list[nn.Module] = []
         self.by_rule = 0  # calls
-        self.to_compare = {*KINDS} if compare else set()
         self._layers = layers
         self.tap = tap or Tap(edits, keep=keep)
         self.lengths = lengths
         self._kinds = kinds(model, alone)
         self._calls: Counter[str] = Counter()
-
-    def compares(self, module: nn.Module) -> bool:
-        """Whether the call that a module makes now is to be compared; each kind is once."""
-        kind = self._kinds.get(module)
-        is_first = kind in self.to_compare
-        self.to_compare.discard(kind)
-        return is_first
-
-    def plain(self, most: int | None) -> "ModelRun":
-        """A run of its own for one call, without edits, of the first tokens of each text."""
-        run = copy(self)
-        run.tap, run.modules, run._calls = Tap(keep=False), [], Counter()
-        run.lengths = self.lengths and tuple(min(length, most or length) for length in self.lengths)
-        return run
 
     def site(self, module: nn.Module) -> Site:
         """The site of the call that a module makes now."""
@@ -194,49 +171,7 @@ def _attention(
     """Attention for transformers: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out."""
     if attnviz is None:
         raise AttnvizError(f"{type(module).__name__} does not hand on what attnviz gives it.")
-    if attnviz.compares(module):
-        _compare(module, query, key, value, attention_mask, attnviz, settings)
     return _attend(module, query, key, value, attention_mask, attnviz, **settings), None
-
-
-def _compare(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    attnviz: ModelRun,
-    settings: dict[str, Any],
-) -> None:
-    """Compute the attention of the first tokens, without edits, in attnviz's and in the model's own way.
-
-    Raises:
-        AttnvizError: if they differ.
-    """
-    own_attention = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
-    if own_attention is None:
-        return
-    most = None if settings.get("indices") is not None else COMPARED  # these count from the first key to the last
-    query, key, value = (tensor[:, :, :most] for tensor in (query, key, value))
-    if stands_for_a_rule(mask):
-        blocked = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).triu(1)
-        mask = query.new_zeros(1, 1, *blocked.shape).masked_fill(blocked, torch.finfo(query.dtype).min)
-    elif mask is not None:
-        mask = mask[..., :most, : key.shape[2]]
-    if settings.get("position_bias") is not None:
-        settings = settings | {"position_bias": settings["position_bias"][..., :most, : key.shape[2]]}
-    with progress.watched(progress.Progress(1)):  # it is no call of the run
-        ours = _attend(module, query, key, value, mask, attnviz.plain(most), **settings)
-    if most is None:  # the model's own attention has the picks in its mask
-        unpicked = ~_picked(settings["indices"], query, key)
-        mask = query.new_zeros(unpicked.shape) if mask is None else mask
-        mask = mask.masked_fill(unpicked, torch.finfo(query.dtype).min)
-    own, _ = own_attention(module, query, key, value, mask, **settings)
-    if mask is not None:  # rows without an open cell are no attention
-        is_open = (mask if mask.dtype is torch.bool else mask > BLOCKED).any(-1).any(1)[..., None, None]
-        ours, own = ours * is_open, own * is_open
-    if any(map(differ, ours, own)):
-        raise AttnvizError(f"{type(module).__name__} gives other numbers with attnviz's attention than with its own.")
 
 
 def _attend(

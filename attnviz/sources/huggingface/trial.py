@@ -1,11 +1,8 @@
 """Tiny runs of a model that was just loaded: whether it runs, what of its attention is shown, what can be changed.
 
-What a class of transformers claims about itself is not believed: with attnviz's attention a model must give what it
-gives with its own, and what it calls attention must be one map of all queries and keys.
-
-That is tried on a narrow copy, once for each class and configuration of a process, and the first run of the model
-itself is held to it, see `first_run`. The model itself is tried where there is no copy of it, or where the copy is
-refused or shown read-only: a narrow one may fail where the model does not.
+A model must give the same numbers with attnviz's attention as it gives as it was loaded, and its attention must be one
+map of all queries and keys. Where only its eager form gives these numbers, the difference is a finding. This is tried
+once for each class, configuration and implementation in a process.
 """
 
 from collections.abc import Hashable
@@ -20,58 +17,42 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, faults, narrow, reading, running, tapped, unseen
-from attnviz.sources.huggingface.first_run import differ, is_whole
-from attnviz.sources.huggingface.loaded import FirstRun, Loaded, ModelFacts, Trial
+from attnviz.sources.huggingface import eager, faults, reading, running, tapped, unseen
+from attnviz.sources.huggingface.eager import is_whole
+from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.tapped import ModelRun
 
+Batch = tuple[dict[str, Tensor], tuple[int, ...]]
+"""Inputs of a run, and the lengths of its texts."""
 TEXTS = ["A test.", "A test of a few more words."]
 """Texts of two lengths: windows and blocks have the shape of a map at one length only, and padding is tried."""
 OWN = "{} computes attention in its own code."
 NO_MAP = "has no attention that is one map of all queries and keys"
 
 
-_trials: dict[Hashable, ModelFacts | None] = {}
-"""Facts of copies by class and configuration; None where the model itself is to be tried."""
+_trials: dict[Hashable, tuple[Trial, bool]] = {}
+"""Trials by class, configuration and implementation, and whether the model keeps its own attention."""
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """The same, with what its first runs showed, or those of its narrow copy.
+    """The same, with what its first runs showed, or those of a model of its class, configuration and implementation.
 
     Raises:
         AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
         Canceled: if nobody waits for it any more; nothing is known of it then.
     """
-    try:
-        config, factor = narrow.config(loaded.config)
-    except Exception:  # of a class whose layers have settings of their own, as Gemma 4
-        return itself(loaded)
-    if factor == 1:
-        return itself(loaded)
+    settings = repr({**loaded.config.to_dict(), "name_or_path": "", "_name_or_path": ""})
     lengths = tuple(sentence.length for sentence in reading.sentences(loaded.tokenizer, TEXTS))
-    settings = type(loaded.model), config.to_json_string(use_diff=False), loaded.task, loaded.longest, loaded.device
-    key = *settings, loaded.keeps_own_attention, lengths
+    kind = type(loaded.model), settings, loaded.implementation, loaded.device, loaded.dtype
+    key = *kind, loaded.task, loaded.longest, loaded.keeps_own_attention, lengths
     if key not in _trials:
-        try:
-            copy = itself(narrow.copy(loaded, config))
-            trial = replace(copy.trial, d_model=copy.trial.d_model * factor)
-            _trials[key] = None if trial.read_only else replace(copy.facts, trial=trial)
-        except Canceled:
-            raise
-        except Exception:  # it may be for its size
-            _trials[key] = None
-    copy = _trials[key]
-    if copy is None:
-        return itself(loaded)
-    if copy.keeps_own_attention and not loaded.keeps_own_attention:
+        result = itself(loaded)
+        _trials[key] = result.trial, result.keeps_own_attention
+        return result
+    trial, keeps_own_attention = _trials[key]
+    if keeps_own_attention and not loaded.keeps_own_attention:
         loaded.model.set_attn_implementation("eager")
-    own = copy.keeps_own_attention
-    return replace(loaded, trial=copy.trial, keeps_own_attention=own, first_run=FirstRun(key))
-
-
-def disbelieve(key: Hashable) -> None:
-    """Try models themselves from now on, whose copy was refuted by a first run."""
-    _trials[key] = None
+    return replace(loaded, trial=trial, keeps_own_attention=keeps_own_attention)
 
 
 def itself(loaded: Loaded) -> Loaded:
@@ -124,13 +105,15 @@ def _shortened(loaded: Loaded) -> Any:
 
 
 def _through_the_tap(loaded: Loaded) -> Loaded:
-    """Raises: AttnvizError: if another attention is computed than the model's own, or not all of it are maps."""
+    """Run a model with attnviz's attention.
+
+    Raises:
+        AttnvizError: if the model computes another attention, or if not all of it are maps.
+    """
     model, name = loaded.model, type(loaded.model).__name__
     unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
-    read, lengths = inputs(loaded, TEXTS[:1] if unpadded else TEXTS)
-    model.set_attn_implementation("eager")
-    with torch.inference_mode():
-        expected = running.hidden(model(**read, **running.settings(model)))
+    batches = [inputs(loaded, TEXTS[1:]), inputs(loaded, TEXTS[:1] if unpadded else TEXTS)]
+    read, lengths = batches[-1]
     tapped.use_on(model)
     output, run = _tapped(model, read, lengths)
     alone = None
@@ -143,21 +126,83 @@ def _through_the_tap(loaded: Loaded) -> Loaded:
         alone = "decoder"
         output, run = _tapped(model, read, lengths, alone)
         steps = run.tap.steps
-    real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
-    if hidden.shape != expected.shape or any(map(differ, hidden, expected, real)):
-        raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
+    alone_output = _tapped(model, *batches[0], alone)[0]
+    findings = _compared(loaded, batches, [alone_output, output])
     layers = {step.site: _number(model, module) for step, module in zip(steps, run.modules, strict=True)}
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and run.modules[0] in part.modules()]
     layers, others = unseen.not_shown(output, layers, "work in code of their own", lists)
     heads = {Site(step.site.kind, layers.get(step.site, step.site.layer)): step.num_heads for step in steps}
-    trial = Trial(heads, _width(loaded, hidden, read), None, others, layers, alone)
-    return replace(loaded, trial=replace(trial, takes_rules=_takes_rules(loaded, alone)))
+    trial = Trial(heads, _width(loaded, hidden, read), None, others, layers, alone, findings=findings)
+    return replace(
+        loaded, trial=replace(trial, takes_rules=_takes_rules(loaded, alone, *batches[0], running.hidden(alone_output)))
+    )
 
 
-def _takes_rules(loaded: Loaded, alone: str | None) -> bool:
+def _compared(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
+    """Compare runs through the tap with the model as it was loaded; gives a finding where only its eager form agrees.
+
+    A text alone is among them: some implementations leave the mask out where there is no padding.
+
+    Raises:
+        AttnvizError: if the model's eager attention gives other numbers, too.
+    """
+    name, implementation = type(loaded.model).__name__, loaded.implementation
+    try:
+        own = _own(loaded, implementation, batches)
+    except Canceled:
+        raise
+    except Exception as error:
+        if implementation == "eager":
+            raise
+        tapped.use_on(loaded.model)
+        own, off = None, f"{name} fails under {implementation}: {faults.first(error).rstrip('.')}"
+    if own is not None:
+        if not _differ(outputs, own, batches):
+            return ()
+        off = f"{name} answers otherwise under {implementation} than under eager: {_difference(outputs, own, batches)}"
+    if implementation == "eager" or _differ(outputs, _own(loaded, "eager", batches), batches):
+        raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
+    return (f"{off}. Its eager attention is shown",)
+
+
+def _own(loaded: Loaded, implementation: str, batches: list[Batch]) -> list[Any]:
+    """Outputs of the model with an attention of its own; the tap is on it again afterwards."""
+    model = loaded.model
+    model.set_attn_implementation(implementation)
+    with torch.inference_mode():
+        outputs = [model(**read, **running.settings(model)) for read, _ in batches]
+    tapped.use_on(model)
+    return outputs
+
+
+def _differ(outputs: list[Any], own: list[Any], batches: list[Batch]) -> bool:
+    """Whether the hidden states of runs differ, or have another shape."""
+    for ours, expected, (read, lengths) in zip(outputs, own, batches, strict=True):
+        hidden, states = running.hidden(ours), running.hidden(expected)
+        real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
+        if hidden.shape != states.shape or any(map(eager.differ, hidden, states, real)):
+            return True
+    return False
+
+
+def _difference(outputs: list[Any], own: list[Any], batches: list[Batch]) -> str:
+    """The largest difference of two answers, and the largest number in the model's own: "0.48 of 0.47"."""
+    pairs = []
+    for ours, expected, (read, lengths) in zip(outputs, own, batches, strict=True):
+        answers = [getattr(output, "logits", None) for output in (ours, expected)]
+        if any(answer is None for answer in answers):
+            answers = [running.hidden(output) for output in (ours, expected)]
+        mine, theirs = (answer.float() for answer in answers)
+        if "decoder_input_ids" not in read and theirs.dim() == 3:
+            mine, theirs = (torch.cat([row[:n] for row, n in zip(x, lengths, strict=True)]) for x in (mine, theirs))
+        pairs.append((float((mine - theirs).abs().max()), float(theirs.abs().max())))
+    return "{:.2g} of {:.2g}".format(*max(pairs))
+
+
+def _takes_rules(
+    loaded: Loaded, alone: str | None, read: dict[str, Tensor], lengths: tuple[int, ...], plain: Tensor
+) -> bool:
     """Whether each attention call gets what stands for a causal mask, and the model then gives the same."""
-    read, lengths = inputs(loaded, TEXTS[1:])
-    plain = running.hidden(_tapped(loaded.model, read, lengths, alone)[0])
     try:
         with tapped.rules():
             output, run = _tapped(loaded.model, read, lengths, alone)

@@ -6,6 +6,7 @@ from functools import cache
 import pytest
 
 import attnviz
+from attnviz.sources.huggingface import trial
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +27,10 @@ def pytest_terminal_summary(terminalreporter):
         if kind == "refused":
             for _, name, told in found:
                 terminalreporter.write_line(f"  {name}: {told}")
+
+
+@pytest.fixture(autouse=True)
+def trials_are_forgotten():
+    """A class that a test has changed is tried anew in the next."""
+    yield
+    trial._trials.clear()

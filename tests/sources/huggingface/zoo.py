@@ -1,6 +1,7 @@
 """Every class of transformers that reads text, as a tiny model with random weights, and what attnviz makes of it."""
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any, Literal
 
@@ -188,6 +189,13 @@ def save(family: str, name: str, folder: Path, **more: Any) -> None:
     """A model as its authors would publish it."""
     build(family, name, **more).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
+
+
+def save_unread(folder: Path) -> None:
+    """A model without biases whose file has eight of them."""
+    save("llama", "LlamaForCausalLM", folder, attention_bias=True)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"attention_bias": False}))
 
 
 def reads_text(family: str, name: str) -> bool:

@@ -1,0 +1,123 @@
+"""A model that answers otherwise as it was loaded than as it is shown is named, with the size of the difference."""
+
+import functools
+import json
+import re
+
+import pytest
+import torch
+import transformers
+import zoo
+from safetensors.torch import load_file, save_file
+from transformers.models.doge import modeling_doge
+
+import attnviz
+from attnviz.sources.huggingface import trial
+
+
+def skipping(make):
+    """A function of masks that leaves a causal one out for a kernel, as Doge's did."""
+
+    @functools.wraps(make)
+    def without(*arguments, allow_is_causal_skip=None, **settings):
+        return make(*arguments, **settings)
+
+    return without
+
+
+@pytest.fixture
+def doge(tmp_path, monkeypatch):
+    """A folder with a model whose path of SDPA sees the future, while its eager one does not."""
+    zoo.save("doge", "DogeForCausalLM", tmp_path, sliding_window=None)
+    monkeypatch.setattr(modeling_doge, "create_causal_mask", skipping(modeling_doge.create_causal_mask))
+    name = "create_sliding_window_causal_mask"
+    monkeypatch.setattr(modeling_doge, name, skipping(getattr(modeling_doge, name)))
+    return tmp_path
+
+
+def test_a_mask_that_is_lost_under_sdpa_is_named_with_its_size(doge):
+    """The finding has the largest difference of the logits, and the largest logit of the model as it was loaded."""
+    source = attnviz.load(str(doge))
+    own = transformers.DogeForCausalLM.from_pretrained(doge).eval()
+    sentences = source.tokenize(trial.TEXTS[1:])
+    with torch.inference_mode():
+        logits = own(torch.tensor([[token.id for token in sentences[0].tokens]])).logits
+    record = source.run(sentences)
+    off, most = (logits - record.prediction.logits).abs().max(), logits.abs().max()
+    (sentence,) = source.findings
+
+    sizes = re.fullmatch(
+        r"DogeForCausalLM answers otherwise under sdpa than under eager: (\S+) of (\S+)\. .*", sentence
+    )
+    assert record.findings == (sentence,)
+    assert [float(sizes[1]), float(sizes[2])] == pytest.approx([float(off), float(most)], rel=0.06)
+    assert off > 0.01 * most
+
+
+def test_a_loaded_model_is_held_to_the_attention_that_it_has(doge):
+    """Under eager nothing differs; under SDPA the same sentence is said, and the model stays as it was."""
+    for implementation, count in (("eager", 0), ("sdpa", 1)):
+        model = transformers.DogeForCausalLM.from_pretrained(doge, attn_implementation=implementation)
+
+        assert len(attnviz.load(model, zoo.tokenizer()).findings) == count
+        assert model.config._attn_implementation == implementation
+
+
+def test_a_model_whose_paths_agree_has_no_finding(tmp_path):
+    zoo.save("doge", "DogeForCausalLM", tmp_path, sliding_window=None)
+    source = attnviz.load(str(tmp_path))
+
+    assert source.findings == source.run(source.tokenize(zoo.TEXTS)).findings == ()
+
+
+def test_a_class_and_configuration_are_tried_once(tmp_path, monkeypatch):
+    """A second model of the same class and configuration is not run when it is loaded; another configuration is."""
+    zoo.save("bert", "BertForMaskedLM", tmp_path / "a")
+    zoo.save("bert", "BertForMaskedLM", tmp_path / "b")
+    zoo.save("bert", "BertForMaskedLM", tmp_path / "c", num_attention_heads=8)
+    first = attnviz.load(str(tmp_path / "a"))
+    tried = []
+    itself = trial.itself
+    monkeypatch.setattr(trial, "itself", lambda loaded: tried.append(loaded.name) or itself(loaded))
+    second = attnviz.load(str(tmp_path / "b"))
+    attnviz.load(str(tmp_path / "c"))
+
+    assert tried == ["c"]
+    assert second.heads == first.heads
+
+
+def test_weights_that_stay_unread_are_a_finding(tmp_path):
+    """A file with biases beside a configuration without them."""
+    zoo.save_unread(tmp_path)
+
+    (sentence,) = attnviz.load(str(tmp_path)).findings
+    assert sentence.startswith("The model leaves 8 weights of its files unread: model.layers.0.self_attn.k_proj.bias,")
+    assert sentence.endswith("q_proj.bias and 5 more")
+
+
+def test_a_model_whose_files_have_another_prefix_for_its_body_opens(tmp_path):
+    """As LlamaForQuestionAnswering has, whose body is called transformer, beside a head of its own."""
+    zoo.build("llama", "LlamaForCausalLM").save_pretrained(tmp_path)
+    zoo.tokenizer().save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": ["LlamaForQuestionAnswering"]}))
+    weights = load_file(tmp_path / "model.safetensors")
+    own = {
+        f"transformer.{name.removeprefix('model.')}": value for name, value in weights.items() if "lm_head" not in name
+    }
+    own |= {"qa_outputs.weight": torch.zeros(2, 32), "qa_outputs.bias": torch.zeros(2)}
+    save_file(own, tmp_path / "model.safetensors", {"format": "pt"})
+    source = attnviz.load(str(tmp_path))
+
+    assert source.facts.task == "states"
+    assert torch.equal(source.loaded.model.embed_tokens.weight, weights["model.embed_tokens.weight"])
+
+
+def test_another_formula_than_both_is_never_shown_through_the_tap(tmp_path, monkeypatch):
+    """A model whose loaded and eager attention both give other numbers is read-only, and says why."""
+    zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
+    monkeypatch.setattr(trial.eager, "differ", lambda *_: True)
+    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
+
+    source = attnviz.load(str(tmp_path))
+    assert "gives other numbers with attnviz's attention than with its own" in source.read_only
