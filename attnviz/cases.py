@@ -7,6 +7,7 @@ attnviz.cases.verify("case.attn").lines
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -18,6 +19,7 @@ import attnviz
 from attnviz import api, files
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, check_no_picture, quoted, readable
+from attnviz.core.origin import VECTORS
 from attnviz.core.places import SIDE
 from attnviz.core.record import Record, Step
 from attnviz.core.request import Request
@@ -68,11 +70,11 @@ def without_path(name: str) -> str:
 
 
 def source(file: str | Path, content: bytes | None = None, *, most: int = files.MOST_BYTES) -> Saved:
-    """A file of anyone as a source: a saved run, alone or in an archive, or arrays by the ending of its name.
+    """Open a file of anyone as a source: a saved run, alone or in an archive, or arrays by the ending of its name.
 
     Args:
-        content: what stands in the file, if it is not to be read.
-        most: bytes of a run in an archive, unpacked.
+        content: bytes of the file, if they are not to be read from it.
+        most: largest run in an archive, in bytes when unpacked.
 
     Raises:
         InputError: as `attnviz.read`.
@@ -83,9 +85,8 @@ def source(file: str | Path, content: bytes | None = None, *, most: int = files.
             name, content = _in_archive(name, files.content(Path(file)) if content is None else content, most)
         if not name.lower().endswith(files.READ):
             check_no_picture(name)
-            raise InputError(
-                f"{quoted(name)} is no file that opens: its name must end in {', '.join(files.READ)}. {files.NO_PICKLE}"
-            )
+            endings = ", ".join(files.READ)
+            raise InputError(f"{quoted(name)} is no file that opens: its name must end in {endings}. {files.NO_PICKLE}")
         if name.lower().endswith(files.ARRAYS):
             return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
         record, case = files.opened(Path(file) if content is None else content, name)
@@ -93,17 +94,13 @@ def source(file: str | Path, content: bytes | None = None, *, most: int = files.
 
 
 def _in_archive(name: str, content: bytes, most: int) -> tuple[str, bytes]:
-    """The saved run in an archive, with its name; its size is read first.
-
-    Raises:
-        InputError: if there is none, or it cannot be read.
-    """
+    """Find the saved run in an archive, with its name; its size is read first."""
     try:
         with ZipFile(BytesIO(content)) as archive:
             runs = [member for member in archive.infolist() if member.filename.endswith(files.ENDING)]
             if len(runs) == 1 and runs[0].file_size <= most:
                 return Path(runs[0].filename).name, archive.read(runs[0])
-    except Exception:  # of a damaged archive the library raises nearly anything
+    except Exception:  # the library raises nearly anything for a damaged archive
         raise InputError(f"{quoted(name)} is damaged or no ZIP archive.") from None
     contents = f"one of {runs[0].file_size:,} bytes, and {most:,} are read" if len(runs) == 1 else len(runs) or "none"
     raise InputError(f"An archive opens with one saved run ({files.ENDING}) in it; {quoted(name)} has {contents}.")
@@ -142,103 +139,87 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
     """Run the case of a file again and compare every number.
 
     Args:
-        source: what is run; by default what the file names. Of a model of one's own it names none.
-        load: makes what the file names, from its name and its settings. The file may be of anyone.
+        source: source to run; by default the one that the file names. A file names no model of a person's own.
+        load: function that makes the source that the file names, from its name and its settings.
 
     Raises:
         InputError: if the file names no source, or it cannot be made here.
     """
     record, case = files.opened(path)
     case = case if isinstance(case, dict) else {}
-    if source is None:
-        if not isinstance(case.get("name"), str) or not isinstance(case.get("settings"), dict):
-            raise InputError(f"{quoted(str(path))} does not name a model that can be loaded: say which one to run.")
-        source = _source(case, load)
-    again = _run(source, record, case.get("target"))
+    source = _source(path, case, load) if source is None else source
+    chat = any(token.role for sentence in record.sentences for token in sentence.tokens)
+    if chat or (source.reads != "sound" and any(sentence.pictures for sentence in record.sentences)):
+        again = source.run(record.sentences, record.edits)
+    else:  # an encoder-decoder writes its output anew, unless a target was given
+        texts, target = [sentence.text for sentence in record.sentences], case.get("target")
+        again = api.analyze(texts, source, record.edits, target=target if isinstance(target, list) else None)
     again = files.rounded(again) if record.precision else again
-    differences = [*_differences(record, again)]
-    reasons = [*_reasons(case, source, record)]
-    if not differences:
-        exactly = "" if record.precision else _to(record, again)
-        return Verified(True, (f"The same{exactly}: {source.name}, {len(record.steps)} attention calls.", *reasons))
-    reasons = reasons or ["Weights and versions are the same, so this is a fault: tell us."]
-    return Verified(False, (*differences, *reasons))
+    differences, reasons = [*_differences(record, again)], [*_reasons(case, source, record)]
+    if differences:
+        reasons = reasons or ["Weights and versions are the same, so this is a fault: tell us."]
+        return Verified(False, (*differences, *reasons))
+    steps = zip(record.steps, again.steps, strict=True)
+    pairs = [(getattr(stored, name), getattr(rerun, name)) for stored, rerun in steps for name in VECTORS]
+    far = max((_difference(ours, theirs) for ours, theirs in pairs), default=0.0)
+    exactly = f", to {far:.1g} of the largest number" if far else ", bit for bit"
+    exactly = "" if record.precision else exactly
+    return Verified(True, (f"The same{exactly}: {source.name}, {len(record.steps)} attention calls.", *reasons))
 
 
-def _source(case: dict[str, Any], load: Callable[..., Source]) -> Source:
-    settings = dict(case["settings"])
+def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source]) -> Source:
+    """Make the source that a file names; anybody may have written it."""
+    name, settings = case.get("name"), case.get("settings")
+    if not isinstance(name, str) or not isinstance(settings, dict):
+        raise InputError(f"{quoted(str(path))} does not name a model that can be loaded: say which one to run.")
     try:
-        return load(case["name"], **settings)
+        return load(name, **settings)
     except InputError as error:
-        if Path(case["name"]).exists() or not case["name"].startswith("."):
+        if Path(name).exists() or not name.startswith("."):
             raise
         moved = "Say where it stands now: attnviz open FILE --verify --model FOLDER, or verify(file, load(folder))."
-        raise InputError(f"The run is of the folder {quoted(case['name'])}, which is not here. {moved}") from error
+        raise InputError(f"The run is of the folder {quoted(name)}, which is not here. {moved}") from error
     except (TypeError, KeyError, ValueError) as error:
-        raise InputError(
-            f"The source {quoted(case['name'])} cannot be made from its settings: {str(error).rstrip('.')}."
-        ) from None
-
-
-def _run(source: Source, record: Record, target: Any) -> Record:
-    """The case again; a translator writes anew what its decoder reads, if it was not given that.
-
-    Args:
-        target: what the file names as what it was given; anybody may have written it.
-    """
-    roles = any(token.role for sentence in record.sentences for token in sentence.tokens)  # of a chat, or an answer
-    if roles or (source.reads != "sound" and any(sentence.pictures for sentence in record.sentences)):
-        return source.run(record.sentences, record.edits)
-    texts = [sentence.text for sentence in record.sentences]
-    return api.analyze(texts, source, record.edits, target=target if isinstance(target, list) else None)
+        why = str(error).rstrip(".")
+        raise InputError(f"The source {quoted(name)} cannot be made from its settings: {why}.") from None
 
 
 def _differences(record: Record, again: Record) -> Iterator[str]:
-    for what, ours, theirs in (
-        ("tokens", record.sentences, again.sentences),
-        ("words written", record.targets, again.targets),
-    ):
+    pairs = (("tokens", record.sentences, again.sentences), ("words written", record.targets, again.targets))
+    for what, ours, theirs in pairs:
         if [sentence.labels for sentence in ours] != [sentence.labels for sentence in theirs]:
-            yield f"Other {what}: {quoted(_words(ours))} in the file, {quoted(_words(theirs))} here."
+            stored, here = (" | ".join(" ".join(sentence.labels) for sentence in each) for each in (ours, theirs))
+            yield f"Other {what}: {quoted(stored)} in the file, {quoted(here)} here."
             return
     if record.sites != again.sites:
         yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
         return
     for stored, rerun in zip(record.steps, again.steps, strict=True):
-        yield from _of_step(stored, rerun, CLOSE[record.precision])
-    pairs = {"last hidden states": (record.output, again.output)}
+        yield from islice(_of_step(stored, rerun, CLOSE[record.precision]), 1)
+    outputs = {"last hidden states": (record.output, again.output)}
     if record.prediction and again.prediction and not record.prediction.others:
-        pairs["logits"] = record.prediction.logits, again.prediction.logits
-    for what, (ours, theirs) in pairs.items():
-        if (far := _far(ours, theirs)) > CLOSE[""]:
+        outputs["logits"] = record.prediction.logits, again.prediction.logits
+    for what, (ours, theirs) in outputs.items():
+        if (far := _difference(ours, theirs)) > CLOSE[""]:
             yield f"The {what} differ by up to {far:.2g} of the largest."
 
 
 def _of_step(stored: Step, rerun: Step, close: float) -> Iterator[str]:
-    for name in ("query", "key", "value"):
-        if (far := _far(getattr(stored, name), getattr(rerun, name))) > close:
+    for name in VECTORS:
+        if (far := _difference(getattr(stored, name), getattr(rerun, name))) > close:
             yield f"{stored.site}: the {name} vectors differ by up to {far:.2g} of the largest."
-            return
-    for head in range(stored.num_heads):
-        for sentence in range(stored.shape[0]):
-            ours, theirs = (step.weights(head, sentence=sentence) for step in (stored, rerun))
-            if (far := _far(ours, theirs)) > close:
-                yield f"{stored.site.head(head)}: the weights differ by up to {far:.2g}."
-                return
+    for head, sentence in product(range(stored.num_heads), range(stored.shape[0])):
+        ours, theirs = (step.weights(head, sentence=sentence) for step in (stored, rerun))
+        if (far := _difference(ours, theirs)) > close:
+            yield f"{stored.site.head(head)}: the weights differ by up to {far:.2g}."
 
 
-def _far(a: Tensor, b: Tensor) -> float:
-    """The largest difference, as a share of the largest number; infinite where shapes or what is no number differ."""
+def _difference(a: Tensor, b: Tensor) -> float:
+    """Largest difference, as a share of the largest number; infinite where shapes or NaN and infinity differ."""
     if a.shape != b.shape or not torch.equal(a.isfinite(), b.isfinite()):
         return float("inf")
     a, b = a.double().nan_to_num(0, 0, 0), b.double().nan_to_num(0, 0, 0)
     return float((a - b).abs().max() / a.abs().max().clamp(min=1e-30)) if a.numel() else 0.0
-
-
-def _to(record: Record, again: Record) -> str:
-    pairs = zip(record.steps, again.steps, strict=True)
-    far = max((_far(getattr(a, n), getattr(b, n)) for a, b in pairs for n in ("query", "key", "value")), default=0.0)
-    return f", to {far:.1g} of the largest number" if far else ", bit for bit"
 
 
 def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[str]:
@@ -253,7 +234,3 @@ def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[s
     if record.precision:
         rounding = CLOSE[record.precision]
         yield f"The file keeps {record.precision}: differences up to {rounding} of the largest are rounding."
-
-
-def _words(sentences: Sequence[Any]) -> str:
-    return " | ".join(" ".join(sentence.labels) for sentence in sentences)

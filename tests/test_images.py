@@ -13,7 +13,7 @@ from PIL import Image
 import attnviz
 from attnviz.core.errors import InputError
 from attnviz.core.places import Picture
-from attnviz.files import images
+from attnviz.files import media
 
 RED = (200, 30, 30)
 ROOT = Path(__file__).parents[1]
@@ -27,7 +27,7 @@ def content(image, format="PNG", **options):
 
 @pytest.mark.parametrize("format", ["PNG", "JPEG", "WEBP"])
 def test_a_picture_is_read_as_it_is(format):
-    picture, notes = images.read("a", content(Image.new("RGB", (40, 20), RED), format))
+    picture, notes = media.read_picture("a", content(Image.new("RGB", (40, 20), RED), format))
 
     assert (picture.size, notes) == ((20, 40), ())
     assert abs(picture.pixels.numpy().astype(int) - RED).max() < 6
@@ -38,11 +38,11 @@ def test_exif_turns_it():
     image = Image.new("RGB", (40, 20), RED)
     exif = image.getexif()
     exif[0x0112] = 6
-    assert images.read("a", content(image, "JPEG", exif=exif))[0].size == (40, 20)
+    assert media.read_picture("a", content(image, "JPEG", exif=exif))[0].size == (40, 20)
 
 
 def test_transparent_parts_are_white_and_that_is_said():
-    picture, notes = images.read("a", content(Image.new("RGBA", (20, 20), (*RED, 0))))
+    picture, notes = media.read_picture("a", content(Image.new("RGBA", (20, 20), (*RED, 0))))
 
     assert (picture.pixels == 255).all()
     assert notes == ("Its transparent parts are read as white.",)
@@ -51,14 +51,14 @@ def test_transparent_parts_are_white_and_that_is_said():
 def test_the_first_frame_of_an_animation_is_read_and_that_is_said():
     frames = [Image.new("RGB", (20, 20), color) for color in (RED, (0, 0, 255), (0, 255, 0))]
     moving = content(frames[0], "WEBP", save_all=True, append_images=frames[1:], lossless=True)
-    picture, notes = images.read("a", moving)
+    picture, notes = media.read_picture("a", moving)
 
     assert picture.pixels[0, 0].tolist() == list(RED)
     assert notes == ("Of its 3 frames the first is read.",)
 
 
 def test_colors_of_print_are_read_and_that_is_said():
-    picture, notes = images.read("a", content(Image.new("CMYK", (20, 20), (0, 255, 255, 0)), "JPEG"))
+    picture, notes = media.read_picture("a", content(Image.new("CMYK", (20, 20), (0, 255, 255, 0)), "JPEG"))
 
     assert picture.pixels[0, 0, 0] > 200
     assert picture.pixels[0, 0, 1] < 60
@@ -66,7 +66,7 @@ def test_colors_of_print_are_read_and_that_is_said():
 
 
 def test_a_large_picture_is_made_smaller_and_that_is_said():
-    picture, notes = images.read("a", content(Image.new("RGB", (3000, 1500), RED)))
+    picture, notes = media.read_picture("a", content(Image.new("RGB", (3000, 1500), RED)))
 
     assert picture.size == (1024, 2048)
     assert notes == ("It is read with 2,048 pixels at its longer side, of 3,000.",)
@@ -81,7 +81,7 @@ def test_a_large_picture_of_any_mode_keeps_its_colors(mode):
     image = Image.fromarray(levels.astype(np.uint16) * 257) if mode == "I;16" else image.convert(mode)
     exif = image.getexif()
     exif[0x0112] = 6
-    pixels = images.read("a", content(image, exif=exif))[0].pixels
+    pixels = media.read_picture("a", content(image, exif=exif))[0].pixels
 
     assert pixels.shape == (2048, 1024, 3)
     assert pixels[:1000].max() <= 2
@@ -94,13 +94,13 @@ def test_pictures_are_decoded_one_at_a_time_and_not_larger_than_needed():
 import io, resource
 from concurrent.futures import ThreadPoolExecutor
 from PIL import Image
-from attnviz.files import images
+from attnviz.files import media
 file = io.BytesIO()
 Image.new("RGBA", (3000, 3000), (9, 9, 9, 9)).save(file, "PNG")
-images.read("a.png", file.getvalue())
+media.read_picture("a.png", file.getvalue())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with ThreadPoolExecutor(8) as threads:
-    kept = [*threads.map(lambda number: images.read("a.png", file.getvalue())[0].size, range(8))]
+    kept = [*threads.map(lambda number: media.read_picture("a.png", file.getvalue())[0].size, range(8))]
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -110,9 +110,9 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 def test_100_megapixels_are_refused_before_they_are_decoded():
     with pytest.raises(InputError, match=r"'big.png' has 10,000 x 10,000 pixels; 40 million are the most"):
-        images.read("big.png", content(Image.new("1", (10_000, 10_000))))
+        media.read_picture("big.png", content(Image.new("1", (10_000, 10_000))))
     with pytest.raises(InputError, match=r"'huge.png' has more than 40 million pixels"):
-        images.read("huge.png", content(Image.new("1", (20_000, 20_000))))
+        media.read_picture("huge.png", content(Image.new("1", (20_000, 20_000))))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_100_megapixels_are_refused_before_they_are_decoded():
 )
 def test_what_is_no_picture_is_refused_in_one_sentence(given, said):
     with pytest.raises(InputError, match=f"'cat.png' {said}"):
-        images.read("cat.png", given)
+        media.read_picture("cat.png", given)
 
 
 def test_a_picture_may_be_a_path_an_image_or_numbers(tmp_path):
@@ -219,7 +219,7 @@ def test_an_image_beside_a_capture_has_the_same_colors():
 
 def test_gray_of_16_bits_keeps_its_levels_and_that_is_said():
     numbers = (np.linspace(0, 65535, 400).reshape(20, 20)).astype(np.uint16)
-    picture, notes = images.read("a.png", content(Image.fromarray(numbers)))
+    picture, notes = media.read_picture("a.png", content(Image.fromarray(numbers)))
 
     assert abs(picture.pixels[..., 0].numpy().astype(int) - numbers // 256).max() <= 1
     assert notes == ("Its 65,536 levels of gray are read as 256.",)

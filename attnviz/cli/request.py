@@ -19,7 +19,7 @@ from attnviz.core.errors import PICTURES, AttnvizError, InputError, did_you_mean
 from attnviz.core.finite import not_finite
 from attnviz.core.record import Record
 from attnviz.core.request import Request
-from attnviz.files import images, sounds
+from attnviz.files import media
 from attnviz.link import Choices
 from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
@@ -95,7 +95,7 @@ def read(options: Namespace) -> Inputs:
         form = "difference"
     form = chosen.get("form") or form
     name, paths = options.text, options.picture
-    if not (is_link or paths) and is_file(name) and name.lower().endswith((*PICTURES, sounds.ENDING)):
+    if not (is_link or paths) and is_file(name) and name.lower().endswith((*PICTURES, media.SOUND_ENDING)):
         name, paths = "", [name]
     if not (is_link or paths or options.model) and Path(name[:200]).suffix and is_file(name):
         source = load(name, **({} if choices["step"] is None else {"step": choices["step"]}))
@@ -267,7 +267,7 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
     if is_link and not paths and source.reads != "text" and choices["picture"] != NO_PICTURE:
         paths = [_example(source, choices["picture"])]
     if paths:
-        picture = sounds.sound(paths[0]) if str(paths[0]).lower().endswith(sounds.ENDING) else images.picture(paths)
+        picture = media.sound(paths[0]) if str(paths[0]).lower().endswith(media.SOUND_ENDING) else media.picture(paths)
         request = replace(request, pictures=picture.pictures * len(lines))
     source.check_pictures(request.pictures)
     return request
@@ -276,7 +276,7 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
 def _example(source: Source, name: str | None) -> Path:
     """The example that a link names, or the first that the model reads."""
     hears = source.reads == "sound"
-    there = {name: path for name, path in api.EXAMPLES.items() if (path.suffix == sounds.ENDING) == hears}
+    there = {name: path for name, path in api.EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == hears}
     if name is not None and name not in there:
         raise InputError(f"The link shows {quoted(name)}, which it does not hold. Examples are: {', '.join(there)}.")
     return there[name or next(iter(there))]

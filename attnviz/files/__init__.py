@@ -3,11 +3,12 @@
     attnviz.save(record, "case.attn")
     record = attnviz.read("case.attn")
 
-A record that is read gives the same pictures, numbers and words as the one that was saved. `format.md` beside this file
-says what stands in it.
+A record that is read gives the same pictures, numbers and words as the saved one. `format.md` beside this file
+describes the format.
 """
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,21 +20,30 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from safetensors.torch import save as to_bytes
+from torch import Tensor
 
 from attnviz.check.reading import ENDINGS, NO_PICKLE
-from attnviz.core import checksum, whole
+from attnviz.core import attention, checksum, whole
 from attnviz.core.errors import AttnvizError, InputError, check_no_picture, quoted
-from attnviz.core.record import Record
+from attnviz.core.origin import VECTORS
+from attnviz.core.record import Prediction, Record, Step
 from attnviz.files.arrays import from_arrays, from_file
-from attnviz.files.decode import record_of
-from attnviz.files.encode import PRECISIONS, described, rounded
-from attnviz.files.header import CHECKSUM, HEADER, MOST_BYTES, VERSION, read_header
+from attnviz.files.packing import Store, check_fits, pack, unpack
 
 ENDING = ".attn"
 ARRAYS = ENDINGS
 """Endings of files of arrays."""
 READ = (ENDING, *ARRAYS)
 """Endings of files that `read` reads."""
+VERSION = 1
+"""Version of the format. A file of a later version is refused; every earlier one is read."""
+HEADER = "attnviz"
+"""Entry of the metadata that holds the JSON."""
+MOST_BYTES, MOST_HEADER = 2**32, 2**26
+"""Largest file, and longest header in it (64 MB)."""
+PRECISIONS = ("float32", "float16")
+SMALL, TOP_WORDS = 4096, 50
+"""Largest vocabulary that is stored whole, and words of each position that are stored of a larger one."""
 
 __all__ = [
     "ARRAYS",
@@ -60,15 +70,15 @@ def save(
     whole_prediction: bool = False,
     settings: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a record into a file; gives its path.
+    """Write a record into a file and return its path.
 
     Args:
-        path: where it is written; an older file there is replaced.
+        path: name of the file; an older file there is replaced.
         precision: "float32" keeps every number as it is; "float16" rounds queries, keys and values and halves the file.
             Pictures of a record that was rounded say so.
-        whole_prediction: keeps the logit of every word. Otherwise, of a large vocabulary, those of the 50 most probable
-            words of each position, and how probable all others are together.
-        settings: how its source is made again, for `verify`: `attnviz.cases.settings_of(source)`.
+        whole_prediction: whether the logit of every word is stored. Otherwise, of a large vocabulary, a file holds the
+            50 most probable words of each position, and how probable all others are together.
+        settings: description of the source for `verify`: `attnviz.cases.settings_of(source)`.
 
     Raises:
         InputError: if the file cannot be written, or there is no such precision.
@@ -84,22 +94,25 @@ def save(
     return path
 
 
-def saved(record: Record, **options: Any) -> bytes:
-    """A record as the bytes that `save` writes."""
-    tensors, metadata = _packed(
-        record, **({"precision": "float32", "whole_prediction": False, "settings": None} | options)
-    )
-    return to_bytes(tensors, metadata)
+def saved(
+    record: Record,
+    *,
+    precision: str = "float32",
+    whole_prediction: bool = False,
+    settings: dict[str, Any] | None = None,
+) -> bytes:
+    """Return the bytes that `save` writes."""
+    return to_bytes(*_packed(record, precision, whole_prediction, settings))
 
 
 def read(file: str | Path | bytes, name: str = "the file") -> Record:
-    """The record of a file that `save` wrote, from its path or its bytes.
+    """Read a record that `save` wrote, from the path or the bytes of its file.
 
-    A path that ends in .npz, .npy, .csv, .safetensors, .json or .txt is read as weights of anyone, or as a cache of
+    A path that ends in .npz, .npy, .csv, .safetensors, .json or .txt is read as weights of any tool, or as a cache of
     TransformerLens: see `from_arrays`.
 
     Args:
-        name: what an error calls bytes.
+        name: name of the bytes in an error.
 
     Raises:
         InputError: one sentence that says what is wrong: no such file, no record, damaged, cut, too large or too new.
@@ -112,43 +125,16 @@ def read(file: str | Path | bytes, name: str = "the file") -> Record:
 
 
 def opened(file: str | Path | bytes, name: str = "the file") -> tuple[Record, dict[str, Any] | None]:
-    """The record of a file, and how its source is made again if the file tells; raises as `read`."""
+    """Read a record, and the settings that `save` was given; raises as `read`."""
     if isinstance(file, bytes):
-        return _opened(quoted(name), BytesIO(file), len(file))
-    with _reading(Path(file)) as opened:
-        return _opened(quoted(str(file)), opened, Path(file).stat().st_size)
-
-
-def _opened(name: str, file: BinaryIO, size: int) -> tuple[Record, dict[str, Any] | None]:
-    header, start = read_header(name, file, size)
-    content = start + file.read()
-    try:
-        tensors = load(content)
-    except Exception:  # of a damaged file the library raises nearly anything
-        raise InputError(f"{name} is damaged: its tensors cannot be read.") from None
-    if checksum.of(tensors) != header.get(CHECKSUM):
-        raise InputError(f"{name} is damaged: its numbers are not those that were saved.")
-    return record_of(name, header, tensors), header.get("settings")
-
-
-def _packed(
-    record: Record, precision: str, whole_prediction: bool, settings: dict[str, Any] | None
-) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
-    if precision not in PRECISIONS:
-        raise InputError(f"There is no precision {quoted(precision)}. There are: {', '.join(PRECISIONS)}.")
-    if precision == "float16":
-        record = rounded(record)
-    header, tensors = described(record, whole_prediction=whole_prediction)
-    versions = {"version": VERSION, "torch": torch.__version__, "settings": settings}
-    header = versions | header | {CHECKSUM: checksum.of(tensors)}
-    return tensors, {HEADER: json.dumps(header, separators=(",", ":"))}
+        return _unpacked(quoted(name), BytesIO(file))
+    with _reading(Path(file)) as stream:
+        return _unpacked(quoted(str(file)), stream)
 
 
 def content(path: Path) -> bytes:
-    """The bytes of a file that is not too large; raises as `read`."""
+    """Read the bytes of a file that is not too large; raises as `read`."""
     with _reading(path) as file:
-        if (size := path.stat().st_size) > MOST_BYTES:
-            raise InputError(f"{quoted(str(path))} has {size:,} bytes; at most {MOST_BYTES:,} are read.")
         return file.read()
 
 
@@ -156,8 +142,87 @@ def content(path: Path) -> bytes:
 def _reading(path: Path) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as file:
+            if (size := path.stat().st_size) > MOST_BYTES:
+                raise InputError(f"{quoted(str(path))} has {size:,} bytes; at most {MOST_BYTES:,} are read.")
             yield file
     except AttnvizError:
         raise
     except (OSError, ValueError) as error:
         raise InputError(f"{quoted(str(path))} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+
+
+def _packed(
+    record: Record, precision: str, whole_prediction: bool, settings: dict[str, Any] | None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    if precision not in PRECISIONS:
+        raise InputError(f"There is no precision {quoted(precision)}. There are: {', '.join(PRECISIONS)}.")
+    if precision == "float16":
+        record = rounded(record)
+    prediction = record.prediction
+    if prediction and not whole_prediction and len(prediction.vocabulary) > SMALL and not prediction.others:
+        record = replace(record, prediction=_most_probable(prediction))
+    store = Store({}, half=precision == "float16")
+    header = {"version": VERSION, "torch": torch.__version__, "settings": settings} | pack(record, store)
+    header["checksum"] = checksum.of(store.tensors)
+    return store.tensors, {HEADER: json.dumps(header, separators=(",", ":"))}
+
+
+def _unpacked(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | None]:
+    start = file.read(8)
+    length = int.from_bytes(start, "little")
+    try:
+        text = file.read(length) if length <= MOST_HEADER else b""
+        header = json.loads(json.loads(text)["__metadata__"][HEADER])
+        version = header["version"]
+    except (ValueError, KeyError, TypeError, RecursionError):  # the rest of a large file is not read
+        raise InputError(f"{name} is no file of a record, or is cut short: attnviz.save writes them.") from None
+    if not isinstance(version, int) or version > VERSION:
+        later = f"{name} was written by a later attnviz (format {version!s:.20}; this one reads up to {VERSION})"
+        raise InputError(f"{later}: update it.")
+    try:
+        tensors = load(start + text + file.read())
+    except Exception:  # the library raises nearly anything for a damaged file
+        raise InputError(f"{name} is cut short or damaged: its tensors cannot be read.") from None
+    if checksum.of(tensors) != header.get("checksum"):
+        raise InputError(f"{name} is damaged: its numbers are not those that were saved.")
+    try:
+        if "patches" in header:
+            raise InputError("its picture stands where attnviz 0.2 wrote it. Make the record again with this version.")
+        record = unpack(Record, header, Store(tensors))
+        check_fits(record)
+    except AttnvizError as error:
+        raise InputError(f"{name} holds no whole record: {error}") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, RecursionError):
+        raise InputError(f"{name} is damaged: what it says of its record does not fit together.") from None
+    return record, header.get("settings")
+
+
+def rounded(record: Record) -> Record:
+    """Round queries, keys and values to float16, and compute the weights from these."""
+    return replace(record, steps=tuple(map(_rounded, record.steps)), precision="float16")
+
+
+def _rounded(step: Step) -> Step:
+    vectors = {name: getattr(step, name) for name in VECTORS}
+    numbers = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in vectors.items()}
+    if not all(torch.equal(numbers[name].isfinite(), vectors[name].isfinite()) for name in VECTORS):
+        raise InputError(f"Numbers of {step.site} are too large for float16; save them as float32.")
+    _, logsumexp = attention.attend(*numbers.values(), step.mask, step.scoring)
+    return replace(step, **numbers, logsumexp=logsumexp)
+
+
+def _most_probable(prediction: Prediction) -> Prediction:
+    """Keep the words that are among the most probable of some position, and one word for all others."""
+    logits = prediction.logits
+    ids = logits.topk(min(TOP_WORDS, logits.shape[-1]), -1).indices.unique()
+    others = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
+    others[ids] = False
+    rest = logits.double().masked_fill(~others, -math.inf).logsumexp(-1, keepdim=True).to(logits.dtype)
+    words = [prediction.vocabulary[id] for id in ids.tolist()]
+    return replace(
+        prediction,
+        logits=torch.cat([logits[..., ids], rest], -1),
+        vocabulary=(*words, f"{int(others.sum()):,} other words"),
+        others=int(others.sum()),
+        special=frozenset(place for place, id in enumerate(ids.tolist()) if id in prediction.special),
+    )

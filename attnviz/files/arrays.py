@@ -1,8 +1,9 @@
-"""Arrays of anyone as a record: weights alone, or queries and keys, from another tool, a paper or own code."""
+"""Arrays of other code as a record: weights alone, or queries and keys, from another tool, a paper or own code."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,29 +20,43 @@ from attnviz.core.record import Record, Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
-from attnviz.files import outputs, pieces
 
 MOST_LAYERS = 1000
-"""As many as a `Site` names."""
-
+"""Largest number of layers that a `Site` names."""
 SAME = 1e-4
-"""How far given weights may be from those that given queries and keys make."""
-
+"""Largest difference between given weights and those that given queries and keys make."""
 READ = {
-    "may-attend": lambda mask: mask,
+    "may-attend": torch.Tensor.clone,
     "true-is-masked": conventions.from_true_is_masked,
     "zero-is-masked": conventions.from_zero_is_masked,
     "additive": conventions.from_additive,
 }
 CHECKED = "'attnviz check' reads it, and in the app the page Masks, under Check"
-
-TEXTS = ("tokens", "keys")
+NOTHING = (
+    "There is no attention in these weights: the default attention of transformers gives none. Load the model with "
+    'attn_implementation="eager" and call it with output_attentions=True.'
+)
+OUTPUTS = {
+    "encoder": ("encoder_attentions", "attentions", "decoder_attentions"),
+    "decoder": ("decoder_attentions", "attentions"),
+    "cross": ("cross_attentions",),
+}
+"""Attributes of an output of transformers that hold the attention of a kind."""
 LENS = re.compile(r"blocks\.(\d+)\.attn\.hook_(pattern|q|k|v)")
 """Names in a cache of TransformerLens: weights (B, H, Q, K), and queries, keys and values (B, n, H, d)."""
-
-
 BREAKS = re.compile("[\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029]")
-"""Line breaks; each becomes a blank, as a text is one line."""
+"""Line breaks; each becomes a blank, because a text is one line."""
+
+STARTS, CONTINUES = ("Ġ", "▁"), "##"
+"""Signs before a piece that begins a word (byte-level BPE, SentencePiece) or continues one (WordPiece)."""
+NAMED = re.compile(r"<.+>|\[[A-Z]+\]")
+"""Special tokens, which belong to no word."""
+SHARE = 1 / 4
+"""Share of tokens with such a sign above which it is one; fewer tokens are words that begin with it by chance."""
+_PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_REST = [byte for byte in range(256) if byte not in _PLAIN]
+BYTES = {chr(byte): byte for byte in _PLAIN} | {chr(256 + i): byte for i, byte in enumerate(_REST)}
+"""Byte of each sign of byte-level BPE, as GPT-2 writes them."""
 
 
 def from_arrays(
@@ -58,26 +73,26 @@ def from_arrays(
     kind: str = "encoder",
     name: str = "arrays",
 ) -> Record:
-    """A record of attention that was computed elsewhere: for every picture, number, check and file.
+    """Make a record of attention that was computed elsewhere: for every picture, number, check and file.
 
         attnviz.from_arrays(model(**inputs, output_attentions=True).attentions, tokens=tokens)
 
-    What `generate(..., output_attentions=True, return_dict_in_generate=True)` returns, or its attentions, is joined to
-    one map; with beams give all of it, as it says which beam each token is of. Arrays are of NumPy, torch or what NumPy
-    takes: (Q, K), (H, Q, K), (B, H, Q, K), (layers, B, H, Q, K), or a list
-    with one of these per layer. With one sentence of tokens, four axes whose first is not 1 are (layers, H, Q, K).
+    The output of `generate(..., output_attentions=True, return_dict_in_generate=True)`, or its attentions, is joined to
+    one map; with beams give the whole output, because it says to which beam each token belongs. Arrays are of NumPy,
+    torch or anything that NumPy takes: (Q, K), (H, Q, K), (B, H, Q, K), (layers, B, H, Q, K), or a list with one of
+    these per layer. With one sentence of tokens, four axes whose first is not 1 are (layers, H, Q, K).
 
     Args:
-        weights: after the softmax. With `query` and `key` they are checked against what these make.
-        query, key, value: (..., n, d) in the place of (..., Q, K).
-        mask: booleans, True = may attend; or what `convention` says; the same for all layers if it is one array.
-        convention: of the mask, one of `attnviz.check.CONVENTIONS`.
-        scale: of the dot products; by default 1/√d_k.
-        tokens: what stands at the queries, as words or as a tokenizer's pieces ("Ġcat", "##s"); of several sentences a
-            list each. Otherwise they are numbered.
-        keys: of kind "cross", what stands at the keys; elsewhere the tokens do.
+        weights: weights after the softmax. With `query` and `key` they are compared with what these make.
+        query, key, value: arrays with (..., n, d) in the place of (..., Q, K).
+        mask: booleans, True = may attend, or what `convention` says; one array is the mask of all layers.
+        convention: convention of the mask, one of `attnviz.check.CONVENTIONS`.
+        scale: factor of the dot products; by default 1/√d_k.
+        tokens: words at the queries, or a tokenizer's pieces ("Ġcat", "##s"); a list for each of several sentences.
+            Without them, positions are numbered.
+        keys: words at the keys, for kind "cross"; elsewhere the tokens stand there.
         kind: "encoder", "decoder" or "cross".
-        name: of the source.
+        name: name of the source.
 
     Raises:
         InputError: if there are neither weights nor queries and keys, or shapes do not fit, with both of them.
@@ -88,39 +103,45 @@ def from_arrays(
         raise InputError(f"Keys of their own stand in cross-attention alone: say kind='cross', not {kind}.")
     if weights is None and (query is None or key is None):
         raise InputError("There is no attention in this: give weights, or query and key.")
-    weights, kind, generated = outputs.layers_of(weights, kind)
+    weights, kind, generated = _of_output(weights, kind)
     one_text = tokens is not None and all(isinstance(word, str) for word in tokens)
     arrays = {"weights": weights, "query": query, "key": key, "value": value}
     layers = {what: _layers(array, what, one_text=one_text) for what, array in arrays.items() if array is not None}
-    count = len(next(iter(layers.values())))
+    first, count = next((what, len(tensors)) for what, tensors in layers.items())
     if wrong := [f"{len(tensors)} of {what}" for what, tensors in layers.items() if len(tensors) != count]:
-        raise InputError(f"There are {count} layers of {next(iter(layers))} and {', '.join(wrong)}.")
+        raise InputError(f"There are {count} layers of {first} and {', '.join(wrong)}.")
     if count > MOST_LAYERS:
-        raise InputError(f"There are {count:,} layers of {next(iter(layers))}; at most {MOST_LAYERS:,} are read.")
+        raise InputError(f"There are {count:,} layers of {first}; at most {MOST_LAYERS:,} are read.")
     masks = _masks(mask, convention, count)
     steps, notes = [], []
     for layer in range(count):
-        step, step_notes = _step(
-            Site(kind, layer), {what: tensors[layer] for what, tensors in layers.items()}, masks[layer], scale
-        )
+        parts = {what: tensors[layer] for what, tensors in layers.items()}
+        step, step_notes = _step(Site(kind, layer), parts, masks[layer], scale)
         steps.append(step)
         notes += [f"{step.site}: {note}" for note in step_notes]
-    if generated and tokens is not None:  # the last one that was written was not read
-        tokens = _read(tokens, steps[0].shape[2])
-    return _record(tuple(steps), notes, tokens, keys, name)
-
-
-def _read(tokens: Sequence[Any], length: int) -> Sequence[Any]:
-    """Tokens without the last one of each text, where they are one more than a generation has read."""
-    if all(isinstance(word, str) for word in tokens):
-        return tokens[:length] if len(tokens) == length + 1 else tokens
-    return [_read(words, length) for words in tokens]
+    batch, _, queries, length = steps[0].shape
+    if generated and tokens is not None:  # the model has not read the last token that it wrote
+        each = [tokens] if one_text else tokens
+        each = [words[:queries] if len(words) == queries + 1 else words for words in each]
+        tokens = each[0] if one_text else each
+    sentences = _sentences(tokens, batch, queries, "tokens", "queries")
+    return Record(
+        _sentences(keys, batch, length, "keys", "keys") if kind == "cross" else sentences,
+        name,
+        "your own",
+        Edits(),
+        tuple(steps),
+        _output(steps[-1]),
+        sentences if kind == "cross" else (),
+        read_only=any(step.weights_only for step in steps),
+        findings=tuple(dict.fromkeys(notes)),
+    )
 
 
 def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
-    """The record of arrays under the names that TransformerLens gives them; None if there are no such names.
+    """Make a record of arrays under the names of TransformerLens; None if there are no such names.
 
-    Whether the future is hidden is seen by the weights; without them it is.
+    The weights show whether the future is hidden; without weights it is.
     """
     named = {(int(match[1]), match[2]): array for name, array in arrays.items() if (match := LENS.fullmatch(name))}
     if not named:
@@ -128,38 +149,45 @@ def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
     layers = sorted({layer for layer, _ in named})
     arguments: dict[str, Any] = {} if any(hook == "pattern" for _, hook in named) else {"mask": Subsequent()}
     for hook, what in (("pattern", "weights"), ("q", "query"), ("k", "key"), ("v", "value")):
-        tensors_of_hook = [named[layer, hook] for layer in layers if (layer, hook) in named]
-        if len(tensors_of_hook) == len(layers):
-            tensors = [_tensor(array, what) for array in tensors_of_hook]
+        tensors = [_tensor(named[layer, hook], what) for layer in layers if (layer, hook) in named]
+        if len(tensors) == len(layers):
             arguments[what] = tensors if hook == "pattern" else [tensor.movedim(-2, -3) for tensor in tensors]
     return from_arrays(**({"kind": "decoder", "name": "TransformerLens"} | arguments | more))
 
 
 def from_file(name: str, content: bytes) -> Record:
-    """The record of a file of arrays: weights, a cache of TransformerLens, or query, key and more under these names.
+    """Make a record of a file of arrays: weights, a cache of TransformerLens, or query, key and more under these names.
 
-    One array of weights of four axes is of the layers of one text, which people save rather than a batch of one layer.
-    Beside "query" and "key" may stand "value", "weights" and "may_attend"; beside all of them "tokens", and of
+    One array of weights with four axes holds the layers of one text, which people save more often than a batch of one
+    layer. Beside "query" and "key" may stand "value", "weights" and "may_attend"; beside all of them "tokens", and in
     cross-attention "keys", as texts. No pickle is read.
 
     Raises:
         InputError: if it cannot be read, or holds none, or several that could be meant.
     """
     file = reading.read_file(name, content)
-    texts = {key: file.texts[key].astype(str).tolist() for key in TEXTS if key in file.texts}
-    called = {"name": name} | texts | ({"kind": "cross"} if "keys" in texts else {})
-    if (record := from_cache(file.arrays, **called)) is not None:
+    texts = {key: file.texts[key].astype(str).tolist() for key in ("tokens", "keys") if key in file.texts}
+    options = {"name": name} | texts | ({"kind": "cross"} if "keys" in texts else {})
+    if (record := from_cache(file.arrays, **options)) is not None:
         return record
     if {"query", "key"} <= set(file.arrays):
-        return from_arrays(**_parts(name, file.arrays), **called)
-    layers, notes = _weights(file, one_text=np.ndim(called.get("tokens", "")) < 2)
-    called = {"kind": "decoder" if all(map(_hides_the_future, layers)) else "encoder"} | called
-    record = from_arrays(layers if len(layers) > 1 else layers[0], **called)
+        names = {
+            kind: [key for key in file.arrays if reading.kind_by_name(key) == kind] for kind in ("weights", "mask")
+        }
+        if len(names["weights"]) > 1 or set(names["mask"]) - {"may_attend"}:
+            may = "one array of weights, and a mask called 'may_attend', True where open"
+            raise InputError(f"{quoted(name)} may hold beside query and key {may}.")
+        parts = {part: file.arrays.get(part) for part in ("query", "key", "value")}
+        weights = next((file.arrays[key] for key in names["weights"]), None)
+        return from_arrays(weights, **parts, mask=file.arrays.get("may_attend"), **options)
+    layers, notes = _weights_of(file, one_text=np.ndim(options.get("tokens", "")) < 2)
+    options = {"kind": "decoder" if all(map(_hides_the_future, layers)) else "encoder"} | options
+    record = from_arrays(layers if len(layers) > 1 else layers[0], **options)
     return replace(record, findings=(*record.findings, *notes))
 
 
-def _weights(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], list[str]]:
-    """The weights of a file, an array of each layer or one of all, and notes about how they were read."""
+def _weights_of(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], list[str]]:
+    """Find the weights of a file, an array for each layer or one for all; with notes about how they were read."""
     chosen, name = file.chosen(), quoted(file.name)
     weights = {key: array for key, array in chosen.items() if reading.kind_by_name(key) in (None, "weights")}
     if not weights:
@@ -183,18 +211,71 @@ def _hides_the_future(weights: Any) -> bool:
     return square and not bool(weights.triu(1).any())
 
 
-def _parts(name: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments of `from_arrays`, of a file that holds queries and keys."""
-    kinds = {kind: [key for key in arrays if reading.kind_by_name(key) == kind] for kind in ("weights", "mask")}
-    if len(kinds["weights"]) > 1 or set(kinds["mask"]) - {"may_attend"}:
-        may = "one array of weights, and a mask called 'may_attend', True where open"
-        raise InputError(f"{quoted(name)} may hold beside query and key {may}.")
-    parts = {part: arrays[part] for part in ("query", "key", "value") if part in arrays}
-    return parts | {"weights": next((arrays[key] for key in kinds["weights"]), None), "mask": arrays.get("may_attend")}
+def _of_output(weights: Any, kind: str) -> tuple[Any, str, bool]:
+    """Find the weights in the output of a model of transformers; arrays stay as they are.
+
+    Returns:
+        Weights, their kind, and whether they were joined from the steps of a generation.
+    """
+    beams = None
+    if any(hasattr(weights, name) for names in OUTPUTS.values() for name in names):
+        beams = getattr(weights, "beam_indices", None)
+        weights = next((found for name in OUTPUTS[kind] if (found := getattr(weights, name, None))), ())
+    if not isinstance(weights, list | tuple):
+        return weights, kind, False
+    if not weights or all(step is None or (isinstance(step, list | tuple) and not len(step)) for step in weights):
+        raise InputError(NOTHING)
+    is_map = all(isinstance(step, list | tuple) and all(getattr(a, "ndim", 0) == 4 for a in step) for step in weights)
+    if not is_map:
+        return weights, kind, False
+    kind = "decoder" if kind == "encoder" else kind
+    if len(counts := {len(step) for step in weights}) > 1:
+        numbers = " and ".join(map(str, sorted(counts)))
+        raise InputError(f"The steps of the generation have {numbers} layers; give those of one generation.")
+    return [_joined(list(layer), kind, beams) for layer in zip(*weights, strict=True)], kind, True
+
+
+def _joined(steps: Sequence[Any], kind: str, beams: Any) -> Tensor:
+    """Join the steps of a layer, (B, H, q, k) each, to one map (B, H, Q, K)."""
+    maps = [torch.as_tensor(step).detach().cpu().float() for step in steps]
+    if beams is not None:
+        maps = [_of_beams(weights, torch.as_tensor(beams).cpu(), step) for step, weights in enumerate(maps)]
+    if len({weights.shape[:2] for weights in maps}) > 1:
+        shapes = ", ".join(str(tuple(weights.shape)) for weights in maps[:3])
+        what = f"The steps of the generation have the shapes {shapes} ..."
+        raise InputError(f"{what}; batch and heads must stay the same.")
+    if kind == "cross":
+        if len({weights.shape[3] for weights in maps}) > 1:
+            what = "The steps of the generation look at encoders of different lengths"
+            raise InputError(f"{what}; give those of one text.")
+        return torch.cat(maps, 2)
+    first, total = maps[0], sum(weights.shape[2] for weights in maps)
+    cached = first.shape[3] - first.shape[2]
+    cached = cached if cached > 0 and bool(first[..., first.shape[2] :].any()) else 0  # else room for later keys
+    joined = first.new_zeros(*first.shape[:2], total, cached + total)
+    row = 0
+    for weights in maps:
+        queries, keys = weights.shape[2:]
+        end = cached + row + queries
+        begin = max(0, end - keys)  # a window keeps the last keys alone
+        joined[:, :, row : row + queries, begin:end] = weights[..., : end - begin]
+        row += queries
+    return joined
+
+
+def _of_beams(weights: Tensor, beams: Tensor, step: int) -> Tensor:
+    """Choose the rows of the returned sentences from a step of all beams; zeros where a sentence had ended."""
+    indices = beams[:, step] if step < beams.shape[1] else beams.new_full((len(beams),), -1)
+    return weights[indices.clamp(min=0)].masked_fill((indices < 0)[:, None, None, None], 0)
+
+
+def _is_layers(array: Any) -> bool:
+    """Whether it is a list of arrays; nested lists of numbers are one array."""
+    return isinstance(array, list | tuple) and bool(array) and getattr(array[0], "ndim", 0) >= 2
 
 
 def _layers(array: Any, what: str, *, one_text: bool) -> list[Tensor]:
-    """One (B, H, n, m) per layer."""
+    """Split arrays into one (B, H, n, m) per layer."""
     if _is_layers(array):
         return [_four(_tensor(part, what), what) for part in array]
     tensor = _tensor(array, what)
@@ -205,17 +286,8 @@ def _layers(array: Any, what: str, *, one_text: bool) -> list[Tensor]:
     return [_four(tensor, what)]
 
 
-def _is_layers(array: Any) -> bool:
-    """Whether it is a list of arrays; nested lists of numbers are one array."""
-    return isinstance(array, list | tuple) and bool(array) and getattr(array[0], "ndim", 0) >= 2
-
-
 def _tensor(array: Any, what: str) -> Tensor:
-    """An array with float32 for its numbers.
-
-    Raises:
-        InputError: if it holds anything but numbers, or booleans in the place of weights, queries, keys or values.
-    """
+    """Turn an array into a tensor, with float32 for its numbers; only a mask may hold booleans."""
     tensor = real_tensor(array, what)
     if tensor.dtype is not torch.bool:
         return tensor.float()
@@ -231,7 +303,7 @@ def _four(tensor: Tensor, what: str) -> Tensor:
 
 
 def _masks(mask: Any, convention: str | None, count: int) -> list[Tensor | Mask | None]:
-    """A mask of ours per layer."""
+    """Make a mask of ours for each layer."""
     if mask is None or isinstance(mask, Mask):
         return [mask] * count
     each = list(mask) if _is_layers(mask) else [mask]
@@ -248,10 +320,13 @@ def _masks(mask: Any, convention: str | None, count: int) -> list[Tensor | Mask 
 def _step(
     site: Site, arrays: dict[str, Tensor], mask: Tensor | Mask | None, scale: float | None
 ) -> tuple[Step, list[str]]:
-    """A layer as a step, and notes about its arrays."""
+    """Make the step of a layer, with the problems of its arrays, a sentence each."""
     weights, notes = arrays.get("weights"), []
-    if weights is not None:
-        notes = [*_problems(weights)]
+    if weights is not None and weights.numel() > MOST_CELLS:
+        notes.append(f"of its {weights.numel():,} weights none was checked; at most {MOST_CELLS:,} are.")
+    elif weights is not None:
+        findings = check(weights, kind="weights").findings
+        notes += [finding.message for finding in findings if finding.severity != "note"]
     if {"query", "key"} <= set(arrays):
         query, key = arrays["query"], arrays["key"]
         value = arrays.get("value", key.new_zeros(*key.shape[:3], 1))
@@ -260,77 +335,46 @@ def _step(
             tap = Tap()
             tap.attend(query, key, value, site=site, mask=candidate, scoring=Scoring(scale=scale))
             step = replace(tap.steps[0], name="")
-            far = 0.0 if weights is None else _far(step, weights)
+            far = 0.0 if weights is None else _difference(step, weights)
             if far <= SAME:
                 return step, notes
         notes.append(f"softmax(query · key) differs from the given weights by up to {far:.2g}: the weights are shown.")
-    return _of_weights(site, weights, arrays.get("value"), mask), notes
-
-
-def _of_weights(site: Site, weights: Tensor, value: Tensor | None, mask: Tensor | Mask | None) -> Step:
-    """A step of just these weights: their logarithms are its bias. Rows stay as they are, whatever their sum."""
     b, h, q, k = weights.shape
+    value = arrays.get("value")
     if bool((weights < 0).any()):
         raise InputError(f"The weights of {site} hold {float(weights.min()):.4g}; give weights from after the softmax.")
     if value is not None and value.shape[:3] != (b, h, k):
         raise InputError(f"The weights of {site} have shape {(b, h, q, k)} and the values {tuple(value.shape)}.")
     nothing = weights.new_zeros(b, h, max(q, k), 1)
     value = nothing[:, :, :k] if value is None else value
-    empty = (weights == 0).all(-1)
+    empty = (weights == 0).all(-1)  # rows stay as they are, whatever their sum
     logsumexp = torch.zeros(b, h, q, dtype=torch.float64).masked_fill(empty, -torch.inf)
     scoring = Scoring(scale=1.0, bias=weights.log())
-    return Step(site, nothing[:, :, :q], nothing[:, :, :k], value, mask, logsumexp, scoring, weights_only=True)
+    step = Step(site, nothing[:, :, :q], nothing[:, :, :k], value, mask, logsumexp, scoring, weights_only=True)
+    return step, notes
 
 
-def _far(step: Step, weights: Tensor) -> float:
+def _difference(step: Step, weights: Tensor) -> float:
     if tuple(weights.shape) != step.shape:
         raise InputError(f"The weights have shape {tuple(weights.shape)}; query and key make {step.shape}.")
-    computed = torch.stack(
-        [torch.stack([step.weights(h, sentence=b) for h in range(len(w))]) for b, w in enumerate(weights)]
+    pairs = (
+        (step.weights(head, sentence=b), weights[b, head])
+        for b in range(len(weights))
+        for head in range(step.num_heads)
     )
-    return float((computed - weights).abs().nan_to_num(1.0).max())
-
-
-def _problems(weights: Tensor) -> Iterator[str]:
-    """Errors and warnings of `attnviz.check` about weights, a sentence each."""
-    if weights.numel() > MOST_CELLS:
-        yield f"of its {weights.numel():,} weights none was checked; at most {MOST_CELLS:,} are."
-        return
-    for finding in check(weights, kind="weights").findings:
-        if finding.severity != "note":
-            yield finding.message
-
-
-def _record(
-    steps: tuple[Step, ...], notes: list[str], tokens: Sequence[Any] | None, keys: Sequence[Any] | None, name: str
-) -> Record:
-    batch, _, queries, length = steps[0].shape
-    cross = steps[0].site.kind == "cross"
-    query_sentences = _sentences(tokens, batch, queries, "tokens", "queries")
-    key_sentences = _sentences(keys, batch, length, "keys", "keys") if cross else query_sentences
-    return Record(
-        key_sentences if cross else query_sentences,
-        name,
-        "your own",
-        Edits(),
-        steps,
-        _output(steps[-1]),
-        query_sentences if cross else (),
-        read_only=any(step.weights_only for step in steps),
-        findings=tuple(dict.fromkeys(notes)),
-    )
+    return max(float((ours - theirs).abs().nan_to_num(1.0).max()) for ours, theirs in pairs)
 
 
 def _output(step: Step) -> Tensor:
-    """The outputs of all heads, (B, Q, H·d_v)."""
+    """Compute the outputs of all heads, (B, Q, H·d_v)."""
     batch, heads, queries, _ = step.shape
     if not bool(step.value.any()):
         return step.value.new_zeros(batch, queries, heads * step.value.shape[-1])
-    return torch.stack([torch.cat([step.output(h, sentence=b) for h in range(heads)], -1) for b in range(batch)])
+    return step.outputs()
 
 
 def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, where: str) -> tuple[Sentence, ...]:
-    """Texts of some words each, or of numbers."""
+    """Make sentences of words, of the pieces of a tokenizer, or of numbers."""
     if words is None:
         words = [[str(n) for n in range(length)]] * batch
     elif all(isinstance(word, str) for word in words):
@@ -338,15 +382,36 @@ def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, 
     if len(words) != batch or any(len(each) != length for each in words):
         sizes = f"{len(words)} texts of {' and '.join(sorted({str(len(each)) for each in words})[:3])} {what}"
         raise InputError(f"There are {sizes}; the arrays have {batch} of {length} {where}.")
-    return tuple(_sentence([str(word) for word in each]) for each in words)
+    sentences = []
+    for each in words:
+        tokens, text = [], ""
+        for number, (word, apart, joined) in enumerate(_pieces([str(word) for word in each])):
+            text += " " if number and apart else ""
+            tokens.append(Token(word, number, len(text), len(text) + len(word), joined=joined))
+            text += BREAKS.sub(" ", word)
+        sentences.append(Sentence(text, tuple(tokens), length))
+    return tuple(sentences)
 
 
-def _sentence(words: list[str]) -> Sentence:
-    """A text of words, or of the pieces of a tokenizer."""
-    tokens, text = [], ""
-    for number, (word, apart, joined) in enumerate(pieces.read(words)):
-        if number and apart:
-            text += " "
-        tokens.append(Token(word, number, len(text), len(text) + len(word), joined=joined))
-        text += BREAKS.sub(" ", word)
-    return Sentence(text, tuple(tokens), len(words))
+def _pieces(words: Sequence[str]) -> list[tuple[str, bool, bool]]:
+    """Read the pieces of a tokenizer, "Ġcat", "▁cat" or "##s", as they stand in the text; words stay as they are.
+
+    Returns:
+        Text of each piece, whether a blank stands before it, and whether it continues the word before it.
+    """
+    signs = [s for s in (*STARTS, CONTINUES) if sum(w.startswith(s) for w in words) >= max(1, SHARE * len(words))]
+    sign = signs[0] if signs else None
+    rows = []
+    for before, word in pairwise(["<s>", *words]):
+        text = word if sign is None else word.removeprefix(sign) or word
+        if sign in STARTS:
+            apart = word.startswith(sign) or bool(NAMED.fullmatch(word) or NAMED.fullmatch(before))
+            is_bytes = sign == "Ġ" and all(byte in BYTES for byte in word)
+            decoded = bytes(BYTES[byte] for byte in word).decode(errors="replace") if is_bytes else ""
+            if decoded and "\ufffd" not in decoded:  # else a part of a character
+                text = decoded.removeprefix(" ") or decoded
+            rows.append((text, apart, not apart and text[:1].isalnum()))
+        else:
+            continues = sign is not None and word.startswith(sign)
+            rows.append((text, not continues, continues))
+    return rows

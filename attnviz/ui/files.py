@@ -11,7 +11,7 @@ from streamlit import config
 
 from attnviz import api, cases, link
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, quoted
-from attnviz.files import sounds
+from attnviz.files import media
 from attnviz.sources.saved import Saved
 from attnviz.ui import budget, cache, pictures, streamlit_internals
 from attnviz.ui.request import change, now, session
@@ -75,7 +75,7 @@ def _opener(name: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
     """Return what opens a file, by the ending of its name."""
     if name.lower().endswith(TEXTS):
         return _text
-    return _picture if name.lower().endswith((*PICTURES, sounds.ENDING)) else _run
+    return _picture if name.lower().endswith((*PICTURES, media.SOUND_ENDING)) else _run
 
 
 def _picture(name: str, content: bytes) -> list[tuple[str, str]]:
@@ -83,7 +83,7 @@ def _picture(name: str, content: bytes) -> list[tuple[str, str]]:
     notes = pictures.take(name, content)
     kind = api.SOURCES.get(now()["model"].partition(":")[0])
     if kind is not None and kind.reads == "text":
-        such = "" if name.lower().endswith(sounds.ENDING) else ", such as shapes"
+        such = "" if name.lower().endswith(media.SOUND_ENDING) else ", such as shapes"
         notes.append((f"{name} is here, and this model reads text: choose one that reads it{such}.", "notice"))
     return notes
 

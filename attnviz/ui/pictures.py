@@ -11,7 +11,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Picture, Sound
 from attnviz.core.request import Request
 from attnviz.figures.patches import data_uri
-from attnviz.files import images, sounds
+from attnviz.files import media
 from attnviz.sources.base import Source
 from attnviz.ui import cache
 from attnviz.ui.request import change, control, now, session
@@ -31,7 +31,7 @@ def names(source: Source) -> list[str]:
     """Names of what a model can read: files of the session, the examples, and none if it reads text alone, too."""
     hears = source.reads == "sound"
     mine = [name for name, picture in own().items() if isinstance(picture, Sound) == hears]
-    shipped = [name for name, path in EXAMPLES.items() if (path.suffix == sounds.ENDING) == hears]
+    shipped = [name for name, path in EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == hears]
     return [*reversed(mine), *shipped, *([NONE] if source.reads == "both" else [])]
 
 
@@ -56,10 +56,10 @@ def row(source: Source) -> None:
 
 def take(name: str, content: bytes) -> list[tuple[str, str]]:
     """Keep the picture or the sound of a file and show it; returns notes on what was changed in it."""
-    if name.lower().endswith(sounds.ENDING):
-        picture, notes = sounds.read(name, content), ()
+    if name.lower().endswith(media.SOUND_ENDING):
+        picture, notes = media.read_sound(name, content), ()
     else:
-        picture, notes = images.read(name, content)
+        picture, notes = media.read_picture(name, content)
     own().pop(name, None)
     own()[name] = picture
     while len(own()) > MOST:
@@ -111,4 +111,5 @@ def _named(name: str) -> Picture:
 def _example(name: str) -> Picture:
     path: Path = EXAMPLES[name]
     content = path.read_bytes()
-    return sounds.read(path.name, content) if path.suffix == sounds.ENDING else images.read(path.name, content)[0]
+    is_sound = path.suffix == media.SOUND_ENDING
+    return media.read_sound(path.name, content) if is_sound else media.read_picture(path.name, content)[0]

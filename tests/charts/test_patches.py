@@ -17,7 +17,6 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.places import Box, Picture, grid
 from attnviz.core.tokens import Sentence, Token
 from attnviz.figures.patches import DOT, STRONGEST, frames_of
-from attnviz.files import decode, encode
 
 CELLS = "cells"
 SITE = Site("encoder", 0)
@@ -145,17 +144,6 @@ def test_a_picture_is_in_the_file_of_a_record(record, tmp_path):
         attnviz.save(replace(record, sentences=(replace(sentence, tokens=tokens),)), tmp_path / "wrong.attn")
         with pytest.raises(AttnvizError, match=said):
             attnviz.read(tmp_path / "wrong.attn")
-
-
-def test_a_file_of_before_patches_had_places_is_read(record):
-    """Its grid stands beside its sentences, and its picture in a tensor of its own."""
-    header, tensors = encode.described(record, whole_prediction=True)
-    for sentence in header["sentences"]:
-        del sentence["boxes"], sentence["pictures"]
-    header["patches"] = {"rows": 3, "columns": 5, "extra": 1, "images": ["patches.0"]}
-    tensors["patches.0"] = record.sentences[0].pictures[0].small.pixels
-
-    assert decode.record_of("old.attn", header, tensors).sentences == record.sentences
 
 
 def test_a_model_of_timm_shows_where_a_patch_looks():

@@ -1,0 +1,236 @@
+"""Pictures (PNG, JPEG, WebP) and sounds (WAV) from files and from numbers, bounded before they are decoded."""
+
+import ctypes
+import io
+import math
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch import Tensor
+
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.places import SIDE, Picture, Sound
+from attnviz.core.request import Request
+
+FORMATS = ("PNG", "JPEG", "WEBP")
+MOST_PIXELS = 40_000_000
+MOST_SIDE, LEAST_SIDE = 2048, 8
+"""Pixels of a side: a larger picture is made smaller; a smaller one is refused."""
+_one_at_a_time = Lock()
+"""Lock for decoding, because a picture of 0.2 MB may take 500 MB while it is decoded."""
+
+SOUND_ENDING = ".wav"
+LONGEST, SHORTEST = 60.0, 0.1
+"""Seconds of a sound."""
+RATES = (4_000, 192_000)
+MOST_CHANNELS = 8
+MOST_BYTES = int(LONGEST) * RATES[1] * MOST_CHANNELS * 8 + 2**16
+"""Bytes of the longest sound with its header."""
+WINDOW = 0.025
+"""Seconds of sound behind a column of a spectrogram."""
+BANDS = 64
+"""Rows of a spectrogram: bands of one width on the mel scale, the lowest at the bottom."""
+RANGE = 80.0
+"""Decibels between black and white."""
+
+
+def picture(image: Any, text: str = "") -> Request:
+    """Make a request of a picture, for `attnviz.analyze` and every source that reads pictures.
+
+    Args:
+        image: path of a PNG, JPEG or WebP file; an image of PIL; numbers (height, width, 3), or (height, width, 4) of
+            8 bits with transparency; or a list of these. One picture is the same in all of these forms.
+        text: question about it, for a model that reads pictures within a text.
+
+    Raises:
+        InputError: if it is no picture, or too large or too small, with the numbers.
+    """
+    images = image if isinstance(image, list | tuple) else [image]
+    return Request((text,), pictures=(tuple(map(_picture, images)),))
+
+
+def _picture(image: Any) -> Picture:
+    if isinstance(image, Picture):
+        return image
+    if isinstance(image, str | Path):
+        return read_picture(Path(image).name, _content("picture", image))[0]
+    if not isinstance(image, Image.Image):
+        with_alpha = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.shape[2:] == (4,)
+        image = Image.fromarray(image if with_alpha else Picture.of(image).pixels.numpy())
+    return _of_image(image, "The picture")[0]
+
+
+def _content(what: str, path: str | Path) -> bytes:
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            return file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"The {what} {quoted(str(path))} cannot be read: {error.strerror or error}.") from None
+
+
+def read_picture(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
+    """Read the picture of a file, with what was changed in it, a sentence each.
+
+    It is turned as its EXIF says, its transparent parts are white, and of several frames the first is read.
+
+    Raises:
+        InputError: if it is no picture of a known form, is damaged, or has too many or too few pixels.
+    """
+    what = quoted(name)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = Image.open(io.BytesIO(content), formats=FORMATS)
+    except Image.DecompressionBombError:
+        raise InputError(f"{what} has more than {MOST_PIXELS / 1e6:g} million pixels. Make it smaller.") from None
+    except Exception:  # the library raises nearly anything for a damaged file
+        raise InputError(f"{what} is no picture of PNG, JPEG or WebP; choose another file.") from None
+    return _of_image(image, what)
+
+
+def _of_image(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
+    width, height = image.size
+    sizes, most = f"{what} has {width:,} x {height:,} pixels", MOST_SIDE // LEAST_SIDE
+    if width * height > MOST_PIXELS:
+        raise InputError(f"{sizes}; {MOST_PIXELS / 1e6:g} million are the most. Make it smaller.")
+    if min(width, height) < LEAST_SIDE:
+        raise InputError(f"{sizes}; {LEAST_SIDE} x {LEAST_SIDE} are the least.")
+    if max(width, height) > min(width, height) * most:
+        raise InputError(f"{sizes}; one side is at most {most} times the other. Cut it.")
+    frames, is_large = getattr(image, "n_frames", 1), max(width, height) > MOST_SIDE
+    changes = {
+        f"Of its {frames} frames the first is read.": frames > 1,
+        "Its transparent parts are read as white.": image.has_transparency_data,
+        "Its colors, of print (CMYK), are read as those of a screen.": image.mode == "CMYK",
+        "Its 65,536 levels of gray are read as 256.": image.mode.startswith("I"),
+        f"It is read with {MOST_SIDE:,} pixels at its longer side, of {max(width, height):,}.": is_large,
+    }
+    notes = tuple(note for note, holds in changes.items() if holds)
+    try:
+        with _one_at_a_time:
+            result = Picture.of(ImageOps.exif_transpose(_smaller(image) if is_large else image))
+    except Exception:
+        raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
+    if is_large:
+        with suppress(OSError, AttributeError):  # the C library keeps freed memory, 50 MB beside each picture
+            ctypes.CDLL(None).malloc_trim(0)
+    return result, notes
+
+
+def _smaller(image: Image.Image) -> Image.Image:
+    """Resize an image to `MOST_SIDE` pixels at its longer side, without a larger copy than that needs."""
+    if image.mode.startswith("I"):
+        image = image.point(lambda level: level / 256).convert("L")
+    mode = "L" if image.mode == "L" else "RGB"
+    mode = "RGBA" if image.has_transparency_data else mode
+    image = image if image.mode == mode else image.convert(mode)
+    size = [round(side * MOST_SIDE / max(image.size)) for side in image.size]
+    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+
+
+def sound(sound: Any, rate: int | None = None, text: str = "") -> Request:
+    """Make a request of a sound, for `attnviz.analyze` and every source that hears; its picture is a spectrogram.
+
+    Args:
+        sound: path of a WAV file; or numbers, (n,) or (channels, n): floats within -1 and 1, or whole numbers of 16
+            bits. Several channels are mixed down.
+        rate: rate of the numbers, in Hz; a file says it itself.
+        text: question about it, for a model that hears within a text.
+
+    Raises:
+        InputError: if it is no sound, or too long or too short, with the numbers.
+    """
+    if isinstance(sound, str | Path):
+        if rate is not None:
+            raise InputError(f"A WAV file says its rate itself; leave out {quoted(rate)}.")
+        return Request((text,), pictures=((read_sound(Path(sound).name, _content("sound", sound)),),))
+    if type(rate) is not int:
+        raise InputError(f"The rate of a sound is {quoted(rate)}; give whole samples per second: sound(x, 16000).")
+    try:
+        samples = torch.as_tensor(sound).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"A sound is a WAV file or numbers (n,); given {quoted(type(sound).__name__)}.") from None
+    if samples.dim() not in (1, 2) or samples.is_complex() or samples.dtype is torch.bool:
+        what = f"{tuple(samples.shape)} numbers of {str(samples.dtype).removeprefix('torch.')}"
+        raise InputError(f"A sound is (n,) or (channels, n) numbers; given {what}.")
+    samples = samples.float() if samples.is_floating_point() else samples.float() / 2**15
+    return Request((text,), pictures=((_sound("The sound", samples, rate),),))
+
+
+def read_sound(name: str, content: bytes) -> Sound:
+    """Read the sound of a WAV file of whole numbers of 8 to 32 bits, or of floats, its channels mixed down.
+
+    Raises:
+        InputError: if it is none, is cut, or too long or too short.
+    """
+    from scipy.io import wavfile  # loaded for sounds alone
+
+    what, remedy = quoted(name), "or choose another file."
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.filterwarnings("error", "Reached EOF", wavfile.WavFileWarning)
+            rate, numbers = wavfile.read(io.BytesIO(content))
+    except wavfile.WavFileWarning:
+        raise InputError(f"{what} is cut. Save it again, {remedy}") from None
+    except Exception:  # the library raises nearly anything for a damaged file
+        raise InputError(f"{what} is no WAV file without compression. Save it as WAV of 16 bits, {remedy}") from None
+    if numbers.dtype == np.uint8:  # 8 bits have no sign
+        numbers = numbers.view(np.int8) ^ np.int8(-128)
+    if numbers.dtype.kind == "i":
+        numbers = numbers / 2.0 ** (8 * numbers.itemsize - 1)
+    return _sound(what, torch.from_numpy(numbers.astype(np.float32).T), rate)
+
+
+def _sound(what: str, samples: Tensor, rate: int) -> Sound:
+    """Check the rate, the channels and the length of a sound, (n,) or (channels, n), and mix it down."""
+    samples = samples if samples.dim() == 2 else samples[None]
+    samples = samples.mT if samples.shape[0] > samples.shape[1] > 0 else samples
+    channels, count = samples.shape
+    if not RATES[0] <= rate <= RATES[1]:
+        raise InputError(f"{what} has {rate:,} samples per second; {RATES[0]:,} to {RATES[1]:,} are read.")
+    if not 1 <= channels <= MOST_CHANNELS:
+        raise InputError(f"{what} has {channels:,} channels; 1 to {MOST_CHANNELS} are read.")
+    if not SHORTEST <= count / rate <= LONGEST:
+        raise InputError(f"{what} lasts {count / rate:,.2f} s; {SHORTEST:g} to {LONGEST:g} s are read. Cut it.")
+    samples = samples.mean(0)
+    loudest = float(samples.abs().max())
+    if not loudest <= 1.0:
+        raise InputError(f"{what} has the number {loudest:g}; give floats within -1 and 1, or 16-bit whole numbers.")
+    return Sound(spectrogram(samples, rate), count / rate, samples=samples.contiguous(), rate=rate)
+
+
+def spectrogram(samples: Tensor, rate: int) -> Tensor:
+    """Compute the loudness of bands of frequencies over time as gray pixels, (bands, time, 3), uint8.
+
+    Low frequencies stand at the bottom; column c of n shows the c-th of n equal parts of the time.
+
+    """
+    columns = min(SIDE, math.ceil(len(samples) / rate / 0.01))
+    hop = len(samples) / columns
+    width = 2 ** math.ceil(math.log2(max(WINDOW * rate, hop)))
+    starts = ((torch.arange(columns) + 0.5) * hop).long()
+    around = torch.nn.functional.pad(samples, (width // 2, width))
+    parts = around[starts[:, None] + torch.arange(width)] * torch.hann_window(width)
+    power = torch.fft.rfft(parts).abs() ** 2
+    loudness = 10 * torch.log10((power @ _bands(width, rate)).clamp_min(1e-10))
+    levels = ((loudness - loudness.max()) / RANGE + 1).clamp(0, 1) * 255
+    return levels.round().to(torch.uint8).mT.flip(0)[..., None].expand(-1, -1, 3).contiguous()
+
+
+def _bands(width: int, rate: int) -> Tensor:
+    """Share of each frequency of a Fourier transform in each band, (width // 2 + 1, bands): triangles that overlap."""
+    top = 2595 * math.log10(1 + rate / 2 / 700)
+    edges = 700 * (10 ** (torch.linspace(0, top, BANDS + 2) / 2595) - 1)
+    frequencies = torch.linspace(0, rate / 2, width // 2 + 1)[:, None]
+    rising = (frequencies - edges[:-2]) / (edges[1:-1] - edges[:-2])
+    falling = (edges[2:] - frequencies) / (edges[2:] - edges[1:-1])
+    bands = torch.minimum(rising, falling).clamp_min(0)
+    nearest = (edges[1:-1] / (rate / 2) * (width // 2)).round().long()
+    return bands.scatter(0, nearest[None], 1.0)  # so that no band is empty

@@ -1,0 +1,315 @@
+"""A record as JSON and tensors, and back: objects have the fields of the dataclasses, and `pack` names the exceptions.
+
+What is read may come from anybody: `unpack` refuses a value of another type than the field has, and `check_fits` parts
+that do not belong to one record.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, fields, is_dataclass, replace
+from functools import cache
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import torch
+from torch import Tensor
+
+from attnviz.core import masks, modifiers
+from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.errors import InputError, quoted
+from attnviz.core.masks import Mask
+from attnviz.core.modifiers import Bias
+from attnviz.core.origin import VECTORS
+from attnviz.core.places import SIDE, Box, Picture
+from attnviz.core.record import Record, Step
+from attnviz.core.shapes import check_broadcast
+from attnviz.core.taking import EachOff
+from attnviz.core.tap import BiasBesideSink, MaskBesideSink
+from attnviz.core.tokens import Sentence, Token
+from attnviz.core.windows import WindowBias
+
+PRECISIONS = ("", "float32", "float16")
+DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
+MOST_NUMBERS = 2**28
+"""Largest count of queries, keys or values of one call (1 GB of float32), because a file may repeat one number."""
+MOST_PICTURES, LONGEST = 64, 3600.0
+"""Most pictures of a text, and most seconds of a sound."""
+AXES = {"output": 3, "vectors": 2, "logits": 3, "logsumexp": 3, "query": 4, "key": 4, "value": 4, "taken": 4}
+"""Number of axes of the tensors of a record and a step."""
+UNSAVED = {"stream", "request", "line", "entered", "site"}
+"""Fields that no file holds; a step has the kind and the layer of its site."""
+LATER = {"findings", "label_kind", "pooling", "own_texts", "classes", "cut", "special", "taken", "pictures"}
+"""Fields that older files lack."""
+
+
+class Store:
+    """Tensors of a file by name. Two places that hold the same tensor name it once; axes that repeat are kept once.
+
+    Attributes:
+        tensors: tensors by their names.
+        half: whether queries, keys and values are stored as float16.
+    """
+
+    def __init__(self, tensors: dict[str, Tensor], *, half: bool = False):
+        self.tensors, self.half = tensors, half
+        self._names: dict[tuple, tuple[str, Tensor]] = {}  # the tensor stays, so that its memory is not used again
+
+    def put(self, name: str, tensor: Tensor) -> str | list:
+        """Store a tensor and return its name, with its shape where it repeats: [name, shape]."""
+        tensor = tensor.detach()
+        shape = list(tensor.shape)
+        repeats = [axis for axis in range(tensor.dim()) if tensor.stride(axis) == 0 and shape[axis] > 1]
+        for axis in repeats:
+            tensor = tensor.narrow(axis, 0, 1)
+        place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype) if tensor.numel() else (name,)
+        if place not in self._names:
+            self._names[place] = name, tensor
+            self.tensors[name] = tensor.cpu().clone(memory_format=torch.contiguous_format)
+        name = self._names[place][0]
+        return [name, shape] if repeats else name
+
+    def get(self, name: str | list) -> Tensor:
+        """Find a tensor by what `put` returned."""
+        if not isinstance(name, list):
+            return self.tensors[name]
+        name, shape = name
+        _check(all(type(n) is int and 0 < n <= 10**6 for n in shape), "an axis is too long")
+        return self.tensors[name].expand(shape)
+
+
+def pack(value: Any, store: Store, name: str = "") -> Any:
+    """Turn a part of a record into JSON; its tensors go into the store under this name."""
+    match value:
+        case Tensor():
+            return store.put(name, value)
+        case MaskBesideSink():
+            return {"text": value.mask.text, "beside": value.sink}
+        case Mask():
+            return {"text": value.text}
+        case BiasBesideSink():
+            return {"beside": value.sink, **pack(value.bias, store, name)}
+        case WindowBias():
+            return {"windows": value.windows.text, "table": store.put(name, value.table)}
+        case EachOff():
+            each = [[[*astuple(site), head] for site, head in sorted(off)] for off in value.each_off]
+            return value.to_json() | ({"each_off": each} if each else {})
+        case Bias() | Edits():
+            return value.to_json()
+        case Picture():
+            return [store.put(name, value.small.pixels), value.seconds]
+        case Box():
+            return [*astuple(value)]
+        case Token():
+            row = [value.text, value.id, value.start, value.end, value.special, value.joined, value.segment, value.role]
+            return row if value.role else row[:-1]
+        case Mapping():
+            return [[*astuple(site), *pack(texts, store, f"{name}.{site}")] for site, texts in value.items()]
+        case frozenset():
+            return sorted(value)
+        case str():
+            return value
+        case Sequence():
+            return [pack(part, store, f"{name}.{n}") for n, part in enumerate(value)]
+    if not is_dataclass(value):
+        return value
+    half = isinstance(value, Step) and store.half
+    stored = replace(value, **{field: getattr(value, field).half() for field in VECTORS}) if half else value
+    prefix = f"{name}." if name else ""
+    names = [field.name for field in fields(value) if field.name not in UNSAVED]
+    packed = {field: pack(getattr(stored, field), store, prefix + field) for field in names}
+    if isinstance(value, Step):
+        dtype = str(value.query.dtype).removeprefix("torch.")
+        return packed | {"kind": value.site.kind, "layer": value.site.layer, "dtype": dtype}
+    if isinstance(value, Sentence) and value.has_places:
+        packed["boxes"] = [pack(token.box, store) for token in value.tokens]
+    return packed
+
+
+_hints = cache(get_type_hints)
+
+
+def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
+    """Read a value of some type from JSON.
+
+    Args:
+        name: name of the field.
+
+    Raises:
+        InputError: if it is of another type; for damaged JSON also TypeError, KeyError, ValueError and their like.
+    """
+    parts = get_args(kind)
+    if NoneType in parts:
+        if value is None:
+            return None
+        parts = [part for part in parts if part is not NoneType]
+        kind = Tensor if Tensor in parts and not isinstance(value, dict) else parts[-1]
+    elif Tensor in parts and Bias in parts:
+        kind = Bias if isinstance(value, dict) else Tensor
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Tensor:
+        tensor, axes = store.get(value), AXES.get(name)
+        _check(axes in (None, tensor.dim()), f"{quoted(value)} has {tensor.dim()} axes")
+        return tensor
+    if origin is Literal:
+        _check(value in parts, f"{name} is {quoted(value)}")
+        return value
+    if origin is Mapping:
+        return {unpack(Site, row[:2], store): unpack(parts[1], row[2:], store) for row in value}
+    if origin is not None:
+        _check(isinstance(value, list), f"{name} is no list")
+        if origin is tuple and parts[-1] is not Ellipsis:
+            return tuple(unpack(part, item, store, name) for part, item in zip(parts, value, strict=True))
+        return (frozenset if origin is frozenset else tuple)(unpack(parts[0], item, store, name) for item in value)
+    if kind in (Token, Box, Site):  # a list of the fields, of which the last may be left out
+        _check(isinstance(value, list), f"a {kind.__name__.lower()} is no list")
+        hints = list(_hints(kind).items())[: len(value)]
+        return kind(*(unpack(hint, item, store, field) for (field, hint), item in zip(hints, value, strict=True)))
+    if kind in READERS:
+        return READERS[kind](value, store)
+    if is_dataclass(kind):
+        return kind(**_fields(kind, value, store))
+    is_kind = type(value) is kind or (kind is float and type(value) is int)
+    _check(is_kind and (kind is not int or abs(value) < 2**63), f"{name} is {quoted(value)}")
+    return value
+
+
+def _fields(kind: type, values: dict[str, Any], store: Store) -> dict[str, Any]:
+    """Read the fields of a dataclass from a JSON object."""
+    names = [field.name for field in fields(kind) if field.name not in UNSAVED]
+    present = [name for name in names if name in values or name not in LATER]
+    return {name: unpack(_hints(kind)[name], values[name], store, name) for name in present}
+
+
+def _picture(values: list, store: Store) -> Picture:
+    picture = Picture(store.get(values[0]), float(values[1]))
+    pixels = picture.pixels
+    small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
+    _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture is none")
+    _check(0 <= picture.seconds <= LONGEST, "a sound lasts no time that there is")
+    return picture
+
+
+def _sentence(values: dict[str, Any], store: Store) -> Sentence:
+    sentence = Sentence(**_fields(Sentence, values, store))
+    if values.get("boxes"):
+        boxes = unpack(tuple[Box | None, ...], values["boxes"], store, "boxes")
+        tokens = [replace(token, box=box) for token, box in zip(sentence.tokens, boxes, strict=True)]
+        sentence = replace(sentence, tokens=tuple(tokens))
+    _check(len(sentence.pictures) <= MOST_PICTURES, "it has too many pictures")
+    for box in (token.box for token in sentence.tokens if token.box is not None):
+        inside = 0 <= box.left <= box.right <= 1 and 0 <= box.top <= box.bottom <= 1
+        _check(inside, "a place lies outside of its picture")
+        _check(0 <= box.picture < max(len(sentence.pictures), 1), "a place is of a picture that is not there")
+    _check(0 <= sentence.length <= len(sentence.tokens), "a text is longer than its tokens")
+    return sentence
+
+
+def _step(values: dict[str, Any], store: Store) -> Step:
+    dtype = DTYPES.get(values["dtype"])
+    _check(dtype is not None, "a step holds no numbers")
+    parts = _fields(Step, values, store)
+    for field in (*VECTORS, "taken"):
+        if parts.get(field) is not None:
+            _check(parts[field].numel() <= MOST_NUMBERS, "a step is too large")
+            parts[field] = parts[field].to(dtype)
+    return Step(unpack(Site, [values["kind"], values["layer"]], store), **parts)
+
+
+def _mask(values: str | dict[str, Any], store: Store) -> Mask:
+    values = {"text": values} if isinstance(values, str) else values
+    if "text" not in values:
+        raise InputError("its mask is JSON, as attnviz 0.2 wrote it. Make the record again with this version.")
+    mask = masks.mask_from_text(unpack(str, values["text"], store, "mask"))
+    return MaskBesideSink(mask, _sink(values["beside"], store)) if "beside" in values else mask
+
+
+def _bias(values: dict[str, Any], store: Store) -> Bias:
+    if "beside" in values:
+        bias = _bias({name: value for name, value in values.items() if name != "beside"}, store)
+        return BiasBesideSink(bias, _sink(values["beside"], store))
+    if "windows" not in values:
+        return modifiers.from_json(values)
+    windows, table = _mask(values["windows"], store), store.get(values["table"])
+    fits = isinstance(windows, masks.PatchWindows) and table.shape[1:] == (windows.size**2,) * 2
+    _check(fits and windows.size > 0 and table.is_floating_point(), "a bias of windows is none")
+    return WindowBias(windows, table)
+
+
+def _sink(value: Any, store: Store) -> int:
+    _check(unpack(int, value, store, "beside") >= 0, "a sink stands nowhere")
+    return value
+
+
+def _edits(values: dict[str, Any], store: Store) -> Edits:
+    parts = dict(values)
+    if "mask" in values:
+        parts["mask"] = _mask(values["mask"], store)
+    if "scored_site" in values:
+        parts["scored_site"] = unpack(Site, values["scored_site"], store)
+    parts["heads_off"] = _heads(values.get("heads_off", []), store)
+    parts["bias"] = tuple(map(modifiers.from_json, values.get("bias", [])))
+    parts["taken"] = tuple(map(Take.read, unpack(tuple[str, ...], values.get("taken", []), store, "taken")))
+    if "each_off" not in values:
+        return Edits(**parts)
+    parts["each_off"] = tuple(_heads(off, store) for off in values["each_off"])
+    return EachOff(**parts)
+
+
+def _heads(rows: list, store: Store) -> frozenset[tuple[Site, int]]:
+    return frozenset((unpack(Site, row[:2], store), unpack(int, row[2], store, "head")) for row in rows)
+
+
+READERS = {Picture: _picture, Sentence: _sentence, Step: _step, Mask: _mask, Bias: _bias, Edits: _edits}
+"""Functions that read types whose JSON is not an object with their fields."""
+
+
+def check_fits(record: Record) -> None:
+    """Check that the parts of a record belong to each other; `unpack` has checked their types.
+
+    Raises:
+        InputError: says what does not.
+    """
+    batch, read = len(record.sentences), record.read
+    _check(batch > 0 and len(record.targets) in (0, batch), "it has no texts")
+    _check(0 < len(record.steps) == len(set(record.sites)), "it has no attention, or a layer twice")
+    _check(len({len(sentence.tokens) for sentence in record.sentences}) == 1, "its texts are not of one length")
+    _check(all(sentence.tokens for sentence in record.sentences), "its texts are empty")
+    _check(record.precision in PRECISIONS, "its numbers are of no known precision")
+    _check(all(len(end) == batch for ends in record.own_texts.values() for end in ends), "a layer has other texts")
+    if record.labels is not None:
+        names, logits = record.labels
+        _check(logits.shape == (len(read), len(names)), "its labels do not fit its texts")
+    for step in record.steps:
+        _check_step(step, batch)
+    if (prediction := record.prediction) is None:
+        return
+    places, count = len(read[0].tokens), len(prediction.vocabulary)
+    shape = prediction.logits.shape
+    fits = shape[0] == len(read) and shape[1] >= places and shape[2] == count > 0
+    _check(fits and prediction.others >= 0, "its prediction has other words than numbers")
+    positions = [n for blanks in prediction.blanks or () for n in blanks]
+    inside = prediction.blanks is None or len(prediction.blanks) == len(read)
+    inside = inside and all(0 <= n < places for n in positions)
+    _check(inside and len(prediction.written) in (0, len(read)), "its prediction is of other texts")
+    _check(prediction.blanks is not None or not prediction.classes, "its labels are of no positions")
+    _check(len(prediction.cut) in (0, len(prediction.written)), "other texts are cut than were written")
+    _check(all(0 <= id < count for id in prediction.special), "its special tokens are not in its vocabulary")
+
+
+def _check_step(step: Step, batch: int) -> None:
+    b, heads, queries, width = step.query.shape
+    keys = step.key.shape[2]
+    fits = b == batch and step.key.shape == (b, heads, keys, width) and step.value.shape[:3] == (b, heads, keys)
+    _check(fits and step.logsumexp.shape == (b, heads, queries), "the tensors of a step do not fit each other")
+    taken = step.taken
+    _check(taken is None or taken.shape == (b, heads, queries, step.value.shape[3]), "what was taken does not fit")
+    if isinstance(step.mask, Tensor):
+        _check(step.mask.dtype is torch.bool, "a mask holds numbers")
+        check_broadcast("mask", step.mask, (b, heads, queries, keys))
+    step.scoring.check((b, heads, queries, keys))
+    sinks = [bias for bias in step.scoring.bias[-1:] if isinstance(bias, Tensor) and bias.shape[-1] == keys]
+    _check(bool(sinks) or not step.has_sink, "a sink has no score")
+
+
+def _check(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise InputError(f"{otherwise}.")
