@@ -235,7 +235,11 @@ def _line(element: Any) -> str:
     if element.type == "html":
         return "" if any(said in element.proto.body for said in SAID) else f"html {element.proto.body}"
     if isinstance(element, tree.Button):
-        return "" if element.key in ("Undo", "Redo", "take from b") else f"button {element.key} {element.label} {element.disabled}"
+        return (
+            ""
+            if element.key in ("Undo", "Redo", "take from b")
+            else f"button {element.key} {element.label} {element.disabled}"
+        )
     if isinstance(element, tree.Widget):
         value = getattr(element, "value", "")
         return f"{element.type} {element.key} {value} {getattr(element, 'options', '')}" if _is_linked(element) else ""
