@@ -283,7 +283,8 @@ def drop_missing(source: Source, request: Request) -> Request:
         choices = choices.put(head=None)
     heads_off = {(site, head) for site, head in choices["heads_off"] if site in source.sites and head in heads}
     if missing := choices["heads_off"] - heads_off:
-        complaints.append(f"The link asks for {', '.join(sorted(map(link.head_text, missing)))} switched off: {there}")
+        names = ", ".join(site.head(head) for site, head in sorted(missing))
+        complaints.append(f"The link asks for {names} switched off: {there}")
         choices = choices.put(heads_off=frozenset(heads_off))
     if missing := [head for head in choices["also"] if head not in heads]:
         complaints.append(f"The link asks for head {missing[0]}: {there}")

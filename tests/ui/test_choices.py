@@ -148,7 +148,8 @@ def test_a_place_that_the_map_does_not_have_is_left_out_with_a_sentence(page, na
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "what"), [("heads_off", "d0.1-d9.1", "d9.1 switched off"), ("also", "1-9", "head 9")]
+    ("name", "value", "what"),
+    [("heads_off", "d0.1-d9.1", "head 1 of decoder layer 9 switched off"), ("also", "1-9", "head 9")],
 )
 def test_heads_that_the_model_does_not_have_are_left_out_with_a_sentence(name, value, what):
     app = opened(model="story", layer="d1", head="0", **{name: value})
