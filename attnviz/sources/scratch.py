@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from attnviz import tokenizers
+from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, check_whole
-from attnviz.core.kept import BoundedCache
 from attnviz.core.masks import Padding
 from attnviz.core.origin import Embedded, Origin
 from attnviz.core.parameters import parameter, parameters

@@ -17,9 +17,9 @@ from attnviz import api
 from attnviz.analysis.align import AlignedPair, Side
 from attnviz.analysis.heads import head_metrics as head_metrics_of
 from attnviz.analysis.relevance import WordLogit
+from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, TooLong
-from attnviz.core.kept import BoundedCache
 from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.request import Request

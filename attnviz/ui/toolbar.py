@@ -281,6 +281,14 @@ def drop_missing(source: Source, request: Request) -> Request:
     if isinstance(choices["head"], int) and choices["head"] not in heads:
         complaints.append(f"The link asks for head {choices['head']}: {there}")
         choices = choices.put(head=None)
+    heads_off = {(site, head) for site, head in choices["heads_off"] if site in source.sites and head in heads}
+    if missing := choices["heads_off"] - heads_off:
+        names = ", ".join(site.head(head) for site, head in sorted(missing))
+        complaints.append(f"The link asks for {names} switched off: {there}")
+        choices = choices.put(heads_off=frozenset(heads_off))
+    if missing := [head for head in choices["also"] if head not in heads]:
+        complaints.append(f"The link asks for head {missing[0]}: {there}")
+        choices = choices.put(also=tuple(head for head in choices["also"] if head in heads))
     if choices["sentence"] > (count := len(request.texts)):
         if current.linked.get("sentence") == choices["sentence"]:
             complaints.append(f"The link asks for text {choices['sentence']}: the page has {counted(count, 'text')}.")
@@ -295,6 +303,24 @@ def drop_missing(source: Source, request: Request) -> Request:
             choices, request = choices.put(answer=()), replace(request, answer=())
     current.choices, current.complaints = choices, (*current.complaints, *complaints)
     return request
+
+
+def drop_outside(context: Context) -> None:
+    """Clear the cell, the words and the zoomed parts that the map does not have; of a link's a sentence says so."""
+    current, choices = session(), now()
+    sizes = dict(zip(("query", "key"), map(len, context.tokens), strict=True))
+    inside = {
+        "cell": context.cell,
+        "pins": frozenset((side, position) for side, position in choices["pins"] if position < sizes[side]),
+        "zoom": tuple(part for part in choices["zoom"] if part[0] < sizes["query"] and part[2] < sizes["key"]),
+    }
+    names = {"cell": "a cell", "pins": "a word", "zoom": "a part"}
+    for name, value in inside.items():
+        if choices[name] != value and current.linked.get(name) == choices[name]:
+            size = f"{counted(sizes['query'], 'row')} and {counted(sizes['key'], 'column')}, counted from 0"
+            with current.notices or st.container():
+                note(f"The link asks for {names[name]} outside of this map, which has {size}.", "notice")
+    current.choices = choices.put(**inside)
 
 
 def _opening(source: Source) -> tuple[Site, int | str]:

@@ -128,6 +128,37 @@ def test_a_link_that_asks_for_a_text_that_is_not_there_is_told_so():
     assert notices(opened(model="story", sentence="7")) == ["The link asks for text 7: the page has 1 text."]
 
 
+@pytest.mark.parametrize("page", ["Heads", "Steps", "Masks"])
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("cell", "99.2", "a cell"),
+        ("cell", "2.99", "a cell"),
+        ("pins", "q1-k99", "a word"),
+        ("zoom", "9.12.0.3", "a part"),
+    ],
+)
+def test_a_place_that_the_map_does_not_have_is_left_out_with_a_sentence(page, name, value, what):
+    app = opened(page, model="story", text="The cat sat", **{name: value})
+
+    size = "4 rows and 4 columns, counted from 0"
+    assert notices(app) == [f"The link asks for {what} outside of this map, which has {size}."]
+    kept = {("query", 1)} if name == "pins" else ()
+    assert {*(choices(app)[name] or ())} == {*kept}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [("heads_off", "d0.1-d9.1", "head 1 of decoder layer 9 switched off"), ("also", "1-9", "head 9")],
+)
+def test_heads_that_the_model_does_not_have_are_left_out_with_a_sentence(name, value, what):
+    app = opened(model="story", layer="d1", head="0", **{name: value})
+
+    (said,) = notices(app)
+    assert said.startswith(f"The link asks for {what}: ")
+    assert len(choices(app)[name]) == 1
+
+
 def notices(app) -> list[str]:
     """Sentences about what was left out."""
     return [unescape(note) for note in re.findall(r'<div class="note notice"[^>]*>([^<]*)</div>', html(app))]

@@ -31,6 +31,8 @@ MENUS = ("mask menu", "more", "link menu", "find")
 LEFT_OUT = ("Redo", "again", "answer", "card", "check", "close", "continue", "each", "fetch", "follow", "go on")
 LEFT_OUT += ("gradients", "leak", "measure", "other model", "python", "reads any", "retry", "run ", "save")
 """Beginnings of keys of buttons outside the walk: work that a visitor asks for, files, and models by name."""
+FORMS = ("take ",)
+"""Beginnings of keys of widgets that only fill in what the button beside them does."""
 SAID = ("Other pages show your own model and text again.",)
 """Sentences that are true of the session, not of its link."""
 
@@ -64,7 +66,7 @@ def page_of(title: str) -> None:
         return walk.reported[key] if key in walk.reported else look(key, default)
 
     main.go_to = go_to
-    request.session().memory["welcome closed"] = True
+    request.session().memory |= {"welcome closed": True, "learned": set()}
     for key in [*walk.reported]:
         look, streamlit_internals.peek = streamlit_internals.peek, peek
         try:
@@ -213,7 +215,7 @@ def _menu(app: AppTest, choose: random.Random) -> str | None:
 
 def _is_linked(widget: Any) -> bool:
     """Whether the link holds what a widget shows."""
-    return bool(widget.key) and widget.key.split()[0] in link.NAMES
+    return bool(widget.key) and not widget.key.startswith(FORMS) and widget.key.split()[0] in link.NAMES
 
 
 def lines(app: AppTest) -> list[str]:
@@ -233,7 +235,11 @@ def _line(element: Any) -> str:
     if element.type == "html":
         return "" if any(said in element.proto.body for said in SAID) else f"html {element.proto.body}"
     if isinstance(element, tree.Button):
-        return "" if element.key in ("Undo", "Redo") else f"button {element.key} {element.label} {element.disabled}"
+        return (
+            ""
+            if element.key in ("Undo", "Redo", "take from b")
+            else f"button {element.key} {element.label} {element.disabled}"
+        )
     if isinstance(element, tree.Widget):
         value = getattr(element, "value", "")
         return f"{element.type} {element.key} {value} {getattr(element, 'options', '')}" if _is_linked(element) else ""

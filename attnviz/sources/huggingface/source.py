@@ -9,9 +9,9 @@ from torch import Tensor
 
 from attnviz.core import checksum
 from attnviz.core.amounts import size
+from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, TooLong, quoted
-from attnviz.core.kept import BoundedCache
 from attnviz.core.origin import Origin
 from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record

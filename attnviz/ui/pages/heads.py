@@ -21,7 +21,7 @@ from attnviz.ui import cache, edits, export_menu, pictures, predictions, welcome
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice, control, now, put, session
 from attnviz.ui.text import block, in_words, note, quiet
-from attnviz.ui.toolbar import Context, toolbar
+from attnviz.ui.toolbar import Context, drop_outside, toolbar
 
 GRAY, HIDDEN = "gray in the picture", "hidden from all heads"
 PATCHES = "A gray patch is not in the picture. A hidden one is there, but no patch may look at it: a rule of the mask."
@@ -35,6 +35,7 @@ LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 def page(source: Source, request: Request) -> None:
     """Draw the page."""
     context = toolbar(source, request)
+    drop_outside(context)
     welcome.banner()
     with st.container(horizontal=True, gap="medium"):
         left = st.container(width=300, key="every")

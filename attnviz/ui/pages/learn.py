@@ -72,7 +72,7 @@ def _open(number: int) -> None:
 
 def _chapters(number: int) -> None:
     """All chapters by their titles; those whose question was answered have a check mark."""
-    course, learned = lessons.course(), session().memory.setdefault("learned", set())
+    course, learned = lessons.course(), {*session().memory.setdefault("learned", set())}
 
     def titled(chapter: int) -> str:
         return f"{'✓ ' if chapter in learned else ''}{chapter} · {course.steps[chapter - 1].title}"

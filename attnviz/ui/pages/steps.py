@@ -26,7 +26,7 @@ from attnviz.ui import cache, export_menu
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import change, control, now, put, session
 from attnviz.ui.text import block, in_words, literal, quiet
-from attnviz.ui.toolbar import ROW, Context, toolbar
+from attnviz.ui.toolbar import ROW, Context, drop_outside, toolbar
 
 WHY = {
     "embedding": "Each token is looked up in a table, E. The same word gets the same vector wherever it stands.",
@@ -123,6 +123,7 @@ def _window(around: int, size: int) -> slice:
 def page(source: Source, request: Request) -> None:
     """Draw the page."""
     context = toolbar(source, request)
+    drop_outside(context)
     with st.container(**ROW):
         call = _call(context)
         _question(call)

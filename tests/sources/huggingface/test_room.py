@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz import api
+from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.core.kept import BoundedCache
 from attnviz.core.masks import Window
 from attnviz.sources.huggingface import building, hub, loading, memory, named, running, source, tapped
 from attnviz.sources.huggingface.source import HuggingFace

@@ -25,7 +25,7 @@ from attnviz.ui.pages.masks import check, rules
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import allowed, control, now, put, session
 from attnviz.ui.text import in_words, note, quiet
-from attnviz.ui.toolbar import ROW, Context, toolbar
+from attnviz.ui.toolbar import ROW, Context, drop_outside, toolbar
 
 PARTS = {"compose": "Compose", "check": "Check an array", "model": "Check this model"}
 """Parts of the page by their names in the link; "check mask" and "check weights" are choices within the second."""
@@ -61,6 +61,7 @@ def page(source: Source, request: Request) -> None:
 
 def _compose(context: Context, paint: bool) -> None:
     """The rules, the mask that they make, and the weights under it."""
+    drop_outside(context)
     with st.container(horizontal=True, gap="medium"):  # on a phone the mask comes first
         left, middle, right = st.container(width=370), st.container(width=440, key="first"), st.container(width=500)
     with left:

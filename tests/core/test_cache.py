@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.core import kept as room
-from attnviz.core.kept import BoundedCache
+from attnviz.core import cache as room
+from attnviz.core.cache import BoundedCache
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
@@ -92,31 +92,6 @@ def test_it_keeps_what_a_list_in_order_of_use_would_keep(most, asked):
             oracle.pop(0)
         assert kept.keys() == tuple(key for key, _ in oracle)
         assert kept.bytes == sum(size for _, size in oracle) <= most
-
-
-@given(
-    most=st.integers(0, 20),
-    asked=st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.sets(st.integers(1, 6))), max_size=30),
-)
-def test_a_part_that_values_share_counts_once_and_for_as_long_as_one_of_them_is_kept(most, asked):
-    """The oracle counts all parts anew each time; part n has n bytes."""
-    kept, oracle = BoundedCache(most, lambda parts: {part: part for part in parts}), {}
-    for puts, key, parts in asked:
-        if not puts and key in oracle:
-            parts = oracle[key]
-            assert kept.get(key, pytest.fail) == parts
-        elif puts:
-            kept.put(key, parts)
-        else:
-            assert kept.get(key, lambda parts=parts: parts) == parts
-        oracle.pop(key, None)
-        if sum(parts) <= most:
-            oracle[key] = parts
-        while sum(set().union(*oracle.values())) > most:
-            oracle.pop(next(iter(oracle)))
-
-        assert kept.keys() == tuple(oracle)
-        assert kept.bytes == sum(set().union(*oracle.values())) <= most
 
 
 def test_many_who_ask_at_once_get_what_one_of_them_made():
