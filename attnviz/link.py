@@ -212,7 +212,7 @@ def _other_of(text: str) -> Choices:
 
 def _dotted(count: int) -> Codec:
     """Whole numbers with dots between them, as a tuple."""
-    like = ".".join(["0", "63"] * (count // 2))
+    like = "2.1" if count == 2 else "0.63.0.63"
     pattern = r"\.".join([r"(\d{1,6})"] * count)
     return _match(pattern, lambda m: tuple(map(int, m.groups())), like, lambda numbers: ".".join(map(str, numbers)))
 

@@ -62,13 +62,16 @@ def test_a_link_with_an_answer_is_exported_with_it(run, link):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a cat", "--model", "translator", "--continued", "5"], "'translator' predicts no next token"),
+        (["a cat", "--model", "translator", "--set", "answer=5"], "'translator' predicts no next token"),
         (
-            ["a cat\na dog", "--model", "story", "--lines", "--continued", "5"],
+            ["a cat\na dog", "--model", "story", "--lines", "--set", "answer=5"],
             "An answer continues one text; there are 2",
         ),
-        (["a cat", "--model", "story", "--continued", "5,6"], "'5,6' are no ids of tokens; give 12-5-7"),
-        (["a cat", "--model", "story", "--continued", "99999"], "There is no token with the id 99999"),
+        (
+            ["a cat", "--model", "story", "--set", "answer=5,6"],
+            "--set answer: '5,6' cannot be read; it should look like 318",
+        ),
+        (["a cat", "--model", "story", "--set", "answer=99999"], "There is no token with the id 99999"),
     ],
 )
 def test_an_answer_that_does_not_fit_is_one_sentence(run, arguments, message):
