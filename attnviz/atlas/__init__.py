@@ -6,7 +6,7 @@
 Workers and questions in SQL need `pip install attnviz[atlas]`.
 """
 
-from attnviz.atlas.building import build, measure_texts
+from attnviz.atlas.building import build, of_texts
 from attnviz.atlas.engine import Engine
 from attnviz.atlas.measure import Options
-from attnviz.atlas.opened import Atlas, of_texts, open
+from attnviz.atlas.opened import Atlas, open

@@ -2,176 +2,176 @@
 
 import json
 import os
+import shutil
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
+from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
-from attnviz.atlas import corpus, merge, plan, shards
+from attnviz.atlas import corpus, opened, plan, tables
 from attnviz.atlas.corpus import Shard
 from attnviz.atlas.measure import Options, measure
-from attnviz.atlas.plan import Model, Plan
+from attnviz.atlas.opened import Atlas
+from attnviz.atlas.plan import Plan
 from attnviz.core import whole
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.base import Source
 
-RESULT = "atlas.json"
-"""Written last: an atlas that has it is finished."""
-
-
-@dataclass(frozen=True)
-class AtlasProgress:
-    """How far an atlas is.
-
-    Attributes:
-        done, of: lines of the corpus.
-    """
-
-    done: int
-    of: int
-
-
-@dataclass(frozen=True)
-class Result:
-    """Result of a build.
-
-    Attributes:
-        texts, tokens: that were read.
-        failed: the shards that could not be measured, and why; they are not in the atlas.
-        problems: the lines that could not be read.
-        empty: the lines that were empty.
-    """
-
-    folder: Path
-    texts: int
-    tokens: int
-    failed: tuple[tuple[Shard, str], ...]
-    problems: int
-    empty: int
-
-
-OnProgress = Callable[[AtlasProgress], None]
+OnProgress = Callable[[int, int], None]
+"""Told how many lines of the corpus are done, of how many; what it raises ends the work."""
 
 Outcome = tuple[Shard, str]
 """A shard that was tried, and why it failed; "" if it did not."""
 
+Work = Callable[[Plan, Path, list[Shard]], Iterator[Outcome]]
+"""What measures shards."""
+
 
 def build(
-    model: str,
+    model: str | Source,
     texts: str | Path,
     folder: str | Path,
     options: Options = Options(),
+    edits: Edits = Edits(),
     *,
     settings: dict[str, Any] | None = None,
-    work: "Callable[[Plan, Path, list[Shard]], Iterator[Outcome]] | None" = None,
-    report: OnProgress = lambda progress: None,
-) -> Result:
+    work: Work | None = None,
+    report: OnProgress = lambda done, of: None,
+) -> Atlas:
     """Measure every head of a model on every text of a corpus, shard by shard; begun again, it goes on.
 
     Args:
-        model: a name that `attnviz.load` takes, with its `settings`, or FILE.py:FUNCTION.
-        texts: a file (a text on each line, JSON lines or Parquet), a folder of such files, or a data set by its name.
+        model: name that `attnviz.load` takes, with its `settings`, or FILE.py:FUNCTION; or a source of this process.
+        texts: file (a text on each line, JSON lines or Parquet), or folder of such files.
+        edits: changes of a source of this process.
         work: what measures shards, such as an `Engine`; by default this process, one after another.
 
     Raises:
         InputError: if the folder holds another atlas, or the corpus changed.
         OSError: if the disk is full; what is done is kept.
     """
-    folder = Path(folder)
+    folder, settings = Path(folder), settings or {}
+    root, names = corpus.files(texts)
+    shards = tuple(corpus.shards(root, names, options.shard))
+    if not shards:
+        raise InputError(f"The corpus {quoted(str(texts), 200)} holds no line.")
     folder.mkdir(parents=True, exist_ok=True)
-    atlas_plan = _planned(model, settings or {}, texts, folder, options)
-    plan.settle(folder, atlas_plan)
+    where = Path(os.path.relpath(root.resolve(), folder.resolve())).as_posix()
+    name, source = (model, plan.load(model, **settings)) if isinstance(model, str) else (model.id, model)
+    atlas_plan = Plan(name, settings, source.checksum(), options, shards, where)
+    if source is model:
+        work = partial(_with, source, edits, report)
+    atlas_plan.settle(folder)
     (folder / "shards").mkdir(exist_ok=True)
-    (folder / RESULT).unlink(missing_ok=True)
-    wanted = [shard for shard in atlas_plan.shards if not path_of(folder, shard).exists()]
-    done, of = sum(shard.lines for shard in atlas_plan.shards) - sum(shard.lines for shard in wanted), atlas_plan.lines
-    report(AtlasProgress(done, of))
-    failed = []
+    (folder / opened.RESULT).unlink(missing_ok=True)
+    wanted = [shard for shard in shards if not _place(folder, shard).exists()]
+    done, failed = atlas_plan.lines - sum(shard.lines for shard in wanted), []
+    report(done, atlas_plan.lines)
     for shard, error in (work or here)(atlas_plan, folder, wanted):
         if error:
-            failed.append((shard, error))
+            failed.append({"file": shard.file, "line": shard.first, "lines": shard.lines, "error": error})
         done += shard.lines
-        report(AtlasProgress(done, of))
-    return _finished(folder, atlas_plan, tuple(failed))
+        report(done, atlas_plan.lines)
+    measured = [place for shard in shards if (place := _place(folder, shard)).exists()]
+    if not measured:
+        raise InputError(f"No shard of the corpus could be measured: {failed[0]['error']}")
+    merged = tables.merged(measured, options)
+    tables.write(merged, folder)
+    for left in (folder / "shards").glob(whole.UNFINISHED):
+        shutil.rmtree(left)
+    totals = {name: int(value) for name, value in merged["totals"].iloc[0].items()}
+    whole.write(folder / opened.RESULT, json.dumps(totals | {"failed": failed}, indent=1).encode())
+    return opened.open(folder)
 
 
-def measure_texts(
-    source: Source,
-    texts: Sequence[str],
-    folder: Path,
-    edits: Edits = Edits(),
-    *,
-    report: OnProgress = lambda progress: None,
-) -> Result:
-    """Measure every head of a model of this process on a few texts, with what was changed in it.
-
-    Args:
-        folder: an empty folder, or one to be made; it then holds the texts, too.
-        report: told how many texts are done; what it raises ends the work.
+def of_texts(
+    source: Source, texts: Sequence[str], edits: Edits = Edits(), *, report: OnProgress = lambda done, of: None
+) -> Atlas:
+    """Measure every head of a model of this process on a few texts; the folder of the atlas is deleted with it.
 
     Raises:
         InputError: if the model reads none of the texts.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    whole.write(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)).encode())
-    options = Options()
-    pieces = tuple(corpus.shards(folder, ["corpus.jsonl"], options.shard))
-    atlas_plan = Plan(Model(source.id, weights=source.checksum()), options, pieces, ".")
-    plan.settle(folder, atlas_plan)
-    (folder / "shards").mkdir()
+    folder = Path(mkdtemp(prefix="attnviz-atlas-"))
+    try:
+        whole.write(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)).encode())
+        atlas = build(source, folder / "corpus.jsonl", folder, edits=edits, report=report)
+        if not atlas.texts:
+            why = next(iter(atlas.problems()["problem"]), "all are empty.")
+            raise InputError(f"The model reads none of the {len(texts):,} texts: {why}")
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(atlas, shutil.rmtree, folder, ignore_errors=True)
+    return atlas
+
+
+def _with(
+    source: Source, edits: Edits, report: OnProgress, atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]
+) -> Iterator[Outcome]:
+    """Measure shards with a source of this process."""
     done = 0
-    for shard in atlas_plan.shards:
-        count = partial(_count, report, done, atlas_plan.lines)
-        measured = measure(source, corpus.texts(folder, shard), options, edits, report=count)
-        shards.write(shards.table(measured, shard, options), path_of(folder, shard))
+    for shard in wanted:
+        _measured(source, atlas_plan, folder, shard, edits, lambda n, before=done: report(before + n, atlas_plan.lines))
         done += shard.lines
-    result = _finished(folder, atlas_plan, ())
-    if not result.texts:
-        raise InputError(f"The model reads none of the {len(texts):,} texts: {_first_problem(folder)}")
-    return result
+        yield shard, ""
 
 
-def _count(report: OnProgress, before: int, of: int, done: int) -> None:
-    report(AtlasProgress(before + done, of))
+def _place(folder: Path, shard: Shard) -> Path:
+    return folder / "shards" / f"{shard.number:06d}"
 
 
-def _first_problem(folder: Path) -> str:
-    problems = pq.read_table(folder / "problems.parquet").to_pylist()
-    return problems[0]["problem"] if problems else "all are empty."
-
-
-def path_of(folder: Path, shard: Shard) -> Path:
-    """The file of a shard in the folder of an atlas."""
-    return folder / "shards" / f"{shard.number:06d}.parquet"
+def _measured(
+    source: Source,
+    atlas_plan: Plan,
+    folder: Path,
+    shard: Shard,
+    edits: Edits = Edits(),
+    report: Callable[[int], None] = lambda done: None,
+) -> None:
+    """Measure a shard and write its folder, which is whole or not there, whatever ends the process or the machine."""
+    lines, options, place = corpus.texts(folder / atlas_plan.corpus, shard), atlas_plan.options, _place(folder, shard)
+    shard_tables = tables.of_shard(measure(source, lines, options, edits, report=report), shard, options)
+    part = place.with_name(f".{uuid4().hex}.part")
+    try:
+        tables.write(shard_tables, part)
+        if not place.exists():  # another worker may have been as fast
+            os.replace(part, place)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def measure_shard(atlas_plan: Plan, folder: Path, shard: Shard) -> Outcome:
-    """Measure one shard and write its file: what a worker does.
+    """Measure one shard and write its tables: what a worker does.
 
     Raises:
-        OSError: if its file cannot be written.
+        OSError: if a file cannot be written.
     """
     try:
-        measured = measure(
-            _loaded(atlas_plan.model), corpus.texts(folder / atlas_plan.corpus, shard), atlas_plan.options
-        )
+        _measured(_loaded(atlas_plan), atlas_plan, folder, shard)
     except AttnvizError as error:
         return shard, str(error)
-    shards.write(shards.table(measured, shard, atlas_plan.options), path_of(folder, shard))
     return shard, ""
 
 
-@lru_cache(maxsize=1)
-def _loaded(model: Model) -> Source:
+_sources: dict[str, Source] = {}
+"""The model of this process, by name, settings and weights."""
+
+
+def _loaded(atlas_plan: Plan) -> Source:
     """The model of this process; on one thread, as the order of sums depends on how many there are."""
-    torch.set_num_threads(1)
-    return model.source()
+    key = json.dumps([atlas_plan.model, atlas_plan.settings, atlas_plan.weights])
+    if key not in _sources:
+        _sources.clear()
+        torch.set_num_threads(1)
+        _sources[key] = atlas_plan.source()
+    return _sources[key]
 
 
 def here(atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Outcome]:
@@ -187,37 +187,9 @@ def here(atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Ou
                 yield shard, reason(problem)
     finally:
         torch.set_num_threads(before)
-        _loaded.cache_clear()
+        _sources.clear()
 
 
 def reason(problem: Exception) -> str:
     """Why a shard failed, in one line."""
     return f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"
-
-
-def _planned(model: str, settings: dict[str, Any], texts: str | Path, folder: Path, options: Options) -> Plan:
-    there = Path(texts)
-    root, names = corpus.files(there if there.exists() else corpus.fetched(str(texts), folder))
-    pieces = tuple(corpus.shards(root, names, options.shard))
-    if not pieces:
-        raise InputError(f"The corpus {quoted(str(texts), 200)} holds no line.")
-    where = os.path.relpath(root.resolve(), folder.resolve())
-    return Plan(Model.of(model, **settings), options, pieces, Path(where).as_posix())
-
-
-def _finished(folder: Path, atlas_plan: Plan, failed: tuple[Outcome, ...]) -> Result:
-    """Merge what there is, and write the tables."""
-    measured = [path for shard in atlas_plan.shards if (path := path_of(folder, shard)).exists()]
-    if not measured:
-        why = failed[0][1] if failed else "there is none"
-        raise InputError(f"No shard of the corpus could be measured: {why}")
-    tables = merge.merged(measured, atlas_plan.options.keep, atlas_plan.options.pairs)
-    for name, table in tables.items():
-        shards.write(pa.Table.from_pandas(table, preserve_index=False), folder / f"{name}.parquet")
-    for left in (folder / "shards").glob(whole.UNFINISHED):
-        left.unlink(missing_ok=True)
-    totals = tables["totals"].iloc[0]
-    numbers = {name: int(totals[name]) for name in ("texts", "tokens")}
-    lost = [{"shard": shard.number, "file": shard.file, "line": shard.first, "error": why} for shard, why in failed]
-    whole.write(folder / RESULT, json.dumps(numbers | {"failed": lost}, indent=1).encode())
-    return Result(folder, **numbers, failed=failed, problems=len(tables["problems"]), empty=int(totals["empty_lines"]))

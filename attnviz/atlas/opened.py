@@ -12,32 +12,29 @@ parameters, never a part of the question.
 import builtins
 import json
 import re
-import shutil
-import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
 
 from attnviz.analysis.heads import METRICS, metric
-from attnviz.atlas import corpus, plan, scan
-from attnviz.atlas.building import RESULT, OnProgress, measure_texts
-from attnviz.atlas.merge import columns_of
+from attnviz.atlas import corpus, plan
 from attnviz.atlas.plan import Plan
-from attnviz.core.edits import Edits, Site
+from attnviz.atlas.tables import columns_of
+from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
-from attnviz.sources.base import Source
 
 ALIASES = {re.sub(r"\W+", "_", measure.title.partition(" (")[0].lower()): measure.name for measure in METRICS}
 """Metrics by their titles, such as previous_token for previous."""
 
-TABLES = ("classes", "distances", "effects", "pairs")
+RESULT = "atlas.json"
+"""Written last: an atlas that has it is finished."""
+TABLES = ("distances", "effects", "pairs")
 
 
 @dataclass(frozen=True)
@@ -45,20 +42,22 @@ class Atlas:
     """An atlas that was built.
 
     Attributes:
-        plan: what it is made of.
-        texts, tokens: that were read.
-        failed: the shards that are not in it, each a mapping with shard, file, line and error.
+        plan: model, corpus and options that it is made of.
+        texts, tokens: number of those that were read.
+        empty_lines: number of lines without text.
+        failed: shards that could not be measured and are not in it: file, line, lines and error of each.
     """
 
     folder: Path
     plan: Plan
     texts: int
     tokens: int
+    empty_lines: int
     failed: tuple[dict[str, Any], ...]
 
     def heads(self, where: str = "") -> pd.DataFrame:
         """A row per head: the mean by text of each metric under its name, and under `<name>_low`, `_high` (95%),
-        `_spread`, `_texts`, `_by_token`, `_q05` to `_q95`; those of which an SQL condition holds.
+        `_spread`, `_texts`, `_q05` to `_q95`; those of which an SQL condition holds.
 
         `role` is what the means suggest, missing where they suggest nothing, and `role_fails` the share of texts whose
         own number is below the threshold of that role (`analysis.heads.THRESHOLDS`), of those that have it;
@@ -73,8 +72,8 @@ class Atlas:
         newer = [column for measure in METRICS for column in columns_of(measure.name) if column not in heads]
         return heads.reindex(columns=[*heads, *newer]) if newer else heads
 
-    def examples(self, site: Site | str, head: int, name: str, k: int = 10, *, texts: bool = True) -> pd.DataFrame:
-        """The texts on which a metric of a head is largest: value, file, line, rank and, if asked for, the text.
+    def examples(self, site: Site | str, head: int, name: str, k: int = 10) -> pd.DataFrame:
+        """The texts on which a metric of a head is largest: value, file, line, rank and text.
 
         Raises:
             InputError: if there is no such head or metric, or the corpus is not what it was.
@@ -82,8 +81,7 @@ class Atlas:
         metric(name)
         rows = self._of_head("examples", site, head)
         rows = rows[(rows["name"] == name) & (rows["rank"] <= k)].reset_index(drop=True)
-        rows = rows[["value", "file", "line", "rank"]]
-        return rows.assign(text=list(map(self.text, rows["file"], rows["line"]))) if texts else rows
+        return rows.drop(columns="name").assign(text=list(map(self.text, rows["file"], rows["line"])))
 
     def search(
         self,
@@ -94,47 +92,35 @@ class Atlas:
         site: Site | str | None = None,
         head: int | None = None,
         k: int = 100,
-        corpus: bool = False,
-        report: OnProgress = lambda progress: None,
     ) -> pd.DataFrame:
-        """Pairs of two typed tokens by their weight, the largest first: in the texts of the corpus, or kept of them.
+        """Pairs of two typed tokens by their weight, the largest first, of those that are kept of the texts.
 
-        What is kept is of every two tokens the largest weight in a shard, where it is the largest of its row, and of
-        these the strongest of each head. So pairs may be missing up to a weight, which `found.attrs["complete_above"]`
-        says: above it some place of every two tokens is there. With `corpus` the model runs again over the texts with
-        these tokens, and every place is found, whatever its weight.
+        Kept is of every two tokens the largest weight in a shard, where it is the largest of its row, and of these the
+        strongest of each head. So pairs may be missing up to a weight, which `found.attrs["complete_above"]` says:
+        above it some place of every two tokens is there.
 
         Args:
             query_token, key_token: as they stand in the text; capital letters and blanks around them do not matter.
-            report: is told how far the corpus is read.
-
-        Raises:
-            InputError: if the corpus or the weights of the model are not what they were.
         """
-        site = None if site is None else str(site)
-        if corpus:
-            sought = scan.Sought(query_token, key_token, min_weight, site, head)
-            return _complete(scan.scan(self.plan, self.folder, sought, k, report), 0.0)
         conditions = {
             "lower(trim(query_token)) = lower(trim(?))": query_token,
             "value >= ?": float(min_weight),
             "lower(trim(key_token)) = lower(trim(?))": key_token,
             "head = ?": head,
-            "site = ?": site,
+            "site = ?": None if site is None else str(site),
         }
         conditions = {condition: value for condition, value in conditions.items() if value is not None}
-        where = " AND ".join(["kind = 'pair'", *conditions])
         order = "ORDER BY value DESC, file, line, query, key, site, head LIMIT ?"
-        columns = ["site", "head", "value", "query_token", "key_token", "file", "line", "query", "key"]
-        path = str(self.folder / "shards" / "*.parquet")
+        columns = "site, head, value AS weight, query_token, key_token, file, line, query, key"
+        path = str(self.folder / "shards" / "*" / "pairs.parquet")
         with _database() as (database, _):
-            question = f"SELECT {', '.join(columns)} FROM read_parquet(?) WHERE {where} {order}"
+            question = f"SELECT {columns} FROM read_parquet(?) WHERE {' AND '.join(conditions)} {order}"
             pairs = database.execute(question, [path, *conditions.values(), k]).df()
         heads = self.heads()
-        of = heads[
-            (heads["site"] == (site or heads["site"])) & (heads["head"] == (heads["head"] if head is None else head))
-        ]
-        return _complete(pairs.rename(columns={"value": "weight"}), of["pairs_above"].max())
+        is_asked = (heads["site"] == str(site)) | (site is None)
+        is_asked &= (heads["head"] == head) | (head is None)
+        pairs.attrs["complete_above"] = heads[is_asked]["pairs_above"].max()
+        return pairs
 
     def table(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
         """The rows of a head in another table, one of `TABLES`.
@@ -149,23 +135,6 @@ class Atlas:
     def problems(self) -> pd.DataFrame:
         """The texts that could not be read: file, line, problem."""
         return pd.read_parquet(self.folder / "problems.parquet")
-
-    def alike(self, site: Site | str, head: int, *others: "Atlas", k: int = 5) -> pd.DataFrame:
-        """The heads most like one, here and in other atlases: model, site, head, apart.
-
-        `apart` is the root mean square difference of their means over texts in every metric from 0 to 1 that both have:
-        0 is the same. Heads of cross-attention are compared with each other alone.
-        """
-        self._of_head("distances", site, head)
-        every = pd.concat([atlas.heads().assign(model=atlas.plan.model.name) for atlas in (self, *others)])
-        shares = every[[measure.name for measure in METRICS if measure.high == 1]].to_numpy(dtype=float)
-        index = self._heads.index((str(site), head))
-        differences = pd.DataFrame((shares - shares[index]) ** 2)
-        heads = every[["model", "site", "head", "kind"]].assign(apart=differences.mean(axis=1).to_numpy() ** 0.5)
-        heads = heads.reset_index(drop=True)
-        is_cross = heads.pop("kind").eq("cross")
-        heads = heads[is_cross == is_cross[index]].drop(index=index)
-        return heads.sort_values("apart", kind="stable").head(k).reset_index(drop=True)
 
     def text(self, file: str, line: int) -> str:
         """A text of the corpus.
@@ -182,7 +151,8 @@ class Atlas:
     def _of_head(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
         """Raises: InputError: if there is no such head."""
         if (str(site), head) not in self._heads:
-            raise InputError(f"The atlas has no head {quoted(head)} at {str(site)[:40]}. It has: {self._has}.")
+            has = ", ".join(f"{site} heads 0 to {last}" for site, last in dict(self._heads).items())
+            raise InputError(f"The atlas has no head {quoted(head)} at {str(site)[:40]}. It has: {has}.")
         where = [("site", "==", str(site)), ("head", "==", head)]
         return pd.read_parquet(self.folder / f"{name}.parquet", filters=where).drop(columns=["site", "head"])
 
@@ -190,11 +160,6 @@ class Atlas:
     def _heads(self) -> list[tuple[str, int]]:
         heads = self.heads()
         return list(zip(heads["site"], heads["head"], strict=True))
-
-    @property
-    def _has(self) -> str:
-        most = dict(self._heads)
-        return ", ".join(f"{site} heads 0 to {head}" for site, head in most.items())
 
 
 def _heads_where(path: Path, where: str) -> pd.DataFrame:
@@ -213,35 +178,10 @@ def _heads_where(path: Path, where: str) -> pd.DataFrame:
         try:
             chosen = database.table("heads").filter(duckdb.SQLExpression(where)).df()
         except duckdb.Error as error:
-            raise InputError(f"{quoted(where, 80)} is no condition on heads: {_reason(error)}") from None
+            text = str(error).strip().partition("\n")[0]
+            reason = text.partition("Error: ")[2] or text
+            raise InputError(f"{quoted(where, 80)} is no condition on heads: {reason[:200]}") from None
     return chosen.drop(columns=[*aliases])
-
-
-def _complete(pairs: pd.DataFrame, above: float) -> pd.DataFrame:
-    pairs.attrs["complete_above"] = above
-    return pairs
-
-
-def of_texts(
-    source: Source, texts: Sequence[str], edits: Edits = Edits(), *, report: OnProgress = lambda progress: None
-) -> Atlas:
-    """Measure every head of a model of this process on a few texts; the folder of the atlas is deleted with it.
-
-    Args:
-        report: told how many texts are done; what it raises ends the work.
-
-    Raises:
-        InputError: if the model reads none of the texts.
-    """
-    folder = Path(mkdtemp(prefix="attnviz-atlas-"))
-    try:
-        measure_texts(source, texts, folder, edits, report=report)
-        opened = open(folder)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    weakref.finalize(opened, shutil.rmtree, folder, ignore_errors=True)
-    return opened
 
 
 def open(folder: str | Path) -> Atlas:
@@ -257,8 +197,8 @@ def open(folder: str | Path) -> Atlas:
     try:
         with builtins.open(folder / RESULT, encoding="utf-8") as file:
             result = json.load(file)
-        return Atlas(folder, atlas_plan, result["texts"], result["tokens"], tuple(result["failed"]))
-    except (OSError, ValueError, KeyError):
+        return Atlas(folder, atlas_plan, **result | {"failed": tuple(result["failed"])})
+    except (OSError, ValueError, KeyError, TypeError):
         what = f"The atlas in {quoted(str(folder), 200)} is not finished"
         raise InputError(f"{what}: the command that began it goes on with it.") from None
 
@@ -270,9 +210,3 @@ def _database() -> Iterator[tuple[Any, Any]]:
 
     with duckdb.connect(config={"autoinstall_known_extensions": False}) as database:
         yield database, duckdb
-
-
-def _reason(error: Exception) -> str:
-    """The first line of what DuckDB says, without the name of its error, and what it suggests."""
-    text = str(error).strip().splitlines() or [""]
-    return text[0].partition("Error: ")[2][:200] or text[0][:200]

@@ -38,7 +38,7 @@ def _build(options: Namespace) -> int:
     settings = {} if options.step is None else {"step": options.step}
     bar = _Rate()
     memory = "auto" if options.memory is None else f"{options.memory:g}GB"
-    dask = options.workers, options.scheduler, memory, options.resources
+    dask = options.workers, options.scheduler, memory
     engine = atlas.Engine(*dask, on_dashboard=lambda address: terminal.note(f"Dask's dashboard: {address}"))
     try:
         corpus = options.model, options.corpus, options.output, atlas_options
@@ -50,7 +50,7 @@ def _build(options: Namespace) -> int:
     finally:
         bar.end()
     counts = f"{counted(result.texts, 'text')}, {counted(result.tokens, 'token')}"
-    left_out = f"{counted(result.empty, 'empty line')}, {result.problems:,} with problems"
+    left_out = f"{counted(result.empty_lines, 'empty line')}, {len(result.problems()):,} with problems"
     terminal.say(f"{counts}, in {result.folder}. Left out: {left_out}.")
     _left_out(result)
     return int(bool(result.failed))
@@ -58,12 +58,10 @@ def _build(options: Namespace) -> int:
 
 def _left_out(result: Any) -> None:
     """Name the texts with problems and the shards that failed."""
-    import pandas as pd
-
-    problems = pd.read_parquet(result.folder / "problems.parquet")
-    lines = [f"{row.file}, line {row.line:,}: {row.problem}" for row in problems.itertuples()]
-    for shard, error in result.failed:
-        lines.append(f"{shard.file}, lines {shard.first:,} to {shard.first + shard.lines - 1:,}: {error}")
+    lines = [f"{row.file}, line {row.line:,}: {row.problem}" for row in result.problems().itertuples()]
+    for part in result.failed:
+        last = part["line"] + part["lines"] - 1
+        lines.append(f"{part['file']}, lines {part['line']:,} to {last:,}: {part['error']}")
     for line in lines[:MOST_LISTED]:
         terminal.note(line)
     if len(lines) > MOST_LISTED:
@@ -72,8 +70,8 @@ def _left_out(result: Any) -> None:
 
 def _query(options: Namespace) -> int:
     from attnviz import atlas
-    from attnviz.atlas.merge import columns_of
     from attnviz.atlas.opened import ALIASES
+    from attnviz.atlas.tables import columns_of
 
     opened = atlas.open(options.folder)
     heads = opened.heads(options.condition)
@@ -104,16 +102,16 @@ class _Rate:
         self._bar = ProgressBar(sys.stderr)
         self._begun: tuple[float, int] | None = None
 
-    def draw(self, progress: Any) -> None:
+    def draw(self, done: int, of: int) -> None:
         if self._begun is None:
-            self._begun = monotonic(), progress.done
-            if progress.done:
-                terminal.note(f"{progress.done:,} of {progress.of:,} texts are done already.")
+            self._begun = monotonic(), done
+            if done:
+                terminal.note(f"{done:,} of {of:,} texts are done already.")
         begun, before = self._begun
-        rate = (progress.done - before) / max(monotonic() - begun, 1e-9)
-        minutes = f", {(progress.of - progress.done) / rate / 60:,.0f} min left" if rate else ""
-        texts = f"{progress.done:,} of {progress.of:,} texts"
-        self._bar.draw("atlas", progress.done / max(1, progress.of), f"{texts}, {rate:,.0f} a second{minutes}")
+        rate = (done - before) / max(monotonic() - begun, 1e-9)
+        minutes = f", {(of - done) / rate / 60:,.0f} min left" if rate else ""
+        texts = f"{done:,} of {of:,} texts"
+        self._bar.draw("atlas", done / max(1, of), f"{texts}, {rate:,.0f} a second{minutes}")
 
     def end(self) -> None:
         self._bar.end()

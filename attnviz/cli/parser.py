@@ -115,10 +115,6 @@ def _shape(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-def _resources(text: str) -> dict[str, float]:
-    return {name: float(amount) for name, _, amount in (part.partition("=") for part in text.split(","))}
-
-
 _whole = _reader(r"\d{1,9}", int, "whole number")
 _count = _reader(r"0*[1-9]\d{0,8}", int, "count; give a whole number, 1 or more")
 _size = _reader(r"(\d+\.?\d*|\.\d+)(e-?\d+)?\s*(GB)?", _amount, "amount; give a number, 0 or more")
@@ -193,7 +189,6 @@ OPTIONS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("--ablate N", "build", "texts of each shard on which each head is switched off in turn (0)"),
         ("--workers N", "build", "processes of this machine (one per core); 0 for this one alone"),
         ("--scheduler ADDRESS", "build", "a Dask cluster that runs already, whose workers see both folders"),
-        ("--resources NAME=NUMBER", "build", "what a shard takes of its worker, such as GPU=1"),
     ),
     "what a run may cost": (
         ("--seconds N", f"{_TEXTS} {_SERVERS}", "seconds, by an estimate (any; in the app 120)"),
@@ -225,12 +220,11 @@ READERS = dict.fromkeys(("step", "shard", "keep", "pairs", "ablate", "workers"),
     "position": int, "ppi": int, "seed": int, "max-new-tokens": _count, "top-p": float,
     "sampling-temperature": float, "seconds": _size, "memory": _size, "port": port, "runs": _runs,
     "pad": _reader(r"none|\d+", _pad, "id; give a whole number, or none"),
-    "resources": _reader(r"\w+=\d+(\.\d+)?(,\w+=\d+(\.\d+)?)*", _resources, "resource; write it as GPU=1"),
     "shape": _reader(r"\s*\d{1,9}\s*(,\s*\d{1,9}\s*){3}", _shape, "shape; give four whole numbers: B,H,Q,K"),
 }  # fmt: skip
 """Readers of values that are not text."""
 DEFAULTS = {"position": -1, "max-new-tokens": 64, "sampling-temperature": 0.0, "top-p": 1.0, "seed": 0, "runs": ()}
-DEFAULTS |= {"shard": 1000, "keep": 10, "pairs": 200, "ablate": 0, "scheduler": "", "resources": {}}
+DEFAULTS |= {"shard": 1000, "keep": 10, "pairs": 200, "ablate": 0, "scheduler": ""}
 DEFAULTS |= {"precision": "float32"}
 CIRCUITS = ("heads", "eigenvalues", "composition")
 REPEATED = ("picture", "mask", "off", "take", "set", "host-name", "framed-by")
@@ -240,7 +234,7 @@ _OPENED = (
     "a link of the app, a saved run (.attn), weights (.npz, .npy, .csv, .safetensors), a folder or FILE.py:FUNCTION"
 )
 _WHAT = "numbers (.npz .npy .csv .safetensors .json .txt, - for stdin), FILE.py:FUNCTION; with --model a text"
-_CORPUS = "texts, one a line, .jsonl or .parquet, a folder of such files, or a name of the library 'datasets'"
+_CORPUS = "texts, one a line, .jsonl or .parquet, or a folder of such files"
 POSITIONS: dict[str, dict[str, tuple[bool, str]]] = {
     "app": {"link": (False, _OPENED)},
     "open": {"link": (True, _OPENED)},

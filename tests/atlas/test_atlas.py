@@ -3,11 +3,10 @@
 import gc
 import json
 import random
-import sys
+import shutil
 import tempfile
 import tracemalloc
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -19,20 +18,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz import api, atlas
-from attnviz.analysis import batch
 from attnviz.analysis.heads import METRICS, THRESHOLDS, head_metrics
 from attnviz.analysis.spread import by_distance
-from attnviz.atlas import building, classes, merge, shards, sketch
-from attnviz.atlas.classes import CLASSES
+from attnviz.atlas import building, tables
 from attnviz.atlas.corpus import CorpusLine, Shard
-from attnviz.atlas.measure import Measured, OfSite, Options, measure
+from attnviz.atlas.measure import NAMES, Measured, Options, Pairs, SiteNumbers, measure
 from attnviz.core import progress
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import Canceled, InputError
-from attnviz.core.masks import Subsequent
-from attnviz.core.record import Record
-from attnviz.core.tap import Tap
-from attnviz.core.tokens import Sentence, Token
+from attnviz.core.tokens import Sentence
 from attnviz.studies import ablation
 
 TEXTS = (
@@ -45,7 +39,7 @@ TEXTS = (
     "on . on . on . on .",
 )
 
-PARTS = ("heads", "classes", "effects", "distances", "examples", "pairs", "problems", "totals")
+PARTS = ("heads", "effects", "distances", "examples", "pairs", "problems", "totals")
 
 
 @pytest.fixture(autouse=True)
@@ -96,16 +90,14 @@ def test_an_atlas_is_what_a_loop_over_the_texts_gives(model, corpus, tmp_path):
             fails = getattr(row, f"{rule.metric}_fails")
             near = rule.least * (1 - 1 / 128)  # bins are that wide
             assert (values < near).mean() <= fails <= (values < rule.least).mean() if len(values) else np.isnan(fails)
-        by_token = (head["entropy"] * head["rows"]).sum() / head["rows"].sum()
-        assert row.entropy_by_token == pytest.approx(by_token, rel=1e-5)
         best = head.sort_values("entropy", ascending=False).head(2)
         there = found["examples"].query("site == @row.site and head == @row.head and name == 'entropy'")
         assert there["line"].tolist() == best["line"].tolist()
         assert there["value"].to_numpy() == pytest.approx(best["entropy"].to_numpy(dtype=float), rel=1e-5)
 
 
-def test_distances_and_classes_are_those_of_every_text(corpus, tmp_path):
-    """Attention against distance adds up over texts; a class is the mean of what the rows of a text give to it."""
+def test_distances_are_those_of_every_text(corpus, tmp_path):
+    """Attention against distance adds up over texts."""
     atlas.build("story", corpus, tmp_path / "atlas", Options(shard=2))
     found, site = read(tmp_path / "atlas"), Site("decoder", 1)
     records = [api.analyze(text, "story") for text in TEXTS]
@@ -117,19 +109,6 @@ def test_distances_and_classes_are_those_of_every_text(corpus, tmp_path):
         sums = sum(one["mean"] * one["pairs"] for one in there if one["pairs"])
         assert row["pairs"] == sum(one["pairs"] for one in there)
         assert row["mean"] == pytest.approx(sums / row["pairs"], rel=1e-5)
-    shares = {name: [] for name in CLASSES}
-    for record in records:
-        weights, tokens = record.step(site).weights(2).double(), record.sentences[0].tokens
-        before = [token.id in [one.id for one in tokens[:i]] for i, token in enumerate(tokens)]
-        of = {"special": [token.special for token in tokens], "repeated": before}
-        of |= {"first": [not i for i in range(len(tokens))], "punctuation": [t.text in (".", ",") for t in tokens]}
-        for name, is_of in of.items():
-            shares[name].append(float(weights[:, np.flatnonzero(is_of)].sum(1).mean()))
-    classes = found["classes"].query("site == 'decoder layer 1' and head == 2").set_index("name")
-    for name in ("special", "repeated", "first", "punctuation"):
-        assert classes.loc[name, "mean"] == pytest.approx(np.mean(shares[name]), rel=1e-5)
-    rows = [len(record.sentences[0].tokens) for record in records]
-    assert classes.loc["first", "even"] == pytest.approx(np.mean([np.mean(1 / np.arange(1, n + 1)) for n in rows]))
 
 
 def test_pairs_are_cells_of_the_texts_and_two_typed_tokens(corpus, tmp_path):
@@ -158,15 +137,12 @@ def test_effects_are_those_of_the_first_texts_of_each_shard(corpus, tmp_path):
 
 
 def synthetic(values, first):
-    """A shard whose texts have these values in every metric, (T, H, M)."""
-    texts, heads = values.shape[:2]
-    found = OfSite.empty(texts, heads)
-    found.sums[0], found.sums[1] = np.nan_to_num(values) * 3, np.isfinite(values) * 3
-    found.rows[:] = 3
-    read = tuple((CorpusLine("", first + i), Sentence("", (), 0)) for i in range(texts))
-    effects = np.zeros((0, heads, len(ablation.EFFECTS)))
-    measured = Measured(read, (), (), {Site("encoder", 0): found}, effects)
-    return shards.table(measured, Shard(0, "a.txt", first, texts, 0, 0, ""), Options(keep=4))
+    """A shard whose texts have these values of every number, (T, H, M)."""
+    none = np.zeros(0, np.int64)
+    site = SiteNumbers(np.zeros(0), np.zeros((2, values.shape[1], 49)), np.zeros(values.shape[1]), Pairs(*[none] * 6))
+    read = tuple((CorpusLine("", first + i), Sentence("", (), 0)) for i in range(len(values)))
+    measured = Measured(read, (), (), {Site("encoder", 0): site}, values)
+    return tables.of_shard(measured, Shard(0, "a.txt", first, len(values), 0, 0, ""), Options(keep=4))
 
 
 @examples(15)
@@ -177,13 +153,13 @@ def synthetic(values, first):
 def test_any_split_of_texts_gives_the_same_atlas(values, cuts, tmp_path_factory):
     """Counts, quantiles and strongest texts to the bit; sums up to the rounding of float64."""
     folder = tmp_path_factory.mktemp("split")
-    array = np.tile(np.array(values)[:, None, None], (1, 2, len(METRICS))) / np.arange(1, 3)[:, None]
+    array = np.tile(np.array(values)[:, None, None], (1, 2, len(NAMES))) / np.arange(1, 3)[:, None]
     ends = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
     paths = []
     for start, stop in [(0, len(values)), *pairwise(ends)]:
-        paths.append(folder / f"{len(paths)}.parquet")
-        shards.write(synthetic(array[start:stop], start + 1), paths[-1])
-    whole, split = merge.merged(paths[:1], 4, 9), merge.merged(paths[1:], 4, 9)
+        paths.append(folder / str(len(paths)))
+        tables.write(synthetic(array[start:stop], start + 1), paths[-1])
+    whole, split = (tables.merged(part, Options(keep=4, pairs=9)) for part in (paths[:1], paths[1:]))
 
     exact = [name for name in whole["heads"] if name.endswith(("texts", "q05", "q25", "q50", "q75", "q95"))]
     pd.testing.assert_frame_equal(whole["heads"][exact], split["heads"][exact])
@@ -192,35 +168,22 @@ def test_any_split_of_texts_gives_the_same_atlas(values, cuts, tmp_path_factory)
     assert np.allclose(whole["heads"][rounded], split["heads"][rounded], rtol=1e-9, atol=1e-9, equal_nan=True)
 
 
-@given(values=st.lists(st.floats(0, 2.0**100, width=32), min_size=1, max_size=60), share=st.floats(0, 1))
-def test_a_quantile_is_near_the_value_at_its_rank(values, share):
-    """Within 1/256 of it; and counts add up in any order."""
-    values = np.array(values)
-    bins, counts = sketch.counted(sketch.bins(values))
-    exact = np.sort(values)[int(share * (len(values) - 1))]
-
-    assert sketch.quantiles(bins, counts, (share,))[0] == pytest.approx(exact, rel=1 / 256, abs=1e-37)
-    halves = [sketch.counted(sketch.bins(values[i::2])) for i in (1, 0)]
-    keys, sums = sketch.counted(*(np.concatenate(one) for one in zip(*halves, strict=True)))
-    assert (keys.tolist(), sums.tolist()) == (bins.tolist(), counts.tolist())
-
-
 def test_what_was_ended_goes_on_and_gives_the_same_bytes(corpus, tmp_path, monkeypatch):
     """Only shards that were not whole are measured again."""
     atlas.build("story", corpus, tmp_path / "whole", Options(shard=2))
     measured, begun = building.measure, []
 
-    def ended(*arguments):
+    def ended(*arguments, **named):
         begun.append(arguments[1][0].line)
         if len(begun) in (2, 4):
             raise KeyboardInterrupt
-        return measured(*arguments)
+        return measured(*arguments, **named)
 
     monkeypatch.setattr(building, "measure", ended)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             atlas.build("story", corpus, tmp_path / "ended", Options(shard=2))
-    (tmp_path / "ended" / "shards" / ".000003.parquet.77.part").write_bytes(b"half")
+    (tmp_path / "ended" / "shards" / ".77.part").mkdir()
     atlas.build("story", corpus, tmp_path / "ended", Options(shard=2))
 
     assert begun == [1, 3, 3, 5, 5, 7]
@@ -236,7 +199,7 @@ def test_lines_that_cannot_be_read_are_named_and_the_rest_is_there(tmp_path):
     result = atlas.build("story", path, tmp_path / "atlas", Options(shard=3))
     problems = read(tmp_path / "atlas")["problems"].set_index("line")["problem"]
 
-    assert (result.texts, result.empty, result.problems) == (3, 1, 4)
+    assert (result.texts, result.empty_lines, len(problems)) == (3, 1, 4)
     assert problems[3] == "This line is not valid JSON."
     assert "reads up to 13" in problems[5]
     assert problems[6].startswith("This line holds no text")
@@ -259,13 +222,10 @@ def test_parquet_and_lines_of_the_same_texts_are_one_atlas(corpus, tmp_path):
 def test_texts_measured_here_are_an_atlas_with_the_numbers_of_all_their_runs(edits, tmp_path):
     """Of the model with its changes; a text that it cannot read is named and left out, and all are counted."""
     source, done = api.load("story"), []
-    result = atlas.measure_texts(
-        source, (*TEXTS, "cat " * 100), tmp_path / "atlas", edits, report=lambda now: done.append((now.done, now.of))
-    )
-    found = atlas.open(tmp_path / "atlas")
+    found = atlas.of_texts(source, (*TEXTS, "cat " * 100), edits, report=lambda *now: done.append(now))
     each = [head_metrics(api.analyze(text, source, edits)) for text in TEXTS]
 
-    assert (found.texts, result.problems, done[-1]) == (len(TEXTS), 1, (len(TEXTS), len(TEXTS) + 1))
+    assert (found.texts, len(found.problems()), done[-1]) == (len(TEXTS), 1, (len(TEXTS) + 1, len(TEXTS) + 1))
     assert found.problems()["line"].tolist() == [len(TEXTS) + 1]
     for one in METRICS:
         numbers = pd.DataFrame([table[one.name].astype(float) for table in each])
@@ -277,7 +237,7 @@ def test_texts_measured_here_are_an_atlas_with_the_numbers_of_all_their_runs(edi
 def test_measuring_texts_is_ended_by_who_asked_for_it(tmp_path):
     """At the next attention call: no text counts as one that cannot be read."""
     with progress.watched(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
-        atlas.measure_texts(api.load("story"), TEXTS, tmp_path / "atlas")
+        atlas.of_texts(api.load("story"), TEXTS)
 
 
 def test_an_atlas_of_texts_has_a_folder_that_goes_with_it(tmp_path, monkeypatch):
@@ -307,7 +267,7 @@ def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
 
     with pytest.raises(InputError, match=r"the corpus changed at line 1 of 'corpus.txt' or after it"):
         atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
-    (tmp_path / "atlas" / "shards" / "000000.parquet").unlink()
+    shutil.rmtree(tmp_path / "atlas" / "shards" / "000000")
     _, error = building.measure_shard(made, tmp_path / "atlas", made.shards[0])
     assert error.startswith("The corpus changed: lines 1 to 3 of 'corpus.txt' are not what they were.")
     assert bytes_of(tmp_path / "atlas" / "shards").items() < before.items()
@@ -332,22 +292,22 @@ def test_a_folder_holds_one_atlas(corpus, tmp_path, changed, says):
 
 def test_a_full_disk_is_an_error_and_leaves_what_was_done(corpus, tmp_path, monkeypatch):
     """No half shard has the name of a whole one, and the same command goes on."""
-    whole, written = shards.pq.write_table, []
+    whole, written = tables.pq.write_table, []
 
     def full(table, path, **how):
         written.append(path)
-        if len(written) == 2:
+        if len(written) == 12:
             path.write_bytes(b"PAR1")
             raise OSError(28, "No space left on device", str(path))
         whole(table, path, **how)
 
-    monkeypatch.setattr(shards.pq, "write_table", full)
+    monkeypatch.setattr(tables.pq, "write_table", full)
     with pytest.raises(OSError, match="No space left"):
         atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
     left = [path.name for path in (tmp_path / "atlas" / "shards").iterdir()]
     result = atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
 
-    assert left == ["000000.parquet"]
+    assert left == ["000000"]
     assert result.texts == len(TEXTS)
 
 
@@ -368,7 +328,7 @@ def test_what_is_no_corpus_is_said_in_a_sentence(tmp_path, name, content, says):
         with pytest.raises(InputError, match=says):
             atlas.build("story", tmp_path / name, tmp_path / "atlas")
     else:
-        assert atlas.build("story", tmp_path / name, tmp_path / "atlas").empty == 2
+        assert atlas.build("story", tmp_path / name, tmp_path / "atlas").empty_lines == 2
 
 
 def test_a_shard_that_fails_is_named_and_the_others_are_there(corpus, tmp_path, monkeypatch):
@@ -383,48 +343,8 @@ def test_a_shard_that_fails_is_named_and_the_others_are_there(corpus, tmp_path, 
     monkeypatch.setattr(building.corpus, "texts", texts)
     result = atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
 
-    assert [(shard.number, why) for shard, why in result.failed] == [(1, "The corpus changed.")]
+    assert result.failed == ({"file": "corpus.txt", "line": 4, "lines": 3, "error": "The corpus changed."},)
     assert result.texts == 4
-    assert json.loads((tmp_path / "atlas" / "atlas.json").read_text())["failed"][0]["line"] == 4
-
-
-def test_a_data_set_is_fetched_once_by_its_name(tmp_path, monkeypatch):
-    """Its texts stand in the folder of the atlas; a name that the library does not reach is said."""
-    asked = []
-
-    def load_dataset(name, split, streaming):
-        asked.append((name, split))
-        if name == "gone":
-            raise ConnectionError("Nobody\nanswers")
-        return [{"text": text} for text in TEXTS]
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
-    for _ in range(2):
-        result = atlas.build("story", "toy/stories:test", tmp_path / "atlas", Options(shard=3))
-
-    assert asked == [("toy/stories", "test")]
-    assert result.texts == len(TEXTS)
-    with pytest.raises(InputError, match="The data set 'gone' cannot be read: Nobody answers"):
-        atlas.build("story", "gone", tmp_path / "other")
-
-
-@pytest.mark.parametrize("mask", [None, Subsequent()])
-def test_other_pieces_of_a_word_get_what_a_loop_finds(mask):
-    """What each row gives to them, and what an even spread over its open keys would give."""
-    generator, tap, starts = torch.Generator().manual_seed(0), Tap(), (True, False, False, True, False)
-    output = tap.attend(*torch.randn(3, 1, 2, 5, 4, generator=generator).unbind(), site=Site("decoder", 0), mask=mask)
-    tokens = tuple(Token(str(i), i, 0, 0, joined=not starts[i]) for i in range(5))
-    record = Record((Sentence("", tokens, 5),), "test", "random", Edits(), tuple(tap.steps), output)
-    step = record.steps[0]
-    (block,) = batch.blocks(step, batch.sides_of(record, step, classes.columns(record, step)))
-    found, even = classes.shares(block, classes.words(record, step))[:, 0, :, -1]
-
-    words = [sum(starts[: i + 1]) for i in range(5)]
-    for head in range(2):
-        weights, is_open = step.weights(head).double(), step.may_attend(head)
-        cells = [(i, j) for i in range(5) for j in range(5) if i != j and words[i] == words[j] and is_open[i, j]]
-        assert float(found[head]) == pytest.approx(float(sum(weights[i, j] for i, j in cells)), abs=1e-6)
-        assert float(even[head]) == pytest.approx(float(sum(1 / is_open[i].sum() for i, _ in cells)))
 
 
 def test_a_worker_holds_no_more_after_many_shards():
@@ -437,7 +357,7 @@ def test_a_worker_holds_no_more_after_many_shards():
             order = random.Random(number).sample(TEXTS, len(TEXTS))
             lines = [CorpusLine(text, at) for at, text in enumerate(order, 1)]
             shard = Shard(number, "a.txt", 1, len(lines), 0, 0, "")
-            shards.table(measure(source, lines, Options()), shard, Options())
+            tables.of_shard(measure(source, lines, Options()), shard, Options())
             gc.collect()
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import sleep
 from types import SimpleNamespace
 
 import dask
@@ -26,12 +25,12 @@ DRIVER = """
 import os, sys, psutil
 from attnviz import atlas
 
-def report(progress):
-    if progress.done == 2:
+def report(done, of):
+    if done == 2:
         workers = [one for one in psutil.Process().children() if "spawn_main" in " ".join(one.cmdline())]
         print(*(one.pid for one in workers), flush=True)
         workers[-1].kill()
-    if progress.done == 6:
+    if done == 6:
         os.kill(os.getpid(), 9)
 
 if __name__ == "__main__":
@@ -60,7 +59,7 @@ def test_a_worker_and_the_driver_are_killed_and_the_atlas_comes_out_the_same(cou
     assert address.startswith("http://127.0.0.1:")
     left = [psutil.Process(int(pid)) for pid in pids.split() if psutil.pid_exists(int(pid))]
     assert psutil.wait_procs(left, timeout=60)[1] == []
-    done = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "killed" / "shards").glob("0*.parquet")}
+    done = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "killed" / "shards").glob("0*")}
     assert 3 <= len(done) < count // 2
     assert not (tmp_path / "killed" / "atlas.json").exists()
     for folder in ("killed", "whole"):
@@ -88,22 +87,29 @@ def test_one_shard_needs_no_cluster(tmp_path):
     atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=Engine(on_dashboard=addresses.append))
 
     assert addresses == []
-    assert json.loads((tmp_path / "atlas" / "atlas.json").read_text()) == {"texts": 1, "tokens": 4, "failed": []}
+    assert json.loads((tmp_path / "atlas" / "atlas.json").read_text()) == {
+        "texts": 1,
+        "tokens": 4,
+        "empty_lines": 0,
+        "failed": [],
+    }
 
 
-def test_a_shard_that_fails_is_tried_again_by_another_worker(tmp_path, monkeypatch):
+def test_a_shard_that_fails_is_tried_again(tmp_path, monkeypatch):
     """Three times; then it is named, and the others are there. What cannot be mended is tried once."""
-    tried, whole = [], building.measure_shard
+    tried, whole = [], building._measured
 
-    def one(made, folder, shard):
+    def one(source, made, folder, shard):
         tried.append((shard.number, distributed.get_worker().address))
         if shard.number == 1 and [number for number, _ in tried].count(1) == 1:
             raise RuntimeError("Out of luck")
         if shard.number == 2:
             raise RuntimeError("Never\nwell")
-        return (shard, "The corpus changed.") if shard.number == 3 else whole(made, folder, shard)
+        if shard.number == 3:
+            raise InputError("The corpus changed.")
+        whole(source, made, folder, shard)
 
-    monkeypatch.setattr(building, "measure_shard", one)
+    monkeypatch.setattr(building, "_measured", one)
     (tmp_path / "corpus.txt").write_text("a b a\n" * 4)
     how = {"processes": False, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
     stays = dask.config.set({"distributed.scheduler.work-stealing": False})
@@ -113,13 +119,12 @@ def test_a_shard_that_fails_is_tried_again_by_another_worker(tmp_path, monkeypat
             "constructed", tmp_path / "corpus.txt", tmp_path / "atlas", atlas.Options(shard=1), work=work
         )
 
-    assert sorted((shard.number, why) for shard, why in result.failed) == [
-        (2, "RuntimeError: Never well"),
-        (3, "The corpus changed."),
+    assert sorted((part["line"], part["error"]) for part in result.failed) == [
+        (3, "RuntimeError: Never well"),
+        (4, "The corpus changed."),
     ]
     assert result.texts == 2
     assert [number for number, _ in sorted(tried)] == [0, 1, 1, 2, 2, 2, 3]
-    assert len({worker for number, worker in tried if number == 1}) == 2
 
 
 @pytest.mark.parametrize(("workers", "shards", "started"), [(5, 9, 5), (5, 3, 3)])
@@ -152,39 +157,6 @@ def test_a_scheduler_without_workers_is_said(tmp_path, monkeypatch):
             atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=work)
 
 
-def test_a_shard_takes_a_resource_of_its_worker(tmp_path, monkeypatch):
-    """A worker that has none of it measures nothing; one with one of it has one at a time, on many threads."""
-    measured, running = set(), []
-
-    def one(made, folder, shard):
-        measured.add(distributed.get_worker().name)
-        running.append(1)
-        most.append(len(running))
-        sleep(0.05)
-        running.pop()
-        return whole(made, folder, shard)
-
-    whole, most = building.measure_shard, []
-    monkeypatch.setattr(building, "measure_shard", one)
-    monkeypatch.setattr(engine, "SECONDS", 1)
-    (tmp_path / "corpus.txt").write_text("a b a\n" * 8)
-    each = {
-        name: {"cls": distributed.Worker, "options": {"nthreads": 4, "resources": {"BOARD": n}}}
-        for name, n in (("none", 0), ("one", 1))
-    }
-    scheduler = {"cls": distributed.Scheduler, "options": {"dashboard": False}}
-    with distributed.SpecCluster(scheduler=scheduler, workers=each, silence_logs=logging.CRITICAL) as cluster:
-        made, at = ("constructed", tmp_path / "corpus.txt"), cluster.scheduler_address
-        work = Engine(scheduler=at, resources={"BOARD": 1})
-        result = atlas.build(*made, tmp_path / "atlas", atlas.Options(shard=1), work=work)
-        with pytest.raises(InputError, match=r"has no workers with BOARD=2\."):
-            atlas.build(*made, tmp_path / "other", work=Engine(scheduler=at, resources={"BOARD": 2}))
-
-    assert (result.texts, result.failed) == (8, ())
-    assert measured == {"one"}
-    assert max(most) == 1
-
-
 @pytest.mark.parametrize(
     ("raised", "says"),
     [
@@ -198,7 +170,7 @@ def test_what_ends_a_shard_on_a_worker_is_said(raised, says):
     def result():
         raise raised
 
-    assert engine._ended(SimpleNamespace(result=result)) == (says, "")
+    assert engine._outcome(SimpleNamespace(result=result)) == says
     raised = OSError(28, "No space left on device")
     with pytest.raises(OSError, match="No space left"):
-        engine._ended(SimpleNamespace(result=result))
+        engine._outcome(SimpleNamespace(result=result))

@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 from pandas.testing import assert_frame_equal
 
@@ -66,7 +65,6 @@ def test_a_metric_that_is_newer_than_an_atlas_is_missing_in_it(built, tmp_path):
         assert heads[newer].isna().all(axis=None)
         assert heads[newer].dtypes.eq(float).all()
         assert_frame_equal(heads.drop(columns=newer), every.drop(columns=newer))
-    assert older.alike("decoder layer 0", 0, built)["apart"].notna().all()
     assert cli.main(["atlas", "query", str(folder), "induction >= 0"]) == 0
     with pytest.raises(InputError, match="is no condition on heads: Referenced column"):
         older.heads("previous_token > 0.9")
@@ -80,12 +78,6 @@ def test_examples_are_the_texts_on_which_a_head_does_most(built):
     assert found["value"].is_monotonic_decreasing
     for row in found.itertuples():
         assert row.text == TEXTS[row.line - 1]
-    assert built.examples("decoder layer 1", 0, "induction", texts=False).columns.tolist() == [
-        "value",
-        "file",
-        "line",
-        "rank",
-    ]
 
 
 def test_pairs_are_searched_by_their_tokens(built):
@@ -119,23 +111,6 @@ def every_pair(source="constructed"):
     return found
 
 
-def test_the_whole_corpus_is_searched_where_that_is_asked_for(built):
-    """Every place of two tokens, whatever its weight, as a loop over all cells finds them; the progress ends at all."""
-    said = []
-    found = built.search("CAT", "the", corpus=True, k=1000, report=lambda progress: said.append(progress))
-    loop = {at: value[0] for at, value in every_pair().items() if value[1:] == ("cat", "the")}
-
-    assert found.attrs["complete_above"] == 0
-    places = zip(found["site"], found["head"], found["line"], found["query"], found["key"], strict=True)
-    weights = dict(zip(places, found["weight"], strict=True))
-    assert weights == {at: pytest.approx(weight, abs=1e-5) for at, weight in loop.items()}
-    assert found["weight"].is_monotonic_decreasing
-    assert (said[-1].done, said[-1].of) == (len(TEXTS), len(TEXTS))
-    few = built.search(min_weight=0.4, site="decoder layer 1", head=2, corpus=True)
-    there = [at for at, value in every_pair().items() if at[:2] == ("decoder layer 1", 2) and value[0] >= 0.4]
-    assert len(few) == len(there) > 0
-
-
 @pytest.mark.parametrize("pairs", [0, 1, 2, 50])
 def test_an_answer_says_from_which_weight_no_pair_is_missing(pairs, built, tmp_path):
     """Of every two tokens that some head joins with more, one place is there."""
@@ -151,9 +126,8 @@ def test_an_answer_says_from_which_weight_no_pair_is_missing(pairs, built, tmp_p
 
 
 def test_other_tables_are_those_of_a_head(built):
-    """Shares of the attention by distance sum to 1; classes have what an even spread would give."""
+    """Shares of the attention by distance sum to 1; without --ablate there are no effects."""
     assert built.table("distances", "decoder layer 0", 0)["share"].sum() == pytest.approx(1)
-    assert np.isfinite(built.table("classes", "decoder layer 0", 0)["even"]).all()
     assert built.table("effects", "decoder layer 0", 0).empty
 
 
@@ -161,7 +135,7 @@ def test_what_an_atlas_has_not_is_said(built, tmp_path):
     """A head, a metric, an atlas, one that is not finished, and a corpus that is gone."""
     with pytest.raises(InputError, match=r"has no head 9 at decoder layer 0. It has: decoder layer 0 heads 0 to 3,"):
         built.examples("decoder layer 0", 9, "previous")
-    with pytest.raises(InputError, match=r"There is no table '\.\./corpus'. There are: classes,"):
+    with pytest.raises(InputError, match=r"There is no table '\.\./corpus'. There are: distances,"):
         built.table("../corpus", "decoder layer 0", 0)
     with pytest.raises(InputError, match="There is no metric 'beauty'"):
         built.examples("decoder layer 0", 0, "beauty")
@@ -188,21 +162,3 @@ def test_a_question_from_the_shell(built, capsys):
     assert cli.main(["atlas", "query", str(built.folder), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 8
     assert cli.main(["atlas", "query", str(built.folder), "x ="]) == 2
-
-
-def test_heads_that_do_the_same_are_near(built, tmp_path):
-    """Here and in another atlas, by the shares that both have; never the head itself."""
-    (tmp_path / "corpus.txt").write_text("x y z x y\na b c d a b\n")
-    atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "other")
-    other = atlas.open(tmp_path / "other")
-    found = built.alike("decoder layer 0", 0, other, k=15)
-
-    assert (found.loc[0, "site"], found.loc[0, "head"]) == ("decoder layer 0", 0)
-    assert len(found) == 15
-    assert found["apart"].is_monotonic_increasing
-    names = ["confidence", "previous", "self"]
-    one, near = built.heads().loc[0, names], other.heads().loc[0, names]
-    assert abs(one - near).max() < 0.3
-    here = built.alike("decoder layer 0", 0, k=20)
-    assert len(here) == 7
-    assert not ((here["site"] == "decoder layer 0") & (here["head"] == 0)).any()

@@ -23,7 +23,7 @@ from measure import interleaved, machine, table
 from attnviz import api
 from attnviz.analysis import batch
 from attnviz.analysis.heads import sums_of
-from attnviz.atlas import Engine, build, shards
+from attnviz.atlas import Engine, build, tables
 from attnviz.atlas.corpus import CorpusLine, Shard
 from attnviz.atlas.measure import Options, measure
 from attnviz.sources.trained import _lengths, _read
@@ -58,7 +58,7 @@ def row(name, source, lines, plain):
             "plain": lambda: each(plain, batches),
             "run": lambda: each(source.run, batches),
             "metrics": lambda: each(lambda one: metrics(source.run(one)), batches),
-            "atlas": lambda: shards.table(measure(source, given), shard, Options()),
+            "atlas": lambda: tables.of_shard(measure(source, given), shard, Options()),
         },
         span=0,
         budget=20,
@@ -118,8 +118,9 @@ def built(model, lines, shard, count):
     with TemporaryDirectory() as folder:
         corpus, work = Path(folder) / "corpus.txt", Engine(workers=count)
         corpus.write_text("".join(f"{line}\n" for line in lines))
-        begin, told = sum(os.times()[:4]), {"report": lambda now: times.append((time.perf_counter(), now.done))}
-        build(model, corpus, Path(folder) / "atlas", Options(shard=shard), work=work, **told)
+        begin, folder = sum(os.times()[:4]), Path(folder) / "atlas"
+        told = {"report": lambda done, of: times.append((time.perf_counter(), done))}
+        build(model, corpus, folder, Options(shard=shard), work=work, **told)
         used = sum(os.times()[:4]) - begin
     (start, before), (end, done) = times[count], times[-1]
     return (done - before) / (end - start), len(lines) / used

@@ -4,14 +4,11 @@ import resource
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-import torch
 from safetensors import SafetensorError
 
 import attnviz
 from attnviz import files
-from attnviz.atlas import shards
 from attnviz.cli import main
 from attnviz.core import whole
 from attnviz.models import trained
@@ -27,7 +24,6 @@ def by_shell(*arguments: str) -> None:
 WRITERS = {
     "whole": lambda path: whole.write(path, bytes(2000)),
     "a saved run": lambda path: files.save(attnviz.analyze(TEXT, "scratch"), path),
-    "a shard": lambda path: shards.write(pa.table({"a": torch.rand(2000).tolist()}), path),
     "weights": lambda path: trained.write(trained.load("story"), path),
     "a figure": lambda path: by_shell("export", TEXT, *SCRATCH, "-o", f"{path}.svg"),
     "a page": lambda path: by_shell("explore", TEXT, *SCRATCH, "-o", f"{path}.html"),

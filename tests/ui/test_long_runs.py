@@ -10,7 +10,6 @@ from test_app import button, choices, html, opened
 
 from attnviz import api, atlas, figures
 from attnviz.analysis import align
-from attnviz.atlas.building import AtlasProgress
 from attnviz.core import attention, jobs, progress
 from attnviz.core.edits import Site
 from attnviz.core.errors import Canceled
@@ -330,7 +329,7 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(li
         report = named.get("report") or args[3]
         calls.append(name)
         while not go.wait(0.01):
-            report(*([AtlasProgress(1, of)] if module is atlas else [1, of]))
+            report(1, of)
         return measure(*args, **named)
 
     monkeypatch.setattr(module, name, waits)

@@ -84,7 +84,7 @@ def _built(source: Source) -> Atlas | None:
         opened = _opened(folder, finished.stat().st_mtime if finished.is_file() else 0.0)
         if isinstance(opened, AttnvizError):
             note(str(opened), "notice")
-        elif opened.plan.model.name == source.id and dict(opened.plan.model.settings).get("step") == source.step:
+        elif opened.plan.model == source.id and opened.plan.settings.get("step") == source.step:
             there[folder.name] = opened
     if len(there) < 2:
         allowed("library", [*there])
@@ -111,7 +111,7 @@ _cost = cache.cached(texts.cost)
 
 def _measure(source: Source, lines: tuple[str, ...], edits: Edits) -> Atlas:
     with progress.counted(len(lines)) as report, cores.used_by(source):
-        return atlas.of_texts(source, lines, edits, report=lambda now: report(now.done, now.of))
+        return atlas.of_texts(source, lines, edits, report=report)
 
 
 def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:

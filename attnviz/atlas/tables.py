@@ -1,0 +1,271 @@
+"""Tables of a shard, of two shards as one, and of a finished atlas, as Parquet files in a folder.
+
+numbers    a row per head and number      texts, mean, m2 (the sum of squared deviations from the mean)
+bins       a row per number and bin       row (of numbers), bin, count: see `_bins`
+distances  a row per head and distance    bin, weight, pairs (that may attend)
+examples   the texts with most of it      row (of numbers), value, file, line
+pairs      the strongest pairs            place (of the head), site, head, value, tokens, file, line, query, key
+dropped    a row per head                 value: the largest weight of a pair that is not among them
+problems   lines that were not read       file, line, problem
+totals     one row                        texts, tokens, empty_lines
+
+Shards are joined in the order of their numbers, so the same shards give the same bytes, whenever each was made. Memory
+grows with the heads, never with the shards.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attnviz.analysis.heads import METRICS, THRESHOLDS, roles
+from attnviz.atlas.corpus import EMPTY, Shard
+from attnviz.atlas.measure import FURTHEST, NAMES, Measured, Options
+from attnviz.core import whole
+from attnviz.core.errors import InputError
+from attnviz.core.tokens import Sentence
+
+Tables = dict[str, pd.DataFrame]
+
+QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
+LEVEL = 0.95
+"""Level of the confidence intervals of a mean over texts: by Student's t, texts taken as drawn independently."""
+LEAST = {rule.metric: rule.least for rule in THRESHOLDS}
+FAILS = "fails"
+"""Column of a metric that suggests a role: share of texts on which it is below the role's threshold, within 0.4%."""
+ENDS = ("low", "high", "spread", "texts", *QUANTILES)
+"""Endings of the columns of a metric, but for its mean."""
+HEAD = ["site", "head"]
+
+
+def columns_of(name: str) -> list[str]:
+    """Columns of a metric in the table of heads."""
+    return [name, *(f"{name}_{end}" for end in ((*ENDS, FAILS) if name in LEAST else ENDS))]
+
+
+def write(tables: Tables, folder: Path) -> None:
+    """Write tables as the files of a folder, each whole or not at all.
+
+    Raises:
+        OSError: names the file.
+    """
+    folder.mkdir(exist_ok=True)
+    for name, table in tables.items():
+        with whole.unfinished(folder / f"{name}.parquet") as part:
+            pq.write_table(pa.Table.from_pandas(table, preserve_index=False), part, compression="zstd")
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+
+
+def merged(shards: list[Path], options: Options) -> Tables:
+    """The tables of a finished atlas, from those of its shards."""
+    return _finished(reduce(lambda earlier, later: _joined(earlier, later, options), map(_read, shards)))
+
+
+def _read(folder: Path) -> Tables:
+    return {path.stem: pd.read_parquet(path) for path in sorted(folder.iterdir())}
+
+
+# A shard
+
+
+def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
+    """The tables of a shard."""
+    values, lines = measured.values, np.array([text.line for text, _ in measured.read], dtype=np.int64)
+    heads = [(str(site), head) for site, numbers in measured.sites.items() for head in range(len(numbers.dropped))]
+    places = pd.DataFrame(heads, columns=HEAD)
+    rows = places.loc[places.index.repeat(len(NAMES))].assign(name=np.tile(NAMES, len(places)))
+    flat = values.reshape(len(values), len(rows))
+    is_number = np.isfinite(flat)
+    count, sums = is_number.sum(0), np.where(is_number, flat, 0).sum(0)
+    mean = sums / np.maximum(count, 1)
+    m2 = np.where(is_number, (flat - mean) ** 2, 0).sum(0)
+    text, row = is_number.nonzero()
+    bins = pd.DataFrame({"row": row, "bin": _bins(flat[text, row]), "count": 1})
+    examples = pd.DataFrame({"row": row, "value": flat[text, row], "file": shard.file, "line": lines[text]})
+    distance = np.concatenate([numbers.distance for numbers in measured.sites.values()], 1)
+    each = places.loc[places.index.repeat(2 * FURTHEST + 1)]
+    bin_numbers = np.tile(np.arange(-FURTHEST, FURTHEST + 1), len(places))
+    empty = sum(problem.error == EMPTY for problem in measured.problems)
+    tokens = sum(sentence.length for _, sentence in measured.read)
+    return {
+        "numbers": rows.assign(texts=count, mean=mean, m2=m2),
+        "bins": _counted(bins),
+        "distances": each.assign(bin=bin_numbers, weight=distance[0].ravel(), pairs=distance[1].ravel()),
+        "examples": _largest(examples, ["row"], options.keep),
+        "pairs": _pairs(measured, shard, lines),
+        "dropped": places.assign(value=np.concatenate([numbers.dropped for numbers in measured.sites.values()])),
+        "problems": _problems(measured, shard),
+        "totals": pd.DataFrame({"texts": [len(lines)], "tokens": [tokens], "empty_lines": [empty]}),
+    }
+
+
+def _pairs(measured: Measured, shard: Shard, lines: np.ndarray) -> pd.DataFrame:
+    read, parts, place = [sentence for _, sentence in measured.read], [], 0
+    targets = measured.written or read
+    for site, numbers in measured.sites.items():
+        pairs = numbers.pairs
+        query_texts = targets if site.kind != "encoder" else read
+        key_texts = targets if site.kind == "decoder" else read
+        columns = {
+            "place": place + pairs.head,
+            "site": str(site),
+            "head": pairs.head,
+            "value": pairs.weight,
+            "query": pairs.query,
+            "key": pairs.key,
+            "query_token": _tokens(query_texts, pairs.text, pairs.query),
+            "key_token": _tokens(key_texts, pairs.text, pairs.key),
+            "file": shard.file,
+            "line": lines[pairs.text],
+        }
+        parts.append(pd.DataFrame(columns))
+        place += len(numbers.dropped)
+    return pd.concat(parts).astype({"query_token": object, "key_token": object})
+
+
+def _tokens(texts: Sequence[Sentence], numbers: np.ndarray, positions: np.ndarray) -> list[str]:
+    return [texts[text].tokens[position].text for text, position in zip(numbers, positions, strict=True)]
+
+
+def _problems(measured: Measured, shard: Shard) -> pd.DataFrame:
+    rows = [(shard.file, problem.line, problem.error) for problem in measured.problems if problem.error != EMPTY]
+    types = {"file": object, "line": np.int64, "problem": object}
+    return pd.DataFrame(rows, columns=[*types]).astype(types)
+
+
+def _bins(values: np.ndarray) -> np.ndarray:
+    """The bin of each value, int64: a float32 rounded to its upper 16 bits; a larger value has no lower bin.
+
+    So a quantile is within 1/256 of the value at its rank, as in DDSketch (Masson, Rim and Lee 2019), and counts add up
+    exactly in any order, which those of a t-digest or a KLL sketch do not.
+    """
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.int64)
+    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+
+
+def _values(bins: np.ndarray) -> np.ndarray:
+    """The value that stands for each bin."""
+    return (bins.astype(np.int64) << 16).astype(np.uint32).view(np.float32).astype(np.float64)
+
+
+# Two shards
+
+
+def _joined(earlier: Tables, later: Tables, options: Options) -> Tables:
+    """The tables of two shards as one; of equal values those of the earlier shard come first."""
+    every = {name: pd.concat([earlier[name], later[name]], ignore_index=True) for name in earlier}
+    tokens = ["place", "query_token", "key_token"]
+    strongest = every["pairs"].sort_values("value", ascending=False, kind="stable").drop_duplicates(tokens)
+    return {
+        "numbers": _summed(earlier["numbers"], later["numbers"]),
+        "bins": _counted(every["bins"]),
+        "distances": earlier["distances"].assign(
+            **{name: earlier["distances"][name] + later["distances"][name] for name in ("weight", "pairs")}
+        ),
+        "examples": _largest(every["examples"], ["row"], options.keep),
+        "pairs": _largest(strongest, ["place"], options.pairs),
+        "dropped": earlier["dropped"].assign(value=np.maximum(earlier["dropped"]["value"], later["dropped"]["value"])),
+        "problems": every["problems"],
+        "totals": earlier["totals"] + later["totals"],
+    }
+
+
+def _summed(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
+    """Counts, means and squared deviations of two sets of texts as one (Chan, Golub and LeVeque 1979), row by row."""
+    if not earlier[[*HEAD, "name"]].equals(later[[*HEAD, "name"]]):
+        raise InputError("Two shards of the atlas hold other heads or numbers; give another folder to build it anew.")
+    share, apart = later["texts"] / (earlier["texts"] + later["texts"]).clip(lower=1), later["mean"] - earlier["mean"]
+    m2 = earlier["m2"] + later["m2"] + apart**2 * earlier["texts"] * share
+    return earlier.assign(texts=earlier["texts"] + later["texts"], mean=earlier["mean"] + share * apart, m2=m2)
+
+
+def _counted(bins: pd.DataFrame) -> pd.DataFrame:
+    return bins.groupby(["row", "bin"], as_index=False)["count"].sum()
+
+
+def _largest(rows: pd.DataFrame, by: list[str], most: int) -> pd.DataFrame:
+    ordered = rows.sort_values("value", ascending=False, kind="stable").sort_values(by, kind="stable")
+    return ordered.groupby(by, sort=False).head(most).reset_index(drop=True)
+
+
+# A finished atlas
+
+
+def _finished(tables: Tables) -> Tables:
+    """heads, effects, distances, examples, pairs, problems and totals: what `Atlas` answers from."""
+    numbers = _with_intervals(tables["numbers"])
+    is_metric = numbers["name"].isin([metric.name for metric in METRICS])
+    examples = tables["examples"].join(numbers[[*HEAD, "name"]], on="row")
+    effects = numbers[~is_metric & (numbers["texts"] > 0)]
+    finished = {
+        "heads": _heads(numbers[is_metric], tables["bins"], tables["dropped"]),
+        "effects": effects.drop(columns="m2"),
+        "distances": _distances(tables["distances"]),
+        "examples": examples.assign(rank=examples.groupby("row").cumcount() + 1).drop(columns="row"),
+        "pairs": tables["pairs"].assign(rank=tables["pairs"].groupby("place").cumcount() + 1).drop(columns="place"),
+        "problems": tables["problems"],
+        "totals": tables["totals"],
+    }
+    return {name: table.reset_index(drop=True) for name, table in finished.items()}
+
+
+def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
+    """The mean by text, its interval and the spread of texts; NaN where unknown."""
+    from scipy import stats  # a second, and workers merge nothing
+
+    texts = numbers["texts"].to_numpy(dtype=np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(texts > 0, numbers["mean"], np.nan)
+        spread = np.sqrt(np.where(texts > 1, numbers["m2"], np.nan) / (texts - 1))
+        width = stats.t.ppf((1 + LEVEL) / 2, np.maximum(texts - 1, 1)) * spread / np.sqrt(texts)
+    return numbers.assign(mean=mean, low=mean - width, high=mean + width, spread=spread)
+
+
+def _heads(numbers: pd.DataFrame, bins: pd.DataFrame, dropped: pd.DataFrame) -> pd.DataFrame:
+    """A row per head: of each metric the mean by text under its name, and the rest under `<name>_low` and so on.
+
+    `pairs_above` is the weight above which no pair is missing in the shards: one above a half is its row's largest.
+    """
+    counts = dict(iter(bins.groupby("row")))
+    table = dropped[HEAD].copy()
+    places = table["site"].str.split(" layer ", expand=True)
+    table.insert(1, "kind", places[0])
+    table.insert(2, "layer", places[1].astype(int))
+    columns: dict[str, Any] = {}
+    for name, part in numbers.groupby("name", sort=False):
+        each = [_quantiles(counts.get(row), LEAST.get(name, 0.0)) for row in part.index]
+        part = part.assign(**dict(zip((*QUANTILES, FAILS), zip(*each, strict=True), strict=True)))
+        ends = ["mean", *(column.removeprefix(f"{name}_") for column in columns_of(name)[1:])]
+        columns |= {column: part[end].to_numpy() for column, end in zip(columns_of(name), ends, strict=True)}
+    table = pd.concat([table, pd.DataFrame(columns)], axis=1)
+    first = [next(iter(roles(row)), None) for row in table.to_dict("records")]
+    table.insert(4, "role", pd.Series([role and role.name for role in first], dtype=object))
+    table.insert(5, "role_fails", [np.nan if role is None else role.fails for role in first])
+    return table.assign(pairs_above=dropped["value"].clip(lower=0.5))
+
+
+def _quantiles(bins: pd.DataFrame | None, bound: float) -> list[float]:
+    """The values at the ranks of `QUANTILES`, the lower of two, and the share of values below a bound; NaN of none."""
+    if bins is None:
+        return [np.nan] * (len(QUANTILES) + 1)
+    upto = np.cumsum(bins["count"].to_numpy())
+    ranks = np.floor(np.array([*QUANTILES.values()]) * (upto[-1] - 1))
+    values = _values(bins["bin"].to_numpy()[np.searchsorted(upto, ranks, side="right")])
+    below = bins["count"][bins["bin"] < _bins(np.array([bound]))[0]].sum()
+    return [*values, float(below / upto[-1])]
+
+
+def _distances(sums: pd.DataFrame) -> pd.DataFrame:
+    """As `ByDistance.curve` of all texts together: bins that double to either side, negative before the query."""
+    far, sign = 2.0 ** (sums["bin"].abs() - 1), np.sign(sums["bin"])
+    share = sums["weight"] / sums.groupby(HEAD)["weight"].transform("sum")
+    ends = {"nearest": (sign * far).astype(int), "furthest": (sign * (2 * far - 1)).astype(int)}
+    rows = sums.assign(**ends, share=share, mean=sums["weight"] / sums["pairs"], pairs=sums["pairs"].astype("int64"))
+    return rows[rows["pairs"] > 0][[*HEAD, "nearest", "furthest", "share", "pairs", "mean"]]
