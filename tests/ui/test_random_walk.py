@@ -29,7 +29,18 @@ TYPED = {"text": (*TEXTS, ""), "mask": MASKS, "word": ("cat", "zzz")}
 MENUS = ("mask menu", "more", "link menu", "find")
 """Keys of menus that are opened for one action; no link holds that they are open."""
 LEFT_OUT = ("Redo", "again", "answer", "card", "check", "close", "continue", "each", "fetch", "follow", "go on")
-LEFT_OUT += ("gradients", "leak", "measure", "other model", "python", "reads any", "retry", "run ", "save")
+LEFT_OUT += (
+    "gradients",
+    "leak",
+    "measure",
+    "other model",
+    "python",
+    "reads any",
+    "retry",
+    "run ",
+    "save",
+    "show answer",
+)
 """Beginnings of keys of buttons outside the walk: work that a visitor asks for, files, and models by name."""
 FORMS = ("take ",)
 """Beginnings of keys of widgets that only fill in what the button beside them does."""
