@@ -409,6 +409,16 @@ def test_the_style_sheet_names_few_elements_of_streamlit():
     assert 0 < len(foreign) <= 15
 
 
+def test_html_of_the_app_has_a_style():
+    """Each class in HTML that a page writes stands in the style sheet, or a script looks for it."""
+    named = SHEET.read_text(encoding="utf-8") + "".join(path.read_text() for path in SHEET.parent.glob("*.js"))
+    pages = "".join(path.read_text(encoding="utf-8") for path in SHEET.parent.rglob("*.py"))
+    classes = {name for names in re.findall(r'class="([a-z][a-z -]*)"', pages) for name in names.split()}
+
+    assert len(classes) > 2
+    assert {name for name in classes if not re.search(rf"\.{name}\b", named)} == set()
+
+
 def test_the_style_sheet_styles_what_there_is():
     """Each key and class that it names stands in a page or a script, else what it styled is gone."""
     sheet = re.sub(r"/\*.*?\*/", "", SHEET.read_text(encoding="utf-8"), flags=re.S)
