@@ -62,14 +62,14 @@ sweep: $(VENV)/for-tests ## 50 times as many examples of each law, every case of
 kernels: $(VENV)/for-tests ## the tests of numbers as other CPUs compute, on one thread and on two
 	$(BIN)/python tests/kernels.py $(ARGS)
 
-train: $(VENV)/for-tests ## train the shipped models again and draw how they learned; one of them: make train MODEL=story
-	PYTHONPATH=. $(BIN)/python -m attnviz.training $(MODEL)
+train: $(VENV)/for-tests ## train the shipped models again; one of them: make train MODEL=story
+	PYTHONPATH=. $(BIN)/python -m attnviz.training train $(MODEL)
 
 evidence: $(VENV)/for-tests ## measure the shipped models afresh, for their cards; one of them: make evidence MODEL=story
-	PYTHONPATH=. $(BIN)/python -m attnviz.training.evidence $(MODEL)
+	PYTHONPATH=. $(BIN)/python -m attnviz.training evidence $(MODEL)
 
 atlas: $(VENV)/for-tests ## build the atlases that ship, of the trained models over their held-out texts, again
-	PYTHONPATH=. $(BIN)/python -m attnviz.training.atlases
+	PYTHONPATH=. $(BIN)/python -m attnviz.training atlases
 
 screenshots: $(VENV)/for-tests ## take the documentation's pictures again, and every state of every page on one sheet
 	PYTHONPATH=.:tests $(BIN)/python tests/browser/screenshots.py

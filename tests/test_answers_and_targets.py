@@ -10,8 +10,8 @@ from attnviz import Edits, Site, analyze, api, atlas, cases, export, figures, fi
 from attnviz.analysis.align import Side, beside
 from attnviz.check.moves import leak_test
 from attnviz.core import assets
+from attnviz.sources.trained import Trained
 from attnviz.studies import ablation
-from attnviz.training.texts import TEXTS
 
 TEXT, SITE = "the cat sat on", Site("decoder", 1)
 WRITTEN = generate(TEXT, "story", 8)
@@ -112,7 +112,7 @@ def test_a_leak_test_is_made_with_the_target_that_was_given():
     assert test.pairs == ()
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", Trained.names)
 def test_the_atlases_that_ship_are_of_the_models_and_texts_that_ship(name):
     """`make atlas` makes them again after a training; all together are below 5 MB."""
     shipped = atlas.open(assets.path(f"atlas/{name}"))

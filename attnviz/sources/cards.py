@@ -1,4 +1,4 @@
-"""Cards of the shipped models, with facts and their evidence, written by `attnviz.training.evidence`."""
+"""Cards of the shipped models, with facts and their evidence; `make evidence` measures the numbers."""
 
 import json
 import math

@@ -1,22 +1,85 @@
-"""Train the shipped models and draw how they learned: ``python -m attnviz.training [NAME ...]``."""
+"""Make shipped files again: ``python -m attnviz.training WHAT [NAME ...]``.
+
+train: weights and learning curve of a model. evidence: measurements on its card. texts: held-out texts for it. atlases:
+its heads over these texts. tokenizer: the byte-pair encoding. pictures: the examples for models that read pictures.
+"""
 
 import argparse
+import shutil
 from importlib import import_module
+from types import ModuleType
 
-from attnviz.training import curve, harness
+import torch
 
-NAMES = ("translator", "story", "induction", "shapes")
+from attnviz import atlas
+from attnviz.core import assets
+from attnviz.models import trained
+from attnviz.training import recipe
+
+READERS = ("translator", "story", "induction")
+NAMES = {
+    "train": (*READERS, "shapes"),
+    "evidence": (*READERS, "constructed", "shapes"),
+    "texts": READERS,
+    "atlases": READERS,
+    "tokenizer": ("bpe",),
+    "pictures": ("examples",),
+}
+"""Names for each kind of file."""
+SENTENCES = 2_000
+"""Held-out texts or pictures that are measured for a card."""
+TEXTS_SEED, TEXTS = 50_000, 50
+"""Seed of the texts that ship, which are measured for no card and no learning curve, and their number."""
+
+
+def module(name: str) -> ModuleType:
+    return import_module(f"attnviz.training.{name}")
+
+
+def texts(name: str) -> list[str]:
+    """Draw the held-out texts that ship for a model."""
+    return module(name).shipped_texts(TEXTS_SEED, TEXTS)
+
+
+def make(what: str, name: str) -> str:
+    """Make a shipped file, and return what was written."""
+    if what == "train":
+        recipe.train(module(name).RECIPE)
+        return str(trained.folder(name))
+    if what == "evidence":
+        torch.set_num_threads(1)  # for small sums; more threads only wait for each other
+        result = module(name).card(SENTENCES)
+        recipe.write_json(trained.folder(name) / "card.json", result)
+        return "\n".join([name, *(f"  {row['value']:7.2%}  {row['what']}" for row in result["measured"])])
+    if what == "texts":
+        path = assets.path(f"texts/{name}.txt")
+        path.write_text("".join(f"{text}\n" for text in texts(name)), encoding="utf-8")
+        return str(path)
+    if what == "atlases":
+        folder = assets.path(f"atlas/{name}")
+        shutil.rmtree(folder, ignore_errors=True)
+        built = atlas.build(name, assets.path(f"texts/{name}.txt"), folder, atlas.Options(pairs=60))
+        return f"{folder}: {built.texts} texts"
+    if what == "tokenizer":
+        path = assets.path("tokenizers/bpe.json")
+        path.write_text(module("corpus").train_tokenizer(), encoding="utf-8")
+        return str(path)
+    drawing = module("drawing")
+    for label in drawing.EXAMPLES:
+        drawing.example(label).save(assets.path(drawing.file(label)), optimize=True)
+    return str(assets.path("pictures"))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all if none is given")
-    names = parser.parse_args().names or NAMES
-    if unknown := [name for name in names if name not in NAMES]:
-        parser.error(f"there is no recipe for {', '.join(unknown)}; there are those for {', '.join(NAMES)}")
-    for name in names:
-        harness.train(import_module(f"attnviz.training.{name}").RECIPE)
-        print(f"wrote {curve.write(name)}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=NAMES, metavar="WHAT", help=", ".join(NAMES))
+    parser.add_argument("names", nargs="*", metavar="NAME", help="models; all if none is given")
+    arguments = parser.parse_args()
+    available = NAMES[arguments.what]
+    if unknown := [name for name in arguments.names if name not in available]:
+        parser.error(f"{arguments.what} does not know {', '.join(unknown)}; it knows {', '.join(available)}")
+    for name in arguments.names or available:
+        print(make(arguments.what, name), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from attnviz import api
 from attnviz.core.errors import InputError
 from attnviz.sources.trained import Trained
 from attnviz.studies import texts
-from attnviz.training import texts as made
+from attnviz.training import __main__ as training
 
 
 @given(
@@ -30,12 +30,12 @@ def test_a_file_that_cannot_be_read_says_why(data, says):
 
 @pytest.mark.parametrize("name", Trained.names)
 def test_shipped_texts_are_the_held_out_ones_and_known_to_their_model(name):
-    """The file is what `python -m attnviz.training.texts` writes; no word of it is unknown."""
+    """The file is what `python -m attnviz.training texts` writes; no word of it is unknown."""
     source = api.load(name)
     shipped = texts.shipped(source)
 
-    assert list(shipped) == made.TEXTS[name]()
-    assert len(set(shipped)) == made.COUNT
+    assert list(shipped) == training.texts(name)
+    assert len(set(shipped)) == training.TEXTS
     assert source.unknown(list(shipped)) == {}
     assert source.tokenize(list(shipped))
 

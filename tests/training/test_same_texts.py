@@ -1,42 +1,94 @@
-"""A seed draws the texts that the shipped models and tokenizer were made from, however the word lists are kept."""
+"""A seed gives the texts, the tokenizer and the first weights that the shipped models were made from."""
 
 import random
+from dataclasses import replace
 from hashlib import sha256
+from importlib import import_module
 from itertools import islice
 
 import pytest
+import torch
 
-from attnviz.training import corpus
-from attnviz.training.induction import texts
-from attnviz.training.story.grammar import stories
-from attnviz.training.translator.grammar import draw_pair
+from attnviz.core import assets
+from attnviz.models import trained
+from attnviz.training import corpus, induction, recipe
+from attnviz.training.recipe import is_held_out
+from attnviz.training.story_grammar import stories
+from attnviz.training.translator_grammar import draw_pair
 
 
-def translator():
-    draw = random.Random(0)
+def translator_texts():
+    generator = random.Random(0)
     for _ in range(1_000):
-        pair = draw_pair(draw, held_out=False)
+        pair = draw_pair(generator, held_out=False)
         yield pair.english, pair.french, [sorted(places) for places in pair.alignment], pair.roles, pair.refers
 
 
-def story():
-    for one in islice(stories(random.Random(0), held_out=False), 1_000):
-        yield one.words, [(test.kind, test.at, test.wrong, test.source, test.opening) for test in one.tested]
+def story_texts():
+    for story in islice(stories(random.Random(0), held_out=False), 1_000):
+        yield story.words, [(test.kind, test.position, test.wrong, test.source, test.opening) for test in story.tested]
 
 
-def induction():
-    return [one.words for one in texts.sample(random.Random(0), 1_000, held_out=False)]
+def induction_texts():
+    return [text.words for text in induction.sample(random.Random(0), 1_000, held_out=False)]
 
 
 @pytest.mark.parametrize(
     ("drawn", "digest"),
     [
-        (translator, "d35ea62d2dfdefbb"),
-        (story, "2a3ed00f135e8ef0"),
-        (induction, "85ea555647315e1c"),
+        (translator_texts, "d35ea62d2dfdefbb"),
+        (story_texts, "2a3ed00f135e8ef0"),
+        (induction_texts, "85ea555647315e1c"),
         (lambda: corpus.lines(sentences=1_000), "527878b21e77d3eb"),
     ],
 )
 def test_a_seed_draws_the_same_texts_for_ever(drawn, digest):
-    """`make train` gives the shipped weights only from the same texts; who changes these on purpose trains again."""
+    """`make train` gives the shipped weights only from the same texts; after a change on purpose, train again."""
     assert sha256(repr(list(drawn())).encode()).hexdigest()[:16] == digest
+
+
+def test_training_the_tokenizer_again_gives_the_shipped_file():
+    """Byte for byte, with the pinned version of the tokenizers library."""
+    assert corpus.train_tokenizer().encode() == assets.path("tokenizers/bpe.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "shipped", "weights"),
+    [
+        *((name, ("vocabulary.json", "00000.safetensors"), "00002") for name in ("translator", "story", "induction")),
+        ("shapes", ("config.json", "preprocessor_config.json"), "model"),
+    ],
+)
+def test_a_training_begins_with_the_shipped_files_and_depends_on_its_seed_alone(name, shipped, weights, tmp_path):
+    """The vocabulary and the weights before the first step are those that ship; two steps repeat."""
+    threads, plan = torch.get_num_threads(), import_module(f"attnviz.training.{name}").RECIPE
+    short = replace(plan, steps=2, checkpoints=(0, 2), score=lambda model: 0.5)
+    for folder, seed in (("first", 0), ("again", 0), ("other", 1)):
+        recipe.train(replace(short, seed=seed), folder=tmp_path / folder)
+    torch.set_num_threads(threads)
+    first, again, other = ((tmp_path / folder / f"{weights}.safetensors") for folder in ("first", "again", "other"))
+
+    for file in shipped:
+        assert (tmp_path / "first" / file).read_bytes() == (trained.folder(name) / file).read_bytes()
+    assert first.read_bytes() == again.read_bytes() != other.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["translator", "story", "induction"])
+def test_the_kept_weights_are_those_of_the_recipe(name):
+    """So that the slider over the training has its steps, and the files stay small."""
+    module = import_module(f"attnviz.training.{name}")
+
+    assert trained.checkpoints(name) == module.RECIPE.checkpoints
+    assert trained.load(name).config == module.CONFIG
+    assert trained.read(trained.place(name, 0)).config == module.CONFIG
+    assert sum(path.stat().st_size for path in trained.folder(name).iterdir()) < 16e6
+
+
+def test_held_out_texts_are_never_trained_on():
+    for text in induction.sample(random.Random(0), 100, held_out=False):
+        assert not is_held_out(text.text)
+    for story in islice(stories(random.Random(0), held_out=False), 300):
+        assert not any(is_held_out(test.opening) for test in story.tested)
+    generator = random.Random(0)
+    for pair in (draw_pair(generator, held_out=False) for _ in range(300)):
+        assert not is_held_out(pair.text.lower().removesuffix("."))  # with and without its full stop

@@ -1,21 +1,113 @@
-"""The shipped story model does what its card says, measured afresh on fewer held-out stories."""
+"""The stories keep the rules that they are there to teach, and the shipped model follows them."""
 
-import math
 import random
+from itertools import islice
 
 import pytest
-import torch
 
-from attnviz.core import assets
 from attnviz.core.edits import Site
 from attnviz.models import trained
 from attnviz.sources.cards import card
-from attnviz.tokenizers import vocabulary
-from attnviz.training import story
-from attnviz.training.story import evidence, measure, report
-from attnviz.training.story.evidence import KINDS, look, off
+from attnviz.training import probe, story
+from attnviz.training import story_grammar as grammar
+from attnviz.training.recipe import is_held_out
 
-NUMBER = 120
+PRONOUN = {noun.word: noun.pronoun for noun in (*grammar.NAMES, *grammar.NOUNS, *grammar.PLACES)}
+NAMES = {name.word for name in grammar.NAMES}
+
+
+@pytest.fixture(scope="module")
+def told():
+    """Two thousand stories of each kind: for training, and held out."""
+    return {held: list(islice(grammar.stories(random.Random(3), held_out=held), 2_000)) for held in (False, True)}
+
+
+@pytest.fixture(scope="module")
+def tested(told):
+    """Every tested word with its story and the nouns between its source and itself."""
+    found = []
+    for each in told[False] + told[True]:
+        for test in each.tested:
+            between = [word for word in each.words[test.source[-1] + 1 : test.position] if word in PRONOUN]
+            found.append((each, test, between))
+    return found
+
+
+def test_the_vocabulary_is_what_the_stories_are_made_of(told):
+    """Each story has only words of it, and reading the text back gives the story."""
+    for each in told[False] + told[True]:
+        assert tuple(token.text.lower() for token in story.VOCABULARY.encode(each.text)) == each.words
+        assert len(each.words) <= grammar.LONGEST
+    words = {word for each in told[False] + told[True] for word in each.words}
+    assert len(words) > 0.98 * len(grammar.vocabulary())  # and little else
+
+
+def test_the_sentences_that_everybody_types_are_in_the_grammar(monkeypatch):
+    """The cat sits on its mat, and may be tired; shown with a handful of words, so that they are soon drawn."""
+    keep = {"cat", "key", "box", "ball", "book", "hat", "mat"}
+    for name in ("NOUNS", "PLACES"):
+        pairs = zip(getattr(grammar, name)[::2], getattr(grammar, name)[1::2], strict=True)
+        kept = [pair for pair in pairs if pair[0].group == "people" or pair[0].word in keep]
+        monkeypatch.setattr(grammar, name, tuple(noun for pair in kept for noun in pair))
+    monkeypatch.setitem(grammar.MOVES, "animals", grammar.MOVES["animals"][:1])
+    monkeypatch.setitem(grammar.OWN_MOVES, "cat", ())
+    monkeypatch.setattr(grammar, "_OFTEN", ("it", "it", "it", "they"))
+    monkeypatch.setitem(grammar.QUALITIES, "animals", ["tired"])
+    generator, drawn = random.Random(0), set()
+    for _ in range(60_000):
+        writer = grammar.Writer(generator, past=True)
+        writer.sentence()
+        drawn.add(" ".join(writer.words))
+
+    for text in ("the cat sat on the mat .", "the cat sat down .", "the cat sat on the mat because it was tired ."):
+        assert text in drawn
+
+
+def test_a_tested_pronoun_stands_for_its_source_and_the_noun_before_misleads(tested):
+    """One noun asks for its pronoun; two people are they; nothing in between gives it away."""
+    clues = {*grammar.PRONOUNS, *grammar.POSSESSIVES.values(), *grammar.REFLEXIVES.values()}
+    pronouns = [entry for entry in tested if entry[1].kind == "pronoun"]
+
+    assert {each.words[test.position] for each, test, _ in pronouns} == set(grammar.PRONOUNS)
+    for each, test, between in pronouns:
+        source = [each.words[position] for position in test.source]
+        right = PRONOUN[source[0]] if len(source) == 1 else "they"
+        assert each.words[test.position] == right != PRONOUN[between[-1]]
+        assert set(test.wrong) == set(grammar.PRONOUNS) - {right}
+        assert clues.isdisjoint(each.words[test.source[-1] + 1 : test.position])
+
+
+def test_a_tested_verb_agrees_with_its_source_and_the_noun_before_misleads(tested):
+    """Many keys are, one key is."""
+    many = {form for verb in grammar.VERBS for form in (verb.many, verb.past_many)}
+    single = {form for verb in grammar.VERBS for form in (verb.single, verb.past)}
+    for each, test, between in tested:
+        if test.kind == "verb":
+            plural = PRONOUN[each.words[test.source[0]]] == "they"
+            assert each.words[test.position] in (many if plural else single)
+            assert test.wrong[0] in (single if plural else many)
+            assert (PRONOUN[between[-1]] == "they") != plural
+
+
+def test_a_repeated_name_is_the_one_of_the_two_that_gives_nothing(tested):
+    """Anna and Tom went to the park. Anna gave the ball to Tom."""
+    for each, test, between in tested:
+        if test.kind == "name":
+            name, (first, second, *_) = each.words[test.position], test.opening.split(" . ")
+            assert each.words[test.source[0]] == name
+            assert name in first.split()
+            assert name not in second.split()
+            assert between[-1] not in NAMES
+
+
+@pytest.mark.parametrize(("kind", "most"), [("pronoun", 0.4), ("verb", 0.4), ("name", 0.1)])
+def test_a_case_is_held_out_and_the_word_before_does_not_tell(told, kind, most):
+    """Training never meets its opening, and pairs of words alone get most of them wrong."""
+    openings = {test.opening for each in told[False] for test in each.tested}
+    held = story.cases(kind, 300)
+
+    assert all(is_held_out(test.opening) and test.opening not in openings for _, test in held)
+    assert story.correct_by_pairs(held, 3_000) < most
 
 
 @pytest.fixture(scope="module")
@@ -23,137 +115,36 @@ def model():
     return trained.load("story")
 
 
-@pytest.fixture(scope="module")
-def found(model):
-    return look(model, NUMBER, told=4_000)
+def test_heads_make_verbs_and_pronouns_agree(model):
+    """One head of the last layer looks at the subject of a verb, the other at that of a pronoun."""
+    heads = [(Site("decoder", 1), head) for head in (0, 1)]
+    looks, right = {}, {}
+    for kind in ("pronoun", "verb"):
+        held = story.cases(kind, 120)
+        looks[kind] = story.looks(model, kind, held)
+        right[kind] = [story.correct(model, held, probe.off(*off)) for off in ((), *((head,) for head in heads), heads)]
+
+    assert card("story").opens == heads[0]
+    assert looks["verb"][heads[1]]["verb"].rate > 0.95
+    assert looks["pronoun"][heads[0]]["pronoun"].rate > 0.9
+    assert right["verb"][0] > 0.97 > 0.8 > right["verb"][2] >= right["verb"][3] - 0.1
+    assert right["pronoun"][0] > 0.97 > 0.9 > right["pronoun"][1] > 0.5 > right["pronoun"][3]
 
 
-def near(value, stated, number=NUMBER):
-    """Whether two measured shares differ by no more than chance makes likely; the card's is of 2,000."""
-    return abs(value - stated) < 0.01 + 4 * math.sqrt(max(stated * (1 - stated), 0.01) / number)
+def test_a_look_is_measured_at_the_row_that_predicts():
+    """A row that reads <sos> first has read the words before its position; columns are one further than positions."""
+    for kind in story.KINDS:
+        for each, test in story.cases(kind, 50):
+            read, after = story.tensors([each])
+            words, asked = each.words, story.cells(kind, each, test)
+            row, source = asked[kind]
 
-
-@pytest.mark.parametrize("kind", ["pronoun", "verb"])
-def test_the_goals_are_reached(found, kind):
-    """Pronouns and verbs are right where the noun before them misleads."""
-    assert found.right[kind] >= report.GOAL - 0.01
-    assert found.pairs[kind] < 0.5
-
-
-def test_one_head_makes_verbs_agree(found):
-    """It looks at the subject; without it, many verbs take the number of the nearer noun."""
-    head = found.needed("verb", 1)
-
-    assert found.looks["verb"][head].share > 0.95
-    assert found.looks["verb"][head].weight > 0.8
-    assert found.without["verb"][head] < 0.8
-
-
-def test_one_head_finds_whom_a_pronoun_stands_for(found):
-    """Another head than that of the verbs."""
-    head = found.needed("pronoun", 1)
-
-    assert head != found.needed("verb", 1)
-    assert found.looks["pronoun"][head].share > 0.9
-    assert found.without["pronoun"][head] < 0.9
-
-
-def test_the_card_says_what_is_measured(found):
-    """Up to the error of a sample, and down to the head it opens with."""
-    stated = card("story")
-
-    assert (stated.opens[0].layer, stated.opens[1]) == found.needed("pronoun", 1)
-    values = [value for kind in KINDS for value in (found.right[kind], found.pairs[kind], found.silent[kind])]
-    for measured, value in zip(stated.measured, values, strict=True):
-        assert near(value, measured.value), measured.what
-
-
-def test_a_finding_is_told_of_the_head_that_does_it(found):
-    """The verb's head is not praised for the pronoun's work, nor the other way round."""
-    stated = card("story")
-    for kind, clause in (
-        ("verb", "a verb comes next"),
-        ("pronoun", "he, she, it or they may come next"),
-        ("name", "second of two names"),
-    ):
-        layer, head = found.needed(kind, 1)
-
-        (told,) = (one for one in stated.behaviors_of(Site("decoder", layer), head) if clause in one.does)
-        assert near(found.without[kind][layer, head], told.off[0]), kind
-
-
-def test_every_example_is_in_the_vocabulary():
-    """Nothing that is offered is unknown to the model."""
-    (known,) = vocabulary.read(assets.path("models/story/vocabulary.json")).values()
-
-    assert known.words == story.RECIPE.vocabularies["english"]
-    for text in (*card("story").examples, "The cat sat on the mat", "The cat sat down", "The cat sat down."):
-        assert known.unknown(text) == ()
-
-
-def test_the_kept_weights_are_the_recipe_s():
-    """So that the slider over the training has its moments, and the files stay small."""
-    files = list(trained.folder("story").glob("*"))
-
-    assert trained.checkpoints("story") == story.RECIPE.kept
-    assert trained.load("story").config == story.RECIPE.config
-    assert sum(file.stat().st_size for file in files) < 8_000_000
-
-
-def test_switching_off_is_what_is_measured(model):
-    """A head that is off changes what the model says; none off changes nothing."""
-    tested = measure.cases("verb", 20)
-    silent = measure.correct(model, tested, off((0, 0), (0, 1), (1, 0), (1, 1)))
-
-    assert measure.correct(model, tested, off()) == measure.correct(model, tested)
-    assert silent < measure.correct(model, tested)
-
-
-def test_a_look_is_measured_at_the_row_that_predicts(model):
-    """Row `at` of a model that reads <sos> first has read the words before word `at`; one later is the word itself."""
-    case = measure.cases("verb", 1)[0]
-    ids, targets = measure.batch([case.story])
-
-    assert measure.VOCABULARY.names[targets[0, case.test.at]] == case.story.words[case.test.at]
-    assert ids[0, case.test.at + 1] == targets[0, case.test.at]
-
-
-def test_training_forgets_some_words_and_learns():
-    """The loss of an untrained model is that of a guess among all words, and it can be followed down."""
-    torch.manual_seed(0)
-    fresh = story.RECIPE.config.build()
-    loss = story.loss(fresh, random.Random(0))
-    loss.backward()
-
-    assert 4 < float(loss.detach()) < 9
-    assert all(weight.grad is not None for weight in fresh.parameters())
-
-
-def test_articles_are_looked_from_at_their_own_row():
-    """The row of "the" has read "the", and its source is the word before."""
-    for case in evidence._articles(measure.cases("verb", 50)):
-        assert case.story.words[case.test.at - 1] == "the"
-        assert case.test.source == (case.test.at - 2,)
-
-
-def test_full_stops_and_clauses_are_looked_from_at_their_own_row():
-    """The row of a full stop has read it; the row that predicts the verb of "that the queen wants" has read "queen"."""
-    for case in evidence._stops(measure.cases("pronoun", 50)):
-        assert case.story.words[case.test.at - 1] == "."
-        assert "." not in case.story.words[case.test.source[-1] : case.test.at - 1]
-    clauses = evidence._clauses(measure.cases("verb", 50))
-
-    assert clauses
-    for case in clauses:
-        that = case.test.source[0]
-        assert case.story.words[that] == "that"
-        assert case.test.at - 1 > that
-
-
-def test_the_second_name_is_found_whichever_comes_again():
-    """Of Anna and Tom it is Tom; he is the right one in some stories and not in others."""
-    tested = measure.cases("name", 50)
-    seconds = [evidence._second(case).test.source[0] for case in tested]
-
-    assert all(case.story.words[at] in case.test.opening for case, at in zip(tested, seconds, strict=True))
-    assert {case.test.source[0] == at for case, at in zip(tested, seconds, strict=True)} == {True, False}
+            assert story.VOCABULARY.names[after[0, row]] == words[test.position]
+            assert story.VOCABULARY.names[read[0, source[0] + 1]] == words[source[0]]
+            if "the" in asked:
+                row, (before,) = asked["the"]
+                assert story.VOCABULARY.names[read[0, row]] == "the"
+                assert before + 2 == row
+            if kind == "name":  # always the second of the two, right or not
+                assert [word for word in words[: source[0] + 1] if word in NAMES][-1] == words[source[0]]
+                assert words[source[0]] in test.opening

@@ -4,9 +4,10 @@ Places and lengths are shares of the picture's side, x to the right and y down. 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
+from PIL import Image
 from torch import Generator, Tensor
 from torch.nn.functional import avg_pool2d, pad
 
@@ -19,20 +20,26 @@ OUTER = (1.0, 0.9 * math.sqrt(2), 1.3)
 HUES = ((-0.03, 0.03), (0.58, 0.66), (0.12, 0.4))
 """Ranges of the hue of the red shape, the blue one, and the third, which is yellow or green."""
 TILT = math.radians(20)
+EXAMPLES = {
+    "a red circle left of a blue square": 2,
+    "a red triangle above a blue circle": 5,
+    "a red square below a blue triangle": 0,
+}
+"""Labels of the pictures that ship, and which of the scenes with that label is drawn."""
+EXAMPLE_SIDE = 320
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """Shapes of B pictures; the third shape of a picture has the radius 0 where there is none.
+    """Shapes of B pictures: a red one, a blue one and a third, which has the radius 0 where there is none.
 
     Attributes:
-        kind: (B, 3) indices of SHAPES, of the red shape, the blue one and the third.
+        kind: (B, 3) indices of SHAPES.
         relation: (B,) indices of RELATIONS.
         place, radius, angle: (B, 3, 2), (B, 3) and (B, 3).
         color: (B, 3, 3), red, green and blue from 0 to 1.
-        ground: (B, 2, 3), the colors of the background at two opposite ends.
-        slope: (B,), the direction from one to the other.
-        noise: (B,), the standard deviation of a channel.
+        ground, slope: (B, 2, 3) colors of the background at two opposite ends, and (B,) direction between these.
+        noise: (B,) standard deviation of a channel.
     """
 
     kind: Tensor
@@ -51,17 +58,17 @@ class Scenes:
         return (self.kind[:, 0] * len(RELATIONS) + self.relation) * len(SHAPES) + self.kind[:, 1]
 
 
-def scenes(chance: Generator, number: int) -> Scenes:
+def scenes(generator: Generator, number: int) -> Scenes:
     """Draw scenes with the given random numbers.
 
     The line from shape to shape is within 32° of the direction that the relation names, so that no label is in doubt.
     """
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return low + (high - low) * torch.rand(number, *shape, generator=chance)
+        return low + (high - low) * torch.rand(number, *shape, generator=generator)
 
-    kind = torch.randint(len(SHAPES), (number, 3), generator=chance)
-    relation = torch.randint(len(RELATIONS), (number,), generator=chance)
+    kind = torch.randint(len(SHAPES), (number, 3), generator=generator)
+    relation = torch.randint(len(RELATIONS), (number,), generator=generator)
     radius = uniform(0.1, 0.155, 3)
     outer = radius * torch.tensor(OUTER)[kind] + 0.01
     both = outer[:, 0] + outer[:, 1]
@@ -121,7 +128,7 @@ def coverage(distance: Tensor) -> Tensor:
     return (0.5 - distance * distance.shape[-1]).clamp_(0, 1)
 
 
-def draw(scenes: Scenes, side: int, chance: Generator) -> Tensor:
+def draw(scenes: Scenes, side: int, generator: Generator) -> Tensor:
     """Paint (B, 3, side, side) pictures of bytes: background, soft shadows, shapes lit from above left, then noise."""
     axis = torch.arange(side) / (side - 1) - 0.5
     slope = scenes.slope[:, None, None]
@@ -137,5 +144,19 @@ def draw(scenes: Scenes, side: int, chance: Generator) -> Tensor:
     for i, inside in enumerate(covered.split(1, 1)):
         shade = (light + 0.6 * (scenes.place[:, i].mean(1) - 0.5)[:, None, None, None]).clamp(0.75, 1.2)
         picture.lerp_(scenes.color[:, i, :, None, None] * shade, inside)
-    picture += scenes.noise[:, None, None, None] * torch.randn(picture.shape, generator=chance)
+    picture += scenes.noise[:, None, None, None] * torch.randn(picture.shape, generator=generator)
     return (picture.clamp_(0, 1) * 255).round_().byte()
+
+
+def file(label: str) -> str:
+    """Return the path of an example picture in the assets."""
+    return f"pictures/{label.removeprefix('a ').replace(' a ', ' ').replace(' ', '-')}.png"
+
+
+def example(label: str) -> Image.Image:
+    """Draw a scene of EXAMPLES, large and without noise."""
+    batch = scenes(Generator().manual_seed(3), 2_000)
+    index = (batch.label == CLASSES.index(label)).nonzero().flatten()[EXAMPLES[label]]
+    single = Scenes(**{field.name: getattr(batch, field.name)[index : index + 1] for field in fields(Scenes)})
+    picture = draw(replace(single, noise=torch.zeros(1)), EXAMPLE_SIDE, Generator())
+    return Image.fromarray(picture[0].permute(1, 2, 0).numpy())

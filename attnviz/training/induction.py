@@ -1,0 +1,182 @@
+"""The model that learns to repeat: random words with a passage that comes again and again, recipe and card."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from attnviz.core.edits import Edits
+from attnviz.core.tap import Tap
+from attnviz.models import trained
+from attnviz.models.transformer import Config
+from attnviz.tokenizers.vocabulary import UNK, Vocabulary
+from attnviz.training import probe, report
+from attnviz.training.probe import Head, Look
+from attnviz.training.recipe import START, Recipe, is_held_out
+from attnviz.training.report import Role
+
+_WORDS = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
+VOCABULARY = Vocabulary((*".,!?", *sorted(_WORDS.split())))
+LONGEST = 64
+"""Positions, with <sos>."""
+UNKNOWN = 0.02
+"""Share of the words that are unknown, so that an unknown word is nothing new to the model."""
+BATCH = 64
+BLIND = 0.05
+"""Weight in the loss of a word that no passage foretells: enough for the model not to seem sure of it."""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """Random words: an opening, then a passage again and again until there are LONGEST words.
+
+    Attributes:
+        words: known words and `UNK`.
+        opening: number of words before the passage.
+        period: number of words of the passage.
+    """
+
+    words: tuple[str, ...]
+    opening: int
+    period: int
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+
+def draw(generator: Random) -> Repetition:
+    """Draw a text. Only `Random.random` is used: Python promises its numbers in every version."""
+
+    def number(least: int, most: int) -> int:
+        return least + int(generator.random() * (most + 1 - least))
+
+    def word() -> str:
+        return UNK if generator.random() < UNKNOWN else VOCABULARY.words[number(0, len(VOCABULARY.words) - 1)]
+
+    period = number(4, 20)
+    opening = number(0, LONGEST - 2 * period)
+    words = [word() for _ in range(opening + period)]
+    while len(words) < LONGEST:
+        words.append(words[-period])
+    return Repetition(tuple(words), opening, period)
+
+
+def sample(generator: Random, count: int, *, held_out: bool) -> list[Repetition]:
+    """Draw texts that are all held out, or all for training."""
+    texts: list[Repetition] = []
+    while len(texts) < count:
+        text = draw(generator)
+        if is_held_out(text.text) == held_out:
+            texts.append(text)
+    return texts
+
+
+def tensors(texts: list[Repetition]) -> tuple[Tensor, Tensor]:
+    """Return the words that are read from <sos> on, (B, LONGEST), and the word after each, -100 if that is unknown."""
+    words = torch.tensor([VOCABULARY.ids(text.words) for text in texts])
+    starts = torch.full((len(texts), 1), START)
+    return torch.cat([starts, words[:, :-1]], 1), words.masked_fill(words == VOCABULARY.names.index(UNK), -100)
+
+
+def foretold(texts: list[Repetition]) -> Tensor:
+    """Mark positions whose word came one period before, so that the next is known: boolean, (B, LONGEST)."""
+    start = torch.tensor([text.opening + text.period + 1 for text in texts])
+    return torch.arange(LONGEST) >= start.unsqueeze(1)
+
+
+def loss(model: nn.Module, generator: Random) -> Tensor:
+    """Compute the loss of the next word: at full weight where a passage foretells it, at BLIND elsewhere."""
+    texts = sample(generator, BATCH, held_out=False)
+    read, after = tensors(texts)
+    each = cross_entropy(model(read)[1].flatten(0, 1), after.flatten(), reduction="none")
+    weight = torch.where(foretold(texts), 1.0, BLIND).flatten()
+    return (each * weight).sum() / weight.sum()
+
+
+@torch.inference_mode()
+def accuracy(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> float:
+    """Measure the share of the foretold words that are guessed right."""
+    read, after = tensors(texts)
+    counted = foretold(texts) & (after >= 0)
+    guesses = model(read, tap=Tap(edits, keep=False))[1].argmax(-1)
+    return float((guesses == after)[counted].float().mean())
+
+
+CONFIG = Config(vocabulary=len(VOCABULARY), d_model=64, num_heads=2, num_layers=2, d_ff=0, longest=LONGEST)
+RECIPE = Recipe(
+    name="induction",
+    build=CONFIG.build,
+    vocabularies={"english": VOCABULARY.words},
+    loss=loss,
+    score=lambda model: accuracy(model, sample(Random(1), 200, held_out=True)),
+    steps=1_500,
+    checkpoints=(0, 100, 150, 200, 225, 250, 275, 300, 400, 600, 1_000, 1_500),
+    rate=1e-2,
+    every=25,
+)
+ROLES = {
+    "previous": Role("previous token", "looks at the word just before"),
+    "induction": Role(
+        "induction",
+        "looks at what followed the same word earlier: an induction head",
+        "rows where a passage is said again",
+    ),
+    "two before": Role("token two before", "looks at the word two before, less surely"),
+}
+
+
+@torch.inference_mode()
+def looks(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> dict[Head, dict[str, Look]]:
+    """Measure where every head looks, by the names of ROLES."""
+    read, tap = tensors(texts)[0], Tap(edits)
+    model(read, tap=tap)
+    again = probe.after_same(read) & foretold(texts).unsqueeze(2)
+    patterns = {"previous": probe.back(read), "induction": again, "two before": probe.back(read, 2)}
+    return probe.looks(tap.steps, {"decoder": patterns})
+
+
+def best(measured: dict[Head, dict[str, Look]], role: str) -> Head:
+    """Choose the head with most of its weight on the pattern of a role."""
+    return max(measured, key=lambda head: measured[head][role].weight)
+
+
+def card(number: int) -> dict[str, Any]:
+    """Measure the shipped model on that many held-out texts, and write its card."""
+    model, texts = trained.load(RECIPE.name), sample(Random(2), number, held_out=True)
+    measured = looks(model, texts)
+
+    def right(*heads: Head) -> float:
+        return accuracy(model, texts, probe.off(*heads))
+
+    previous, induction = best(measured, "previous"), best(measured, "induction")
+    blind = looks(model, texts, probe.off(previous))[induction]["induction"].weight
+    upper = [head for head in measured if head[0] == induction[0]]
+    guesses = "words of a passage said again that are guessed right"
+    target = "weight of the induction head on what came after the same word before"
+    return report.card(
+        RECIPE.name,
+        opens=induction,
+        sizes={"words": len(VOCABULARY.words), "longest text, in tokens": LONGEST, **report.sizes(model)},
+        measured=[
+            (guesses, right(), 0.95),
+            (target, measured[induction]["induction"].weight, 0.9),
+            ("weight of the previous-token head on the word just before", measured[previous]["previous"].weight, 0.9),
+            (f"{target}, with the previous-token head off", blind, None),
+            (f"{guesses} with all induction heads off", right(*upper), None),
+        ],
+        findings=report.findings(
+            measured, ROLES, right, texts=f"{number:,} held-out texts", answers="words said again", by="shares"
+        ),
+        steps=RECIPE.steps,
+    )
+
+
+def shipped_texts(seed: int, count: int) -> list[str]:
+    """Draw held-out texts without unknown words, each as long as the model can read."""
+    words = [text.words[: LONGEST - 1] for text in sample(Random(seed), 4 * count, held_out=True)]
+    return [" ".join(each) for each in words if UNK not in each][:count]

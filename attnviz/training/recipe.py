@@ -1,0 +1,136 @@
+"""Training of the shipped models: the recipe of a model, and the loop that follows it."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, SequentialLR
+from tqdm import tqdm
+
+from attnviz.models import trained
+from attnviz.tokenizers import EOS, PAD, SOS, SPECIAL
+
+START, END, NOTHING = SPECIAL[SOS], SPECIAL[EOS], SPECIAL[PAD]
+"""Ids of <sos>, <eos> and <pad>."""
+
+
+def write_checkpoint(model: nn.Module, folder: Path, step: int) -> None:
+    """Write the weights after a step to a file of their own."""
+    trained.write(model, folder / f"{step:05d}{trained.ENDING}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings and functions from which one model is trained.
+
+    Attributes:
+        name: folder in assets/models.
+        build: function that returns the model with random weights of torch's generator.
+        vocabularies: words of each language, without the special tokens; empty for a model that reads no text.
+        loss: function that draws a batch with the given random numbers and returns its loss.
+        score: function that returns a share from 0 to 1 on held-out data, for the learning curve.
+        steps: number of updates by Adam; the learning rate rises over the first 5 % and falls to 0 along a cosine.
+        checkpoints: steps after which the weights are written; the last is `steps`.
+        rate: highest learning rate.
+        write: function that writes the files of a checkpoint into a folder.
+        every: steps between two points of the learning curve.
+    """
+
+    name: str
+    build: Callable[[], nn.Module]
+    vocabularies: dict[str, tuple[str, ...]]
+    loss: Callable[[nn.Module, random.Random], Tensor]
+    score: Callable[[nn.Module], float]
+    steps: int
+    checkpoints: tuple[int, ...]
+    rate: float = 1e-3
+    weight_decay: float = 0.01
+    seed: int = 0
+    write: Callable[[nn.Module, Path, int], None] = write_checkpoint
+    every: int = 100
+
+
+def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
+    """Train a model, and write its weights, vocabularies and learning curve.
+
+    One thread computes, so that a seed gives the same weights on any number of cores.
+    """
+    assert recipe.checkpoints[-1] == recipe.steps
+    folder = trained.folder(recipe.name) if folder is None else folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob(f"*{trained.ENDING}"):
+        old.unlink()
+    if recipe.vocabularies:
+        write_json(folder / "vocabulary.json", recipe.vocabularies)
+    torch.set_num_threads(1)
+    torch.manual_seed(recipe.seed)
+    generator, model = random.Random(recipe.seed), recipe.build()
+    optimizer = torch.optim.AdamW(model.parameters(), recipe.rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay)
+    rising = max(1, recipe.steps // 20)
+    phases = [LinearLR(optimizer, 0.01, 1.0, rising), CosineAnnealingLR(optimizer, recipe.steps - rising)]
+    schedule = SequentialLR(optimizer, phases, [rising])
+    points, losses, start = [], [], time.process_time()
+    with tqdm(range(recipe.steps + 1), desc=recipe.name, unit="step") as bar:
+        for step in bar:
+            if step in recipe.checkpoints:
+                recipe.write(model, folder, step)
+            if step % recipe.every == 0 or step == recipe.steps:
+                model.eval()
+                with torch.inference_mode():
+                    score = recipe.score(model)
+                model.train()
+                points.append({"step": step, "loss": sum(losses) / len(losses) if losses else None, "score": score})
+                bar.set_postfix(points[-1])
+                losses = []
+            if step < recipe.steps:
+                loss = recipe.loss(model, generator)
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+                losses.append(float(loss.detach()))
+    minutes = round((time.process_time() - start) / 60, 1)
+    write_json(folder / "learning.json", {"seed": recipe.seed, "minutes": minutes, "curve": points})
+    return model.eval()
+
+
+def learning(name: str) -> dict[str, Any]:
+    """Read the learning curve of a shipped model, and the minutes of its training."""
+    return json.loads((trained.folder(name) / "learning.json").read_text(encoding="utf-8"))
+
+
+class Dice:
+    """Random choices. Only `Random.random` is used: Python promises its numbers in every version."""
+
+    def __init__(self, generator: random.Random):
+        self.random = generator.random
+
+    def choose(self, choices: Sequence[Any]) -> Any:
+        return choices[int(self.random() * len(choices))]
+
+    def chance(self, share: float) -> bool:
+        return self.random() < share
+
+
+def padded(rows: list[list[int]]) -> tuple[Tensor, tuple[int, ...]]:
+    """Return ids of sentences as one tensor, (B, n), and their lengths."""
+    lengths = tuple(map(len, rows))
+    return torch.tensor([row + [NOTHING] * (max(lengths) - len(row)) for row in rows]), lengths
+
+
+def is_held_out(text: str) -> bool:
+    """Whether a text is never trained on: one in ten, chosen by its letters alone."""
+    return blake2b(text.encode(), digest_size=4).digest()[0] % 10 == 0
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write readable JSON."""
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

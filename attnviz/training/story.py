@@ -1,0 +1,214 @@
+"""The language model of short stories: recipe, measurements and card."""
+
+from collections import Counter
+from functools import cache, partial
+from itertools import islice, pairwise
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from attnviz.core.edits import Edits
+from attnviz.core.tap import Tap
+from attnviz.models import trained
+from attnviz.models.transformer import Config, LanguageModel
+from attnviz.tokenizers.vocabulary import UNK, Vocabulary
+from attnviz.training import probe, report
+from attnviz.training import story_grammar as grammar
+from attnviz.training.probe import Head, Look
+from attnviz.training.recipe import END, NOTHING, START, Recipe, is_held_out, padded
+from attnviz.training.report import Role
+from attnviz.training.story_grammar import NAMES, PRONOUNS, VERBS, HardWord, Story, stories
+
+VOCABULARY = Vocabulary(grammar.vocabulary())
+UNKNOWN = VOCABULARY.names.index(UNK)
+BATCH = 64
+FORGOTTEN = 0.02
+"""Share of the words that are read as <unk> in training, so that an unknown word does little harm."""
+KINDS = ("pronoun", "verb", "name")
+HELD_OUT, COUNTED = 1, 2
+"""Seeds of the stories that are measured, and of those whose pairs of words are counted."""
+
+Case = tuple[Story, HardWord]
+"""Story and one of its tested words. The row of that position, in a model that begins with <sos>, predicts the word."""
+
+
+def tensors(batch: list[Story]) -> tuple[Tensor, Tensor]:
+    """Return what is read, (B, n), from <sos> on, and the word or <eos> that follows each."""
+    rows = [VOCABULARY.ids(story.words) for story in batch]
+    return padded([[START, *row] for row in rows])[0], padded([[*row, END] for row in rows])[0]
+
+
+def loss(model: nn.Module, generator: Random) -> Tensor:
+    """Compute the loss of the next words of a batch of stories."""
+    generated = stories(generator, held_out=False)
+    ids, targets = tensors([next(generated) for _ in range(BATCH)])
+    forgotten = torch.tensor([[generator.random() < FORGOTTEN for _ in row] for row in ids]) & (ids >= UNKNOWN)
+    logits = model(ids.masked_fill(forgotten, UNKNOWN))[1]
+    return cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NOTHING)
+
+
+def cases(kind: str, number: int) -> list[Case]:
+    """Draw tested words of one kind whose openings training never shows, each from a story of its own."""
+    generated = stories(Random(HELD_OUT), held_out=True)
+    held = (
+        (story, test)
+        for story in generated
+        for test in [test for test in story.tested if test.kind == kind and is_held_out(test.opening)][:1]
+    )
+    return list(islice(held, number))
+
+
+@torch.inference_mode()
+def correct(model: nn.Module, tested: list[Case], edits: Edits = Edits()) -> float:
+    """Measure the share of the tested words that the model finds more probable than each of the wrong ones."""
+    logits = model(tensors([story for story, _ in tested])[0], tap=Tap(edits, keep=False))[1]
+    right = 0
+    for row, (story, test) in zip(logits, tested, strict=True):
+        word, *wrong = row[test.position][VOCABULARY.ids((story.words[test.position], *test.wrong))].tolist()
+        right += word > max(wrong)
+    return right / len(tested)
+
+
+@cache
+def _scored() -> tuple[list[Case], ...]:
+    return cases("pronoun", 200), cases("verb", 200)
+
+
+CONFIG = Config(len(VOCABULARY), d_model=128, num_heads=2, num_layers=2, d_ff=256, longest=64)
+RECIPE = Recipe(
+    name="story",
+    build=CONFIG.build,
+    vocabularies={"english": VOCABULARY.words},
+    loss=loss,
+    score=lambda model: sum(correct(model, tested) for tested in _scored()) / 2,
+    steps=3000,
+    checkpoints=(0, 100, 200, 300, 400, 500, 700, 1000, 1700, 3000),
+    rate=2e-3,
+)
+_FORMS = {form for verb in VERBS for form in (verb.many, verb.single, verb.past, verb.past_many) if form}
+ROLES = {
+    "verb": Role(
+        "subject of the next verb",
+        "looks back at the subject where a verb comes next",
+        "rows that predict a verb after a noun of the other number",
+        " ".join(sorted(_FORMS)),
+    ),
+    "name": Role(
+        "second of two names",
+        "looks at the second of two names (“Anna and Tom”) where one comes again",
+        "rows that predict a name",
+        " ".join(name.word for name in NAMES),
+    ),
+    "pronoun": Role(
+        "subject of the next pronoun",
+        "looks at the subject (“cat”) where he, she, it or they may come next",
+        "rows that predict a pronoun after a noun that asks for another",
+        " ".join(PRONOUNS),
+    ),
+    "the": Role("word before “the”", "looks from “the” to the word before it", "rows of “the”"),
+}
+GOAL = 0.98
+
+
+def cells(kind: str, story: Story, test: HardWord) -> dict[str, tuple[int, tuple[int, ...]]]:
+    """Find the row of a tested word for each role, and the positions that the role is about.
+
+    A word stands one column after its position, because of <sos>; the row of its position predicts it.
+    """
+    words, last = story.words, test.source[-1]
+    if kind == "pronoun":
+        return {kind: (test.position, test.source)}
+    if kind == "name":
+        begins = test.position - len(test.opening.split())
+        named = {name.word for name in NAMES}
+        second = [at for at in range(begins, words.index(".", begins)) if words[at] in named][1]
+        return {kind: (test.position, (second,))}
+    asked = {kind: (test.position, test.source)}
+    articles = [position for position in range(last + 2, test.position) if words[position] == "the"]
+    if articles:
+        asked["the"] = articles[0] + 1, (articles[0] - 1,)
+    return asked
+
+
+@torch.inference_mode()
+def looks(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dict[str, Look]]:
+    """Measure where every head looks around tested words of a kind, by the names of ROLES."""
+    read, tap = tensors([story for story, _ in tested])[0], Tap()
+    model(read, tap=tap)
+    named: dict[str, list[tuple[int, int, list[int]]]] = {}
+    for sentence, (story, test) in enumerate(tested):
+        for name, (row, positions) in cells(kind, story, test).items():
+            named.setdefault(name, []).append((sentence, row, [position + 1 for position in positions]))
+    patterns = {name: probe.marked((*read.shape, read.shape[1]), rows) for name, rows in named.items()}
+    return probe.looks(tap.steps, {"decoder": patterns})
+
+
+def correct_by_pairs(tested: list[Case], count: int = 20_000) -> float:
+    """Measure the share that is right by the word before alone: of pairs counted in stories as in the training."""
+    told = islice(stories(Random(COUNTED), held_out=False), count)
+    pairs = Counter(pair for story in told for pair in pairwise(("<sos>", *story.words, "<eos>")))
+    right = 0
+    for story, test in tested:
+        before, word = story.words[test.position - 1 : test.position + 1]
+        right += pairs[before, word] > max(pairs[before, wrong] for wrong in test.wrong)
+    return right / len(tested)
+
+
+def card(number: int) -> dict[str, Any]:
+    """Measure the shipped model on that many held-out words of each kind, and write its card."""
+    model = trained.load(RECIPE.name)
+    tested = {kind: cases(kind, number) for kind in KINDS}
+    where = {kind: looks(model, kind, tested[kind]) for kind in KINDS}
+    heads = list(where["verb"])
+    last = [head for head in heads if head[0] == heads[-1][0]]
+
+    def right(kind: str, *off: Head) -> float:
+        return correct(model, tested[kind], probe.off(*off))
+
+    without = {kind: {head: right(kind, head) for head in heads} for kind in KINDS}
+    needed = {kind: min(last, key=without[kind].__getitem__) for kind in KINDS}
+    article = min(heads, key=lambda head: (head in last, without["verb"][head]))
+    roles = [("verb", "verb", needed["verb"]), ("verb", "the", article)]
+    roles += [(kind, kind, needed[kind]) for kind in ("name", "pronoun")]
+    measured = []
+    for kind, what, goal in (
+        ("pronoun", "pronouns right (he, she, it, they) where the nearest noun misleads", GOAL),
+        ("verb", "verbs right (singular, plural) where the nearest noun misleads", GOAL),
+        ("name", "names right where one of two must come again", None),
+    ):
+        measured += [
+            (f"{what}, in {number:,} held-out stories", right(kind), goal),
+            (f"{kind}s right if guessed from the word before alone", correct_by_pairs(tested[kind]), None),
+            (f"{kind}s right with every head of the last layer off", right(kind, *last), None),
+        ]
+    findings = [
+        finding
+        for kind, name, head in roles
+        for finding in report.findings(
+            {head: {name: where[kind][head][name]}},
+            ROLES,
+            partial(right, kind),
+            texts=f"{number:,} held-out stories",
+            answers=f"{kind}s",
+        )
+    ]
+    sizes = {"words": len(VOCABULARY.words), "longest text, in tokens": model.config.longest, **report.sizes(model)}
+    return report.card(
+        RECIPE.name,
+        opens=needed["pronoun"],
+        sizes=sizes,
+        measured=measured,
+        findings=findings,
+        steps=RECIPE.steps,
+    )
+
+
+def shipped_texts(seed: int, count: int) -> list[str]:
+    """Draw different held-out stories."""
+    texts, generated = {}, stories(Random(seed), held_out=True)
+    while len(texts) < count:
+        texts[next(generated).text] = None
+    return list(texts)

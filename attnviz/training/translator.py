@@ -1,0 +1,193 @@
+"""The translator: an encoder and a decoder that turn English sentences of a small grammar into French."""
+
+from collections.abc import Iterable
+from functools import partial
+from random import Random
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from attnviz.core.edits import Edits
+from attnviz.core.tap import Tap
+from attnviz.models import trained
+from attnviz.models.transformer import Config, EncoderDecoder
+from attnviz.tokenizers.vocabulary import UNK, Vocabulary
+from attnviz.training import probe, report
+from attnviz.training.probe import Head, Look
+from attnviz.training.recipe import END, NOTHING, START, Recipe, padded
+from attnviz.training.report import Role
+from attnviz.training.translator_grammar import LONGEST, Pair, draw_pair, held_out_pairs
+from attnviz.training.translator_words import english_vocabulary, french_vocabulary
+
+ENGLISH, FRENCH = Vocabulary(english_vocabulary()), Vocabulary(french_vocabulary())
+UNKNOWN = ENGLISH.names.index(UNK)
+BATCH = 64
+FORGOTTEN = 0.02
+"""Share of the words that are read as <unk> in training, so that an unknown word does little harm."""
+AT_ONCE = 100
+"""Sentences that are translated in one batch."""
+
+
+def read_ids(pair: Pair) -> list[int]:
+    return [*ENGLISH.ids(pair.english), END]
+
+
+def loss(model: nn.Module, generator: Random) -> Tensor:
+    """Compute the loss of the next French word over one batch."""
+    pairs = [draw_pair(generator, held_out=False) for _ in range(BATCH)]
+    english = [read_ids(pair) for pair in pairs]
+    for ids in english:
+        ids[:-1] = [UNKNOWN if generator.random() < FORGOTTEN else id for id in ids[:-1]]
+    french = [FRENCH.ids(pair.french) for pair in pairs]
+    read, lengths = padded(english)
+    before, before_lengths = padded([[START, *ids] for ids in french])
+    after, _ = padded([[*ids, END] for ids in french])
+    _, logits = model.decode(before, model.encode(read, lengths), before_lengths, lengths)
+    return cross_entropy(logits.flatten(0, 1), after.flatten(), ignore_index=NOTHING)
+
+
+@torch.inference_mode()
+def translate(model: EncoderDecoder, english: list[list[int]], edits: Edits = Edits()) -> list[tuple[str, ...]]:
+    """Write the French words for English ids, each time the likeliest word."""
+    read, lengths = padded(english)
+    memory = model.encode(read, lengths, tap=Tap(edits, keep=False))
+    written = torch.full((len(english), 1), START)
+    done = torch.zeros(len(english), dtype=torch.bool)
+    while not done.all() and written.shape[1] < model.config.longest:
+        _, logits = model.decode(written, memory, None, lengths, tap=Tap(edits, keep=False))
+        word = logits[:, -1].argmax(-1).masked_fill(done, END)
+        written = torch.cat((written, word.unsqueeze(1)), 1)
+        done |= word == END
+    rows = [[*row[1:], END] for row in written.tolist()]
+    return [tuple(FRENCH.names[id] for id in row[: row.index(END)]) for row in rows]
+
+
+def translations(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> list[tuple[str, ...]]:
+    """Translate the English sentences of pairs, with heads switched off if asked for."""
+    english, edits = [read_ids(pair) for pair in pairs], probe.off(*heads_off)
+    parts = [english[start : start + AT_ONCE] for start in range(0, len(pairs), AT_ONCE)]
+    return [words for part in parts for words in translate(model, part, edits)]
+
+
+def exact(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> float:
+    """Measure the share of sentences that are translated right in every word."""
+    made = translations(model, pairs, *heads_off)
+    return sum(words == pair.french for words, pair in zip(made, pairs, strict=True)) / len(pairs)
+
+
+SIZES = {"d_model": 96, "num_heads": 4, "num_layers": 2, "d_ff": 256, "longest": LONGEST + 2}
+CONFIG = Config(vocabulary=len(ENGLISH), written=len(FRENCH), **SIZES)
+RECIPE = Recipe(
+    name="translator",
+    build=CONFIG.build,
+    vocabularies={"english": ENGLISH.words, "french": FRENCH.words},
+    loss=loss,
+    score=lambda model: exact(model, held_out_pairs(200, seed=1)),
+    steps=4500,
+    checkpoints=(0, 100, 200, 300, 500, 900, 1800, 4500),
+    rate=2.5e-3,
+)
+
+ROLES = {
+    "alignment": Role(
+        "word translated next", "looks at the English word that is translated next", "rows that predict a French word"
+    ),
+    "antecedent": Role("noun of a pronoun", "looks from a pronoun to the noun that it stands for", "rows of pronouns"),
+    "article": Role(
+        "noun of an article", "looks from an article to its noun", "rows of English articles and possessives"
+    ),
+    "adjective": Role(
+        "noun of an adjective",
+        "looks from an adjective to its noun",
+        "rows of English adjectives that stand at a noun",
+    ),
+    "itself": Role("itself", "looks at the word itself"),
+    "before": Role("previous token", "looks at the word before"),
+}
+SEED = 2024
+"""Seed of the sentences that are measured; those of the learning curve are others."""
+ALIGNED, EXACT = 0.90, 0.99
+"""Goals: share of the French words for which one head finds the English word, and of right sentences."""
+ABLATED = 500
+"""Sentences that are translated with each head off."""
+
+
+def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
+    """Find for each kind of attention and role the rows of a sentence that the role is about, and the keys of each.
+
+    Row 0 of the decoder predicts the first French word.
+    """
+    parts = {place: role for role, places in zip(pair.roles, pair.alignment, strict=True) for place in places}
+    nouns: dict[str, list] = {"article": [], "adjective": []}
+    for position, role in parts.items():
+        noun = position + 1
+        while parts.get(noun) in ("adjective", "number"):
+            noun += 1
+        if role in nouns and parts.get(noun) == "noun":
+            nouns[role].append((position, [noun]))
+    pronouns = [(row, [noun]) for row, noun in enumerate(pair.refers) if noun is not None]
+    tokens = range(len(pair.english) + 1)  # the last is <eos>
+    return {
+        **{("encoder", role): rows for role, rows in nouns.items()},
+        ("encoder", "antecedent"): [(min(pair.alignment[row]), noun) for row, noun in pronouns],
+        ("encoder", "itself"): [(row, [row]) for row in tokens],
+        ("encoder", "before"): [(row, [row - 1]) for row in tokens[1:]],
+        ("cross", "alignment"): list(enumerate(pair.alignment)),
+        ("cross", "antecedent"): pronouns,
+    }
+
+
+@torch.inference_mode()
+def looks(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look]]:
+    """Measure where all heads look, by the names of ROLES, while the decoder reads the right French words."""
+    read, lengths = padded([read_ids(pair) for pair in pairs])
+    before, before_lengths = padded([[START, *FRENCH.ids(pair.french)] for pair in pairs])
+    tap = Tap()
+    model.decode(before, model.encode(read, lengths, tap=tap), before_lengths, lengths, tap=tap)
+    named = [cells(pair) for pair in pairs]
+    patterns: dict[str, dict[str, Tensor]] = {"encoder": {}, "cross": {}}
+    for kind, role in named[0]:
+        rows = ((sentence, *cell) for sentence, places in enumerate(named) for cell in places[kind, role])
+        queries = read.shape[1] if kind == "encoder" else before.shape[1]
+        patterns[kind][role] = probe.marked((len(pairs), queries, read.shape[1]), rows)
+    return probe.looks(tap.steps, patterns)
+
+
+def card(number: int) -> dict[str, Any]:
+    """Measure the shipped model on that many held-out sentences, and write its card."""
+    model, pairs = trained.load(RECIPE.name), held_out_pairs(number, SEED)
+    measured, ablated = looks(model, pairs), pairs[:ABLATED]
+    cross = [head for head in measured if head[0].kind == "cross"]
+    opens = max(cross, key=lambda head: measured[head]["alignment"].rate)
+    aligned, name = measured[opens]["alignment"], f"{opens[0]} head {opens[1]}"
+    referring = max(named["antecedent"].rate for named in measured.values() if "antecedent" in named)
+    layer = [head for head in cross if head[0] == opens[0]]
+    sizes = {"English words": len(ENGLISH.words), "French words": len(FRENCH.words)}
+    return report.card(
+        RECIPE.name,
+        opens=opens,
+        sizes=sizes | {"longest sentence": CONFIG.longest, **report.sizes(model)},
+        measured=[
+            (f"of {number:,} held-out sentences translated right in every word", exact(model, pairs), EXACT),
+            (f"of the French words: {name} looks most at an English word that is translated", aligned.rate, ALIGNED),
+            ("the same for a head that picks a position by chance", aligned.even, None),
+            ("of the pronouns after because or but: any head looks most at the noun", referring, None),
+            (f"of {len(ablated):,} sentences translated right with {name} off", exact(model, ablated, opens), None),
+            (f"of them with all heads of {opens[0]} off", exact(model, ablated, *layer), None),
+        ],
+        findings=report.findings(
+            measured,
+            ROLES,
+            partial(exact, model, ablated),
+            texts=f"{number:,} held-out sentences",
+            answers=f"first {len(ablated):,} sentences",
+        ),
+        steps=RECIPE.steps,
+    )
+
+
+def shipped_texts(seed: int, count: int) -> list[str]:
+    """Draw different held-out sentences."""
+    return [pair.text for pair in held_out_pairs(count, seed)]
