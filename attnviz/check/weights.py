@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attnviz.check.arrays import VERY_NEGATIVE
 from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, future, read_rows, saw
-from attnviz.check.intent import Intent, check_fits, hides_future
+from attnviz.check.intent import Intent, hides_future
 from attnviz.core.amounts import counted
 
 LEAK = 1e-6
@@ -82,7 +82,7 @@ def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Ar
     if blocked.any():
         hides, of_mask = _of_open(laid, ~blocked, intent, tokens)
     elif intent is not None:
-        intended, hides = _intended(intent, ~blocked, None)
+        intended, hides = _intended(intent, ~blocked)
         cells = ~intended.expand_as(scores)
         numbers = scores[cells].unique()
         message = "No score blocks a key: these are scores from before the mask, which show no leak."
@@ -141,7 +141,7 @@ def _of_open(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
             fix = f"{block_future(*is_open.shape[2:])} If they are meant to be open: --intent two-way."
             findings += laid.findings("future-leak", "warning", f"{message}{saw(ahead)}.", fix, ahead)
     else:
-        intended, hides = _intended(intent, is_open, tokens)
+        intended, hides = _intended(intent, is_open)
         extra = is_open & ~intended & read
         ahead = extra & after & hides
         fix = "Look for a mask that was not handed over, or is another one."
@@ -168,10 +168,9 @@ def _looks_causal(may_attend: Tensor) -> bool:
     )
 
 
-def _intended(intent: Intent, is_open: Tensor, tokens: Tensor | None) -> tuple[Tensor, bool]:
+def _intended(intent: Intent, is_open: Tensor) -> tuple[Tensor, bool]:
     """Cells that the intended mask opens, (B or 1, 1, Q, K), and whether it hides the future."""
     batch, _, queries, keys = is_open.shape
     offset = max(0, keys - queries)
-    rules = intent.rules(is_open, tokens, offset)
-    check_fits(rules, batch)
-    return rules.shifted(offset).tensor(queries, keys)[:batch], hides_future(rules, offset, is_open.shape)
+    cells = intent.mask.shifted(offset).tensor(queries, keys)[:batch]
+    return cells, hides_future(intent.mask, offset, is_open.shape)
