@@ -73,14 +73,14 @@ def check_batch(
         raise InputError(f"The batch has no input_ids; it has {there}.")
     ids, labels, target_ids = arrays[name], arrays.get("labels"), arrays.get(TARGET[0])
     has_target = any(target in arrays for target in TARGET) or (labels is not None and _is_target(ids, labels))
-    names, mask = (name, "attention_mask"), arrays.get("attention_mask")
-    texts = _Texts(names, ids, mask, arrays.get("position_ids"), None if has_target else labels, pad, padded)
-    findings, assumed = [*texts.findings(intent)], texts.assumed
-    pad = pad if texts.pad is None else texts.pad
+    source = {key: array for key, array in arrays.items() if key != "labels" or not has_target}
+    texts = _Texts(ids, source, (name, "attention_mask"), pad, padded)
+    findings, assumed, pad = [*texts.findings(intent)], texts.assumed, pad if texts.pad is None else texts.pad
     if has_target and target_ids is None and labels is not None:
         target_ids = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
     if target_ids is not None:
-        target = _Texts(TARGET, target_ids, arrays.get(TARGET[1]), None, labels, pad, padded)
+        read_with = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
+        target = _Texts(target_ids, read_with, TARGET, pad, padded)
         findings += target.findings(None)
         assumed += f", and a decoder that reads {target.assumed}"
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
@@ -101,28 +101,20 @@ class _Texts:
     """Texts that an encoder or a decoder reads, and what is known of their padding and their documents.
 
     Args:
+        arrays: `attention_mask` of (B, n) or of scores, `position_ids` and `labels`.
         names: of the ids and of their mask.
-        mask: (B, n), or that of scores, (B, H, Q, K).
         pad: id of padding, if it is known; else it is the one id that the mask blocks.
     """
 
     def __init__(
-        self,
-        names: tuple[str, str],
-        ids: Tensor,
-        mask: Tensor | None,
-        positions: Tensor | None,
-        labels: Tensor | None,
-        pad: int | None,
-        padded: bool,
+        self, ids: Tensor, arrays: dict[str, Tensor | None], names: tuple[str, str], pad: int | None, padded: bool
     ):
-        (self.name, self.mask_name), self.ids, self.positions, self.labels = names, ids, positions, labels
-        self.is_target, self.pad, self.question = names == TARGET, pad, ""
+        (self.name, self.mask_name), self.is_target, self.ids = names, names == TARGET, ids
+        self.positions, self.labels, mask = (arrays.get(name) for name in ("position_ids", "labels", "attention_mask"))
+        self.pad, self.question, what = pad, "", f"{self.name} are {tuple(ids.shape)}"
         if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
-            raise InputError(
-                f"The {self.name} are {tuple(ids.shape)} of {ids.dtype}; they must be whole numbers (B, n)."
-            )
-        for other, array in (("position_ids", positions), ("labels", labels)):
+            raise InputError(f"The {what} of {ids.dtype}; they must be whole numbers (B, n).")
+        for other, array in (("position_ids", self.positions), ("labels", self.labels)):
             if array is not None and array.shape[-1] != ids.shape[1]:
                 raise InputError(f"The {other} are {tuple(array.shape)}, the {self.name} {tuple(ids.shape)}.")
         if mask is not None and mask.dim() == 2 and mask.shape != ids.shape:
@@ -145,12 +137,18 @@ class _Texts:
         self.padding = left | right  # the runs of its id at either end
         beside_text = (left & ~left.roll(-1, 1)) | (right & ~right.roll(1, 1))
         self.may_end_text = beside_text & is_open & (not self.is_inverted)  # where the id of padding also ends a text
-        self.is_pad = self.flat.bool() if self.is_inverted else self.padding & ~self.may_end_text
-        numbers = [] if self.flat is None else self.flat.unique().tolist()
-        self.are_flags = {*numbers} <= {0, 1}
-        self.is_numbered = {1, 2} <= {*numbers} and all(
-            float(number).is_integer() and number >= 0 for number in numbers
-        )
+        self.is_pad = self.flat.bool() if self.is_inverted else (self.padding & ~self.may_end_text) | ~is_open
+        numbers = set() if self.flat is None else {*self.flat.unique().tolist()}
+        self.are_flags = numbers <= {0, 1}
+        self.is_numbered = {1, 2} <= numbers and all(number >= 0 and number % 1 == 0 for number in numbers)
+        # Begins of documents, (B, n): by positions that restart behind the first token, or by the numbers of the mask.
+        self.restarts, is_token = None, ~self.is_pad
+        if self.positions is not None and self.positions.dim() == 2:
+            restarts = (self.positions.expand_as(ids) == 0) & is_token
+            self.restarts = restarts if (restarts & (is_token.int().cumsum(1) > 1)).any() else None
+        self.starts = self.restarts
+        if self.is_numbered:
+            self.starts = pad_ends(self.flat.diff(dim=1) != 0, (1, 0), value=True) & (self.flat != 0)
 
     def findings(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
         """Findings about the mask, positions, documents and labels, in this order."""
@@ -176,8 +174,6 @@ class _Texts:
             yield from self._find("padding", "error", message, mended, hidden, "token")
             message, empty = "of the batch without a token.", (mask == 0).all(1)
             yield from self._find("empty-row", "error", message, "Leave such rows out of the batch.", empty, "row")
-        if mask is not None and not self.is_inverted:
-            self.is_pad = self.is_pad | (mask == 0)
         yield from self._of_positions()
         if self.labels is not None:
             yield from self._of_labels(self.labels.expand_as(self.ids))
@@ -191,24 +187,9 @@ class _Texts:
         laid = Laid(self.ids[:, None, None], ("batch", "key"))
         return laid.findings(rule, severity, message, fix, None if cells is None else cells[:, None, None], noun)
 
-    def _restarts(self) -> Tensor | None:
-        """Begins of documents, boolean (B, n), by positions that restart behind the first token; None if none do."""
-        if self.positions is None or self.positions.dim() != 2:
-            return None
-        starts = (self.positions.expand_as(self.ids) == 0) & ~self.is_pad
-        is_first = (~self.is_pad).int().cumsum(1) == 1
-        return starts if (starts & ~is_first).any() else None
-
-    @property
-    def starts(self) -> Tensor | None:
-        """Begins of documents by the numbers of the mask, else by positions that restart; None if there are none."""
-        if not self.is_numbered:
-            return self._restarts()
-        return pad_ends(self.flat.diff(dim=1) != 0, (1, 0), value=True) & (self.flat != 0)
-
     def _of_positions(self) -> Iterator[Finding]:
         """Findings about positions of texts that are padded at the left, and about packed documents."""
-        real, name, restarts = ~self.is_pad, self.mask_name, self._restarts()
+        real, name, restarts = ~self.is_pad, self.mask_name, self.restarts
         left, fix = self.is_pad[:, 0] & real.any(1), f"position_ids = ({name}.cumsum(-1) - 1).clamp(min=0)"
         if self.positions is None:
             message = "padded at the left, and no position_ids: most models then count padding as positions."
@@ -267,7 +248,7 @@ class _Texts:
         from attnviz.check import check
 
         report = check(self.square, kind="mask", intent=intent, padding=~self.is_pad if self.is_pad.any() else None)
-        restarts, (queries, keys) = self._restarts(), report.shape[2:]
+        restarts, (queries, keys) = self.restarts, report.shape[2:]
         if restarts is not None and queries == keys and not report.rules("error"):
             owner, is_text = restarts.int().cumsum(1), ~self.is_pad
             crossing = opened(self.square, report.convention).broadcast_to(report.shape)
@@ -285,11 +266,9 @@ class _Texts:
 
     @property
     def assumed(self) -> str:
-        rows, starts = counted(len(self.ids), "text"), self.starts
-        if starts is not None:
-            return f"{counted(int(starts.sum()), 'document')} packed in {counted(len(self.ids), 'row')}"
-        if not self.is_pad.any():
-            return f"{rows} without padding"
+        if self.starts is not None:
+            return f"{counted(int(self.starts.sum()), 'document')} packed in {counted(len(self.ids), 'row')}"
         sides = [side for side, place in (("left", 0), ("right", -1)) if self.is_pad[:, place].any()]
         named = f" (id {self.pad})" if self.pad is not None else ""
-        return f"{rows} with padding at the {' and the '.join(sides)}{named}"
+        where = f"with padding at the {' and the '.join(sides)}{named}" if self.is_pad.any() else "without padding"
+        return f"{counted(len(self.ids), 'text')} {where}"

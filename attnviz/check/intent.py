@@ -61,9 +61,6 @@ SAMPLE = 32
 MORE = 4
 """Factor by which a fault must lessen the number of cells that differ, if some remain."""
 
-MOST_NEAR = 8
-"""Combinations whose distance is counted in the whole mask."""
-
 ALL = slice(None)
 
 
@@ -334,7 +331,7 @@ def explain(readings: Sequence[Combination]) -> Combination:
     """The combination of the fewest faults that gives a mask of which no reading is right, or the nearest one."""
     is_stated = len({reading.convention for reading in readings}) == 1
     turned = [each for reading in readings for each in reading.turned(is_stated=is_stated)]
-    distances = {}
+    distances = {reading: reading.distance(reading.differing(reading.sample)[1]) for reading in readings}
     for number, reading in product((1, 2), turned):
         for combination in reading.with_faults(number):
             wrong, of_read_rows = combination.differing(reading.sample)
@@ -344,8 +341,7 @@ def explain(readings: Sequence[Combination]) -> Combination:
     for combination, distance in distances.items():
         if not distance and not combination.differing()[1].any():
             return combination
-    near = sorted(distances, key=distances.__getitem__)[:MOST_NEAR]
-    return min([*readings, *near], key=lambda each: each.distance(each.differing()[1]))
+    return min(distances, key=distances.__getitem__)
 
 
 def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tensor | None) -> Iterator[Combination]:
