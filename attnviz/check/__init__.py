@@ -17,19 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import (
-    CONVENTIONS,
-    KINDS,
-    Shape,
-    closed,
-    conventions_of,
-    is_binary,
-    kind_of,
-    lay,
-    opened,
-    real_tensor,
-)
-from attnviz.check.findings import AXES, MOST, NOT_SURE, SEVERITIES, ArrayReport, Finding, Laid, Report
+from attnviz.check.arrays import CONVENTIONS, closed, conventions_of, is_binary, kind_of, lay, opened, real_tensor
+from attnviz.check.findings import AXES, NOT_SURE, SEVERITIES, ArrayReport, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.masks import check_mask
 from attnviz.check.weights import check_scores, check_weights, tolerance
@@ -37,10 +26,7 @@ from attnviz.core.errors import InputError, MaskError, ShapeError, quoted
 from attnviz.core.masks import Full, Mask, Padding
 from attnviz.core.stack import Stack
 
-AS_PADDING = (
-    "Its rows are read as sentences, (B, K): each is padded at one end. If they are queries, say the shape of the "
-    "scores."
-)
+AS_PADDING = "Its rows are read as texts, (B, K), padded at one end. If they are queries, say the shape of the scores."
 """Why a mask of two axes is read as padding."""
 
 MOST_CELLS = 2**24
@@ -74,12 +60,11 @@ def check(
         ShapeError: if the array has more than four axes, or no cells.
         InputError: if it holds no numbers, more than `MOST_CELLS`, or an option has another value than those above.
     """
-    is_block_mask = hasattr(array, "mask_mod")
-    tensor = array if is_block_mask else real_tensor(array)
+    tensor = array if hasattr(array, "mask_mod") else real_tensor(array)
     dims, size = tuple(tensor.shape), None if shape is None else tuple(shape)
     if prod(dims) > MOST_CELLS:
         raise InputError(f"The array has {prod(dims):,} cells; at most {MOST_CELLS:,} are checked. Check a part of it.")
-    if is_block_mask:
+    if hasattr(array, "mask_mod"):
         from torch.nn.attention.flex_attention import create_mask
 
         tensor = create_mask(array.mask_mod, *dims, device=array.kv_num_blocks.device)
@@ -109,19 +94,15 @@ def check(
         else:
             values, axes, of_shape = lay(tensor, kind, size)
             values = values.double() if values.dtype is torch.float64 else values.float()
-            laid, arguments = Laid(_for_texts(values, tokens, intended), axes), (intended, tokens)
-            report = (
-                check_scores(laid, *arguments)
-                if kind == "scores"
-                else check_weights(laid, *arguments, tolerance(original))
-            )
+            arguments = Laid(_for_texts(values, tokens, intended), axes), intended, tokens
+            is_weights = kind == "weights"
+            report = check_weights(*arguments, tolerance(original)) if is_weights else check_scores(*arguments)
             report = replace(report, findings=(*of_shape, *report.findings))
         repaired = None
-        if report.repaired is not None and report.worst in ("error", "warning"):
+        if report.repaired is not None and report.faults:
             repaired = closed(report.repaired, report.convention)
             again = _of_mask(repaired, report.convention, intended, tokens, size)
-            faults = again.rules("error") | again.rules("warning") - {"empty-row"}
-            repaired = None if again.question or faults else repaired
+            repaired = None if again.question or again.faults else repaired
     finally:
         torch.set_num_threads(threads)
     findings = sorted(report.findings, key=lambda finding: -SEVERITIES.index(finding.severity))
@@ -129,15 +110,14 @@ def check(
 
 
 def _of_mask(
-    tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: Shape | None
+    tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: tuple[int, ...] | None
 ) -> ArrayReport:
     """Report on a mask, in which `repaired` is not tried yet, and True = may attend."""
     as_padding, assumed = False, ""
     if size is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
         as_padding = tokens is not None and tensor.shape == tokens.shape
-        is_two_way = intent is not None and isinstance(intent.mask, Full | Padding)
-        if is_two_way and convention not in (None, "additive"):  # each row is padded at the same end
-            steps = opened(tensor, convention).int().diff(dim=1)
+        if intent and isinstance(intent.mask, Full | Padding) and convention not in (None, "additive"):
+            steps = opened(tensor, convention).int().diff(dim=1)  # each row is padded at the same end
             as_padding |= bool((steps <= 0).all() | (steps >= 0).all())
     values, axes, of_shape = lay(tensor[:, None, None] if as_padding else tensor, "mask", size)
     axes = ("batch", "key") if as_padding else axes
@@ -151,8 +131,7 @@ def _of_mask(
     if values.dtype is not torch.bool and not values.is_floating_point() and not is_binary(values):
         values = values.float()  # whole numbers such as -10,000 are added to scores
     report = check_mask(Laid(values, axes), convention, intent, tokens)
-    reasons = (AS_PADDING, *report.reasons) if as_padding else report.reasons
-    findings = (*of_shape, *report.findings)
+    reasons, findings = (AS_PADDING, *report.reasons) if as_padding else report.reasons, (*of_shape, *report.findings)
     return replace(report, reasons=reasons, findings=findings, assumed=assumed or report.assumed)
 
 
@@ -174,8 +153,8 @@ def _for_texts(values: Tensor, tokens: Tensor | None, intent: Intent | None) -> 
         if values.shape[3] == 1 and values.shape[2] == keys:
             values = values.expand(-1, -1, -1, keys)
         if values.shape[3] != keys or values.shape[0] not in (1, batch):
-            what = f"The padding is (B, K) = {(batch, keys)}; the array is (B, H, Q, K) = {tuple(values.shape)}."
-            raise InputError(what)
+            array = f"the array is (B, H, Q, K) = {tuple(values.shape)}"
+            raise InputError(f"The padding is (B, K) = {(batch, keys)}; {array}.")
         values = values.expand(batch, -1, -1, -1)
     try:
         (intent.mask if intent else Full()).of_sentence(len(values) - 1)

@@ -116,11 +116,8 @@ def opened(mask: Tensor, convention: str) -> Tensor:
 
 def closed(mask: Tensor, convention: str) -> Tensor:
     """A mask of ours, True = may attend, in any convention."""
-    if convention == "additive":
-        return conventions.to_additive(mask)
-    if convention == "zero-is-masked":
-        return mask.long()
-    return ~mask if convention == "true-is-masked" else mask
+    to = {"additive": conventions.to_additive, "zero-is-masked": torch.Tensor.long, "true-is-masked": torch.logical_not}
+    return to[convention](mask) if convention in to else mask
 
 
 def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:

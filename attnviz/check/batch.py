@@ -214,11 +214,11 @@ class _Texts:
     def _of_labels(self, labels: Tensor) -> Iterator[Finding]:
         """Findings about labels of padding and of the end of a text, wrongly shifted labels, and across documents."""
         used = labels != IGNORED
-        of_padding, fix = self.is_pad & used, "labels = labels.masked_fill(attention_mask == 0, -100)"
+        of_padding = self.is_pad & used
         if self.is_target and self.pad is not None:  # the first of them may end the text
             at_end = (labels == self.pad).flip(1).int().cumprod(1).flip(1).bool()
             of_padding = pad_ends((at_end & (labels == self.pad).roll(1, 1))[:, 1:], (1, 0))
-        fix = "labels = labels.masked_fill(labels == pad, -100)" if self.is_target else fix
+        fix = f"labels = labels.masked_fill({'labels == pad' if self.is_target else 'attention_mask == 0'}, -100)"
         message = "of padding: the loss counts them, as they are not -100."
         yield from self._find("labels", "error", message, fix, of_padding, "label")
         unlearned = pad_ends((self.may_end_text & ~self.may_end_text[:, :1] & ~used & used.roll(1, 1))[:, 1:], (1, 0))
@@ -250,10 +250,9 @@ class _Texts:
         report = check(self.square, kind="mask", intent=intent, padding=~self.is_pad if self.is_pad.any() else None)
         restarts, (queries, keys) = self.restarts, report.shape[2:]
         if restarts is not None and queries == keys and not report.rules("error"):
-            owner, is_text = restarts.int().cumsum(1), ~self.is_pad
-            crossing = opened(self.square, report.convention).broadcast_to(report.shape)
-            crossing = crossing & (owner[:, None, :, None] != owner[:, None, None])
-            crossing = crossing & is_text[:, None, :, None] & is_text[:, None, None]
+            owner = restarts.int().cumsum(1) + 1
+            owner, of_key = (owner * ~self.is_pad)[:, None, :, None], (owner * ~self.is_pad)[:, None, None]
+            crossing = opened(self.square, report.convention) & (owner != of_key) & (owner * of_key > 0)
             if crossing.any():
                 _, _, query, key = crossing.nonzero()[0].tolist()
                 message = f"position_ids restart, as of packed documents, and {self.mask_name} opens one to the next: "

@@ -174,7 +174,6 @@ class Part:
         states: masks, or cells that broadcast to (B, H, Q, K), by mistake in the order in which they are tried; first
             as it should be, "".
         rule: as it is written; None for padding, and for a causal part that is not meant.
-        offset: position of the first query.
         when_missing: whether all is open without it, as beside "&", or blocked, as beside "|".
         computed: cells by mistake and step of rows.
     """
@@ -203,26 +202,29 @@ class Part:
 
 def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool, *, is_whole: bool) -> Part:
     """Part of a rule; `is_whole` if it is the whole mask, whose own faults are then those of the rule."""
-    is_causal, states = isinstance(rule, Subsequent), {"": rule}
-    if not isinstance(rule, Full):
-        states |= {"next-key" if is_causal else "ahead": rule.shifted(1)}
-        states |= {"own-key" if is_causal else "behind": rule.shifted(-1)}
-        if counted := COUNTED.get(type(rule)):
-            number = getattr(rule, counted)
-            states["longer"] = replace(rule, **{counted: number + 1})
-            states |= {"shorter": replace(rule, **{counted: number - 1})} if number else {}
-        if not is_whole:
-            states |= {"transposed": rule} if shape[2] == shape[3] else {}
-            states["inverted"] = ~rule
-        states["open-future" if is_causal else "missing"] = Full() if when_missing else ~Full()
-    name = f"{(getattr(rule, 'keyword', '') or 'other').capitalize()} part"
-    return Part(name, shape, {name: mask.shifted(offset) for name, mask in states.items()}, rule, offset, when_missing)
+    name, is_causal = getattr(rule, "keyword", "") or "other", isinstance(rule, Subsequent)
+    ahead, behind, missing = ("next-key", "own-key", "open-future") if is_causal else ("ahead", "behind", "missing")
+    states = {"": rule, ahead: rule.shifted(1), behind: rule.shifted(-1)}
+    if counted := COUNTED.get(type(rule)):
+        number = getattr(rule, counted)
+        states["longer"] = replace(rule, **{counted: number + 1})
+        if number:
+            states["shorter"] = replace(rule, **{counted: number - 1})
+    if not is_whole and shape[2] == shape[3]:
+        states["transposed"] = rule
+    if not is_whole:
+        states["inverted"] = ~rule
+    states[missing] = Full() if when_missing else ~Full()
+    states = {"": rule} if isinstance(rule, Full) else states
+    states = {mistake: mask.shifted(offset) for mistake, mask in states.items()}
+    return Part(f"{name.capitalize()} part", shape, states, rule, offset, when_missing)
 
 
 def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
     """Part of padding; `tokens` is boolean (B, K)."""
     (batch, heads, queries, keys), real = shape, tokens[:, None, None]
-    states = {"": real, "opens-padding": pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]}
+    states = {"": real, "missing": torch.ones_like(real)}  # one or two keys of padding: missing, not off by one
+    states["opens-padding"] = pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]
     states["blocks-token"] = ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
     states["inverted"] = ~real
     if queries == keys:
@@ -233,7 +235,7 @@ def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
         states["as-heads"] = tokens[None, :, None]
     if batch > 1 and heads > 1:
         states["repeat"] = tokens[torch.arange(batch * heads).view(batch, heads) % batch][:, :, None]
-    return Part("Padding", shape, states | {"missing": torch.ones_like(real)})
+    return Part("Padding", shape, states)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,14 +243,11 @@ class Combination:
     """Mistakes that may give a mask, in one of its conventions.
 
     Attributes:
-        intent: what the mask is meant to be.
-        convention: one of `CONVENTIONS`.
-        may_attend: (B, H, Q, K), True = may attend, without the fault of the whole.
+        may_attend: the mask, (B, H, Q, K), True = may attend, without the fault of the whole.
         counts: cells of it that must be right, (B or 1, 1, Q, K).
         rules: the intended mask without padding.
         offset: position of the first query.
         tokens: (B, K), True at tokens; None without padding.
-        parts: rules as the intent writes them, padding, and a causal part that is not meant.
         mistakes: by the place of their parts.
         whole: fault of the whole mask, "" for none.
     """
@@ -272,7 +271,7 @@ class Combination:
     @property
     def is_right(self) -> bool:
         """Whether it gives every row that is read."""
-        return not (self.differing(self.sample)[1].any() or self.differing()[1].any())
+        return not any(self.differing(rows)[1].any() for rows in (self.sample, ALL))
 
     @property
     def right(self) -> Tensor:
@@ -314,15 +313,13 @@ class Combination:
 
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
         """Part of each fault that matters (None: the whole mask), the mistake, and the cells that a repair changes."""
-        mask, counts = self.cells(self.mistakes).expand_as(self.may_attend), self.upright(self.counts)
-        matter = [
-            place
-            for place, mistake in self.mistakes.items()
-            if ((self.cells({place: mistake}) ^ self.right) & counts).any()
-        ]
-        for place in matter if matter or self.whole else self.mistakes:
-            others = {other: mistake for other, mistake in self.mistakes.items() if other != place}
-            yield self.parts[place], self.mistakes[place], self.upright(mask ^ self.cells(others))
+        counts, mistakes = self.upright(self.counts), self.mistakes
+        mask = self.cells(mistakes).expand_as(self.may_attend)
+        alone = {place: self.cells({place: mistakes[place]}) ^ self.right for place in mistakes}
+        matter = [place for place, cells in alone.items() if (cells & counts).any()]
+        for place in matter if matter or self.whole else mistakes:
+            others = {other: mistake for other, mistake in mistakes.items() if other != place}
+            yield self.parts[place], mistakes[place], self.upright(mask ^ self.cells(others))
         if self.whole:
             yield None, self.whole, mask ^ (mask.mT if self.whole == "transposed" else ~mask)
 
@@ -383,13 +380,9 @@ def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = A
 
 
 def _parts(rules: Mask, shape: Sequence[int], offset: int, tokens: Tensor | None) -> list[Part]:
+    """Rules as the intent writes them, padding, and a causal part where none is meant."""
     leaves: list[tuple[Mask, bool]] = []
-
-    def add(rule: Mask, when_missing: bool) -> Tensor:
-        leaves.append((rule, when_missing))
-        return torch.ones(1, dtype=torch.bool)
-
-    fold(rules, add)
+    fold(rules, lambda *leaf: leaves.append(leaf) or torch.ones(1, dtype=torch.bool))
     is_whole = len(leaves) == 1 and tokens is None
     parts = [rule_part(shape, rule, offset, missing, is_whole=is_whole) for rule, missing in leaves]
     parts += [] if tokens is None else [padding_part(shape, tokens)]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, opened
 from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, future, read_rows, saw
-from attnviz.check.intent import MISTAKES, Intent, Part, explain, hides_future, mask_readings
+from attnviz.check.intent import MISTAKES, Combination, Intent, Part, explain, hides_future, mask_readings
 from attnviz.core.amounts import counted
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Subsequent, Window
@@ -23,18 +23,6 @@ ASK = (
     "What is the mask meant to be? It is none of those that are known without being told (causal, with a window or a "
     "prefix, documents, padding alone). Say --intent causal, two-way or a mask such as 'causal & window(4)'"
 )
-LEAVE_ONE = (
-    "Leave a key open (the first, or its own). Padding that nothing reads may stay so, if its output is set to zero "
-    "and kept out of the loss."
-)
-"""Repair of a fully masked row."""
-
-DIAGONAL = (
-    "Its first query stands at the first key, as is_causal of PyTorch has it; with a cache, the last query has to "
-    "stand at the last key.",
-    "Its last query stands at the last key, as with a cache.",
-)
-"""Position of the diagonal of a mask of fewer queries than keys, without an offset and with one."""
 
 
 def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
@@ -46,9 +34,7 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
     """
     mask, names, shape = laid.values, conventions_of(laid.values, stated), tuple(laid.values.shape)
     findings = [*_of_values(laid, stated)]
-    if names == ["additive"] and is_binary(mask) and mask.any():
-        mask, names = mask == 1, ["may-attend"]
-    elif any(finding.severity == "error" and finding.rule != "weak-fill" for finding in findings):
+    if any(finding.severity == "error" and finding.rule != "weak-fill" for finding in findings):
         return ArrayReport("mask", "additive", False, shape, findings=tuple(findings))
     masks = {name: opened(mask, name) for name in names}
     is_alike = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
@@ -58,23 +44,17 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
     if intent is None and not right:
         return _unknown(laid, masks, stated, tokens, findings)
     best, *others = [right[name] for name in names if name in right] or [explain(readings)]
-    has_padding = best.tokens is not None and not bool(best.tokens.all())
-    assumed = "" if intent else f"{best.intent.title} with padding" if has_padding else best.intent.title
-    title, may_attend = assumed or intent.title, masks[best.convention]
-    faults, wrong, hides = (
-        [*best.faults()],
-        best.upright(best.differing()[1]).expand(shape),
-        hides_future(best.rules, best.offset, shape),
-    )
+    title, assumed = best.intent.title, ""
+    if intent is None:
+        title = assumed = title if best.tokens is None or bool(best.tokens.all()) else f"{title} with padding"
+    faults, wrong = [*best.faults()], best.upright(best.differing()[1]).expand(shape)
     if others and intent is None:
         message = f"Nothing in it tells the convention: read as '{best.convention}' it is {assumed}, and as "
         message += f"'{others[0].convention}' {others[0].intent.title}, maybe with padding."
         findings += laid.findings("ambiguous", "note", message, "Say the convention.")
     elif len(masks) > 1:
-        why = (
-            f"{'best fits' if faults or wrong.any() else 'fits'} {title}" if intent else "makes it a mask that is known"
-        )
-        message = f"It is read as '{best.convention}' ({CONVENTIONS[best.convention]}), which {why}."
+        how = "best fits" if faults or wrong.any() else "fits"
+        message = f"It is read as '{best.convention}' ({CONVENTIONS[best.convention]}), which {how} {title}."
         other = "F.scaled_dot_product_attention" if best.convention == "true-is-masked" else "nn.MultiheadAttention"
         fix = f"If that is wrong, say the convention. To {other} hand over the opposite."
         findings += laid.findings("convention", "note", message, fix)
@@ -84,31 +64,45 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
         message = f"{part.name if part else 'The whole mask is'} {words}."
         fix = f"{repair(part, mistake, best.convention, laid.values)}{together}"
         findings += laid.findings(rule, "error", message, fix, cells.expand(shape))
-    ahead = wrong & may_attend & future(*shape[2:]) & hides
+    hides = hides_future(best.rules, best.offset, shape)
+    findings += _of_cells(laid, masks[best.convention], wrong, title, hides, bool(faults))
+    if not faults:
+        findings += _of_rows(laid, masks[best.convention], best, title, tokens is None)
+    reasons = ("Its last query stands at the last key, as with a cache.",)
+    if not best.offset:
+        where = "Its first query stands at the first key, as is_causal of PyTorch has it; with a cache, the last query"
+        reasons = (f"{where} has to stand at the last key.",)
+    reasons = reasons if hides and shape[2] < shape[3] else ()
+    convention, repaired, findings = stated or best.convention, best.right.expand(shape), tuple(findings)
+    return ArrayReport("mask", convention, hides, shape, reasons, repaired, findings=findings, assumed=assumed)
+
+
+def _of_cells(
+    laid: Laid, may_attend: Tensor, wrong: Tensor, title: str, hides: bool, has_faults: bool
+) -> Iterator[Finding]:
+    """Findings about cells that differ from the mask of the title, beside its faults."""
+    queries, keys = may_attend.shape[2:]
+    ahead = wrong & may_attend & future(queries, keys) & hides
     for rule, cells, what, fix in (
-        ("future-leak", ahead, "open in the future", block_future(*shape[2:])),
+        ("future-leak", ahead, "open in the future", block_future(queries, keys)),
         ("deviation", wrong & may_attend & ~ahead, "open instead", "Block the cells that are named."),
         ("deviation", wrong & ~may_attend, "blocked instead", "Open the cells that are named."),
     ):
         if cells.any():
             are = f"{counted(int(cells.count_nonzero()), 'cell')} {'is' if cells.count_nonzero() == 1 else 'are'}"
-            also = ", beside the mistakes that are named" if faults else ""
+            also = ", beside the mistakes that are named" if has_faults else ""
             message = f"It is not {title}: {are} {what}{also}{f', and {saw(cells)}' if cells is ahead else ''}."
-            findings += laid.findings(rule, "error", message, fix, cells)
-    if not faults:
-        severity = "warning" if best.intent.is_usual else "note"
-        empty, intended = ~may_attend.any(-1), ~best.right.any(-1)
-        of_padding = ~read_rows(may_attend, best.tokens)
-        for why, level, rows in (
-            ("", "error", empty & ~intended & ~of_padding),
-            (f", as {title} has", severity, empty & intended & ~of_padding),
-            (", as queries of padding often have", severity if tokens is None else "note", empty & of_padding),
-        ):
-            findings += _empty(laid, level, rows, why, best.convention)
-    reasons = (DIAGONAL[best.offset > 0],) if hides and shape[2] < shape[3] else ()
-    repaired = best.right.expand(shape)
-    convention = stated or best.convention
-    return ArrayReport("mask", convention, hides, shape, reasons, repaired, findings=tuple(findings), assumed=assumed)
+            yield from laid.findings(rule, "error", message, fix, cells)
+
+
+def _of_rows(laid: Laid, may_attend: Tensor, best: Combination, title: str, is_padding_read: bool) -> Iterator[Finding]:
+    """Findings about rows without a key: by mistake, as the intended mask has them, or as queries of padding."""
+    severity = "warning" if best.intent.is_usual else "note"
+    empty, intended, of_padding = ~may_attend.any(-1), ~best.right.any(-1), ~read_rows(may_attend, best.tokens)
+    usual = severity if is_padding_read else "note"
+    yield from _empty(laid, "error", empty & ~intended & ~of_padding, "", best.convention)
+    yield from _empty(laid, severity, empty & intended & ~of_padding, f", as {title} has", best.convention)
+    yield from _empty(laid, usual, empty & of_padding, ", as queries of padding often have", best.convention)
 
 
 def _unknown(
@@ -176,31 +170,32 @@ def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -
         what = f"softmax spreads {it} over masked keys"
         severity = "note" if severity == "warning" else severity
     message = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{why}: {what}."
-    return laid.findings("empty-row", severity, message, LEAVE_ONE, rows)
+    fix = "Leave a key open (the first, or its own). Padding that nothing reads may stay so, if its output is set to "
+    return laid.findings("empty-row", severity, message, f"{fix}zero and kept out of the loss.", rows)
 
 
 def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> str:
     """Repair of one mistake, in a part or (None) the whole mask, for `values` in the convention they were given in."""
     is_masked, additive = convention in ("true-is-masked", "additive"), convention == "additive"
-    if mistake == "extra":
-        return "Leave the causal part out."
     if part is None and mistake == "transposed":
         return "Hand over mask.mT: rows are queries, columns are keys."
     if part is None:
         opposite = "~mask" if values.dtype is torch.bool else "1 - mask"
         opposite = "torch.where(mask < 0, 0.0, -torch.inf)" if additive else opposite
         return f"Hand over {opposite}, or say the other convention."
-    is_missing = mistake in ("missing", "open-future")
-    code, where = code_of(part, is_masked=part.when_missing if is_missing and additive else is_masked)
-    if is_missing and additive:
-        return f"Join it: mask = mask.masked_fill({code}, {'-torch.inf' if part.when_missing else '0.0'}){where}."
-    if is_missing:
+    blocks, is_missing = part.when_missing, mistake in ("missing", "open-future")
+    code, where = code_of(part, is_masked=blocks if is_missing and additive else is_masked)
+    change = f"Write this part{', True = masked before it is filled with -inf,' if additive else ''} as: {code}"
+    if mistake == "extra":
+        change, where = "Leave the causal part out", ""
+    elif mistake == "repeat":
+        change = f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as: {code}"
+    elif is_missing and additive:
+        change = f"Join it: mask = mask.masked_fill({code}, {'-torch.inf' if blocks else '0.0'})"
+    elif is_missing:
         mask = "mask.bool()" if values.is_floating_point() else "mask"
-        return f"Join it: mask = {mask} {'&' if part.when_missing is not is_masked else '|'} {code}{where}."
-    change = f"Write this part{', True = masked before it is filled with -inf,' if additive else ''} as"
-    if mistake == "repeat":
-        change = f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as"
-    return f"{change}: {code}{where}."
+        change = f"Join it: mask = {mask} {'&' if blocks is not is_masked else '|'} {code}"
+    return f"{change}{where}."
 
 
 def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
