@@ -17,29 +17,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import (
-    CONVENTIONS,
-    KINDS,
-    Shape,
-    closed,
-    is_binary,
-    kind_of,
-    lay,
-    opened,
-    real_tensor,
-)
-from attnviz.check.findings import AXES, MOST, NOT_SURE, SEVERITIES, ArrayReport, Finding, Laid, Report
+from attnviz.check.arrays import CONVENTIONS, closed, conventions_of, is_binary, kind_of, lay, opened, real_tensor
+from attnviz.check.findings import AXES, NOT_SURE, SEVERITIES, ArrayReport, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.masks import check_mask
 from attnviz.check.weights import check_scores, check_weights, tolerance
-from attnviz.core.errors import InputError, ShapeError, quoted
-from attnviz.core.masks import Mask, Padding
+from attnviz.core.errors import InputError, MaskError, ShapeError, quoted
+from attnviz.core.masks import Full, Mask, Padding
 from attnviz.core.stack import Stack
 
-AS_PADDING = (
-    "Its rows are read as sentences, (B, K): each is padded at one end. If they are queries, say the shape of the "
-    "scores."
-)
+AS_PADDING = "Its rows are read as texts, (B, K), padded at one end. If they are queries, say the shape of the scores."
 """Why a mask of two axes is read as padding."""
 
 MOST_CELLS = 2**24
@@ -73,18 +60,14 @@ def check(
         ShapeError: if the array has more than four axes, or no cells.
         InputError: if it holds no numbers, more than `MOST_CELLS`, or an option has another value than those above.
     """
-    sizes = tuple(array.shape) if hasattr(array, "mask_mod") else ()
-    if prod(sizes) > MOST_CELLS:
-        raise InputError(f"The BlockMask has {prod(sizes):,} cells; at most {MOST_CELLS:,} are checked.")
-    if sizes:
+    tensor = array if hasattr(array, "mask_mod") else real_tensor(array)
+    dims, size = tuple(tensor.shape), None if shape is None else tuple(shape)
+    if prod(dims) > MOST_CELLS:
+        raise InputError(f"The array has {prod(dims):,} cells; at most {MOST_CELLS:,} are checked. Check a part of it.")
+    if hasattr(array, "mask_mod"):
         from torch.nn.attention.flex_attention import create_mask
 
-        array = create_mask(array.mask_mod, *sizes, device=array.kv_num_blocks.device)
-    tensor = real_tensor(array)
-    if tensor.numel() > MOST_CELLS:
-        message = f"The array has {tensor.numel():,} cells; at most {MOST_CELLS:,} are checked. Check a part of it."
-        raise InputError(message)
-    dims, size = tuple(tensor.shape), None if shape is None else tuple(shape)
+        tensor = create_mask(array.mask_mod, *dims, device=array.kv_num_blocks.device)
     if not 1 <= len(dims) <= 4:
         more = "Check one layer at a time: array[0]" if dims else "Give at least the keys of one query"
         raise ShapeError(f"The array has {len(dims)} axes, {dims}; attention has (B, H, Q, K), or fewer. {more}.")
@@ -111,19 +94,15 @@ def check(
         else:
             values, axes, of_shape = lay(tensor, kind, size)
             values = values.double() if values.dtype is torch.float64 else values.float()
-            laid, arguments = Laid(_for_texts(values, tokens), axes), (intended, tokens)
-            report = (
-                check_scores(laid, *arguments)
-                if kind == "scores"
-                else check_weights(laid, *arguments, tolerance(original))
-            )
+            arguments = Laid(_for_texts(values, tokens, intended), axes), intended, tokens
+            is_weights = kind == "weights"
+            report = check_weights(*arguments, tolerance(original)) if is_weights else check_scores(*arguments)
             report = replace(report, findings=(*of_shape, *report.findings))
         repaired = None
-        if report.repaired is not None and report.worst in ("error", "warning"):
+        if report.repaired is not None and report.faults:
             repaired = closed(report.repaired, report.convention)
             again = _of_mask(repaired, report.convention, intended, tokens, size)
-            faults = again.rules("error") | again.rules("warning") - {"empty-row"}
-            repaired = None if again.question or faults else repaired
+            repaired = None if again.question or again.faults else repaired
     finally:
         torch.set_num_threads(threads)
     findings = sorted(report.findings, key=lambda finding: -SEVERITIES.index(finding.severity))
@@ -131,35 +110,54 @@ def check(
 
 
 def _of_mask(
-    tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: Shape | None
+    tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: tuple[int, ...] | None
 ) -> ArrayReport:
     """Report on a mask, in which `repaired` is not tried yet, and True = may attend."""
-    two_way = intent is not None and (intent.kind == "two-way" or isinstance(intent.mask, Padding))
-    as_padding = False
+    as_padding, assumed = False, ""
     if size is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
         as_padding = tokens is not None and tensor.shape == tokens.shape
-        if two_way and convention not in (None, "additive"):  # each row is padded at the same end
-            steps = opened(tensor, convention).int().diff(dim=1)
+        if intent and isinstance(intent.mask, Full | Padding) and convention not in (None, "additive"):
+            steps = opened(tensor, convention).int().diff(dim=1)  # each row is padded at the same end
             as_padding |= bool((steps <= 0).all() | (steps >= 0).all())
     values, axes, of_shape = lay(tensor[:, None, None] if as_padding else tensor, "mask", size)
-    values = _for_texts(values, tokens)
+    axes = ("batch", "key") if as_padding else axes
+    if tokens is None and (intent is None or intent.is_usual) and not (size and size[3] == 1):
+        tokens = _padding_of_queries(values, axes, convention)
+        if tokens is not None and intent is None:
+            intent, assumed = Intent("a two-way encoder", Full()), "a two-way encoder with padding"
+    values = _for_texts(values, tokens, intent)
     if intent is not None and size is not None and values.shape[2] == 1:  # a query has what all have
         values = values.expand(-1, -1, size[2], -1)
     if values.dtype is not torch.bool and not values.is_floating_point() and not is_binary(values):
         values = values.float()  # whole numbers such as -10,000 are added to scores
-    laid = Laid(values, ("batch", "key") if as_padding else axes)
-    report = check_mask(laid, convention, intent, tokens, size and size[3])
-    reasons = (AS_PADDING, *report.reasons) if as_padding else report.reasons
-    return replace(report, reasons=reasons, findings=(*of_shape, *report.findings))
+    report = check_mask(Laid(values, axes), convention, intent, tokens)
+    reasons, findings = (AS_PADDING, *report.reasons) if as_padding else report.reasons, (*of_shape, *report.findings)
+    return replace(report, reasons=reasons, findings=findings, assumed=assumed or report.assumed)
 
 
-def _for_texts(values: Tensor, tokens: Tensor | None) -> Tensor:
-    """An array, (B, H, Q, K), with an entry for each text whose padding is known."""
-    if tokens is None:
-        return values
-    batch, keys = tokens.shape
-    if values.shape[3] == 1 and values.shape[2] == keys:
-        values = values.expand(-1, -1, -1, keys)
-    if values.shape[3] != keys or values.shape[0] not in (1, batch):
-        raise InputError(f"The padding is (B, K) = {(batch, keys)}; the array is (B, H, Q, K) = {tuple(values.shape)}.")
-    return values.expand(batch, -1, -1, -1)
+def _padding_of_queries(values: Tensor, axes: Sequence[str], convention: str | None) -> Tensor | None:
+    """Tokens, (B, Q), if each row is open or blocked throughout, as padding on the axis of queries makes it."""
+    queries, keys = values.shape[2:]
+    mask = opened(values, conventions_of(values, convention)[0])
+    tokens = mask[:, 0, :, 0]
+    if queries < 2 or "query" not in axes or keys not in (1, queries) or (mask != tokens[:, None, :, None]).any():
+        return None
+    at_one_end = bool((tokens.int().diff(dim=1).abs().sum(1) < 2).all())
+    return tokens if at_one_end and tokens.any() and not tokens.all() else None
+
+
+def _for_texts(values: Tensor, tokens: Tensor | None, intent: Intent | None) -> Tensor:
+    """An array, (B, H, Q, K), with an entry for each text whose padding is known; refused if the intent has fewer."""
+    if tokens is not None:
+        batch, keys = tokens.shape
+        if values.shape[3] == 1 and values.shape[2] == keys:
+            values = values.expand(-1, -1, -1, keys)
+        if values.shape[3] != keys or values.shape[0] not in (1, batch):
+            array = f"the array is (B, H, Q, K) = {tuple(values.shape)}"
+            raise InputError(f"The padding is (B, K) = {(batch, keys)}; {array}.")
+        values = values.expand(batch, -1, -1, -1)
+    try:
+        (intent.mask if intent else Full()).of_sentence(len(values) - 1)
+    except MaskError as error:
+        raise InputError(f"What is meant does not fit: {error}") from None
+    return values

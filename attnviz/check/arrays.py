@@ -116,14 +116,8 @@ def opened(mask: Tensor, convention: str) -> Tensor:
 
 def closed(mask: Tensor, convention: str) -> Tensor:
     """A mask of ours, True = may attend, in any convention."""
-    if convention == "additive":
-        return conventions.to_additive(mask)
-    if convention == "zero-is-masked":
-        return mask.long()
-    return ~mask if convention == "true-is-masked" else mask
-
-
-# Axes
+    to = {"additive": conventions.to_additive, "zero-is-masked": torch.Tensor.long, "true-is-masked": torch.logical_not}
+    return to[convention](mask) if convention in to else mask
 
 
 def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
@@ -133,16 +127,15 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
     """
     dims, axes, findings = tuple(array.shape), AXES[-array.dim() :], []
     if kind == "mask" and shape is not None:
-        axes, finding = _broadcast(array, shape)
-        findings.append(finding)
-    elif kind == "mask" and dims[0] > 1:
+        axes, severity, message, fix = _broadcast(array, shape)
+        findings.append(Finding("broadcast", severity, message, fix))
+    elif kind == "mask" and dims[0] > 1 and (len(dims) == 3 or (len(dims) == 2 and dims[0] != dims[1])):
+        message = f"The two axes of {dims} are read as (Q, K), as broadcasting does."
+        fix = "If they are (B, K), padding, hand over mask[:, None, None, :]."
         if len(dims) == 3:
             message = f"The first axis of {dims} is read as heads, as broadcasting to (B, H, Q, K) does."
-            findings.append(Finding("broadcast", "note", message, "If it is the batch, hand over mask.unsqueeze(1)."))
-        elif len(dims) == 2 and dims[0] != dims[1]:
-            message = f"The two axes of {dims} are read as (Q, K), as broadcasting does."
-            remedy = "If they are (B, K), padding, hand over mask[:, None, None, :]."
-            findings.append(Finding("broadcast", "note", message, remedy))
+            fix = "If it is the batch, hand over mask.unsqueeze(1)."
+        findings.append(Finding("broadcast", "note", message, fix))
     elif shape is not None and (dims != shape[-len(dims) :] or any(size > 1 for size in shape[: -len(dims)])):
         message = f"The {kind} have shape {dims}, and should have (B, H, Q, K) = {shape}."
         findings.append(Finding("broadcast", "error", message, "They are never repeated: give all of them."))
@@ -150,51 +143,43 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
 
 
-def _broadcast(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], Finding]:
-    """The axes that a mask means, and what broadcasting makes of them."""
+def _broadcast(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], str, str, str]:
+    """The axes that a mask means; severity, message and repair of what broadcasting makes of them."""
     dims, (batch, heads, queries, keys), axes = tuple(mask.shape), shape, AXES[-mask.dim() :]
+    first, last = dims[0], dims[-1]
     pairs = list(zip("BHQK"[-len(dims) :], dims, shape[-len(dims) :], strict=True))
     wrong = [f"{axis} is {have} instead of {want}" for axis, have, want in pairs if have not in (1, want)]
     what = f"A mask of {dims} on scores of (B, H, Q, K) = {shape}"
-    raises, severity = f"{what} raises an error", "error"
+    raises = f"{what} raises an error"
     if wrong and all(1 in sizes or len(set(sizes)) == 1 for _, *sizes in pairs):
         grown = tuple(torch.broadcast_shapes(dims, shape))
         raises += f" in F.scaled_dot_product_attention, and silently makes {grown} of scores + mask"
-    match dims:
-        case (first, _, last) if last in (1, keys) and first not in (1, heads) and first == batch * heads:
-            axes, fix = AXES[1:], f"Hand over mask.view({batch}, {heads}, {dims[1]}, {last})."
-            by_head, by_text = mask.view(heads, batch, -1), mask.view(batch, heads, -1)
-            repeated = torch.equal(by_head, by_head[:1].expand_as(by_head))
-            if repeated and not torch.equal(by_text, by_text[:, :1].expand_as(by_text)):
-                message = f"{what} gives heads the masks of other sentences: it was made by repeat."
-                fix = f"Make it with repeat_interleave({heads}, 0)."
-            elif heads == 1:
-                message = f"{raises}; it is nn.MultiheadAttention's (B * H, Q, K)."
-            else:
-                severity, fix = "note", f"For that one: h{fix[1:]}"
-                message = f"{what} fits nn.MultiheadAttention, (B * H, Q, K); F.scaled_dot_product_attention raises "
-                message += "an error."
-        case (first, middle, last) if (
-            first == batch > 1
-            and middle in (1, queries)
-            and last in (1, keys)
-            and (wrong or not torch.equal(mask, mask[:1].expand_as(mask)))
-        ):
-            axes, fix = ("batch", "query", "key"), "Hand over mask.unsqueeze(1), (B, 1, Q or 1, K)."
+    if len(dims) == 3 and last in (1, keys) and first == batch * heads and first not in (1, heads):
+        by_head, by_text = mask.view(heads, batch, -1), mask.view(batch, heads, -1)
+        view = f"mask.view({batch}, {heads}, {dims[1]}, {last})."
+        if (by_head == by_head[:1]).all() and not (by_text == by_text[:, :1]).all():
+            message = f"{what} gives heads the masks of other sentences: it was made by repeat."
+            return axes, "error", message, f"Make it with repeat_interleave({heads}, 0)."
+        if heads == 1:
+            return axes, "error", f"{raises}; it is nn.MultiheadAttention's (B * H, Q, K).", f"Hand over {view}"
+        message = f"{what} fits nn.MultiheadAttention, (B * H, Q, K); F.scaled_dot_product_attention raises an error."
+        return axes, "note", message, f"For that one: hand over {view}"
+    if first == batch > 1 and last in (1, keys):
+        of_texts, fix = ("batch", "query", "key"), "Hand over mask.unsqueeze(1), (B, 1, Q or 1, K)."
+        if len(dims) == 3 and dims[1] in (1, queries) and wrong:
+            message = f"{raises}: broadcasting aligns its first axis, the sentences, with the heads."
+            return of_texts, "error", message, fix
+        if len(dims) == 3 and dims[1] in (1, queries) and not (mask == mask[:1]).all():
             message = f"{what} silently gives the mask of sentence i to head i of all, since B = H = {batch}."
-            if wrong:
-                message = f"{raises}: broadcasting aligns its first axis, the sentences, with the heads."
-        case (first, last) if first == batch > 1 and last == keys and wrong:
-            axes, fix = ("batch", "key"), "Hand over mask[:, None, None, :], (B, 1, 1, K)."
+            return of_texts, "error", message, fix
+        if len(dims) == 2 and last == keys and wrong:
             message = f"{raises}: its rows are aligned with the queries, and they are sentences."
-        case _ if wrong:
-            turned = queries != keys and dims[-2:] == (keys, queries)
-            message = f"{raises}: {', '.join(wrong)}."
-            fix = "Hand over mask.mT: rows are queries." if turned else "Each axis must have its full size or 1."
-        case _:
-            absent = list(zip("BHQK", shape, strict=True))[: 4 - len(dims)]
-            over = [f"{axis} = {want}" for axis, want in absent if want > 1]
-            over += [f"{axis} = {want}" for axis, have, want in pairs if have < want]
-            message = f"{what} is repeated over {', '.join(over)}." if over else f"{what} fits cell by cell."
-            severity, fix = "note", ""
-    return axes, Finding("broadcast", severity, message, fix)
+            return ("batch", "key"), "error", message, "Hand over mask[:, None, None, :], (B, 1, 1, K)."
+    if wrong:
+        is_turned = queries != keys and dims[-2:] == (keys, queries)
+        fix = "Hand over mask.mT: rows are queries." if is_turned else "Each axis must have its full size or 1."
+        return axes, "error", f"{raises}: {', '.join(wrong)}.", fix
+    absent = list(zip("BHQK", shape, strict=True))[: 4 - len(dims)]
+    over = [f"{axis} = {want}" for axis, want in absent if want > 1]
+    over += [f"{axis} = {want}" for axis, have, want in pairs if have < want]
+    return axes, "note", f"{what} is repeated over {', '.join(over)}." if over else f"{what} fits cell by cell.", ""

@@ -23,8 +23,6 @@ IDS = ("input_ids", "ids", "tokens")
 """Names of the token ids, (B, n)."""
 IGNORED = -100
 """Label that no loss counts."""
-OF_TOKENS = ("position_ids", "labels")
-"""Names of arrays with a number for each token."""
 TARGET = ("decoder_input_ids", "decoder_attention_mask")
 """Names of the ids that a decoder reads, and of their mask, beside those of an encoder."""
 DIVIDE = "Pass restarting position_ids and no {mask}, or a mask of (B, 1, n, n)."
@@ -66,32 +64,28 @@ def check_batch(
     Raises:
         InputError: if there are no token ids, or an array does not fit them.
     """
-    read = (*IDS, "attention_mask", *OF_TOKENS, *TARGET)
+    read = (*IDS, "attention_mask", "position_ids", "labels", *TARGET)
     arrays = {name: real_tensor(batch[name]) for name in read if batch.get(name) is not None}
     arrays = {name: array.view(1, -1) if array.dim() == 1 else array for name, array in arrays.items()}
     name = next((name for name in IDS if name in arrays), None)
     if name is None:
         there = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
         raise InputError(f"The batch has no input_ids; it has {there}.")
-    ids, labels, source = arrays[name], arrays.get("labels"), dict(arrays)
+    ids, labels, target_ids = arrays[name], arrays.get("labels"), arrays.get(TARGET[0])
     has_target = any(target in arrays for target in TARGET) or (labels is not None and _is_target(ids, labels))
-    if has_target:
-        source.pop("labels", None)
-    whole = _Batch(ids, source, pad, padded, name)
-    findings, assumed = whole.findings(intent), whole.assumed
-    pad = whole.pad if whole.pad is not None else pad
-    read_by_decoder = arrays.get(TARGET[0])
-    if has_target and read_by_decoder is None and labels is not None:
-        read_by_decoder = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
-    if read_by_decoder is not None:
-        target = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
-        target = {key: array for key, array in target.items() if array is not None}
-        decoder = _Batch(read_by_decoder, target, pad, padded, TARGET[0])
-        findings += decoder.findings(None)
-        assumed += f", and a decoder that reads {decoder.assumed}"
+    source = {key: array for key, array in arrays.items() if key != "labels" or not has_target}
+    texts = _Texts(ids, source, (name, "attention_mask"), pad, padded)
+    findings, assumed, pad = [*texts.findings(intent)], texts.assumed, pad if texts.pad is None else texts.pad
+    if has_target and target_ids is None and labels is not None:
+        target_ids = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
+    if target_ids is not None:
+        read_with = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
+        target = _Texts(target_ids, read_with, TARGET, pad, padded)
+        findings += target.findings(None)
+        assumed += f", and a decoder that reads {target.assumed}"
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
     shapes = {name: tuple(array.shape) for name, array in arrays.items()}
-    return BatchReport(shapes, findings=tuple(findings), question=whole.question, assumed=assumed)
+    return BatchReport(shapes, findings=tuple(findings), question=texts.question, assumed=assumed)
 
 
 def _is_target(ids: Tensor, labels: Tensor) -> bool:
@@ -103,23 +97,29 @@ def _is_target(ids: Tensor, labels: Tensor) -> bool:
     return 2 * int(used.sum()) > used.numel() and not bool(alike)
 
 
-class _Batch:
-    """Arrays of a batch, and what is known of its padding and its documents."""
+class _Texts:
+    """Texts that an encoder or a decoder reads, and what is known of their padding and their documents.
 
-    def __init__(self, ids: Tensor, arrays: dict[str, Tensor], pad: int | None, padded: bool, name: str):
-        self.ids, self.name, self.is_target = ids, name, name == TARGET[0]
-        self.mask_name = mask_name = TARGET[1] if self.is_target else "attention_mask"
+    Args:
+        arrays: `attention_mask` of (B, n) or of scores, `position_ids` and `labels`.
+        names: of the ids and of their mask.
+        pad: id of padding, if it is known; else it is the one id that the mask blocks.
+    """
+
+    def __init__(
+        self, ids: Tensor, arrays: dict[str, Tensor | None], names: tuple[str, str], pad: int | None, padded: bool
+    ):
+        (self.name, self.mask_name), self.is_target, self.ids = names, names == TARGET, ids
+        self.positions, self.labels, mask = (arrays.get(name) for name in ("position_ids", "labels", "attention_mask"))
+        self.pad, self.question, what = pad, "", f"{self.name} are {tuple(ids.shape)}"
         if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
-            raise InputError(f"The {name} are {tuple(ids.shape)} of {ids.dtype}; they must be whole numbers (B, n).")
-        for other in OF_TOKENS:
-            if other in arrays and arrays[other].shape[-1] != ids.shape[1]:
-                raise InputError(f"The {other} are {tuple(arrays[other].shape)}, the {name} {tuple(ids.shape)}.")
-        mask = arrays.get("attention_mask")
-        self.flat, self.square = (mask, None) if mask is None or mask.dim() == 2 else (None, mask)  # (B, n), or scores
-        if self.flat is not None and self.flat.shape != ids.shape:
-            raise InputError(f"The {mask_name} is {tuple(mask.shape)}, the {name} {tuple(ids.shape)}.")
-        self.labels, self.positions = arrays.get("labels"), arrays.get("position_ids")
-        self.pad, self.question, self.failures = pad, "", []
+            raise InputError(f"The {what} of {ids.dtype}; they must be whole numbers (B, n).")
+        for other, array in (("position_ids", self.positions), ("labels", self.labels)):
+            if array is not None and array.shape[-1] != ids.shape[1]:
+                raise InputError(f"The {other} are {tuple(array.shape)}, the {self.name} {tuple(ids.shape)}.")
+        if mask is not None and mask.dim() == 2 and mask.shape != ids.shape:
+            raise InputError(f"The {self.mask_name} is {tuple(mask.shape)}, the {self.name} {tuple(ids.shape)}.")
+        self.flat, self.square = (mask, None) if mask is None or mask.dim() == 2 else (None, mask)
         is_open = torch.ones_like(ids, dtype=torch.bool) if self.flat is None else self.flat != 0
         blocked, open_ids = ids[~is_open].unique().tolist(), ids[is_open].unique().tolist()
         if pad is None and padded and len(blocked) == 1:
@@ -137,106 +137,82 @@ class _Batch:
         self.padding = left | right  # the runs of its id at either end
         beside_text = (left & ~left.roll(-1, 1)) | (right & ~right.roll(1, 1))
         self.may_end_text = beside_text & is_open & (not self.is_inverted)  # where the id of padding also ends a text
-        self.is_pad = self.flat.bool() if self.is_inverted else self.padding & ~self.may_end_text
-        numbers = [] if self.flat is None else self.flat.unique().tolist()
-        is_whole = all(float(number).is_integer() and number >= 0 for number in numbers)
-        self.is_numbered, self.are_flags = is_whole and {1, 2} <= {*numbers}, {*numbers} <= {0, 1}
-        self.mended = f"{mask_name} = ({name} != {self.pad}).long()" if self.pad is not None else ""
-
-    def findings(self, intent: str | Mask | Stack | None) -> list[Finding]:
-        """Findings about the mask, positions, documents and labels, in this order."""
-        if self.is_inverted:
-            message = f"{self.mask_name} is inverted: it is 0 at the tokens and 1 at padding."
-            self._fail("inverted", "error", message, self.mended, self.flat.bool())
-        elif self.flat is not None:
-            self._check_mask(self.flat)
-            self.is_pad = self.is_pad | (self.flat == 0)
-        elif self.square is None and not self.is_target:
-            message = f"of padding and no {self.mask_name}: padding is seen."
-            self._fail("padding", "error", message, self.mended, self.is_pad, "token")
-        self._check_positions()
-        self._check_documents()
-        if self.labels is not None:
-            self._check_labels(self.labels.expand_as(self.ids))
-        if self.square is not None:
-            self.failures += self._of_square(intent)
-        return self.failures
-
-    def _fail(
-        self, rule: str, severity: str, message: str, fix: str, cells: Tensor | None = None, noun: str = ""
-    ) -> None:
-        """Note a finding, whose cells are those of a boolean tensor (B, n), or (B, 1) for rows, if there are any.
-
-        Args:
-            noun: what is counted; the sentence then begins with the number.
-        """
-        axes = ("batch",) if cells is not None and cells.shape[1] == 1 else ("batch", "key")
-        cells = None if cells is None else cells[:, None, None]
-        self.failures += Laid(self.ids[:, None, None], axes).findings(rule, severity, message, fix, cells, noun)
-
-    def _check_mask(self, mask: Tensor) -> None:
-        """Check a mask of (B, n): padding that is seen, tokens that are not, rows without a token."""
+        self.is_pad = self.flat.bool() if self.is_inverted else (self.padding & ~self.may_end_text) | ~is_open
+        numbers = set() if self.flat is None else {*self.flat.unique().tolist()}
+        self.are_flags = numbers <= {0, 1}
+        self.is_numbered = {1, 2} <= numbers and all(number >= 0 and number % 1 == 0 for number in numbers)
+        # Begins of documents, (B, n): by positions that restart behind the first token, or by the numbers of the mask.
+        self.restarts, is_token = None, ~self.is_pad
+        if self.positions is not None and self.positions.dim() == 2:
+            restarts = (self.positions.expand_as(ids) == 0) & is_token
+            self.restarts = restarts if (restarts & (is_token.int().cumsum(1) > 1)).any() else None
+        self.starts = self.restarts
         if self.is_numbered:
-            message = f"{self.mask_name} numbers documents: code that is not made for that sees across all of them."
-            self._fail("documents", "warning", message, DIVIDE.format(mask=self.mask_name))
-        elif not self.are_flags:
-            message = f"{self.mask_name} holds {float(mask.min()):g} and other numbers; (B, n) is of 1 and 0."
-            self._fail("values", "error", message, self.mended or "1 = a token, 0 = padding")
-            return
-        message = f"of padding that {self.mask_name} opens: padding is seen."
-        self._fail("padding", "error", message, self.mended, self.is_pad & (mask != 0), "token")
-        message = f"of a text at which {self.mask_name} is 0: no token sees them."
-        hidden = ~self.padding & (mask == 0) & (self.pad is not None)
-        self._fail("padding", "error", message, self.mended, hidden, "token")
-        empty = ~(mask != 0).any(1, keepdim=True)
-        message, fix = "of the batch without a token.", "Leave such rows out of the batch."
-        self._fail("empty-row", "error", message, fix, empty, "row")
+            self.starts = pad_ends(self.flat.diff(dim=1) != 0, (1, 0), value=True) & (self.flat != 0)
 
-    def _check_positions(self) -> None:
-        """Check positions of texts that are padded at the left: they count from the first token on."""
-        real = ~self.is_pad
-        left = (self.is_pad[:, 0] & real.any(1))[:, None]
-        fix = f"position_ids = ({self.mask_name}.cumsum(-1) - 1).clamp(min=0)"
+    def findings(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
+        """Findings about the mask, positions, documents and labels, in this order."""
+        name, mask, mended = self.mask_name, self.flat, "1 = a token, 0 = padding"
+        mended = mended if self.pad is None else f"{name} = ({self.name} != {self.pad}).long()"
+        if self.is_inverted:
+            message = f"{name} is inverted: it is 0 at the tokens and 1 at padding."
+            yield from self._find("inverted", "error", message, mended, mask.bool())
+        elif mask is None and self.square is None and not self.is_target:
+            message = f"of padding and no {name}: padding is seen."
+            yield from self._find("padding", "error", message, mended, self.is_pad, "token")
+        elif mask is not None and not self.are_flags and not self.is_numbered:
+            message = f"{name} holds {float(mask.min()):g} and other numbers; (B, n) is of 1 and 0."
+            yield from self._find("values", "error", message, mended)
+        elif mask is not None:
+            if self.is_numbered:
+                message = f"{name} numbers documents: code that is not made for that sees across all of them."
+                yield from self._find("documents", "warning", message, DIVIDE.format(mask=name))
+            message = f"of padding that {name} opens: padding is seen."
+            yield from self._find("padding", "error", message, mended, self.is_pad & (mask != 0), "token")
+            message = f"of a text at which {name} is 0: no token sees them."
+            hidden = ~self.padding & (mask == 0) & (self.pad is not None)
+            yield from self._find("padding", "error", message, mended, hidden, "token")
+            message, empty = "of the batch without a token.", (mask == 0).all(1)
+            yield from self._find("empty-row", "error", message, "Leave such rows out of the batch.", empty, "row")
+        yield from self._of_positions()
+        if self.labels is not None:
+            yield from self._of_labels(self.labels.expand_as(self.ids))
+        if self.square is not None:
+            yield from self._of_square(intent)
+
+    def _find(
+        self, rule: str, severity: str, message: str, fix: str, cells: Tensor | None = None, noun: str = ""
+    ) -> list[Finding]:
+        """A finding; `cells` is boolean, (B, n), or (B,) of rows. With a noun the sentence begins with their number."""
+        laid = Laid(self.ids[:, None, None], ("batch", "key"))
+        return laid.findings(rule, severity, message, fix, None if cells is None else cells[:, None, None], noun)
+
+    def _of_positions(self) -> Iterator[Finding]:
+        """Findings about positions of texts that are padded at the left, and about packed documents."""
+        real, name, restarts = ~self.is_pad, self.mask_name, self.restarts
+        left, fix = self.is_pad[:, 0] & real.any(1), f"position_ids = ({name}.cumsum(-1) - 1).clamp(min=0)"
         if self.positions is None:
             message = "padded at the left, and no position_ids: most models then count padding as positions."
-            self._fail("positions", "warning", message, fix, left, "text")
+            yield from self._find("positions", "warning", message, fix, left, "text")
             return
-        start = self.positions.expand_as(self.ids).gather(1, real.int().argmax(1, keepdim=True))
+        start = self.positions.expand_as(self.ids).gather(1, real.int().argmax(1, keepdim=True))[:, 0]
         wrong = left & (start != 0)
         row = int(wrong.int().argmax())
         message = f"Text {row} is padded at the left, and its first token has position {int(start[row])}, not 0."
-        self._fail("positions", "error", message, fix, wrong)
-
-    def _check_documents(self) -> None:
-        """Check packed documents: a mask that holds none of them; numbers and positions that disagree."""
-        starts, restarts = self.starts, self._restarts()
-        later = None if starts is None else pad_ends(starts[:, 1:], (1, 0))
-        if later is not None and self.flat is not None and self.are_flags:
+        yield from self._find("positions", "error", message, fix, wrong)
+        if self.is_numbered and restarts is None:
+            message = f"{name} numbers documents, and position_ids go on from one to the next."
+            fix = "Begin position_ids at 0 in each document."
+            yield from self._find("documents", "warning", message, fix, self.starts)
+        elif self.flat is not None and self.are_flags and restarts is not None:
+            later = pad_ends(restarts[:, 1:], (1, 0))
             row, second = later.nonzero()[0].tolist()
-            message = f"position_ids restart, as of packed documents, but {self.mask_name} divides none: in row {row} "
-            message += f"the token at {second} sees all {second} of the document before it."
-            self._fail("documents", "error", message, DIVIDE.format(mask=self.mask_name), later)
-        if self.is_numbered and self.positions is not None and restarts is None:
-            message = f"{self.mask_name} numbers documents, and position_ids go on from one to the next."
-            self._fail("documents", "warning", message, "Begin position_ids at 0 in each document.", starts)
+            message = f"position_ids restart, as of packed documents, but {name} divides none: in row {row} the token "
+            message += f"at {second} sees all {second} of the document before it."
+            yield from self._find("documents", "error", message, DIVIDE.format(mask=name), later)
 
-    def _restarts(self) -> Tensor | None:
-        """Begins of documents, boolean (B, n), by positions that restart behind the first token; None if none do."""
-        if self.positions is None or self.positions.dim() != 2:
-            return None
-        starts = (self.positions.expand_as(self.ids) == 0) & ~self.is_pad
-        is_first = (~self.is_pad).int().cumsum(1) == 1
-        return starts if (starts & ~is_first).any() else None
-
-    @property
-    def starts(self) -> Tensor | None:
-        """Begins of documents by the numbers of the mask, else by positions that restart; None if there are none."""
-        if not self.is_numbered:
-            return self._restarts()
-        return pad_ends(self.flat.diff(dim=1) != 0, (1, 0), value=True) & (self.flat != 0)
-
-    def _check_labels(self, labels: Tensor) -> None:
-        """Check labels of padding and of the end of a text, labels that are shifted wrongly, and across documents."""
+    def _of_labels(self, labels: Tensor) -> Iterator[Finding]:
+        """Findings about labels of padding and of the end of a text, wrongly shifted labels, and across documents."""
         used = labels != IGNORED
         of_padding = self.is_pad & used
         if self.is_target and self.pad is not None:  # the first of them may end the text
@@ -244,41 +220,39 @@ class _Batch:
             of_padding = pad_ends((at_end & (labels == self.pad).roll(1, 1))[:, 1:], (1, 0))
         fix = f"labels = labels.masked_fill({'labels == pad' if self.is_target else 'attention_mask == 0'}, -100)"
         message = "of padding: the loss counts them, as they are not -100."
-        self._fail("labels", "error", message, fix, of_padding, "label")
-        unlearned = self.may_end_text & ~self.may_end_text[:, :1] & ~used & used.roll(1, 1)
-        if self.flat is not None and not self.is_target and unlearned[:, 1:].any():
+        yield from self._find("labels", "error", message, fix, of_padding, "label")
+        unlearned = pad_ends((self.may_end_text & ~self.may_end_text[:, :1] & ~used & used.roll(1, 1))[:, 1:], (1, 0))
+        if self.flat is not None and not self.is_target:
             rows = counted(int(unlearned.any(1).sum()), "row")
             message = f"The end of the text, id {self.pad}, has the label -100 in {rows}: it is the id of padding, "
             message += "too, so that the model never learns to end."
             fix = f"labels = {self.name}.masked_fill({self.mask_name} == 0, -100), or pad with another id."
-            self._fail("labels", "error", message, fix, unlearned)
-        shift = (labels[:, :-1] == self.ids[:, 1:]) | ~used[:, :-1]
-        same = (labels == self.ids) | ~used
-        if self.is_target and used.any() and same.all() and not shift.all():
+            yield from self._find("labels", "error", message, fix, unlearned)
+        is_next = ((labels[:, :-1] == self.ids[:, 1:]) | ~used[:, :-1]).all()
+        is_own = (labels == self.ids) | ~used
+        if self.is_target and used.any() and is_own.all() and not is_next:
             message = f"{self.name} hold the label of their own position: the decoder reads what it has to predict."
             fix = f"{self.name} begin with the start token, and then have the labels without the last one."
-            self._fail("labels", "error", message, fix)
-        elif not self.is_target and used[:, :-1].any() and shift.all() and not same[:, :-1].all():
+            yield from self._find("labels", "error", message, fix)
+        elif not self.is_target and used[:, :-1].any() and is_next and not is_own[:, :-1].all():
             message = "labels hold the next token already; models of transformers shift them themselves."
-            self._fail(
-                "labels", "warning", message, "labels = input_ids.clone(), if the model shifts; else leave them."
-            )
+            fix = "labels = input_ids.clone(), if the model shifts; else leave them."
+            yield from self._find("labels", "warning", message, fix)
         if self.starts is not None:
             across = pad_ends((self.starts & used)[:, 1:], (1, 0))
             message = "whose first token is predicted from the one before."
-            self._fail("labels", "warning", message, "labels[position_ids == 0] = -100", across, "document")
+            yield from self._find("labels", "warning", message, "labels[position_ids == 0] = -100", across, "document")
 
     def _of_square(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
         """Findings about a mask of (B, H, Q, K), with padding known, and documents by positions that restart."""
         from attnviz.check import check
 
         report = check(self.square, kind="mask", intent=intent, padding=~self.is_pad if self.is_pad.any() else None)
-        restarts, (queries, keys) = self._restarts(), report.shape[2:]
+        restarts, (queries, keys) = self.restarts, report.shape[2:]
         if restarts is not None and queries == keys and not report.rules("error"):
-            owner, is_text = restarts.int().cumsum(1), ~self.is_pad
-            across = owner[:, None, :, None] != owner[:, None, None]
-            crossing = opened(self.square, report.convention).broadcast_to(report.shape) & across
-            crossing = crossing & is_text[:, None, :, None] & is_text[:, None, None]
+            owner = restarts.int().cumsum(1) + 1
+            owner, of_key = (owner * ~self.is_pad)[:, None, :, None], (owner * ~self.is_pad)[:, None, None]
+            crossing = opened(self.square, report.convention) & (owner != of_key) & (owner * of_key > 0)
             if crossing.any():
                 _, _, query, key = crossing.nonzero()[0].tolist()
                 message = f"position_ids restart, as of packed documents, and {self.mask_name} opens one to the next: "
@@ -291,11 +265,9 @@ class _Batch:
 
     @property
     def assumed(self) -> str:
-        rows, starts = counted(len(self.ids), "text"), self.starts
-        if starts is not None:
-            return f"{counted(int(starts.sum()), 'document')} packed in {counted(len(self.ids), 'row')}"
-        if not self.is_pad.any():
-            return f"{rows} without padding"
+        if self.starts is not None:
+            return f"{counted(int(self.starts.sum()), 'document')} packed in {counted(len(self.ids), 'row')}"
         sides = [side for side, place in (("left", 0), ("right", -1)) if self.is_pad[:, place].any()]
         named = f" (id {self.pad})" if self.pad is not None else ""
-        return f"{rows} with padding at the {' and the '.join(sides)}{named}"
+        where = f"with padding at the {' and the '.join(sides)}{named}" if self.is_pad.any() else "without padding"
+        return f"{counted(len(self.ids), 'text')} {where}"

@@ -104,6 +104,11 @@ class Report:
         """The rules that were found, of these severities or of all."""
         return {finding.rule for finding in self.findings if finding.severity in (severities or SEVERITIES)}
 
+    @property
+    def faults(self) -> set[str]:
+        """Rules of errors, and of warnings but that of rows without a key."""
+        return self.rules("error") | self.rules("warning") - {"empty-row"}
+
     def status(self, *, strict: bool = False) -> int:
         """Exit status: 1 for an error (or, if strict, a warning), 3 if a question is open, else 0."""
         return status_of(self.findings, self.question, strict=strict)

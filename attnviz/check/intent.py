@@ -1,4 +1,4 @@
-"""The intended mask, stated or a usual kind, and the mistakes in its parts that give exactly a mask.
+"""The intended mask, stated or a usual one, and the mistakes in its parts that give exactly a mask.
 
 The parts are the rules of the intended mask and its padding. Each is right or has one mistake, and the whole mask may
 be inverted or transposed. The answer is the combination of the fewest faults, at most two, that gives every cell; else
@@ -8,14 +8,14 @@ so a mistake that alone leaves them right, such as padding that no token sees, i
 Several combinations may have as few faults. The first in this order is named: True = may attend before True = masked;
 the last query at the last key before the first query at the first key; no padding before padding that is read off the
 mask; faults in parts before those of the whole mask; parts as the intent writes them, then padding, then a causal part
-that is not meant; mistakes as `Part` lists them; inverted before transposed. If none gives all rows that are read,
-the nearest is named, with the cells that differ.
+that is not meant; mistakes as `rule_part` and `padding_part` list them; inverted before transposed. If none gives all
+rows that are read, the nearest is named, with the cells that differ.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import combinations, pairwise, product
+from itertools import chain, combinations, pairwise, product
 from operator import and_, or_
 
 import torch
@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnviz.check.findings import future
-from attnviz.core.errors import InputError, MaskError, did_you_mean, quoted
+from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.masks import And, Documents, Full, Mask, Not, Or, Padding, Prefix, Subsequent, Window, mask_from_text
 from attnviz.core.masks.base import KEYWORDS
 from attnviz.core.stack import Stack
@@ -31,15 +31,37 @@ from attnviz.core.stack import Stack
 MEANT = {"causal": "causal mask", "two-way": "mask that blocks nothing but padding"}
 """Titles of the masks that have a name as an intent; all others are stated as text."""
 
-ASSUMED = {
-    "two-way": "a two-way encoder",
-    "causal": "a causal decoder",
-    "causal-window": "a causal decoder with a window ({number} before)",
-    "prefix-lm": "a prefix-LM (prefix of {number})",
-    "causal-documents": "a causal decoder of packed documents",
-    "documents": "a two-way encoder of packed documents",
+MISTAKES = {
+    "ahead": ("shifted", "off by one: each query has the keys of the next one"),
+    "behind": ("shifted", "off by one: each query has the keys of the one before"),
+    "next-key": ("future-leak", "off by one: it opens the next key"),
+    "own-key": ("blocks-itself", "off by one: it blocks each query's own key"),
+    "longer": ("deviation", "off by one: it is one key too long"),
+    "shorter": ("deviation", "off by one: it is one key too short"),
+    "opens-padding": ("shifted", "off by one: it opens the first key of padding"),
+    "blocks-token": ("shifted", "off by one: it blocks a token at its edge"),
+    "transposed": ("transposed", "transposed"),
+    "inverted": ("inverted", "inverted"),
+    "wrong-axis": ("wrong-axis", "blocks queries instead of keys"),
+    "as-queries": ("broadcast", "of (B, K) is read as (Q, K): query i has the padding of text i"),
+    "as-heads": ("broadcast", "of (B, K) is read as (H, K): head i has the padding of text i"),
+    "repeat": ("broadcast", "made by repeat instead of repeat_interleave: heads have the padding of other texts"),
+    "missing": ("deviation", "missing"),
+    "open-future": ("future-leak", "missing"),
+    "extra": ("deviation", "that is not meant: it hides the future"),
 }
-"""Masks that are known without an intent, in the order in which they are tried; numbers are read off the mask."""
+"""Name of the finding for each mistake in a part, and how a sentence about the part goes on."""
+
+COUNTED = {Window: "before", Prefix: "length"}
+"""Number of a rule that is easily wrong by one."""
+
+SAMPLE = 32
+"""Rows that are compared first: the whole mask is compared with combinations that give these."""
+
+MORE = 4
+"""Factor by which a fault must lessen the number of cells that differ, if some remain."""
+
+ALL = slice(None)
 
 
 @dataclass(frozen=True)
@@ -67,13 +89,13 @@ class Intent:
 
     Attributes:
         title: in words, with an article.
-        mask: what it must be, cell by cell but for padding; None if it follows from the kind.
-        kind: a name of `ASSUMED`; "" where a mask was stated.
+        mask: what it must be, cell by cell.
+        is_usual: whether it is a usual mask, which may have padding beside it; False if the whole mask was stated.
     """
 
     title: str
-    mask: Mask | None = None
-    kind: str = ""
+    mask: Mask
+    is_usual: bool = True
 
     @classmethod
     def of(cls, meant: str | Mask | Stack) -> "Intent":
@@ -84,37 +106,10 @@ class Intent:
         """
         if isinstance(meant, Stack):
             meant = meant.mask() or Full()
-        kind = meant if isinstance(meant, Mask) else kind_or_mask(meant)
-        if isinstance(kind, Mask):
-            return cls(f"the mask that is meant ({kind})", kind)
-        return cls(f"a {MEANT[kind]}", kind=kind)
-
-    def rules(self, may_attend: Tensor, tokens: Tensor | None, offset: int) -> Mask | None:
-        """The mask that is meant, without padding; None if the kind has a number that the array does not show.
-
-        Args:
-            may_attend: (B, H, Q, K), True = may attend.
-            tokens: (B, K), True at tokens; None without padding.
-            offset: position of the first query.
-        """
-        if self.mask is not None or self.kind in MEANT:
-            return self.mask or (Full() if self.kind == "two-way" else Subsequent())
-        queries, keys = may_attend.shape[2:]
-        rows, last, first = may_attend.any(1), queries - 1 + offset, 0
-        if tokens is not None and queries == keys:  # of the longest text
-            longest = int(tokens.sum(1).argmax())
-            places = tokens[longest].nonzero().flatten().tolist() or [0]
-            first, last = places[0], places[-1]
-            rows = rows[longest : longest + 1]
-        match self.kind:
-            case "causal-window":
-                before = last - _first_open(rows[:, last - offset])
-                return Subsequent() & Window(before) if 0 <= before < last - first else None
-            case "prefix-lm":
-                length = keys - _first_open(rows[:, first].flip(1))
-                return Subsequent() | Prefix(length) if first + offset + 1 < length < keys else None
-        documents = _documents(may_attend.any(1), tokens, offset)
-        return documents and (Subsequent() & documents if self.kind == "causal-documents" else documents)
+        intended = meant if isinstance(meant, Mask) else kind_or_mask(meant)
+        if isinstance(intended, Mask):
+            return cls(f"the mask that is meant ({intended})", intended, is_usual=False)
+        return cls(f"a {MEANT[intended]}", Full() if intended == "two-way" else Subsequent())
 
 
 def kind_or_mask(text: str) -> str | Mask:
@@ -132,108 +127,64 @@ def kind_or_mask(text: str) -> str | Mask:
     return text if text in MEANT else mask_from_text(text)
 
 
-def check_fits(intended: Mask, batch: int) -> None:
-    """Refuse, by an `InputError`, an intended mask of fewer texts."""
-    try:
-        intended.of_sentence(batch - 1)
-    except MaskError as error:
-        raise InputError(f"What is meant does not fit: {error}") from None
+def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[Intent | None]:
+    """Masks that are known without an intent, in the order in which they are tried, with numbers read off the mask.
 
+    Args:
+        may_attend: (B, H, Q, K), True = may attend.
+        tokens: (B, K), True at tokens; None without padding.
+        offset: position of the first query.
 
-def _first_open(rows: Tensor) -> int:
-    """First key that is open in one of the rows, (B, K); beyond the last if none is."""
-    return min(rows.any(0).nonzero().flatten().tolist(), default=rows.shape[1])
-
-
-def _documents(rows: Tensor, tokens: Tensor | None, offset: int) -> Mask | None:
-    """Documents, each of which begins where a query does not see the key before its own; None if there is one only."""
-    if not 1 < rows.shape[1] <= rows.shape[2]:
-        return None
-    begins, first, masks = ~rows.diagonal(offset - 1, 1, 2), max(1, offset), []
-    if tokens is not None:  # padding belongs to the document beside it
-        begins = begins & (tokens[:, 1:] & tokens[:, :-1])[:, first - 1 : first - 1 + begins.shape[1]]
-    for text in begins:
-        starts = (text.nonzero().flatten() + first).tolist()
-        masks.append(Documents(tuple(end - start for start, end in pairwise([0, *starts, rows.shape[2]]))))
-    if all(len(mask.lengths) == 1 for mask in masks):
-        return None
-    return masks[0] if len(set(masks)) == 1 else PerText(tuple(masks))
-
-
-COUNTED = {Window: "before", Prefix: "length"}
-"""Number of a rule that is easily wrong by one."""
-
-SAMPLE = 32
-"""Rows that are compared first: the whole mask is compared with combinations that give these."""
-
-MORE = 4
-"""Factor by which a fault must lessen the number of cells that differ, if some remain."""
-
-MOST_NEAR = 8
-"""Combinations whose distance is counted in the whole mask."""
-
-ALL = slice(None)
+    Returns:
+        Six; None in place of one whose number the mask does not show.
+    """
+    (queries, keys), rows, causal = may_attend.shape[2:], may_attend.any(1), Subsequent()
+    first, last, of_text, window, prefix, packed = 0, queries - 1 + offset, rows, None, None, [None, None]
+    if tokens is not None and queries == keys:  # numbers are those of the longest text
+        longest = int(tokens.sum(1).argmax())
+        places = tokens[longest].nonzero().flatten().tolist() or [0]
+        first, last, of_text = places[0], places[-1], rows[longest : longest + 1]
+    before = last - min(of_text[:, last - offset].any(0).nonzero().flatten().tolist(), default=keys)
+    if 0 <= before < last - first:
+        window = Intent(f"a causal decoder with a window ({before} before)", causal & Window(before))
+    length = 1 + max(of_text[:, first].any(0).nonzero().flatten().tolist(), default=-1)
+    if first + offset + 1 < length < keys:
+        prefix = Intent(f"a prefix-LM (prefix of {length})", causal | Prefix(length))
+    if 1 < queries <= keys:  # a document begins where a query does not see the key before its own
+        begins, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
+        if tokens is not None:  # padding belongs to the document beside it
+            begins = begins & (tokens[:, 1:] & tokens[:, :-1])[:, second - 1 : second - 1 + begins.shape[1]]
+        starts = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in begins]
+        texts = [Documents(tuple(end - start for start, end in pairwise(each))) for each in starts]
+        documents = texts[0] if len({*texts}) == 1 else PerText(tuple(texts))
+        if begins.any():
+            packed = [Intent("a causal decoder of packed documents", causal & documents)]
+            packed += [Intent("a two-way encoder of packed documents", documents)]
+    encoder, decoder = Intent("a two-way encoder", Full()), Intent("a causal decoder", causal)
+    return [encoder, decoder, window, prefix, *packed]
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part of the intended mask, as it should be ("") and with each mistake, in the order in which they are tried.
+    """A part of the intended mask.
 
     Attributes:
+        name: in words, as a sentence begins.
         shape: (B, H, Q, K) of the whole mask.
-        states: masks, or cells that broadcast to (B, H, Q, K), by mistake.
-        rule: the rule as it is written; None for padding, and for a causal part that is not meant.
-        offset: position of the first query.
+        states: masks, or cells that broadcast to (B, H, Q, K), by mistake in the order in which they are tried; first
+            as it should be, "".
+        rule: as it is written; None for padding, and for a causal part that is not meant.
         when_missing: whether all is open without it, as beside "&", or blocked, as beside "|".
-        is_padding: whether it is the padding.
         computed: cells by mistake and step of rows.
     """
 
+    name: str
     shape: Sequence[int]
     states: dict[str, Mask | Tensor]
     rule: Mask | None = None
     offset: int = 0
     when_missing: bool = True
-    is_padding: bool = False
     computed: dict[tuple[str, int | None], Tensor] = field(default_factory=dict)
-
-    @classmethod
-    def of_rule(cls, shape: Sequence[int], rule: Mask, offset: int, when_missing: bool, *, is_whole: bool) -> "Part":
-        """Part of a rule; `is_whole` if it is the whole mask, whose own faults are then those of the rule."""
-        if isinstance(rule, Full):
-            return cls(shape, {"": rule}, rule, offset, when_missing)
-        wrong = {"ahead": rule.shifted(1), "behind": rule.shifted(-1)}
-        if type(rule) in COUNTED:
-            name = COUNTED[type(rule)]
-            number = getattr(rule, name)
-            wrong["longer"] = replace(rule, **{name: number + 1})
-            if number:
-                wrong["shorter"] = replace(rule, **{name: number - 1})
-        if not is_whole and shape[2] == shape[3]:
-            wrong["transposed"] = rule
-        if not is_whole:
-            wrong["inverted"] = ~rule
-        wrong["missing"] = Full() if when_missing else ~Full()
-        states = {"": rule} | wrong
-        states = {name: mask if name == "transposed" else mask.shifted(offset) for name, mask in states.items()}
-        return cls(shape, states, rule, offset, when_missing)
-
-    @classmethod
-    def of_padding(cls, shape: Sequence[int], tokens: Tensor) -> "Part":
-        """Part of padding; `tokens` is boolean (B, K)."""
-        (batch, heads, queries, keys), real = shape, tokens[:, None, None]
-        states = {"": real, "ahead": pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]}
-        states["behind"] = ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
-        states["inverted"] = ~real
-        if queries == keys:
-            states["wrong-axis"] = real.mT
-        if batch == queries > 1:
-            states["as-queries"] = tokens[None, None]
-        if batch == heads > 1:
-            states["as-heads"] = tokens[None, :, None]
-        if batch > 1 and heads > 1:
-            states["repeat"] = tokens[torch.arange(batch * heads).view(batch, heads) % batch][:, :, None]
-        return cls(shape, states | {"missing": torch.ones_like(real)}, is_padding=True)
 
     def cells(self, mistake: str, rows: slice = ALL) -> Tensor:
         """The part with a mistake, broadcasts to (B, H, rows, K)."""
@@ -249,22 +200,59 @@ class Part:
         return self.computed[mistake, rows.step]
 
 
+def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool, *, is_whole: bool) -> Part:
+    """Part of a rule; `is_whole` if it is the whole mask, whose own faults are then those of the rule."""
+    name, is_causal = getattr(rule, "keyword", "") or "other", isinstance(rule, Subsequent)
+    ahead, behind, missing = ("next-key", "own-key", "open-future") if is_causal else ("ahead", "behind", "missing")
+    states = {"": rule, ahead: rule.shifted(1), behind: rule.shifted(-1)}
+    if counted := COUNTED.get(type(rule)):
+        number = getattr(rule, counted)
+        states["longer"] = replace(rule, **{counted: number + 1})
+        if number:
+            states["shorter"] = replace(rule, **{counted: number - 1})
+    if not is_whole and shape[2] == shape[3]:
+        states["transposed"] = rule
+    if not is_whole:
+        states["inverted"] = ~rule
+    states[missing] = Full() if when_missing else ~Full()
+    states = {"": rule} if isinstance(rule, Full) else states
+    states = {mistake: mask.shifted(offset) for mistake, mask in states.items()}
+    return Part(f"{name.capitalize()} part", shape, states, rule, offset, when_missing)
+
+
+def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
+    """Part of padding; `tokens` is boolean (B, K)."""
+    (batch, heads, queries, keys), real = shape, tokens[:, None, None]
+    states = {"": real, "missing": torch.ones_like(real)}  # one or two keys of padding: missing, not off by one
+    states["opens-padding"] = pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]
+    states["blocks-token"] = ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
+    states["inverted"] = ~real
+    if queries == keys:
+        states["wrong-axis"] = real.mT
+    if batch == queries > 1:
+        states["as-queries"] = tokens[None, None]
+    if batch == heads > 1:
+        states["as-heads"] = tokens[None, :, None]
+    if batch > 1 and heads > 1:
+        states["repeat"] = tokens[torch.arange(batch * heads).view(batch, heads) % batch][:, :, None]
+    return Part("Padding", shape, states)
+
+
 @dataclass(frozen=True, eq=False)
 class Combination:
     """Mistakes that may give a mask, in one of its conventions.
 
     Attributes:
-        convention: one of `CONVENTIONS`.
-        may_attend: (B, H, Q, K), True = may attend, without the fault of the whole.
+        may_attend: the mask, (B, H, Q, K), True = may attend, without the fault of the whole.
         counts: cells of it that must be right, (B or 1, 1, Q, K).
         rules: the intended mask without padding.
         offset: position of the first query.
         tokens: (B, K), True at tokens; None without padding.
-        parts: rules as the intent writes them, padding, and a causal part that is not meant.
-        mistakes: of each part, "" for none.
+        mistakes: by the place of their parts.
         whole: fault of the whole mask, "" for none.
     """
 
+    intent: Intent
     convention: str
     may_attend: Tensor
     counts: Tensor
@@ -272,7 +260,7 @@ class Combination:
     offset: int
     tokens: Tensor | None
     parts: Sequence[Part]
-    mistakes: tuple[str, ...]
+    mistakes: dict[int, str] = field(default_factory=dict)
     whole: str = ""
 
     @property
@@ -282,117 +270,107 @@ class Combination:
 
     @property
     def is_right(self) -> bool:
-        """Whether the mask has the intended cells in every row that is read."""
-        return not (self.mistakes_in(self.sample)[1].any() or self.mistakes_in()[1].any())
+        """Whether it gives every row that is read."""
+        return not any(self.differing(rows)[1].any() for rows in (self.sample, ALL))
 
     @property
     def right(self) -> Tensor:
         """The intended mask, (B, H, Q, K)."""
-        return self._only([])
+        return self.cells({}).expand_as(self.may_attend)
 
-    @property
-    def differing(self) -> Tensor:
-        """Cells that count and that it does not give, (B, H, Q, K)."""
-        return self.upright(self.mistakes_in()[1])
-
-    def with_faults(self, number: int) -> Iterator["Combination"]:
-        """Combinations of a number of faults besides that of the whole, in their order."""
-        for places in combinations(range(len(self.parts)), number):
-            for names in product(*[[*self.parts[place].states][1:] for place in places]):
-                mistakes = dict(zip(places, names, strict=True))
-                yield replace(self, mistakes=tuple(mistakes.get(place, "") for place in range(len(self.parts))))
-
-    def compose(self, mistakes: Sequence[str], rows: slice = ALL) -> Tensor:
+    def cells(self, mistakes: dict[int, str], rows: slice = ALL) -> Tensor:
         """The mask whose parts have these mistakes, broadcasts to (B, H, rows, K)."""
-        cells = iter([part.cells(mistake, rows) for part, mistake in zip(self.parts, mistakes, strict=True)])
+        cells = iter([part.cells(mistakes.get(place, ""), rows) for place, part in enumerate(self.parts)])
         joined = fold(self.rules, lambda *_: next(cells))
         return reduce(and_, cells, joined)
 
-    def mistakes_in(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
-        """Cells that it does not give, and which of them count."""
-        wrong = self.may_attend[:, :, rows] ^ self.compose(self.mistakes, rows)
+    def differing(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
+        """Cells that it does not give, and which of them count, (B, H, rows, K)."""
+        wrong = self.may_attend[:, :, rows] ^ self.cells(self.mistakes, rows)
         return wrong, wrong & self.counts[:, :, rows]
 
-    def weighed(self, cells: Tensor) -> int:
+    def distance(self, cells: Tensor) -> int:
         """Number of cells that differ, times `MORE` for each fault."""
-        return int(cells.count_nonzero()) * MORE ** sum(map(bool, (*self.mistakes, self.whole)))
+        return int(cells.count_nonzero()) * MORE ** (len(self.mistakes) + bool(self.whole))
 
-    def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
-        """Part of each fault that matters (None: the whole mask), the mistake, and the cells that a repair changes."""
-        mask = self.compose(self.mistakes).expand_as(self.may_attend)
-        places = [place for place, mistake in enumerate(self.mistakes) if mistake]
-        matter = [place for place in places if ((self._only([place]) ^ self.right) & self.upright(self.counts)).any()]
-        for place in matter if matter or self.whole else places:
-            cells = mask ^ self._only([other for other in places if other != place])
-            yield self.parts[place], self.mistakes[place], self.upright(cells)
-        if self.whole:
-            yield None, self.whole, mask ^ (mask.mT if self.whole == "transposed" else ~mask)
+    def turned(self, *, is_stated: bool) -> Iterator["Combination"]:
+        """The same, and with each fault of the whole mask; inverted only if the convention leaves no choice."""
+        yield self
+        if is_stated:
+            yield replace(self, may_attend=~self.may_attend, whole="inverted")
+        if self.may_attend.shape[2] == self.may_attend.shape[3]:
+            yield replace(self, may_attend=self.may_attend.mT, counts=self.counts.mT, whole="transposed")
 
-    def _only(self, places: Sequence[int]) -> Tensor:
-        """The mask with the mistakes of these parts alone."""
-        mistakes = [mistake if place in places else "" for place, mistake in enumerate(self.mistakes)]
-        return self.compose(mistakes).expand_as(self.may_attend)
+    def with_faults(self, number: int) -> Iterator["Combination"]:
+        """Combinations of a number of faults, that of the whole among them, in their order."""
+        for places in combinations(range(len(self.parts)), number - bool(self.whole)):
+            for names in product(*[[*self.parts[place].states][1:] for place in places]):
+                yield replace(self, mistakes=dict(zip(places, names, strict=True)))
 
     def upright(self, cells: Tensor) -> Tensor:
         """Cells where they stand in the mask as it was given."""
         return cells.mT if self.whole == "transposed" else cells
 
+    def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
+        """Part of each fault that matters (None: the whole mask), the mistake, and the cells that a repair changes."""
+        counts, mistakes = self.upright(self.counts), self.mistakes
+        mask = self.cells(mistakes).expand_as(self.may_attend)
+        alone = {place: self.cells({place: mistakes[place]}) ^ self.right for place in mistakes}
+        matter = [place for place, cells in alone.items() if (cells & counts).any()]
+        for place in matter if matter or self.whole else mistakes:
+            others = {other: mistake for other, mistake in mistakes.items() if other != place}
+            yield self.parts[place], mistakes[place], self.upright(mask ^ self.cells(others))
+        if self.whole:
+            yield None, self.whole, mask ^ (mask.mT if self.whole == "transposed" else ~mask)
+
 
 def explain(readings: Sequence[Combination]) -> Combination:
-    """The combination of the fewest faults that gives the mask in one of its readings, or the nearest one."""
-    upright = [reading for reading in readings if not reading.whole]
-    for reading in upright:
-        if reading.is_right:
-            return reading
-    distances = {}
-    for number, reading in product((1, 2), readings):
-        for combination in reading.with_faults(number - bool(reading.whole)):
-            wrong, of_read_rows = combination.mistakes_in(reading.sample)
-            distances[combination] = combination.weighed(of_read_rows)
-            if not wrong.any() and not combination.mistakes_in()[0].any():
+    """The combination of the fewest faults that gives a mask of which no reading is right, or the nearest one."""
+    is_stated = len({reading.convention for reading in readings}) == 1
+    turned = [each for reading in readings for each in reading.turned(is_stated=is_stated)]
+    distances = {reading: reading.distance(reading.differing(reading.sample)[1]) for reading in readings}
+    for number, reading in product((1, 2), turned):
+        for combination in reading.with_faults(number):
+            wrong, of_read_rows = combination.differing(reading.sample)
+            distances[combination] = combination.distance(of_read_rows)
+            if not wrong.any() and not combination.differing()[0].any():
                 return combination
     for combination, distance in distances.items():
-        if not distance and not combination.differing.any():
+        if not distance and not combination.differing()[1].any():
             return combination
-    near = sorted(distances, key=distances.__getitem__)[:MOST_NEAR]
-    return min([*upright, *near], key=lambda each: each.weighed(each.differing))
+    return min(distances, key=distances.__getitem__)
 
 
-def mask_readings(masks: dict[str, Tensor], intent: Intent, tokens: Tensor | None) -> Iterator[Combination]:
-    """Readings of a mask, each without a mistake in its parts, in their order.
-
-    There is none if the number of a kind does not follow from the mask.
+def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tensor | None) -> Iterator[Combination]:
+    """Readings of a mask, each without a mistake, in their order.
 
     Args:
         masks: by convention, (B, H, Q, K), True = may attend.
-        intent: what it is meant to be. Padding may be among its rules; of a kind it is read off the mask, too.
-        tokens: (B, K), True at tokens, if padding was stated.
+        intent: what it is meant to be, padding maybe among its rules; None for each of the usual masks.
+        tokens: (B, K), True at tokens, if padding was stated; else padding of a usual mask is read off the mask, too.
     """
-    intended = intent.mask or Full()
+    batch, _, queries, keys = shape = next(iter(masks.values())).shape
+    intended = Full() if intent is None else intent.mask
     joined = intended.masks if isinstance(intended, And) else [intended]
     of_padding = [rule for rule in joined if isinstance(rule, Padding)]
+    stated = [rule.tensor(1, keys)[:batch, 0, 0] for rule in of_padding] + ([] if tokens is None else [tokens])
     for convention, mask in masks.items():
-        batch, _, queries, keys = mask.shape
-        check_fits(intended, batch)
-        stated = [rule.tensor(1, keys)[:batch, 0, 0] for rule in of_padding] + ([] if tokens is None else [tokens])
         paddings = [reduce(and_, stated) if stated else None]
-        if intent.kind and not stated and (unstated := _padding_in(mask)) is not None:
+        if not stated and (intent is None or intent.is_usual) and (unstated := _padding_in(mask)) is not None:
             paddings.append(unstated)
-        for offset, real in product(dict.fromkeys((max(0, keys - queries), 0)), paddings):
-            rules = intent.rules(mask, real, offset)
-            if rules is None:
+        places = [*product(dict.fromkeys((max(0, keys - queries), 0)), paddings)]
+        intents = [usual_masks(mask, real, offset) if intent is None else [intent] for offset, real in places]
+        for each, (offset, real) in chain(*(zip(kind, places, strict=True) for kind in zip(*intents, strict=True))):
+            if each is None:
                 continue
-            rest = [rule for rule in (rules.masks if isinstance(rules, And) else [rules]) if rule not in of_padding]
-            rules, counts = reduce(and_, rest or [Full()]), torch.ones(1, queries, dtype=torch.bool)
+            counts = torch.ones(1, queries, dtype=torch.bool)
             if real is not None and queries == keys:
                 counts = real if stated else real | mask.any((1, 3))
-            counts, parts = counts[:, None, :, None].expand(-1, -1, -1, keys), _parts(rules, mask.shape, offset, real)
-            right = Combination(convention, mask, counts, rules, offset, real, parts, ("",) * len(parts))
-            yield right
-            if len(masks) == 1:
-                yield replace(right, may_attend=~mask, whole="inverted")
-            if queries == keys:
-                yield replace(right, may_attend=mask.mT, counts=counts.mT, whole="transposed")
+            counts = counts[:, None, :, None].expand(-1, -1, -1, keys)
+            rest = [rule for rule in joined if rule not in of_padding] if each is intent else [each.mask]
+            rules = reduce(and_, rest or [Full()])
+            parts = _parts(rules, shape, offset, real)
+            yield Combination(each, convention, mask, counts, rules, offset, real, parts)
 
 
 def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = ALL) -> bool:
@@ -402,18 +380,14 @@ def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = A
 
 
 def _parts(rules: Mask, shape: Sequence[int], offset: int, tokens: Tensor | None) -> list[Part]:
+    """Rules as the intent writes them, padding, and a causal part where none is meant."""
     leaves: list[tuple[Mask, bool]] = []
-
-    def add(rule: Mask, when_missing: bool) -> Tensor:
-        leaves.append((rule, when_missing))
-        return torch.ones(1, dtype=torch.bool)
-
-    fold(rules, add)
+    fold(rules, lambda *leaf: leaves.append(leaf) or torch.ones(1, dtype=torch.bool))
     is_whole = len(leaves) == 1 and tokens is None
-    parts = [Part.of_rule(shape, rule, offset, missing, is_whole=is_whole) for rule, missing in leaves]
-    parts += [] if tokens is None else [Part.of_padding(shape, tokens)]
+    parts = [rule_part(shape, rule, offset, missing, is_whole=is_whole) for rule, missing in leaves]
+    parts += [] if tokens is None else [padding_part(shape, tokens)]
     if not hides_future(rules, offset, shape, slice(None, None, max(1, shape[2] // SAMPLE))):
-        parts.append(Part(shape, {"": Full(), "extra": Subsequent().shifted(offset)}))
+        parts.append(Part("Causal part", shape, {"": Full(), "extra": Subsequent().shifted(offset)}))
     return parts
 
 

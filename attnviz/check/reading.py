@@ -121,51 +121,38 @@ def read_file(name: str, content: bytes) -> ArrayFile:
     except Exception:
         kind = {".npz": "npz file", ".npy": "NumPy array"}.get(ending, "safetensors file")
         raise InputError(f"{quoted(name)} is damaged or no {kind}.") from None
+    is_pickled = any(array is None for array in every.values())
     texts = {key: array for key, array in every.items() if isinstance(array, np.ndarray) and array.dtype.kind in "US"}
-    arrays = {key: array for key, array in every.items() if key not in texts}
+    arrays = {key: array for key, array in every.items() if key not in texts and array is not None}
     if not arrays:
-        raise InputError(f"{quoted(name)} holds no array of numbers.")
+        holds = "holds pickled objects, which could run code; save an array of numbers."
+        raise InputError(f"{quoted(name)} {holds if is_pickled else 'holds no array of numbers.'}")
     return ArrayFile(name, arrays, texts=texts)
 
 
-def _npz(name: str, content: bytes) -> dict[str, np.ndarray]:
-    """The arrays; beside others what is pickled is left out. The zip directory is read first, for the sizes."""
-    arrays, pickled = {}, None
+def _npz(name: str, content: bytes) -> dict[str, np.ndarray | None]:
+    """The arrays; None for a pickled one. The zip directory is read first, for the sizes."""
     with zipfile.ZipFile(io.BytesIO(content)) as file:
         members = file.infolist()
         total = sum(member.file_size for member in members)
         if total > MOST_BYTES or len(members) > 1000:
             what = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
             raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
-        for member in members:
-            if not member.filename.endswith(".npy"):
-                raise InputError(f"{quoted(name)} holds {quoted(member.filename)}, which is no NumPy array.")
-            try:
-                arrays[member.filename.removesuffix(".npy")] = _npy(name, file.read(member))
-            except PickledError as error:
-                pickled = error
-    if pickled and all(array.dtype.kind in "US" for array in arrays.values()):
-        raise pickled
-    return arrays
+        if other := next((member.filename for member in members if not member.filename.endswith(".npy")), None):
+            raise InputError(f"{quoted(name)} holds {quoted(other)}, which is no NumPy array.")
+        return {member.filename.removesuffix(".npy"): _npy(name, file.read(member)) for member in members}
 
 
-class PickledError(InputError):
-    """An array of objects, which are not read."""
-
-
-def _npy(name: str, content: bytes) -> np.ndarray:
-    """One array. Its header is read first: what is pickled, or larger than the file, is not opened."""
+def _npy(name: str, content: bytes) -> np.ndarray | None:
+    """One array, or None if it is pickled. Its header is read first: what is larger than the file is not opened."""
     file = io.BytesIO(content)
     read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = read(file)
     if dtype.hasobject:
-        raise PickledError(f"{quoted(name)} holds pickled objects, which could run code; save an array of numbers.")
+        return None
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > len(content):
         raise InputError(f"{quoted(name)} is cut short: its header tells of {quoted(shape)} cells, and it is smaller.")
     return npy.read_array(io.BytesIO(content), allow_pickle=False)
-
-
-# Text
 
 
 def read_text(text: str, name: str = "") -> ArrayFile:
@@ -174,7 +161,7 @@ def read_text(text: str, name: str = "") -> ArrayFile:
     Raises:
         InputError: one sentence that says why it cannot be read.
     """
-    called, name = (quoted(name), name) if name else ("The text", "the text")
+    called, name = quoted(name) if name else "The text", name or "the text"
     if len(text) > MOST_TEXT:
         raise InputError(f"{called} has {len(text):,} characters; at most {MOST_TEXT:,} are read.")
     text = text.removeprefix("\ufeff").replace("−", "-").strip()
@@ -200,9 +187,8 @@ _WORDS = {"true": "true", "false": "false", "nan": "NaN", "inf": "Infinity", "in
 def _nested(called: str, text: str) -> Any:
     """Lists in lists, from JSON or what Python, NumPy and PyTorch print."""
     if "..." in text:
-        raise InputError(
-            f"{called} leaves numbers out (...); print all of them: torch.set_printoptions(threshold=10**6)."
-        )
+        remedy = "print all of them: torch.set_printoptions(threshold=10**6)."
+        raise InputError(f"{called} leaves numbers out (...); {remedy}")
     with suppress(ValueError, RecursionError):
         return json.loads(text)  # of JSON that needs no change, in a third of the time
     if printed := _PRINTED.match(text):

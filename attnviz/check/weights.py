@@ -7,8 +7,9 @@ from torch import Tensor
 
 from attnviz.check.arrays import VERY_NEGATIVE
 from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, future, read_rows, saw
-from attnviz.check.intent import Intent, check_fits, hides_future
+from attnviz.check.intent import Intent, hides_future
 from attnviz.core.amounts import counted
+from attnviz.core.masks import Full, Mask, Subsequent
 
 LEAK = 1e-6
 """A weight on the future above this leaks; a softmax leaves less of what was filled with a very negative number."""
@@ -82,16 +83,15 @@ def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Ar
     if blocked.any():
         hides, of_mask = _of_open(laid, ~blocked, intent, tokens)
     elif intent is not None:
-        intended, hides = _intended(intent, ~blocked, None)
+        intended, hides = _intended(intent.mask, ~blocked)
         cells = ~intended.expand_as(scores)
         numbers = scores[cells].unique()
-        message = "No score blocks a key: these are scores from before the mask, which show no leak."
         if len(numbers) == 1 and int(cells[0, 0].count_nonzero()) > 2:
-            message = f"Every cell that {intent.title} blocks holds {float(numbers):.4g}, to which softmax "
-            message += "gives weight."
+            message = f"Every cell that {intent.title} blocks holds {float(numbers):.4g}, which still gets weight."
             fix = "Fill with -inf before the softmax: scores.masked_fill(~mask, -torch.inf)."
             of_mask = laid.findings("weak-fill", "error", message, fix, cells)
         elif hides:
+            message = "No score blocks a key: these are scores from before the mask, which show no leak."
             of_mask = laid.findings("future-leak", "note", message, "Check the mask or the weights.")
     return ArrayReport("scores", None, hides, tuple(scores.shape), findings=(*findings, *of_mask))
 
@@ -128,22 +128,17 @@ def _of_sums(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
 
 def _of_open(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
     """Whether open cells hide the future, or are meant to, and what is open that should not be."""
-    after, findings = future(*is_open.shape[2:]), []
-    read = read_rows(is_open, tokens)[..., None]
-    if intent is None:
-        hides = _looks_causal(is_open)
-        ahead = is_open & after & hides
-        number, total = int(ahead.count_nonzero()), int(after.count_nonzero()) * is_open.shape[0] * is_open.shape[1]
-        if number:
-            message = (
-                f"It looks causal, and {number:,} of {total:,} future cells {'is' if number == 1 else 'are'} open: "
-            )
-            fix = f"{block_future(*is_open.shape[2:])} If they are meant to be open: --intent two-way."
-            findings += laid.findings("future-leak", "warning", f"{message}{saw(ahead)}.", fix, ahead)
-    else:
-        intended, hides = _intended(intent, is_open, tokens)
-        extra = is_open & ~intended & read
-        ahead = extra & after & hides
+    mask = Subsequent() if intent is None and _looks_causal(is_open) else Full()
+    mask = mask if intent is None else intent.mask
+    (intended, hides), read, findings = _intended(mask, is_open), read_rows(is_open, tokens)[..., None], []
+    extra = is_open & ~intended & (read | (intent is None))
+    ahead = extra & future(*is_open.shape[2:]) & hides
+    if intent is None and ahead.any():
+        number, total = int(ahead.count_nonzero()), int((~intended).count_nonzero()) * ahead[..., 0, 0].numel()
+        message = f"It looks causal, and {number:,} of {total:,} future cells {'is' if number == 1 else 'are'} open: "
+        fix = f"{block_future(*is_open.shape[2:])} If they are meant to be open: --intent two-way."
+        findings += laid.findings("future-leak", "warning", f"{message}{saw(ahead)}.", fix, ahead)
+    elif intent is not None:
         fix = "Look for a mask that was not handed over, or is another one."
         for rule, cells in (("future-leak", ahead), ("deviation", extra & ~ahead)):
             message = f"open that {intent.title} blocks: {saw(cells)}." if cells.any() else ""
@@ -163,15 +158,12 @@ def _looks_causal(may_attend: Tensor) -> bool:
     ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
     hiding = 10 * (may_attend & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # of each head
     is_past_open = 2 * int((may_attend & behind).count_nonzero()) >= int(behind.count_nonzero())
-    return (
-        bool(ahead.any()) and is_past_open and queries >= 2 + (queries != keys) and 2 * int(hiding.sum()) >= len(hiding)
-    )
+    has_past = bool(ahead.any()) and queries >= 2 + (queries != keys)
+    return has_past and is_past_open and 2 * int(hiding.sum()) >= len(hiding)
 
 
-def _intended(intent: Intent, is_open: Tensor, tokens: Tensor | None) -> tuple[Tensor, bool]:
+def _intended(mask: Mask, is_open: Tensor) -> tuple[Tensor, bool]:
     """Cells that the intended mask opens, (B or 1, 1, Q, K), and whether it hides the future."""
     batch, _, queries, keys = is_open.shape
     offset = max(0, keys - queries)
-    rules = intent.rules(is_open, tokens, offset)
-    check_fits(rules, batch)
-    return rules.shifted(offset).tensor(queries, keys)[:batch], hides_future(rules, offset, is_open.shape)
+    return mask.shifted(offset).tensor(queries, keys)[:batch], hides_future(mask, offset, is_open.shape)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from arrays import additive, causal, padded
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.check import check
@@ -94,24 +94,3 @@ def test_a_mask_after_the_softmax_is_found(size, seed, length):
     full = softmax((batch, heads, 9, 9), torch.ones(9, 9, dtype=torch.bool), seed, torch.float32)
     for mask in (causal(9), padded([length] * batch, 9)):
         assert check(full * mask).rules("error") == {"masked-after-softmax"}
-
-
-@given(lengths=st.lists(st.integers(1, 8), min_size=2, max_size=5), queries=st.sampled_from([1, 8]), left=st.booleans())
-def test_inverted_padding_of_a_batch_is_named(lengths, queries, left):
-    """Where some sentence is padded and the longest is not; one padded on the left is no inversion."""
-    assume(min(lengths) < max(lengths))
-    mask = padded(lengths, max(lengths)).expand(-1, 1, queries, -1)
-    mask = mask.flip(-1) if left else mask
-    said = {"convention": "may-attend", "intent": "two-way", "padding": mask[:, 0, 0]}
-
-    assert check(mask).convention == "may-attend"
-    assert check(~mask).convention == "true-is-masked"
-    assert check(mask, **said).findings == ()
-    assert check(~mask, **said).rules("error") == {"inverted"}
-
-
-@given(n=st.integers(3, 9), fill=st.sampled_from([-math.inf, -1e9, -1e4, torch.finfo(torch.float32).min]))
-def test_an_additive_mask_has_one_convention(n, fill):
-    """So one that blocks the past is an error, whatever it blocks by."""
-    assert check(additive(causal(n), fill)).findings == ()
-    assert check(additive(~causal(n), fill), intent="causal").rules("error") == {"inverted"}

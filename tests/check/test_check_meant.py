@@ -34,18 +34,6 @@ def test_every_cell_that_differs_is_named_and_no_other(mask, wrong, additively):
     assert "future-leak" not in report.rules() or not mask.grid(N).triu(1).any()
 
 
-@given(mask=MASKS)
-def test_what_is_meant_is_not_warned_of_and_its_opposite_is_named(mask):
-    """Also turned, where that makes a difference."""
-    grid = mask.grid(N)
-
-    assert check(grid, intent=mask, convention="may-attend").findings == ()
-    assert "inverted" in check(~grid, intent=mask, convention="may-attend").rules("error")
-    assert check(~grid, intent=mask).convention == "true-is-masked"
-    if not torch.equal(grid, grid.T):
-        assert "transposed" in check(grid.T, intent=mask, convention="may-attend").rules("error")
-
-
 def test_a_kind_may_have_padding_and_a_mask_has_what_it_says():
     grid = (Subsequent() & Padding((5,))).grid(N)
 

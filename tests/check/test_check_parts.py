@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from arrays import additive
 
 from attnviz.check import check
 from attnviz.core.errors import InputError
@@ -24,20 +23,6 @@ def named(report):
     """Rules of errors and warnings, but for the warning that queries of padding have no key."""
     faults = (finding for finding in report.findings if finding.severity != "note")
     return sorted(finding.rule for finding in faults if (finding.rule, finding.severity) != ("empty-row", "warning"))
-
-
-@pytest.mark.parametrize("convention", ["may-attend", "true-is-masked", "zero-is-masked", "additive"])
-def test_a_repair_comes_in_the_convention_of_the_mask(convention):
-    """So that it can be handed over in its place."""
-    real = tokens(2, 6)
-    wrong = (band(6, 6, 1) & ~real[:, None, None]).expand(2, 1, 6, 6)
-    to = {"may-attend": wrong, "true-is-masked": ~wrong, "zero-is-masked": wrong.long(), "additive": additive(wrong)}
-    said = {"convention": convention, "padding": real, "intent": "causal"}
-    report = check(to[convention], **said)
-
-    assert named(report) == ["future-leak", "inverted"]
-    assert report.repaired.dtype is to[convention].dtype
-    assert named(check(report.repaired, **said)) == []
 
 
 def test_masks_of_heads_that_were_made_by_repeat_are_named():
@@ -85,12 +70,6 @@ def test_a_token_that_no_query_sees_is_a_finding_whatever_the_intent():
 
     assert finding.message == "1 key of padding open to tokens and 1 token hidden from every query."
     assert check(real[:, None, None], convention="may-attend", padding=real).findings == ()
-
-
-def test_two_way_is_a_kind():
-    """With any padding."""
-    assert check(tokens(2, 6)[:, None, None], intent="two-way", convention="may-attend").ok
-    assert named(check(band(6, 6, 0), intent="two-way", convention="may-attend")) == ["deviation"]
 
 
 @pytest.mark.parametrize("padding", [torch.ones(2, 5), torch.ones(3, 6), torch.ones(1, 2, 6), torch.full((2, 6), 2)])

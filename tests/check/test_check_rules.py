@@ -1,7 +1,6 @@
 """Every rule speaks where it should, with its cells, and is silent about what is right."""
 
 import math
-from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -46,11 +45,8 @@ WRONG = {
 }
 RIGHT = {
     "weights": (weights(), {}),
-    "causal weights": (weights(causal()), {"intent": "causal"}),
     "padded weights": (weights(padded((N, 3), N)), {}),
-    "weights of one head": (weights(shape=(1, 1, N, N)), {}),
     "cross weights": (weights(shape=(B, H, 5, 11)), {}),
-    "float16": (weights().half(), {}),
     "float16 kept as float32": (weights(causal()).half().float(), {}),
     "bfloat16": (weights(padded((N, 3), N)).bfloat16(), {}),
     "two digits": (torch.round(weights(), decimals=2), {}),
@@ -60,11 +56,7 @@ RIGHT = {
     "causal mask": (causal(), CAUSAL),
     "additive mask": (additive(causal(), -1e9), {}),
     "mask of nn.MultiheadAttention": (~causal(), CAUSAL | {"convention": "true-is-masked"}),
-    "padding": (padded((N, 3), N), {"convention": "may-attend", "shape": (B, H, N, N)}),
-    "left padding": (padded((N, 3), N).flip(-1), {"convention": "may-attend"}),
     "a mask that is all open": (torch.ones(N, N, dtype=torch.bool), {"convention": "may-attend"}),
-    "one token": (torch.ones(1, 1, 1, 1), {"kind": "weights"}),
-    "scores of one token": (scores((1, H, 1, 1)), {}),
 }
 
 
@@ -162,8 +154,6 @@ def test_a_report_says_the_worst_first():
     assert (report.worst, report.ok) == ("error", False)
     assert check(weights()).worst is None
     assert check(causal()).ok
-    with pytest.raises(FrozenInstanceError):
-        report.kind = "mask"
 
 
 @pytest.mark.parametrize(
@@ -275,18 +265,6 @@ def test_rows_without_a_key_that_were_said_to_be_meant_or_leave_numbers_are_a_no
     assert check(additive(mask)).verdict == "1 warning"
 
 
-def test_what_a_mask_is_taken_for_is_said_once():
-    """By its finding, and not again by the reasons or the note about its convention."""
-    lines = "\n".join(check(at(causal(5), (2, 4), True), **CAUSAL).lines())
-
-    assert lines.count("1 cell is open in the future") == 1
-    assert "  at: query 2 key 4" in lines
-    assert lines.count("  at: ") == lines.count("  fix: ") == 1
-    assert (
-        "\n".join(check(at(weights(causal()), (0, 0, 2, 5), 0.3), intent="causal").lines()).count("saw position 5") == 1
-    )
-
-
 def test_digits_that_were_cut_off_may_add_up():
     """Half a digit for each of the keys, where all numbers have as few."""
     assert "row-sum" not in check(torch.full((2, 150), 0.007)).rules()
@@ -299,20 +277,6 @@ def test_what_holds_no_numbers_is_said_once():
     assert check(blank).rules() == {"nan"}
     assert check(blank, kind="scores").rules() == {"nan"}
     assert check(torch.full((1, 2, 4, 4), -math.inf), kind="scores").rules() == {"empty-row"}
-
-
-def test_padding_where_the_own_keys_would_be_blocks_nobody_itself():
-    """Three queries at the end of eleven keys, of which eight are real: each query has all of these."""
-    assert check(padded((8,), 11).expand(1, 1, 3, 11), convention="may-attend").rules("warning", "error") == set()
-
-
-def test_a_query_with_a_past_is_not_said_to_have_no_key():
-    """With a cache query 0 has the keys before it, also where its own is blocked."""
-    square = check(causal(5).tril(-1), **CAUSAL)
-    cached = check(torch.ones(3, 7).tril(3).bool(), shape=(1, 1, 3, 7), **CAUSAL)
-
-    assert [one.rule for one in square.findings] == ["blocks-itself"]
-    assert [one.rule for one in cached.findings] == ["blocks-itself", "broadcast"]
 
 
 @pytest.mark.parametrize(
