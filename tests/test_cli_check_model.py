@@ -548,7 +548,7 @@ def test_ways_to_run_a_model_are_compared(checked):
     status, out = checked("right", "--runs", "right,batched,packed")
     assert status == 0
     assert "Runs: right: the same answer." in out
-    assert "Runs: packed: not tried. Give same_run(..., pack=...)" in out
+    assert "Runs: packed: not tried. The call of the model takes no documents" in out
 
     status, out = checked("nothing", "--intent", "two-way", "--runs", "right")
     assert (status, errors(out)) == (1, ["deviation"])

@@ -1,11 +1,9 @@
 """The command `check` of a model, or of the batch that a function of a person's file gives."""
 
 import json
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -55,7 +53,6 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
         edits=values.edits(Namespace(**vars(options) | {"kind": None, "layer": None}), source),
         padded=options.pad != NONE,
         runs=options.runs,
-        ways=_ways(name),
     )
     checking.show(report, options, say)
     if options.output:
@@ -64,14 +61,6 @@ def run(options: Namespace, say: Callable[[str], None]) -> int:
         for line in write(figures.leaks(report.future, dark=options.dark), options):
             say(line)
     return report.status(strict=options.strict)
-
-
-def _ways(name: str) -> dict[str, Callable[..., Any]]:
-    """Functions for `attnviz.same_run` that the file of a model has under their names."""
-    file = FILE.fullmatch(name)
-    module = sys.modules.get(Path(file[1]).stem) if file else None
-    functions = {way: getattr(module, way, None) for way in ("pack", "pad", "step", "write")}
-    return {way: function for way, function in functions.items() if callable(function)}
 
 
 def _loaded(name: str) -> Source | Mapping[str, Any]:

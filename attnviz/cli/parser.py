@@ -277,7 +277,7 @@ def _add_check(command: argparse.ArgumentParser) -> None:
     command.add_argument("--intent", "--meant", metavar="MASK", help=intent)
     command.add_argument("--pad", type=typed.pad, metavar="ID", help="the id of padding, or none")
     ways = "all, or some of packed, left, right, cached, chunked, written and batched with commas between: whether a "
-    ways += "model gives the same answer so; one of your own by functions pack, pad, step and write of its file"
+    ways += "model gives the same answer so; one of your own by what the call= of its attnviz.wrap takes"
     command.add_argument("--runs", type=typed.runs, default=(), metavar="WAYS", help=ways)
     command.add_argument("--strict", action="store_true", help="1 as exit status if there are warnings, too")
     _add_json(command)

@@ -141,7 +141,11 @@ def test_scores_that_are_made_in_another_way_with_a_cache_are_named(monkeypatch)
 
     monkeypatch.setattr("own_models.scaled_dot_product_attention", attend)
     result = attnviz.same_run(
-        model, [TEXT, "the cat sat"], "cached", step=lambda model, ids, cache: model(ids, cache), tokenizer=tokenize
+        model,
+        [TEXT, "the cat sat"],
+        "cached",
+        call=lambda model, ids, cache=None: model(ids, cache),
+        tokenizer=tokenize,
     ).results[0]
 
     assert (result.cause, result.layer) == ("scores", 0)
@@ -234,7 +238,7 @@ def test_a_text_alone_that_sees_later_tokens_is_not_what_a_cache_can_give():
 
     model.may_attend = two_way
     result = attnviz.same_run(
-        model, [TEXT], "cached", step=lambda model, ids, cache: model(ids, cache=cache), tokenizer=tokenize
+        model, [TEXT], "cached", call=lambda model, ids, cache=None: model(ids, cache=cache), tokenizer=tokenize
     ).results[0]
 
     assert result.cause == "mask"
