@@ -116,7 +116,7 @@ def test_a_message_says_where_and_what_to_do():
         ("keys lost", "chunked", "2 keys after 4 tokens"),
         ("window ignored", "cached", "no window where the text alone has a window of 4 tokens"),
         ("window one more", "cached", "a window of 5 tokens where the text alone has a window of 4"),
-        ("boundary hidden", "chunked", "query 2, key 1"),
+        ("boundary hidden", "chunked", "query 2 does not see key 0"),
         ("keys cut", "chunked", "ends with the 2 keys of the cache"),
         ("buffer seen", "cached", "7 keys after 4 tokens"),
         ("empty rows", "left", "gives NaN: query 0 of the row has no key left"),

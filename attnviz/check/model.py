@@ -174,8 +174,9 @@ class _Check:
         self.skipped: list[str] = []
         self.reports = {step.site: self._of_mask(step) for step in self.record.steps}
         looks_causal = any(self.reports[step.site].causal for step in self.targets)
-        is_causal = self.intent is None and (self.site == "decoder" or looks_causal)
-        self.is_causal = self.intent == "causal" or is_causal
+        self.is_causal = self.intent == "causal" or (self.intent is None and (self.site == "decoder" or looks_causal))
+        if isinstance(self.intent, Mask) and (size := len(self.alone[0].tokens)) > 1:
+            self.is_causal = not bool(self.intent.grid(size, size)[-2, -1])
         calls: dict[Finding, list[str]] = {}
         for step, report in zip(self.record.steps, self.reports.values(), strict=True):
             for finding in (finding for finding in report.findings if finding.severity != "note"):

@@ -37,6 +37,9 @@ MOVED = 1e-4
 """Share of its length beyond which an output has moved: runs of two lengths differ by a hundredth of it."""
 LEAST_WEIGHT = 1e-6
 """Weight on padding beyond which a head sees it."""
+JOINED = "Look for heads and sentences that are joined in another order than they are split, or for "
+JOINED += "nn.MultiheadAttention without batch_first=True."
+"""Remedy where another text in the batch moves outputs."""
 ELSEWHERE = "Look for what mixes positions outside of attention: a mean or a normalization over the text, a state."
 """Remedy where no attention explains it."""
 
@@ -357,36 +360,30 @@ def batch_test(
         targets, row = [reads[i] for i in order] if source.writes else [], order.index(0)
         record = source.run(tuple((padded, other)[i] for i in order), edits, tuple(targets))
         check_finite(record, record.output[row], sentence.length, sentence.labels)
-        sides = {"encoder": length, "decoder": sentence.length} if record.targets else {"decoder": length}
-        return max(
-            float(distance(output_of(before, 0, kind)[:size], output_of(record, row, kind)[:size]).max())
-            for kind, size in sides.items()
-        ), record
+        size = sentence.length if record.targets else length
+        return float(distance(before.output[0, :size], record.output[row, :size]).max()), record
 
     moved, record = run(0)
     if moved > MOVED:
         yield _padding_moved(record, moved, name or source.site_name)
         return  # in a batch it would be seen again
-    message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
-    if not more:
+    if more:
+        message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
+        yield RunResult("padding", True, "rounding", difference=moved, message=message)
+    else:
         message = f"Padding: not tested. '{source.name}' gives a text no padding, so that there is none to see."
-    yield RunResult(
-        "padding", bool(more), "rounding" if more else "not tried", difference=moved * bool(more), message=message
-    )
+        yield RunResult("padding", False, "not tried", message=message)
     if other == alone:
         message = "Other texts: not tested. The text has one token alone, so there is no other text to run beside it."
         yield RunResult("batch", False, "not tried", message=message)
         return
     moved, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
-    result = RunResult("batch", True, "rounding", text=0, difference=moved)
-    if moved <= MOVED:
-        yield replace(result, message="Other texts: no output moved when another text was in the batch.")
-        return
-    message = f"Outputs move by up to {percent(moved)} when another text is in the batch, and the text is {place}."
-    fix = "Look for heads and sentences that are joined in another order than they are split, or for "
-    yield replace(
-        result, same=False, cause="other", message=message, fix=f"{fix}nn.MultiheadAttention without batch_first=True."
-    )
+    if moved > MOVED:
+        message = f"Outputs move by up to {percent(moved)} when another text is in the batch, and the text is {place}."
+        yield RunResult("batch", False, "other", None, None, 0, moved, message, JOINED)
+    else:
+        message = "Other texts: no output moved when another text was in the batch."
+        yield RunResult("batch", True, "rounding", text=0, difference=moved, message=message)
 
 
 def _padding_moved(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:

@@ -50,7 +50,6 @@ SYMPTOMS = {
     "mask padding": "sees padding ({cells}; first at {layer}, query {slot}, key {key} of the row)",
     "mask document": "sees document {other} ({cells}; first at {layer}, query {slot}, key {key} of the row){causal}",
     "mask later": "sees later tokens when it is run alone (first at {layer}), which no cache can hold",
-    "mask boundary": "does not see the tokens of earlier calls (first at {layer}, query {start}, key {last})",
     "mask": "has another mask than the text alone ({cells} differ; first at {layer}: query {query} {verb} key {key})",
     "cache slots": "sees slots of its cache that are empty (first at {layer}, query {start}: {keys} after {tokens})",
     "cache keys": "has lost keys of the cache (first at {layer}: {keys} after {tokens})",
@@ -71,7 +70,6 @@ REMEDIES = {
     "mask padding": "Block the keys of padding in every layer: mask & (ids != pad)[:, None, None, :].",
     "mask document": "Pass a mask that keeps documents apart: query and key of one document.",
     "mask later": "Make the mask causal: query i sees the keys 0 to i.",
-    "mask boundary": "Leave the keys of the cache open to each new token.",
     "mask": "Make the mask by the same rule as that of a text alone.",
     "cache slots": "Block the keys from the number of tokens read so far on.",
     "cache keys": "Keep the keys and values of all calls before, and append the new ones.",
@@ -218,8 +216,10 @@ def _runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]
         return Runner(source, name, call or (lambda model, ids: model(ids))), tokenize
     if getattr(source.config, "is_encoder_decoder", False):
         raise InputError(f"{name} reads two texts; same_run compares models of one text.")
+    if call is not None:  # which says by its arguments whether it knows padding
+        return Runner(source, name, call), tokenize
     pad = getattr(source.config, "pad_token_id", None)
-    return Runner(source, name, call or transformers_call, pad if isinstance(pad, int) and pad >= 0 else 0), tokenize
+    return Runner(source, name, transformers_call, pad if isinstance(pad, int) and pad >= 0 else 0), tokenize
 
 
 def _ids_of(source: Source, text: str) -> list[int]:
@@ -559,14 +559,12 @@ def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: Join
             symptom = "cache keys" if first else ""
             if not symptom and torch.equal(seen, wanted[query] & ~new):
                 symptom = "cache new"
-            elif not symptom and torch.equal(seen, wanted[query] & new):
-                symptom = "mask boundary"
             elif not symptom and bool(seen[corner][-1:].all()) and not bool((seen & ~corner).any()):
                 symptom = "cache corner"
             if symptom:
                 past, keys, queries = counted(start, "key"), counted(count, "key"), counted(end - start, "query")
                 values = {"past": past, "keys": keys, "queries": queries, "tokens": counted(end, "token")}
-                yield _named(symptom, call, start=start, last=start - 1, **values)
+                yield _named(symptom, call, start=start, **values)
     values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}
     yield _named("mask", call, query=query, key=key, **values)
 
