@@ -398,9 +398,10 @@ def test_padding_of_an_encoder_reaches_cross_attention(checked):
 
 def test_masks_of_another_sentence_show_in_a_batch(checked):
     """(B * H, Q, K) made by repeat instead of repeat_interleave, which one sentence alone cannot show."""
-    status, out = checked("repeated", "--intent", "two-way")
-    assert status == 1
-    assert "interleave" in out
+    for options in ((), ("--intent", "two-way")):
+        status, out = checked("repeated", *options)
+        assert (status, errors(out)) == (1, ["broadcast"])
+        assert "interleave" in out
 
     assert checked("interleaved", "--strict", "--intent", "two-way")[0] == 0
 

@@ -12,22 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
-from attnviz.check import AXES, ArrayReport, Finding, Report, check
+from attnviz.check import AXES, ArrayReport, Finding, Report, check, moves
 from attnviz.check.findings import SEVERITIES, status_of
 from attnviz.check.intent import kind_or_mask
 from attnviz.check.leaks import LeakTest
-from attnviz.check.moves import (
-    ELSEWHERE,
-    MOVED,
-    PROBE,
-    RunResult,
-    batch_test,
-    beside_longer,
-    keeps_state,
-    leak_test,
-    masks,
-    open_cells,
-)
 from attnviz.check.ways import SameRun, same_run
 from attnviz.core.amounts import counted
 from attnviz.core.display import as_sentence, in_title, visible_text
@@ -124,36 +112,35 @@ def check_model(
     Raises:
         AttnvizError: if the text cannot be run, or the intent cannot be read.
     """
-    text = text or next(iter(source.examples), PROBE)
+    text = text or next(iter(source.examples), moves.PROBE)
     intent = kind_or_mask(intent) if isinstance(intent, str) and intent != "two-way" else intent
-    check = _Check(source, text, intent, edits, site)
+    checked = _Check(source, text, intent, edits, site)
     future = ran = None
     with torch.random.fork_rng():
-        state = keeps_state(lambda: source.run(check.alone, edits).output[0], MOVED)
+        state = moves.keeps_state(lambda: source.run(checked.alone, edits).output[0], moves.MOVED)
     if state:
-        check.error("random", *state)
+        checked.error("random", *state)
     else:
-        future = check.future(targets, report)
-        if not check.has("nan", "random"):
-            check.beside()
-    if runs and not check.has("random"):
-        ran = same_run(source, beside_longer(text), runs)
+        future = checked.future(targets, report)
+        if not checked.has("nan", "random"):
+            checked.beside()
+    if runs and not checked.has("random"):
+        ran = same_run(source, moves.beside_longer(text), runs)
         for result in ran.results:
-            verdict = "the same answer." if result.same else f"not tried. {result.message}"
-            message = f"{result.run}: {result.message}"
-            is_fault = not result.same and result.cause != "not tried"
-            check.judge(replace(result, run="runs", message=message if is_fault else f"Runs: {result.run}: {verdict}"))
+            message = result.message or "the same answer."
+            message = f"not tried. {message}" if result.cause == "not tried" else message
+            checked.judge(replace(result, run="runs", message=f"{result.run}: {message}"), "Runs: ")
     return ModelReport(
         name=source.name,
         text=text,
-        passed=tuple(check.passed),
-        skipped=tuple(check.skipped),
-        masks={check.name(site): report for site, report in check.reports.items()},
-        future=future and replace(future, is_faulty=check.has_error),
+        passed=tuple(checked.passed),
+        skipped=tuple(checked.skipped),
+        masks={checked.name(site): report for site, report in checked.reports.items()},
+        future=future and replace(future, is_faulty=checked.has_error),
         runs=ran,
-        findings=tuple(sorted(check.findings, key=lambda finding: -SEVERITIES.index(finding.severity))),
-        question=(padded and source.padding_question) or check.question(),
-        assumed=check.assumed(),
+        findings=tuple(sorted(checked.findings, key=lambda finding: -SEVERITIES.index(finding.severity))),
+        question=(padded and source.padding_question) or checked.question(),
+        assumed=checked.assumed(),
     )
 
 
@@ -164,7 +151,7 @@ class _Check:
         self.source, self.text, self.intent, self.edits = source, text, intent, edits
         self.alone = source.tokenize([text])
         try:
-            self.record = source.run(source.tokenize(beside_longer(text)), edits)
+            self.record = source.run(source.tokenize(moves.beside_longer(text)), edits)
         except AttnvizError:  # texts of several lengths, or longer ones, cannot be run
             self.record = source.run(self.alone, edits)
         self.site = site or ("decoder" if any(place.kind == "decoder" for place in self.record.sites) else "encoder")
@@ -205,7 +192,8 @@ class _Check:
 
     def _of_mask(self, step: Step) -> ArrayReport:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
-        mask, tokens = torch.stack([masks(step, text) for text in range(step.shape[0])]), _tokens(self.record, step)
+        mask = torch.stack([moves.masks(step, text) for text in range(step.shape[0])])
+        tokens = _tokens(self.record, step)
         mask = mask[:, :1] if bool((mask == mask[:, :1]).all()) else mask
         intent = self.intent if step.site.kind == self.site else None
         if intent is None and step.site.kind == "decoder":
@@ -219,10 +207,11 @@ class _Check:
         known = {"kind": "mask", "convention": convention, "padding": None if bool(tokens.all()) else tokens}
         report = check(array, intent=intent, **known)
         if report.question and intent is None and step.site.kind == "encoder" and not self.record.targets:
-            causal = check(array, intent="causal", **known)
-            wrong = [finding for finding in causal.findings if finding.severity == "error"]
-            if wrong and not any(finding.message.startswith("It is not") for finding in wrong):
-                report = causal  # a causal mask but for mistakes that have a name
+            assumed = [check(array, intent=kind, **known) for kind in ("causal", "two-way")]
+            wrong = [[finding for finding in each.findings if finding.severity == "error"] for each in assumed]
+            counts = [len(w) if w and not any(f.message.startswith("It is not") for f in w) else 9 for w in wrong]
+            if min(counts) < 9:  # a causal or a two-way mask but for mistakes that have a name, the fewest
+                report = assumed[counts.index(min(counts))]
         findings = []
         for finding in report.findings:  # cells do not name axes along which the mask is the same
             places = [place for place, axis in enumerate(finding.axes) if mask.shape[AXES.index(axis)] > 1]
@@ -243,7 +232,7 @@ class _Check:
             promised = PROMISED["causal"]
         options = {"site": self.site, "promised": promised, "targets": targets, "report": report}
         try:
-            test = leak_test(self.source, self.alone, self.edits, **options)
+            test = moves.leak_test(self.source, self.alone, self.edits, **options)
         except UnsteadyError as error:
             return self.error("random", str(error), RANDOM)
         except NotFiniteError as error:
@@ -257,11 +246,11 @@ class _Check:
             self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
         elif test.pairs:
             (queries, keys), leaks = test.leaks.shape, test.leaks
-            opening = (s.site for s in self.targets if (open_cells(s)[:queries, :keys] & leaks).any())
+            opening = (s.site for s in self.targets if (moves.open_cells(s)[:queries, :keys] & leaks).any())
             first = next((f", first in {self.name(site)}" for site in opening), "")
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(test.in_words(*pair) for pair in test.pairs[:LISTED]) + "."
-            self._moved("leak", message, ELSEWHERE, bool((leaks & test.opened).any()))
+            self._moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
         elif self.has_error:
             self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
         else:
@@ -271,25 +260,26 @@ class _Check:
     def beside(self) -> None:
         """Run the text with padding, and beside another text."""
         try:
-            for result in batch_test(self.source, self.text, self.edits, self.name):
+            for result in moves.batch_test(self.source, self.text, self.edits, self.name):
                 self.judge(result)
         except NotFiniteError as error:
             self.error("nan", str(error))
         except AttnvizError as error:
             self.skipped.append(f"Padding and other texts: not tested further. {error}")
 
-    def judge(self, result: RunResult) -> None:
+    def judge(self, result: moves.RunResult, begin: str = "") -> None:
         """The result of a run becomes a test that passed or was skipped, or a finding."""
         if result.same:
-            self.passed.append(result.message)
+            self.passed.append(begin + result.message)
         elif result.cause == "not tried":
-            self.skipped.append(result.message)
+            self.skipped.append(begin + result.message)
         else:
             self._moved(result.run, result.message, result.fix, result.cause == "mask")
 
     def _moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
         """Outputs that moved: an error, or where a wrong mask explains them a note."""
-        is_note = self.has_error and (is_open or self.has("late-mask", "softmax-axis"))
+        explained = self.has("late-mask", "softmax-axis") or (rule == "batch" and self.has("broadcast"))
+        is_note = self.has_error and (is_open or explained)
         fix = FIRST if is_note or (is_open and rule != "runs") else fix
         self.findings.append(Finding(rule, "note" if is_note else "error", message, fix))
 
@@ -305,7 +295,7 @@ class _Check:
     def _hides(self) -> bool:
         """Whether a mask hides a part of the future."""
         last = len(self.record.sentences) - 1
-        return any(bool((~open_cells(step, last)).triu(1).any()) for step in self.targets)
+        return any(bool((~moves.open_cells(step, last)).triu(1).any()) for step in self.targets)
 
     def assumed(self) -> str:
         """Kind of model that is assumed, and how to say otherwise."""

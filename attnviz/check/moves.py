@@ -195,8 +195,8 @@ class _Probe:
     @property
     def texts(self) -> tuple[Sentence, Sentence]:
         """The sentence whose outputs are compared, and the one whose tokens are changed."""
-        sentence, read = self.before.sentences[0], self.before.read[0]
-        return (sentence if self.kind == "encoder" else read), (read if self.kind == "decoder" else sentence)
+        queries, keys = self.before.usual_texts(Site(self.kind, 0))
+        return queries[0], keys[0]
 
     def run(self, copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
         """A record and a row of it for each copy; of two halves where the model takes no batch of that size."""
