@@ -89,15 +89,6 @@ def test_the_numbers_are_those_of_two_runs():
     assert_close(probed(SMALL).moved[:, 4], moved, rtol=1e-5, atol=1e-6)
 
 
-def test_a_window_reaches_as_often_as_there_are_layers():
-    """Two layers of a window of 2 see 4 back, which is promised; a promise of one layer alone finds them leaking."""
-    deep, promised = probed(SMALL, edits=Edits(Window(2))), probed(SMALL, edits=Edits(Window(2)), promised=Window(1))
-
-    assert deep.pairs == ()
-    assert deep.saw[6].tolist() == [False, False, True, True, True, True, True]
-    assert promised.pairs == tuple((i, j) for i in range(N) for j in range(N) if 2 < i - j <= 4)
-
-
 def test_packed_documents_that_see_each_other_are_found():
     """Every word of the second document saw every word of the first, and no more."""
     packed = Documents((3, 4))

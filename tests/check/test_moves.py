@@ -6,7 +6,6 @@ from own_models import WORDS, Server, Translator, Writer, tokenize
 from torch import nn
 
 import attnviz
-from attnviz.check.moves import batch_test
 from attnviz.core.errors import InputError, UnsteadyError
 from attnviz.core.masks import Subsequent
 
@@ -217,13 +216,6 @@ def test_what_no_mask_explains_is_looked_for_elsewhere():
     assert {rule: finding.severity for rule, finding in findings.items()} == {"leak": "error", "padding": "error"}
     assert "what mixes positions" in findings["leak"].fix
     assert "attention gives it no weight" in findings["padding"].message
-
-
-def test_padding_and_other_texts_are_one_test_of_moves():
-    right, seen = (list(batch_test(wrapped(Writer(hides=hides)), TEXT)) for hides in ("future", "nothing"))
-
-    assert [(result.run, result.same) for result in right] == [("padding", True), ("batch", True)]
-    assert [(result.run, result.same, result.cause) for result in seen] == [("padding", False, "mask")]
 
 
 def test_a_text_alone_that_sees_later_tokens_is_not_what_a_cache_can_give():
