@@ -20,7 +20,7 @@ FILE = """
 import math
 import attnviz, torch
 from torch import nn
-from own_models import WORDS, Translator, Writer, tokenize
+from own_models import WORDS, Server, Translator, Writer, tokenize
 from tutorial import Inverted, Transformer
 
 class Backwards(Writer):
@@ -134,6 +134,11 @@ def tutorial(cls):
 def of_tutorial(): return tutorial(Transformer)
 def of_tutorial_inverted(): return tutorial(Inverted)
 def right(): return build(Writer(), pad=0)
+def served(fault=""):
+    def call(model, ids, tokens=None, positions=None, documents=None, cache=None):
+        return model(ids, None if documents is None else positions, documents, tokens, cache)
+    return build(Server(fault), call=call)
+def served_uncut(): return served("window ignored")
 def unnamed(): return build(Writer())
 def unnamed_open(): return build(Writer(hides="nothing"))
 def inverted(): return build(Backwards(), pad=0)
@@ -393,9 +398,10 @@ def test_padding_of_an_encoder_reaches_cross_attention(checked):
 
 def test_masks_of_another_sentence_show_in_a_batch(checked):
     """(B * H, Q, K) made by repeat instead of repeat_interleave, which one sentence alone cannot show."""
-    status, out = checked("repeated", "--intent", "two-way")
-    assert status == 1
-    assert "interleave" in out
+    for options in ((), ("--intent", "two-way")):
+        status, out = checked("repeated", *options)
+        assert (status, errors(out)) == (1, ["broadcast"])
+        assert "interleave" in out
 
     assert checked("interleaved", "--strict", "--intent", "two-way")[0] == 0
 
@@ -406,6 +412,7 @@ def test_a_model_is_held_against_an_intent(checked):
     assert checked("right", "--intent", "causal & window(1)")[0] == 1
     assert checked("right", "--intent", "two-way")[0] == 1
     assert checked("right", "--intent", "window(1)")[0] == 1
+    assert "in: decoder layer 0" in checked("nothing_but_padding", "--intent", "causal & window(1)")[1]
 
 
 def test_a_batch_that_a_function_gives_is_checked(checked, capsys):
@@ -532,11 +539,17 @@ def test_a_model_of_ones_own_opens_on_its_check(checked, monkeypatch):
 
 
 def test_ways_to_run_a_model_are_compared(checked):
-    """By functions of the model's own file where they are needed; a way without its function is named."""
+    """By what the call of `attnviz.wrap` takes; a way that needs more is named."""
     status, out = checked("right", "--runs", "right,batched,packed")
     assert status == 0
     assert "Runs: right: the same answer." in out
-    assert "Runs: packed: not tried. Give same_run(..., pack=...)" in out
+    assert "Runs: packed: not tried. The call of the model takes no documents" in out
+
+    status, out = checked("served", "--pad", "none", "--runs", "all")
+    assert (status, out.count("the same answer.")) == (0, 7)
+    status, out = checked("served_uncut", "--pad", "none", "--runs", "cached")
+    assert (status, errors(out)) == (1, ["runs"])
+    assert "has no window where the text alone has a window of 4 tokens" in out
 
     status, out = checked("nothing", "--intent", "two-way", "--runs", "right")
     assert (status, errors(out)) == (1, ["deviation"])

@@ -8,11 +8,10 @@ from attnviz import analysis
 from attnviz.analysis import views
 from attnviz.analysis.align import BLANK, AlignedPair
 from attnviz.analysis.views import AttentionView, Groups, SeenMask, View
-from attnviz.core import leaks as leak_tests
+from attnviz.check.leaks import LeakTest
 from attnviz.core.amounts import counted, decimals, percent
 from attnviz.core.display import as_sentence, isolated, label_text, visible_text
 from attnviz.core.edits import Site
-from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Full
 from attnviz.core.record import ALL, Record, Step
 
@@ -175,21 +174,6 @@ def mask(view: SeenMask) -> str:
     return " ".join(filter(None, parts))
 
 
-def leak(test: LeakTest, query: int, key: int) -> str:
-    """One cell of a leak test as a phrase: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
-    ends = (query, test.queries[query]), (key, test.keys[key])
-    looker, looked = (f"position {i} {quoted(token.text)}" for i, token in ends)
-    state, moved = int(test.states[query, key]), float(test.moved[query, key])
-    if state == leak_tests.NOT_TESTED and test.tested[key]:
-        return f"the output of {looker} is no number, so nothing is known of it"
-    if state == leak_tests.NOT_TESTED:
-        return f"{looked} was not changed, so nothing is known of {looker}"
-    if not test.saw[query, key]:
-        return f"{looker} did not see {looked}, {'though it may' if state == leak_tests.UNUSED else 'as expected'}"
-    far = f"moved by {percent(moved)}" if moved < np.inf else "became a number or ceased to be one"
-    return f"{looker} saw {looked}{', as it may' if state == leak_tests.SAW else ''}: its output {far}"
-
-
 def count_of_leaks(test: LeakTest) -> str:
     if test.pairs:
         return counted(len(test.pairs), "leak")
@@ -203,7 +187,7 @@ def count_of_leaks(test: LeakTest) -> str:
 def leaks(test: LeakTest) -> str:
     """How many leaks there are, the first of them, what was compared and promised, and what was left out."""
     pairs = test.pairs
-    first = "; ".join(leak(test, *pair) for pair in pairs[:MOST_NAMED])
+    first = "; ".join(test.in_words(*pair) for pair in pairs[:MOST_NAMED])
     more = f"; and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
     summary = f"{as_sentence(count_of_leaks(test))[:-1]}{f': {first}{more}' if pairs else ''}."
     changed, unused = int(test.tested.sum()), int(test.unused.sum())

@@ -14,8 +14,8 @@ from attnviz import analysis
 from attnviz.analysis.align import AlignedPair
 from attnviz.analysis.blocks import row_slices
 from attnviz.analysis.views import AttentionView, SeenMask
+from attnviz.check.leaks import STATES, LeakTest
 from attnviz.core.display import as_sentence, without_surrogates
-from attnviz.core.leaks import STATES, LeakTest
 from attnviz.core.record import Record
 
 MOST_CELLS = 512 * 512
@@ -120,7 +120,8 @@ def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.Da
 def leaks_table(test: LeakTest) -> pd.DataFrame:
     """One row per cell of a leak test: query, query_token, key, key_token, moved, promised, state.
 
-    `moved` is a share of the output's length, NaN where the key was not changed; `state` is one of `core.leaks.STATES`.
+    `moved` is a share of the output's length, NaN where the key was not changed; `state` is one of
+    `attnviz.check.leaks.STATES`.
     """
     i, j = _largest(test.moved.numpy())
     texts = ([token.text for token in tokens] for tokens in (test.queries, test.keys))

@@ -4,39 +4,23 @@ report = attnviz.check_model(source, "the cat sat on the mat", intent="causal")
 report.findings, report.question, report.status
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attnviz.analysis.sentences import leak
 from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
-from attnviz.check import AXES, ArrayReport, Finding, Report, check
+from attnviz.check import AXES, ArrayReport, Finding, Report, check, moves
 from attnviz.check.findings import SEVERITIES, status_of
 from attnviz.check.intent import kind_or_mask
-from attnviz.check.moves import (
-    ELSEWHERE,
-    MOVED,
-    PROBE,
-    ComparedOutputs,
-    RunResult,
-    batch_test,
-    beside_longer,
-    is_kept,
-    leak_test,
-    masks,
-    open_cells,
-    reached,
-)
+from attnviz.check.leaks import LeakTest
 from attnviz.check.ways import SameRun, same_run
 from attnviz.core.amounts import counted
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError
-from attnviz.core.leaks import LeakTest
 from attnviz.core.masks import Full, Mask, Subsequent
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence
@@ -106,14 +90,14 @@ def check_model(
     edits: Edits = Edits(),
     padded: bool = True,
     runs: Sequence[str] = (),
-    ways: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
-    site: Site | str | None = None,
+    site: str | None = None,
     targets: tuple[Sentence, ...] = (),
     report: Callable[[int, int], object] = lambda done, of: None,
 ) -> ModelReport:
     """Check the masks that act in a model, and its outputs, with another token, with padding and beside another text.
 
     The masks are those of a batch of the text and a longer one, so that padding is there, wherever the model knows it.
+    Outputs are not judged where the same input gives two.
 
     Args:
         text: by default the first example of the source.
@@ -121,100 +105,97 @@ def check_model(
         edits: changes to the attention.
         padded: False where no token is padding, though the vocabulary has one of that name.
         runs: ways in which the text and a longer one are run besides, as of `attnviz.same_run`.
-        ways: its functions `pack`, `pad`, `step` and `write`, of a model of one's own.
-        site: the attention call whose output the leak test compares, or a kind, of all of whose layers it does; by
-            default the decoder, if there is one.
+        site: outputs that are compared, as in `attnviz.leak_test`; by default those of the decoder, if there is one.
         targets: decoder input in the leak test, a sentence; by default what the model writes.
         report: function that is called with the number of tokens that the leak test has changed, and of all.
 
     Raises:
         AttnvizError: if the text cannot be run, or the intent cannot be read.
     """
-    text = text or next(iter(source.examples), PROBE)
+    text = text or next(iter(source.examples), moves.PROBE)
     intent = kind_or_mask(intent) if isinstance(intent, str) and intent != "two-way" else intent
     checked = _Check(source, text, intent, edits, site)
-    question = source.padding_question if padded else ""
-    return checked.report(question, runs, ways, {"targets": targets, "report": report})
+    future = ran = None
+    with torch.random.fork_rng():
+        state = moves.keeps_state(lambda: source.run(checked.alone, edits).output[0], moves.MOVED)
+    if state:
+        checked.error("random", *state)
+    else:
+        future = checked.future(targets, report)
+        if not checked.has("nan", "random"):
+            checked.beside()
+    if runs and not checked.has("random"):
+        ran = same_run(source, moves.beside_longer(text), runs)
+        for result in ran.results:
+            message = result.message or "the same answer."
+            message = f"not tried. {message}" if result.cause == "not tried" else message
+            checked.judge(replace(result, run="runs", message=f"{result.run}: {message}"), "Runs: ")
+    return ModelReport(
+        name=source.name,
+        text=text,
+        passed=tuple(checked.passed),
+        skipped=tuple(checked.skipped),
+        masks={checked.name(site): report for site, report in checked.reports.items()},
+        future=future and replace(future, is_faulty=checked.has_error),
+        runs=ran,
+        findings=tuple(sorted(checked.findings, key=lambda finding: -SEVERITIES.index(finding.severity))),
+        question=(padded and source.padding_question) or checked.question(),
+        assumed=checked.assumed(),
+    )
 
 
 class _Check:
-    """One run of a model on a text and a longer one, and the intent that its masks are compared with."""
+    """Masks of a model on a text and a longer one, held against an intent, and what was found so far."""
 
-    def __init__(self, source: Source, text: str, intent: str | Mask | None, edits: Edits, site: Site | str | None):
+    def __init__(self, source: Source, text: str, intent: str | Mask | None, edits: Edits, site: str | None):
         self.source, self.text, self.intent, self.edits = source, text, intent, edits
         self.alone = source.tokenize([text])
         try:
-            self.record = source.run(source.tokenize(beside_longer(text)), edits)
+            self.record = source.run(source.tokenize(moves.beside_longer(text)), edits)
         except AttnvizError:  # texts of several lengths, or longer ones, cannot be run
             self.record = source.run(self.alone, edits)
         self.site = site or ("decoder" if any(place.kind == "decoder" for place in self.record.sites) else "encoder")
-        self.target = self.site.kind if isinstance(self.site, Site) else self.site
+        self.targets = [step for step in self.record.steps if step.site.kind == self.site]
         self.findings: list[Finding] = []
         self.passed: list[str] = []
         self.skipped: list[str] = []
         self.reports = {step.site: self._of_mask(step) for step in self.record.steps}
-        of_target = [report for site, report in self.reports.items() if site.kind == self.target]
-        self.is_causal = self.intent == "causal" or (
-            self.intent is None and (self.target == "decoder" or any(report.causal for report in of_target))
-        )
-        last, steps = len(self.record.sentences) - 1, self.record.steps
-        is_target = (step for step in steps if step.site.kind == self.target)
-        self.hides = any(bool((~open_cells(step, last)).triu(1).any()) for step in is_target)
-
-    def report(
-        self, question: str, runs: Sequence[str], ways: Mapping[str, Callable[..., Any]], leaks: dict[str, Any]
-    ) -> ModelReport:
-        """The report: masks first, then outputs, which are not judged where the same input gives two."""
+        looks_causal = any(self.reports[step.site].causal for step in self.targets)
+        self.is_causal = self.intent == "causal" or (self.intent is None and (self.site == "decoder" or looks_causal))
+        if isinstance(self.intent, Mask) and (size := len(self.alone[0].tokens)) > 1:
+            self.is_causal = not bool(self.intent.grid(size, size)[-2, -1])
         calls: dict[Finding, list[str]] = {}
-        for site, report in self.reports.items():
+        for step, report in zip(self.record.steps, self.reports.values(), strict=True):
             for finding in (finding for finding in report.findings if finding.severity != "note"):
-                line = self.record.step(site).line
-                calls.setdefault(finding, []).append(f"{self._name(site)} ({line})" if line else self._name(site))
+                line = f" ({step.line})" if step.line else ""
+                calls.setdefault(finding, []).append(self.name(step.site) + line)
         self.findings += (replace(finding, calls=tuple(names)) for finding, names in calls.items())
         self.findings += map(of_capture, (*self.record.findings, *filter(None, [self.record.unseen])))
-        future = ran = None
-        with torch.random.fork_rng():
-            state = is_kept(lambda: self.source.run(self.alone, self.edits).output[0], MOVED)
-        if state:
-            self._error("random", *state)
-        else:
-            future = self._future(leaks)
-            if not any(finding.rule in ("nan", "random") for finding in self.findings):
-                self._beside()
-        if runs and not any(finding.rule == "random" for finding in self.findings):
-            ran = same_run(self.source, beside_longer(self.text), runs, **ways)
-            for result in ran.results:
-                message = f"{result.run}: {result.message}"
-                if result.same:
-                    message = f"Runs: {result.run}: the same answer."
-                elif result.cause == "not tried":
-                    message = f"Runs: {result.run}: not tried. {result.message}"
-                self._judge(replace(result, run="runs", message=message))
-        future = future and replace(future, is_faulty=self._has_error)
-        findings = tuple(sorted(self.findings, key=lambda finding: -SEVERITIES.index(finding.severity)))
-        reports = {self._name(site): report for site, report in self.reports.items()}
-        rest = (tuple(self.passed), tuple(self.skipped), reports, future, ran)
-        judged = {"findings": findings, "question": question or self._question(), "assumed": self._assumed()}
-        return ModelReport(self.source.name, self.text, *rest, **judged)
 
-    def _error(self, rule: str, message: str, fix: str = "") -> None:
+    def error(self, rule: str, message: str, fix: str = "") -> None:
+        """Add an error."""
         self.findings.append(Finding(rule, "error", message, fix))
 
+    def has(self, *rules: str) -> bool:
+        """Whether there is a finding of one of the rules."""
+        return any(finding.rule in rules for finding in self.findings)
+
     @property
-    def _has_error(self) -> bool:
+    def has_error(self) -> bool:
         return any(finding.severity == "error" for finding in self.findings)
 
-    def _name(self, site: Site) -> str:
+    def name(self, site: Site) -> str:
         """Name of an attention call; of a causal model of one text it is a decoder's, whatever its mask opens."""
         name = self.source.site_name(site)
-        is_decoder = self.is_causal and self.target == "encoder" and not self.record.targets
+        is_decoder = self.is_causal and self.site == "encoder" and not self.record.targets
         return name.replace("encoder", "decoder", 1) if is_decoder else name
 
     def _of_mask(self, step: Step) -> ArrayReport:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
-        mask, tokens = torch.stack([masks(step, text) for text in range(step.shape[0])]), _tokens(self.record, step)
+        mask = torch.stack([moves.masks(step, text) for text in range(step.shape[0])])
+        tokens = _tokens(self.record, step)
         mask = mask[:, :1] if bool((mask == mask[:, :1]).all()) else mask
-        intent = self.intent if step.site.kind == self.target else None
+        intent = self.intent if step.site.kind == self.site else None
         if intent is None and step.site.kind == "decoder":
             rows = mask[tokens[:, None].expand(-1, mask.shape[1], -1)] if mask.shape[2] == mask.shape[3] else mask
             later = torch.ones(mask.shape[2:], dtype=torch.bool).triu(1) & mask & tokens[:, None, :, None]
@@ -226,30 +207,36 @@ class _Check:
         known = {"kind": "mask", "convention": convention, "padding": None if bool(tokens.all()) else tokens}
         report = check(array, intent=intent, **known)
         if report.question and intent is None and step.site.kind == "encoder" and not self.record.targets:
-            causal = check(array, intent="causal", **known)
-            wrong = [finding for finding in causal.findings if finding.severity == "error"]
-            if wrong and not any(finding.message.startswith("It is not") for finding in wrong):
-                report = causal  # a causal mask but for mistakes that have a name
-        axes = [axis for axis, size in zip(AXES, mask.shape, strict=True) if size == 1]
-        findings = (_without(finding, axes) for finding in report.findings)
+            assumed = [check(array, intent=kind, **known) for kind in ("causal", "two-way")]
+            wrong = [[finding for finding in each.findings if finding.severity == "error"] for each in assumed]
+            counts = [len(w) if w and not any(f.message.startswith("It is not") for f in w) else 9 for w in wrong]
+            if min(counts) < 9:  # a causal or a two-way mask but for mistakes that have a name, the fewest
+                report = assumed[counts.index(min(counts))]
+        findings = []
+        for finding in report.findings:  # cells do not name axes along which the mask is the same
+            places = [place for place, axis in enumerate(finding.axes) if mask.shape[AXES.index(axis)] > 1]
+            cells = tuple(tuple(cell[place] for place in places) for cell in finding.cells)
+            findings.append(replace(finding, axes=tuple(finding.axes[place] for place in places), cells=cells))
+        for bias in (bias for bias in step.scoring.bias if isinstance(bias, Tensor)):
+            if bool(((bias == 0) | (bias == 1)).all()) and bool((bias == 0).any()) and bool((bias == 1).any()):
+                message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
+                fix = f"Hand over mask.bool(), where True = {'masked' if is_masked else 'may attend'}."
+                findings.insert(0, Finding("values", "error", message, fix))
         question = "" if step.site.kind == "decoder" else report.question
-        return replace(report, findings=(*_added(step, convention), *findings), question=question)
+        return replace(report, findings=tuple(findings), question=question)
 
-    def _future(self, leaks: dict[str, Any]) -> LeakTest | None:
+    def future(self, targets: tuple[Sentence, ...], report: Callable[[int, int], object]) -> LeakTest | None:
         """Leak test of the outputs that are compared; None if it could not be made."""
         promised = self.intent if isinstance(self.intent, Mask) else PROMISED.get(self.intent)
-        if promised is None and self.is_causal and self.target == "encoder":
+        if promised is None and self.is_causal and self.site == "encoder":
             promised = PROMISED["causal"]
-
-        def changed(site: Site | str) -> LeakTest:
-            return leak_test(self.source, self.alone, self.edits, site=site, promised=promised, **leaks)
-
+        options = {"site": self.site, "promised": promised, "targets": targets, "report": report}
         try:
-            test = changed(self.site)
+            test = moves.leak_test(self.source, self.alone, self.edits, **options)
         except UnsteadyError as error:
-            return self._error("random", str(error), RANDOM)
+            return self.error("random", str(error), RANDOM)
         except NotFiniteError as error:
-            return self._error("nan", str(error))
+            return self.error("nan", str(error))
         except InputError as error:
             return self.skipped.append(f"Hidden tokens: not tested. {error}")
         if any("decides the mask itself" in note for note in test.notes):  # it cannot be what is meant cell by cell
@@ -258,65 +245,67 @@ class _Check:
         if test.is_blind:
             self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
         elif test.pairs:
-            leaking = (site for site in self.record.sites if site.kind == self.target and changed(site).pairs)
-            first = next((f", first in {self._name(site)}" for site in leaking), "")
+            (queries, keys), leaks = test.leaks.shape, test.leaks
+            opening = (s.site for s in self.targets if (moves.open_cells(s)[:queries, :keys] & leaks).any())
+            first = next((f", first in {self.name(site)}" for site in opening), "")
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
-            message += "; ".join(leak(test, *pair) for pair in test.pairs[:LISTED]) + "."
-            record = self.source.run(self.alone, self.edits)
-            look = ComparedOutputs.of(record, self.site)
-            cells = reached({step.site: open_cells(step) for step in record.steps}, look)
-            is_open = cells.shape == test.leaks.shape and bool((test.leaks & cells).any())
-            self._moved("leak", message, ELSEWHERE, is_open)
-        elif self._has_error:
+            message += "; ".join(test.in_words(*pair) for pair in test.pairs[:LISTED]) + "."
+            self._moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
+        elif self.has_error:
             self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
         else:
             self.passed += [f"Hidden tokens: n{hides}", *(f"  {as_sentence(note)}" for note in test.notes)]
         return test
 
-    def _beside(self) -> None:
+    def beside(self) -> None:
         """Run the text with padding, and beside another text."""
         try:
-            for result in batch_test(self.source, self.text, self.edits, self._name):
-                self._judge(result)
+            for result in moves.batch_test(self.source, self.text, self.edits, self.name):
+                self.judge(result)
         except NotFiniteError as error:
-            self._error("nan", str(error))
+            self.error("nan", str(error))
         except AttnvizError as error:
             self.skipped.append(f"Padding and other texts: not tested further. {error}")
 
-    def _judge(self, result: RunResult) -> None:
+    def judge(self, result: moves.RunResult, begin: str = "") -> None:
         """The result of a run becomes a test that passed or was skipped, or a finding."""
         if result.same:
-            self.passed.append(result.message)
+            self.passed.append(begin + result.message)
         elif result.cause == "not tried":
-            self.skipped.append(result.message)
+            self.skipped.append(begin + result.message)
         else:
             self._moved(result.run, result.message, result.fix, result.cause == "mask")
 
     def _moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
         """Outputs that moved: an error, or where a wrong mask explains them a note."""
-        wrong = {finding.rule for finding in self.findings if finding.severity == "error"}
-        is_note = bool(wrong) and (is_open or not wrong.isdisjoint(("late-mask", "softmax-axis")))
+        explained = self.has("late-mask", "softmax-axis") or (rule == "batch" and self.has("broadcast"))
+        is_note = self.has_error and (is_open or explained)
         fix = FIRST if is_note or (is_open and rule != "runs") else fix
         self.findings.append(Finding(rule, "note" if is_note else "error", message, fix))
 
-    def _question(self) -> str:
+    def question(self) -> str:
         """Question that is open: what a mask is meant to be, or whether a model that hides nothing predicts words."""
         if question := next((report.question for report in self.reports.values() if report.question), ""):
             return question
-        prediction, is_open = self.record.prediction, self.intent is None and not self.hides and not self.is_causal
+        prediction, is_open = self.record.prediction, self.intent is None and not self.is_causal and not self._hides()
         if is_open and prediction and prediction.blanks is None and not self.record.targets:
             return "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
         return ""
 
-    def _assumed(self) -> str:
+    def _hides(self) -> bool:
+        """Whether a mask hides a part of the future."""
+        last = len(self.record.sentences) - 1
+        return any(bool((~moves.open_cells(step, last)).triu(1).any()) for step in self.targets)
+
+    def assumed(self) -> str:
         """Kind of model that is assumed, and how to say otherwise."""
         if self.intent is not None:
             return ""
-        has_padding = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)
-        padding, what = " with padding" if has_padding else "", "a two-way encoder"
+        is_padded = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)
+        padding, what = " with padding" if is_padded else "", "a two-way encoder"
         if self.is_causal:
             return f"Assumed: a causal decoder{padding}. If it is an encoder: --intent two-way"
-        what = "a mask that hides a part of the future" if self.hides else what
+        what = "a mask that hides a part of the future" if self._hides() else what
         return f"Assumed: {what}{padding}. If it is a decoder: --intent causal"
 
 
@@ -332,19 +321,3 @@ def _tokens(record: Record, step: Step) -> Tensor:
     """The keys of a call that are no padding, boolean (B, K)."""
     sentences = record.usual_texts(step.site)[1]
     return torch.arange(step.shape[3] - step.has_sink) < torch.tensor([[sentence.length] for sentence in sentences])
-
-
-def _without(finding: Finding, axes: Sequence[str]) -> Finding:
-    """A finding whose cells do not name axes along which the mask is the same."""
-    places = [place for place, axis in enumerate(finding.axes) if axis not in axes]
-    cells = tuple(tuple(cell[place] for place in places) for cell in finding.cells)
-    return replace(finding, axes=tuple(finding.axes[place] for place in places), cells=cells)
-
-
-def _added(step: Step, convention: str) -> Iterator[Finding]:
-    """Masks of 0 and 1 that were handed over as floats: they are added to the scores and block nothing."""
-    for bias in (bias for bias in step.scoring.bias if isinstance(bias, Tensor)):
-        if bool(((bias == 0) | (bias == 1)).all()) and bool((bias == 0).any()) and bool((bias == 1).any()):
-            message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
-            meaning = "masked" if convention == "true-is-masked" else "may attend"
-            yield Finding("values", "error", message, f"Hand over mask.bool(), where True = {meaning}.")

@@ -1,4 +1,4 @@
-"""Which outputs move? Change one token, add padding or put other texts beside a text, run again, and compare.
+"""Which outputs move? Change one token, add padding or put another text beside a text, run again, and compare.
 
 test = attnviz.leak_test(source, source.tokenize(["the cat sat on the mat"]))
 test.pairs            # ((3, 7), ...): position 3 saw position 7, and must not
@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from attnviz.check.intent import PerText
+from attnviz.check.leaks import MOST, LeakTest, distance, tolerance
 from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.finite import check_finite, odd_rows
-from attnviz.core.leaks import MOST, LeakTest, distance, through, tolerance
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Sentence, Token
@@ -37,8 +37,6 @@ MOVED = 1e-4
 """Share of its length beyond which an output has moved: runs of two lengths differ by a hundredth of it."""
 LEAST_WEIGHT = 1e-6
 """Weight on padding beyond which a head sees it."""
-SAY_IT = "say what it must hide, --intent causal or two-way, or promised=Subsequent() in Python."
-"""Answer to a mask that depends on the tokens."""
 JOINED = "Look for heads and sentences that are joined in another order than they are split, or for "
 JOINED += "nn.MultiheadAttention without batch_first=True."
 """Remedy where another text in the batch moves outputs."""
@@ -82,9 +80,8 @@ def leak_test(
     sentences: Sequence[Sentence] | str | None = None,
     edits: Edits = Edits(),
     *,
-    site: Site | str | None = None,
+    site: str | None = None,
     promised: Mask | None = None,
-    keys: Sequence[int] | None = None,
     report: Callable[[int, int], object] = lambda done, of: None,
     targets: tuple[Sentence, ...] = (),
 ) -> LeakTest:
@@ -92,23 +89,22 @@ def leak_test(
 
     A token is changed into another of the same sentence. All changed copies run in batches, in which the unchanged
     sentence stands three times: how far these three differ is the noise. The text that a decoder reads is held fixed.
-    If a token changes the mask itself, earlier keys are allowed, and the test judges later keys alone.
+    If a token changes the mask itself, earlier keys are allowed, and the test judges later keys alone. Special tokens
+    are left as they are; of a long text `MOST` tokens are changed, evenly spaced.
 
     Args:
         sentences: result of `source.tokenize`; the first is tested, with its padding. Or a text; by default the first
             example of the source.
         edits: changes to the attention.
-        site: outputs to compare: of one attention call (of a model with attention of its own, its weights), or of all
-            layers of a kind: of an "encoder", of a "decoder" when its own text is changed, or of a decoder when the
+        site: outputs to compare: of an "encoder", of a "decoder" when its own text is changed, or of a decoder when the
             text of its encoder is changed ("cross"). None is the decoder, if there is one.
         promised: mask that each layer of that kind is to keep. Without it, the model's own with that of the edits, also
             where the edits switch the model's own off; a decoder hides the future whatever its mask opens.
-        keys: positions to change; by default all but special tokens, of a long text `MOST` that are evenly spaced.
         report: function that is called with the number of positions done, and of all.
         targets: decoder input in the place of what the model writes, one sentence.
 
     Raises:
-        InputError: if there is no such site or token, if the same input gives two outputs, or if the tokens decide the
+        InputError: if there is no such site, if the same input gives two outputs, or if the tokens decide the
             mask, and nobody says what it promises.
         NotFiniteError: if the model gives NaN or infinite numbers, unless the edits ask for them in empty rows.
     """
@@ -121,39 +117,41 @@ def leak_test(
         fixed = source.run(sentences[:1], Edits()).targets
         before = source.run(sentences[:1], acting, fixed)
     own = before if edits == Edits() else source.run(sentences[:1], Edits(), fixed)
-    look = ComparedOutputs.of(before, site)
-    compared, changed = look.texts(before)
-    outputs = [look.output(before, 0).cpu()]
+    kinds = [kind for kind in KINDS if any(place.kind == kind for place in before.sites)]
+    kind = site or ("decoder" if "decoder" in kinds else kinds[0])
+    if kind not in kinds:
+        raise InputError(f"'{source.name}' has no {quoted(kind)}. It has: {', '.join(kinds)}.")
+    probe = _Probe(source, acting, fixed, before, kind)
+    compared, changed = probe.texts
+    outputs = [output_of(before, 0, kind).cpu()]
     odd = odd_rows(outputs[0])
-    if look.layer is None and compared is before.read[0] and before.prediction is not None:
+    if compared is before.read[0] and before.prediction is not None:
         outputs.append(before.prediction.logits[0])
     for output in outputs if edits.empty_rows != "nan" else ():
         check_finite(before, output, compared.length, compared.labels)
     usual = [i for i, token in enumerate(changed.tokens) if not token.special or i >= changed.length]
-    places = usual[:: max(1, -(-len(usual) // MOST))] if keys is None else sorted({*keys})
-    if wrong := {*places} - {*range(len(changed.tokens))}:
-        count = len(changed.tokens)
-        raise InputError(f"There is no position {min(wrong)} to change; there are {count}, counted from 0.")
-    if not places:
-        raise InputError("There is no token to change but special ones; give another text, or choose which to change.")
-    moved, noise, masking = _Probe(source, fixed, acting, look, before).change(places, report)
+    if not usual:
+        raise InputError("There is no token to change but special ones; give another text.")
+    places = usual[:: -(-len(usual) // MOST)]
+    moved, noise, masking = probe.change(places, report)
     moved[odd] = torch.nan
-    allowed, promise = _promises(own, look, acting, promised)
-    if masking and promised is None and look.kind != "decoder":
-        raise InputError(f"What stands at position{listed(masking)} decides the mask itself: {SAY_IT}")
-    if masking and look.kind != "cross":
+    allowed, promise = _promise(own, probe, promised)
+    if masking and promised is None and kind != "decoder":
+        what = f"What stands at position{_listed(masking)} decides the mask itself: say what it must hide"
+        raise InputError(f"{what}, --intent causal or two-way, or promised=Subsequent() in Python.")
+    if masking and kind != "cross":
         allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
-    layers = counted(sum(step.site.kind == look.kind for step in own.steps), "layer")
     left = [i for i in range(len(changed.tokens)) if i not in places]
     special = "special tokens are" if all(changed.tokens[i].special for i in left) else "some tokens are"
     dead = [place for place in places if moved[~odd, place].isnan().all() and not odd.all()]
     notes = (
         (left, f"{special} left as they are, at position{{}}"),
         (masking, "what stands at position{} decides the mask itself, so only the future is judged"),
-        (dead, "what stands at position{} never reaches the model, so nothing can be said of it"),
+        (dead, "what stands at position{} moves no output, so nothing can be said of it"),
         (odd.nonzero().flatten().tolist(), "the output at position{} is no number, so nothing is known of it"),
     )
     free = ["every output may depend on every token, so nothing can leak"] if allowed.all() else []
+    layers = counted(sum(step.site.kind == kind for step in own.steps), "layer")
     return LeakTest(
         moved=moved,
         promised=allowed,
@@ -161,84 +159,55 @@ def leak_test(
         tolerance=tolerance(noise, torch.float32),
         queries=compared.tokens,
         keys=changed.tokens,
-        where=f"{look.kind}, {layers}" if look.layer is None else str(Site(look.kind, look.layer)),
+        where=f"{kind}, {layers}",
         promise=promise,
         source=source.name,
         provenance=source.provenance,
         edits=edits,
         text=sentences[0].text,
-        notes=(*free, *(note.format(listed(numbers)) for numbers, note in notes if numbers)),
-        findings=own.findings,
+        notes=(*free, *(note.format(_listed(numbers)) for numbers, note in notes if numbers)),
+        opened=probe.reached({step.site: open_cells(step) for step in before.steps}),
     )
 
 
-def listed(places: Sequence[int]) -> str:
+def _listed(places: Sequence[int]) -> str:
     """Ending of "position": " 3", or "s 0 and 7"."""
     *first, last = map(str, places)
     return f"s {', '.join(first)} and {last}" if first else f" {last}"
 
 
 @dataclass(frozen=True)
-class ComparedOutputs:
-    """Outputs that are compared: of all layers of a kind, or of one."""
-
-    kind: str
-    layer: int | None = None
-
-    @classmethod
-    def of(cls, record: Record, site: Site | str | None) -> "ComparedOutputs":
-        """The outputs at a site; by default the decoder's, if there is one."""
-        kinds = [kind for kind in KINDS if any(place.kind == kind for place in record.sites)]
-        default = "decoder" if "decoder" in kinds else kinds[0]
-        look = cls(site.kind, site.layer) if isinstance(site, Site) else cls(site or default)
-        if look.kind not in kinds:
-            raise InputError(f"'{record.source}' has no {quoted(look.kind)}. It has: {', '.join(kinds)}.")
-        if look.layer is not None:
-            record.step(Site(look.kind, look.layer))  # raises if there is none
-        return look
-
-    def holds(self, site: Site) -> bool:
-        """Whether a site is of this kind, and not behind the layer that is compared."""
-        return site.kind == self.kind and (self.layer is None or site.layer <= self.layer)
-
-    def texts(self, record: Record) -> tuple[Sentence, Sentence]:
-        """The sentence whose outputs are compared, and the one whose tokens are changed."""
-        sentence, read = record.sentences[0], record.read[0]
-        return (sentence if self.kind == "encoder" else read), (read if self.kind == "decoder" else sentence)
-
-    def output(self, record: Record, row: int) -> Tensor:
-        """Output of one sentence of a batch, (Q, numbers)."""
-        if self.layer is not None:
-            step = record.step(Site(self.kind, self.layer))
-            part = step.weights if record.read_only else step.output
-            return torch.cat([part(head, sentence=row).float() for head in range(step.num_heads)], -1)
-        return memory(record, row) if self.kind == "encoder" and record.targets else record.output[row]
-
-
-def memory(record: Record, row: int) -> Tensor:
-    """Keys and values that a decoder gets of the encoder, by two linear maps, (K, numbers)."""
-    step = next(step for step in record.steps if step.site.kind == "cross")
-    return torch.cat([step.key[row], step.value[row]], -1).transpose(0, 1).flatten(1)
-
-
-@dataclass(frozen=True)
 class _Probe:
-    """Run of a source on a sentence with changed tokens; the text of its decoder is held fixed (`targets`)."""
+    """Runs of a source on a sentence with changed tokens, compared with the run `before`.
+
+    Attributes:
+        targets: text of the decoder, held fixed; empty for models without.
+        kind: outputs that are compared: those of an encoder, of a decoder, or of a decoder whose encoder's text is
+            changed ("cross").
+    """
 
     source: Source
-    targets: tuple[Sentence, ...]
     edits: Edits
-    look: ComparedOutputs
+    targets: tuple[Sentence, ...]
     before: Record
+    kind: str
+
+    @property
+    def texts(self) -> tuple[Sentence, Sentence]:
+        """The sentence whose outputs are compared, and the one whose tokens are changed."""
+        queries, keys = self.before.usual_texts(Site(self.kind, 0))
+        return queries[0], keys[0]
 
     def run(self, copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
         """A record and a row of it for each copy; of two halves where the model takes no batch of that size."""
-        sentences, targets = self.before.sentences * len(copies), self.targets * len(copies)
-        is_read = targets and self.look.kind == "decoder"
-        batch, mask = (sentences, tuple(copies)) if is_read else (tuple(copies), targets), self.edits.mask
+        sentences, targets, mask = self.before.sentences * len(copies), self.targets * len(copies), self.edits.mask
+        if targets and self.kind == "decoder":
+            targets = tuple(copies)
+        else:
+            sentences = tuple(copies)
         mask = PerText((mask,) * len(copies)) if mask is not None and mask.batch_size else mask
         try:
-            record = self.source.run(batch[0], replace(self.edits, mask=mask), batch[1])
+            record = self.source.run(sentences, replace(self.edits, mask=mask), targets)
         except InputError:
             if len(copies) == 1:
                 raise
@@ -247,12 +216,12 @@ class _Probe:
         return [(record, row) for row in range(len(copies))]
 
     def change(self, places: list[int], report: Callable[[int, int], object]) -> tuple[Tensor, float, list[int]]:
-        """Change the token at each place; gives how far each output moved, (Q, K), float64, the noise, and the places
-        whose every change changed the mask itself, as that of a separator between documents does.
+        """Change the token at each place.
 
-        Columns of tokens whose change never reached the model are NaN.
+        Gives how far each output moved, (Q, K), float64, NaN where a change moved none; the noise; and the places whose
+        every change changed the mask itself, as that of a separator between documents does.
         """
-        plain, sizes = self.look.texts(self.before)[1], [len(text.tokens) for text in self.look.texts(self.before)]
+        plain, sizes = self.texts[1], [len(text.tokens) for text in self.texts]
         moved, noise, masking = torch.full(sizes, torch.nan, dtype=torch.float64), 0.0, []
         at_once = max(1, TOKENS_AT_ONCE // max(sizes) - 3)
         waiting = [(place, others) for place in places if (others := self._others(place))]
@@ -263,34 +232,26 @@ class _Probe:
                 copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
             half = len(copies) // 2
             first, *ran = self.run([plain, *copies[:half], plain, *copies[half:], plain])
-            before, again = self.look.output(*first), (ran.pop(half), ran.pop())
-            noise = max(noise, *(float(distance(before, self.look.output(*run)).max()) for run in again))
+            before, again = output_of(*first, self.kind), (ran.pop(half), ran.pop())
+            noise = max(noise, *(float(distance(before, output_of(*run, self.kind)).max()) for run in again))
             for (place, others), run in zip(batch, ran, strict=True):
-                is_masking = _changes_mask(first, run)
+                pairs = () if first[0].read_only else zip(first[0].steps, run[0].steps, strict=True)
+                is_masking = any(not torch.equal(open_cells(a, first[1]), open_cells(b, run[1])) for a, b in pairs)
                 if is_masking and len(others) > 1:
                     waiting.append((place, others[1:]))
                     continue
                 if is_masking:
                     masking.append(place)
-                column = distance(before, self.look.output(*run)).cpu()
-                if column.any() or self._reaches(first, run, place):
-                    moved[:, place] = column
+                column = distance(before, output_of(*run, self.kind)).cpu()
+                moved[:, place] = column if column.any() else torch.nan
             report(len(places) - len(waiting), len(places))
         return moved, noise, sorted(masking)
-
-    def _reaches(self, plain: tuple[Record, int], changed: tuple[Record, int], place: int) -> bool:
-        """Whether anything at a place that the first attention is computed from differs from the unchanged run's."""
-        kind, both = "encoder" if self.look.kind == "cross" else self.look.kind, []
-        for record, row in (plain, changed):
-            step = next(step for step in record.steps if step.site.kind == kind)
-            both.append([part[row, :, place] for part in (step.query, step.key, step.value)])
-        return not all(map(torch.equal, *both))
 
     def _others(self, place: int) -> list[Token]:
         """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then
         words of `PROBES`, or of a decoder's text those most probable there."""
-        changed, prediction, more = self.look.texts(self.before)[1], self.before.prediction, ()
-        if self.targets and self.look.kind == "decoder":
+        changed, prediction, more = self.texts[1], self.before.prediction, ()
+        if self.targets and self.kind == "decoder":
             best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
             more = (Token(prediction.vocabulary[id], id, 0, 0) for id in best)
         else:
@@ -301,60 +262,59 @@ class _Probe:
         usual.pop(changed.tokens[place].id, None)
         return [*usual.values()][:TRIES]
 
+    def reached(self, cells: Mapping[Site, Tensor], kind: str = "") -> Tensor:
+        """Tokens that reach each compared output through the open cells (Q, K) of each layer, (Q, tokens).
 
-def _changes_mask(plain: tuple[Record, int], changed: tuple[Record, int]) -> bool:
-    """Whether two sentences have different masks, in any step; those of a read-only model are read off its weights."""
-    (record, row), (other, place) = plain, changed
-    pairs = ((step, other.step(step.site)) for step in record.steps if not record.read_only)
-    return any(not torch.equal(open_cells(step, row), open_cells(other, place)) for step, other in pairs)
+        The residual connection keeps what a position had reached; a layer adds what the keys of its mask had reached.
+        """
+        kind = kind or self.kind
+        sites = [site for site in cells if site.kind in (("decoder", "cross") if kind == "cross" else (kind,))]
+        memory = self.reached(cells, "encoder") if kind == "cross" else None
+        size = len(cells[sites[0]])
+        tokens = torch.eye(size) if memory is None else torch.zeros(size, len(memory))
+        for site in sites:
+            keys = memory.float() if memory is not None and site.kind == "cross" else tokens
+            tokens = ((tokens + cells[site].float() @ keys) > 0).float()
+        return tokens > 0
 
 
-def _promises(own: Record, look: ComparedOutputs, edits: Edits, promised: Mask | None) -> tuple[Tensor, str]:
+def _promise(own: Record, probe: _Probe, promised: Mask | None) -> tuple[Tensor, str]:
     """Changed tokens on which each output may depend, through as many layers as there are, (Q, K), boolean; and the
     mask that each layer is to keep, with the number of layers: "window (1 before, 0 after), through 2 layers".
 
     Args:
         own: a run of the untouched model: its masks are promised also where edits switch them off.
-        edits: edits whose mask is promised besides, where it acts.
-        promised: mask of the kind that is compared, promised instead of both.
+        promised: mask of the kind that is compared, promised instead of its masks and those of the edits.
     """
-    cells, names, edit = {}, {}, edits.mask_at(look.kind)
+    cells, names, edit = {}, [], probe.edits.mask_at(probe.kind)
     for step in own.steps:
-        allowed, added, name = open_cells(step), edits.mask_at(step.site.kind), "full"
-        is_empty = not allowed.any()
-        if step.mask is not None:
-            name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
-        if step.site.kind == "decoder" and not own.read_only:  # the mask of a read-only model is read off its weights
+        site, allowed, added = step.site, open_cells(step), probe.edits.mask_at(step.site.kind)
+        name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
+        name = "full" if step.mask is None else name
+        name = name if allowed.any() else "every key blocked"
+        if site.kind == "decoder" and not own.read_only:  # the mask of a read-only model is read off its weights
             causal = Subsequent().grid(*allowed.shape)
-            opens = isinstance(step.mask, Tensor) and bool((allowed & ~causal).any())
-            allowed, name = causal if opens else allowed & causal, "causal" if opens or step.mask is None else name
+            opens = step.mask is None or (isinstance(step.mask, Tensor) and bool((allowed & ~causal).any()))
+            allowed, name = causal if opens else allowed & causal, "causal" if opens else name
         allowed = allowed if added is None else allowed & added.grid(*allowed.shape)
-        if promised is not None and step.site.kind == look.kind:
-            allowed = promised.grid(*allowed.shape)
-        cells[step.site] = allowed
-        if look.holds(step.site):
-            names[step.site] = "every key blocked" if is_empty else name
-    named = str(promised) if promised is not None else " or ".join(dict.fromkeys(names.values()))
-    if promised is None and edit is not None and named != str(edit):
+        is_compared = site.kind == probe.kind
+        cells[site] = promised.grid(*allowed.shape) if promised is not None and is_compared else allowed
+        if is_compared:
+            names.append(name)
+    named = " or ".join(dict.fromkeys(names))
+    if edit is not None and named != str(edit):
         named = str(edit) if named == "full" else f"{named} and {edit}"
-    return reached(cells, look), f"{named}, through {len(names)} layers" if len(names) > 1 else named
+    named = named if promised is None else str(promised)
+    return probe.reached(cells), f"{named}, through {len(names)} layers" if len(names) > 1 else named
 
 
-def reached(cells: Mapping[Site, Tensor], look: ComparedOutputs) -> Tensor:
-    """Tokens that reach each output through the open cells (Q, K) of each layer."""
-    memory = reached(cells, ComparedOutputs("encoder")) if look.kind == "cross" else None
-    kinds = (look.kind,) if memory is None else ("decoder", "cross")
-    sites = [site for site in cells if any(ComparedOutputs(kind, look.layer).holds(site) for kind in kinds)]
-    start = torch.eye(len(cells[sites[0]]), dtype=torch.bool)
-    start = start if memory is None else torch.zeros(len(start), len(memory), dtype=torch.bool)
-    for site in sites:
-        start = through(start, cells[site], memory if site.kind == "cross" else None)
-    return start
-
-
-def open_cells(step: Step, sentence: int = 0) -> Tensor:
-    """Cells that are open in any head of a step, (Q, K)."""
-    return masks(step, sentence).any(0)
+def output_of(record: Record, row: int, kind: str) -> Tensor:
+    """Output of one sentence of a batch, (n, numbers); of an encoder before a decoder, the keys and values that the
+    decoder makes of it, by two linear maps."""
+    if kind != "encoder" or not record.targets:
+        return record.output[row]
+    step = next(step for step in record.steps if step.site.kind == "cross")
+    return torch.cat([step.key[row], step.value[row]], -1).transpose(0, 1).flatten(1)
 
 
 def masks(step: Step, sentence: int = 0) -> Tensor:
@@ -362,6 +322,11 @@ def masks(step: Step, sentence: int = 0) -> Tensor:
     columns = slice(0, step.shape[3] - step.has_sink)
     heads = [step.may_attend(head, columns=columns, sentence=sentence) for head in range(step.num_heads)]
     return torch.stack(heads).cpu()
+
+
+def open_cells(step: Step, sentence: int = 0) -> Tensor:
+    """Cells that are open in any head of a step, (Q, K)."""
+    return masks(step, sentence).any(0)
 
 
 def batch_test(
@@ -384,22 +349,21 @@ def batch_test(
         padded, other = source.tokenize(beside_longer(text))
     except InputError:
         padded, other = alone, replace(alone, tokens=(*alone.tokens[1:], alone.tokens[0]))
-    more, read = len(padded.tokens) - length, (sentence, sentence)
+    more, reads = len(padded.tokens) - length, [sentence, sentence]
     if more and not source.facts:  # models of transformers write as much as they can
         pads = padded.tokens[-1:] * len(sentence.tokens)
-        read = (
-            replace(sentence, tokens=sentence.tokens + pads),
-            replace(sentence, tokens=sentence.tokens * 2, length=2 * len(sentence.tokens)),
-        )
+        reads = [replace(sentence, tokens=sentence.tokens + tokens) for tokens in (pads, sentence.tokens)]
+        reads[1] = replace(reads[1], length=len(reads[1].tokens))
 
-    def far(*order: int) -> tuple[float, Record]:
-        batch, targets, row = [(padded, other)[i] for i in order], [read[i] for i in order], order.index(0)
-        record = source.run(tuple(batch), edits, tuple(targets) if source.writes else ())
+    def run(*order: int) -> tuple[float, Record]:
+        """How far the outputs of the text move in a batch of the texts of these numbers, of which it is 0."""
+        targets, row = [reads[i] for i in order] if source.writes else [], order.index(0)
+        record = source.run(tuple((padded, other)[i] for i in order), edits, tuple(targets))
         check_finite(record, record.output[row], sentence.length, sentence.labels)
-        pair = (_outputs(*run, length, sentence.length) for run in ((before, 0), (record, row)))
-        return float(distance(*pair).max()), record
+        size = sentence.length if record.targets else length
+        return float(distance(before.output[0, :size], record.output[row, :size]).max()), record
 
-    moved, record = far(0)
+    moved, record = run(0)
     if moved > MOVED:
         yield _padding_moved(record, moved, name or source.site_name)
         return  # in a batch it would be seen again
@@ -407,19 +371,19 @@ def batch_test(
         message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
         yield RunResult("padding", True, "rounding", difference=moved, message=message)
     else:
-        why = f"Padding: not tested. '{source.name}' gives a text no padding, so that there is none to see."
-        yield RunResult("padding", False, "not tried", message=why)
+        message = f"Padding: not tested. '{source.name}' gives a text no padding, so that there is none to see."
+        yield RunResult("padding", False, "not tried", message=message)
     if other == alone:
-        why = "Other texts: not tested. The text has one token alone, so there is no other text to run beside it."
-        yield RunResult("batch", False, "not tried", message=why)
+        message = "Other texts: not tested. The text has one token alone, so there is no other text to run beside it."
+        yield RunResult("batch", False, "not tried", message=message)
         return
-    moved, place = max((far(0, 1)[0], "first"), (far(1, 0)[0], "last"))
-    message, fix = "Other texts: no output moved when another text was in the batch.", ""
+    moved, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
     if moved > MOVED:
         message = f"Outputs move by up to {percent(moved)} when another text is in the batch, and the text is {place}."
-        fix = JOINED
-    cause = "other" if moved > MOVED else "rounding"
-    yield RunResult("batch", moved <= MOVED, cause, None, None, 0, moved, message, fix)
+        yield RunResult("batch", False, "other", None, None, 0, moved, message, JOINED)
+    else:
+        message = "Other texts: no output moved when another text was in the batch."
+        yield RunResult("batch", True, "rounding", text=0, difference=moved, message=message)
 
 
 def _padding_moved(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:
@@ -446,27 +410,15 @@ def beside_longer(text: str) -> list[str]:
     return [text, f"{first} {first}{bar}{second} {second}".rstrip()]
 
 
-def _outputs(record: Record, row: int, length: int, read: int) -> Tensor:
-    """Outputs of the first tokens of a sentence; of a decoder, what it gets of the encoder's, and then its own."""
-    if not record.targets:
-        return record.output[row, :length]
-    parts = [memory(record, row)[:length], record.output[row, :read]]
-    width = max(part.shape[1] for part in parts)
-    return torch.cat([torch.nn.functional.pad(part.float(), (0, width - part.shape[1])) for part in parts])
-
-
-KEEPS_STATE = (
-    "Two runs of one text differ, under one seed too: something is kept in the model between calls, such as a cache."
-)
-CLEAR = "Begin each text with an empty cache: keep it outside of the module, or clear it before each text."
-
-
-def is_kept(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
+def keeps_state(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
     """Sentence and remedy where two runs differ under one seed, so that something is kept from one to the next."""
     outputs = []
     for _ in range(2):
         torch.manual_seed(0)
         outputs.append(run())
     first, second = outputs
-    differs = first.shape != second.shape or bool((distance(first, second) > bound).any())
-    return (KEEPS_STATE, CLEAR) if differs else None
+    if first.shape == second.shape and not bool((distance(first, second) > bound).any()):
+        return None
+    sentence = "Two runs of one text differ, under one seed too: something is kept in the model between calls, such as "
+    fix = "Begin each text with an empty cache: keep it outside of the module, or clear it before each text."
+    return f"{sentence}a cache.", fix

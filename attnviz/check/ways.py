@@ -1,15 +1,16 @@
 """The same answer however a model is run: alone, packed, padded, with a cache, in chunks, beside other texts.
 
 test = attnviz.same_run(model, ["the cat sat", "on the mat"], tokenizer=tokenizer)
-print(*test.lines(), sep="\\n")
+print(*test.lines(), sep="\n")
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any
 
@@ -18,294 +19,73 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from attnviz import api
-from attnviz.capturing import capture
+from attnviz.capturing import Capture, capture
 from attnviz.capturing.seen import hidden
-from attnviz.check.causes import PADDING, Ran, cause
-from attnviz.check.moves import RunResult, is_kept
+from attnviz.check.leaks import ROUNDINGS, distance, tolerance
+from attnviz.check.moves import RunResult, keeps_state
 from attnviz.core.amounts import counted, percent, rounding
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError, quoted
-from attnviz.core.leaks import ROUNDINGS, distance, tolerance
 from attnviz.sources.base import HUGGING_FACE, Source
 from attnviz.sources.own_code import errors_said, in_evaluation, lock_of
 from attnviz.sources.own_tokens import ids_of
 from attnviz.sources.wrapped import Wrapped
 
-Documents = Sequence[Sequence[int]]
-Rows = list[list[tuple[int, int]]]
-"""For each row of a batch the number of each text, or `PADDING`, and how many tokens it has."""
-Calls = dict[int, Callable[[], Any]]
-"""Functions that call a model, by the first slot of each call."""
-Runs = Iterator[tuple[Rows, Calls]]
+NEEDS = {"packed": {"documents"}, "left": {"tokens"}, "right": {"tokens"}, "cached": {"cache"}, "chunked": {"cache"}}
+NEEDS |= {"batched": set(), "written": {"tokens", "cache"}}
+"""Arguments that the call of a model must take for each way to run texts."""
+RUNS = tuple(NEEDS)
 CAUSES = ("", "rounding", "mask", "positions", "cache", "window", "scores", "other", "not tried")
 """Causes of a `RunResult`: the first two are of the same answer, the last is of none."""
+PADDING, OTHER = -1, -2
+"""Numbers of padding, and of a text that is only beside others."""
 CHEAP = 2**30
 """Bytes that a copy of a model may take."""
-UNSTEADY = (
-    "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or chance. Pass "
-)
-UNSTEADY += "training=self.training to F.dropout, or use nn.Dropout."
+LAYERS = 10
+"""Factor of the bound of outputs within which numbers of a layer are the same."""
+UNSTEADY = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or chance. "
+UNSTEADY += "Pass training=self.training to F.dropout, or use nn.Dropout."
+SYMPTOMS = {
+    "mask nan": "gives NaN: query {query} of the row has no key left (first at {layer}), and NaN times 0 is NaN",
+    "mask padding": "sees padding ({cells}; first at {layer}, query {slot}, key {key} of the row)",
+    "mask document": "sees document {other} ({cells}; first at {layer}, query {slot}, key {key} of the row){causal}",
+    "mask later": "sees later tokens when it is run alone (first at {layer}), which no cache can hold",
+    "mask": "has another mask than the text alone ({cells} differ; first at {layer}: query {query} {verb} key {key})",
+    "cache slots": "sees slots of its cache that are empty (first at {layer}, query {start}: {keys} after {tokens})",
+    "cache keys": "has lost keys of the cache (first at {layer}: {keys} after {tokens})",
+    "cache new": "does not see its new tokens behind the cache (first at {layer}, query {start}, key {start}): its "
+    "mask ends with the {past} of the cache",
+    "cache corner": "sees the first keys of the cache in place of the last (first at {layer}, query {start}): its mask "
+    "of {queries} and {keys} begins in the upper left corner",
+    "window": "has {here} where the text alone has {there} (first at {layer}, query {query})",
+    "positions": "takes token {token} to stand at position {position} (first at {layer}, its {name})",
+    "scores": "has the same queries, keys and mask at {layer}, and other weights, first at token {token}",
+    "other": "has the same masks up to {layer}, whose input or scores differ first at token {token}",
+    "other unread": "gives other outputs, and its attention could not be read: {error}",
+    "other behind": "gives other outputs, and its attention is the same in every layer that could be read",
+}
+"""Sentences without their subject; the first word of a name is one of `CAUSES`."""
+REMEDIES = {
+    "mask nan": "Leave each row a key, also of padding, or set its output to 0.",
+    "mask padding": "Block the keys of padding in every layer: mask & (ids != pad)[:, None, None, :].",
+    "mask document": "Pass a mask that keeps documents apart: query and key of one document.",
+    "mask later": "Make the mask causal: query i sees the keys 0 to i.",
+    "mask": "Make the mask by the same rule as that of a text alone.",
+    "cache slots": "Block the keys from the number of tokens read so far on.",
+    "cache keys": "Keep the keys and values of all calls before, and append the new ones.",
+    "cache new": "Make the mask as long as the cache and the new tokens together.",
+    "cache corner": "Align it lower right: query i of Q sees keys 0 to K - Q + i, not as is_causal=True does.",
+    "window": "Use one window in both: query i sees the keys i - window + 1 to i.",
+    "positions": "Count positions from the first token of each text; without position_ids, pad on the right.",
+    "scores": "Compare how this way makes scores with a text alone: its scale, softcap and bias by distance.",
+    "other": "Look for the difference {before}: a state, a position, a mean of texts.",
+    "other unread": "",
+    "other behind": "Look for the difference behind the last attention call.",
+}
 
 
 class NotTriedError(AttnvizError):
     """Reason why a way cannot be tried, as a sentence."""
-
-
-@dataclass(frozen=True, eq=False)
-class Runner:
-    """A model, and how it is called.
-
-    Attributes:
-        call: function from the model and ids (B, n) to its output.
-        functions: those that `WAYS` need, by name.
-        pad_id: the id of padding.
-        sites: the sites of its attention calls and their modules, once they are known.
-    """
-
-    model: nn.Module
-    name: str
-    call: Callable[[nn.Module, Tensor], Any]
-    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    pad_id: int = 0
-    sites: Mapping[Site, str] | None = None
-
-    @property
-    def device(self) -> torch.device:
-        return next(self.model.parameters(), torch.zeros(())).device
-
-    def run(self, rows: Rows, calls: Calls) -> Ran:
-        """Call the model once or several times, and capture its attention.
-
-        Raises:
-            InputError: if the model's code raises, or gives no output for each token.
-        """
-        text = torch.tensor([[number for number, count in row for _ in range(count)] for row in rows])
-        outputs, passes, ends = [], [], [*list(calls)[1:], text.shape[1]]
-        with lock_of(self.model), in_evaluation(self.model), torch.no_grad(), errors_said():
-            for (start, function), end in zip(calls.items(), ends, strict=True):
-                with capture(self.model, sites=self.sites) as captured:
-                    output = function()
-                outputs.append(self._outputs(output, len(text), end - start))
-                passes.append((start, captured))
-        return Ran(text, torch.cat(outputs, 1), tuple(passes))
-
-    def _outputs(self, output: Any, batch: int, length: int) -> Tensor:
-        """Logits, or hidden states where there are none, (B, n, d); a row that is longer is cut."""
-        logits = getattr(output, "logits", None)
-        states = hidden(output if logits is None else logits)
-        if states is None or len(states) != batch or states.shape[1] < length:
-            what = f"{self.name} gives {type(output).__name__ if states is None else tuple(states.shape)}"
-            raise InputError(f"{what} for {batch} x {length} tokens; same_run needs (B, n, d), one for each token.")
-        return states[:, :length].detach().cpu()
-
-    def once(self, arguments: Any) -> Calls:
-        """One call with ids, or with a dict of named arguments."""
-
-        def moved(value: Any) -> Any:
-            return value.to(self.device) if isinstance(value, Tensor) else value
-
-        if isinstance(arguments, Mapping):
-            return {0: partial(self.model, **{name: moved(value) for name, value in arguments.items()})}
-        return {0: partial(self.call, self.model, moved(arguments))}
-
-    def alone(self, ids: list[int], text: int = 0) -> Ran:
-        """Run one text by itself."""
-        return self.run([[(text, len(ids))]], self.once(torch.tensor([ids])))
-
-    def with_cache(self, name: str, ids: Tensor, starts: Sequence[int], tokens: Tensor | None = None) -> Calls:
-        """Calls of a function on parts of ids (B, n), each with the cache of the one before."""
-        ids, cache, ends = ids.to(self.device), [None], [*starts[1:], ids.shape[1]]
-
-        def call(start: int, end: int) -> Any:
-            so_far = () if tokens is None else (tokens[:, :end].to(self.device),)
-            output, cache[0] = self.functions[name](self.model, ids[:, start:end], *so_far, cache[0])
-            return output
-
-        return {start: partial(call, start, end) for start, end in zip(starts, ends, strict=True)}
-
-
-def _packed(runner: Runner, documents: Documents) -> Runs:
-    """All texts in one row; one text behind the same words in another order."""
-    numbers = range(len(documents))
-    if len(documents) == 1:
-        documents, numbers = [[*documents[0][1:], documents[0][0]], documents[0]], [1, 0]
-    row = [(number, len(ids)) for number, ids in zip(numbers, documents, strict=True)]
-    yield [row], runner.once(runner.functions["pack"](documents))
-
-
-def _padded(runner: Runner, documents: Documents, side: str, *, writes: bool = False) -> Runs:
-    """All texts in a padded batch, with one that is two tokens longer if all lengths are equal; with `writes`, half of
-    the shortest text is read token by token."""
-    longest, shortest = max(documents, key=len), min(map(len, documents))
-    if shortest == len(longest):
-        documents = [*documents, [*longest, *(longest * 2)[:2]]]
-    length = max(map(len, documents))
-    rows = [[(PADDING, length - len(ids)), (number, len(ids))] for number, ids in enumerate(documents)]
-    if writes:
-        batch = with_padding(documents, side, runner.pad_id)
-        starts = [0, *range(length - shortest // 2, length)]
-        yield rows, runner.with_cache("write", batch["input_ids"], starts, batch["attention_mask"].bool())
-    else:
-        rows = [row[::-1] for row in rows] if side == "right" else rows
-        yield rows, runner.once(runner.functions["pad"](documents, side))
-
-
-def _stepped(runner: Runner, documents: Documents, *, in_chunks: bool = False) -> Runs:
-    """Each text in about three chunks; or its first half, then token by token."""
-    for number, ids in enumerate(documents):
-        length = len(ids)
-        starts = range(0, length, -(-length // 3)) if in_chunks else [0, *range(max(1, length // 2), length)]
-        if length > 1:
-            yield [[(number, length)]], runner.with_cache("step", torch.tensor([ids]), starts)
-
-
-def _batched(runner: Runner, documents: Documents) -> Runs:
-    """Each text first and last in a batch with another one of its length."""
-    for number, ids in enumerate(documents):
-        first, last = (number, OTHER), (OTHER, number)
-        yield [[(text, len(ids))] for text in first], runner.once(torch.tensor([ids, [*ids[1:], ids[0]]]))
-        yield [[(text, len(ids))] for text in last], runner.once(torch.tensor([ids[::-1], ids]))
-
-
-OTHER = PADDING - 1
-"""Number of a text that is only beside others."""
-WAYS: dict[str, tuple[str, Callable[[Runner, Documents], Runs]]] = {
-    "packed": ("pack", _packed),
-    "left": ("pad", partial(_padded, side="left")),
-    "right": ("pad", partial(_padded, side="right")),
-    "cached": ("step", _stepped),
-    "chunked": ("step", partial(_stepped, in_chunks=True)),
-    "batched": ("", _batched),
-    "written": ("write", partial(_padded, side="left", writes=True)),
-}
-"""Ways to run texts, beside running each alone: the function that each needs, and the rows and calls of each run."""
-RUNS = tuple(WAYS)
-
-
-def with_padding(documents: Documents, side: str, pad_id: int) -> dict[str, Tensor]:
-    """Ids of a padded batch and its attention mask, 1 = token, (B, n)."""
-    texts = [torch.tensor(ids) for ids in documents]
-    ids = pad_sequence(texts, batch_first=True, padding_value=pad_id, padding_side=side)
-    mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True, padding_side=side)
-    return {"input_ids": ids, "attention_mask": mask}
-
-
-def transformers_runner(model: Any, name: str) -> Runner:
-    """The ways in which transformers runs its models."""
-    config, has_positions = model.config, "position_ids" in inspect.signature(model.forward).parameters
-    if getattr(config, "is_encoder_decoder", False):
-        raise InputError(f"{name} reads two texts; same_run compares models of one text.")
-    uncached = {"use_cache": False} if hasattr(config, "use_cache") else {}
-    pad_id = getattr(config, "pad_token_id", None)
-    pad_id = pad_id if isinstance(pad_id, int) and pad_id >= 0 else 0
-
-    def counted_from(tokens: Tensor) -> Tensor:
-        return (tokens.cumsum(-1) - 1).clamp(min=0)
-
-    def call(model: nn.Module, ids: Tensor) -> Any:
-        return model(input_ids=ids, **uncached)
-
-    def pack(documents: Documents) -> dict[str, Any]:
-        if not has_positions:
-            what = f"{type(model).__name__} takes no position_ids, by which packed texts are told apart."
-            raise NotTriedError(what)
-        ids = torch.tensor([[id for document in documents for id in document]])
-        starts = torch.cat([torch.arange(len(document)) for document in documents])
-        return {"input_ids": ids, "position_ids": starts[None], **uncached}
-
-    def pad(documents: Documents, side: str) -> dict[str, Any]:
-        padded = with_padding(documents, side, pad_id)
-        positions = {"position_ids": counted_from(padded["attention_mask"])} if has_positions else {}
-        return {**padded, **(positions if side == "left" else {}), **uncached}
-
-    def step(model: nn.Module, ids: Tensor, cache: Any, **named: Any) -> tuple[Any, Any]:
-        cached = {} if cache is None else {"past_key_values": cache}
-        output = model(input_ids=ids, use_cache=True, **cached, **named)
-        if getattr(output, "past_key_values", None) is None:
-            raise NotTriedError(f"{type(model).__name__} gives no past_key_values.")
-        return output, output.past_key_values
-
-    def write(model: nn.Module, ids: Tensor, tokens: Tensor, cache: Any) -> tuple[Any, Any]:
-        named = {"position_ids": counted_from(tokens)[:, -ids.shape[1] :]} if has_positions else {}
-        return step(model, ids, cache, attention_mask=tokens.long(), **named)
-
-    functions = {"pack": pack, "pad": pad, "step": step, "write": write}
-    return Runner(model, name, call, functions, pad_id)
-
-
-@dataclass(frozen=True, eq=False)
-class _Alone:
-    """Texts run alone, with which all other runs are compared; `bound` is that of `SameRun`."""
-
-    runner: Runner
-    documents: list[list[int]]
-    runs: list[Ran]
-    bound: float
-
-    @classmethod
-    def of(cls, runner: Runner, documents: list[list[int]]) -> "_Alone":
-        """Run the texts alone, twice, and in float64 if the model can be copied; one in half precision in float32."""
-        weights = [tensor for tensor in runner.model.parameters() if tensor.is_floating_point()]
-        count, dtype = sum(tensor.numel() for tensor in weights), weights[0].dtype if weights else torch.float32
-        if torch.finfo(dtype).bits < 32 and 4 * count <= CHEAP:
-            with suppress(Exception):  # of quantized weights
-                runner, dtype = replace(runner, model=deepcopy(runner.model).float()), torch.float32
-        runs = [runner.alone(ids, number) for number, ids in enumerate(documents)]
-        for number, ran in enumerate(runs):
-            if bool((odd := ~ran.output[0].isfinite().all(-1)).any()):
-                place = int(odd.nonzero()[0])
-                raise NotFiniteError(f"Text {number + 1}, run alone, has an output at token {place} that is no number.")
-        runner = replace(runner, sites=runs[0].passes[0][1].sites)
-        bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(runner.sites))
-        if 8 * count <= CHEAP:
-            with suppress(Exception):  # of code that makes float32 of its own, and of quantized weights
-                exact = replace(runner, model=deepcopy(runner.model).double())
-                pairs = ((exact.alone(ids).output[0], ran.output[0]) for ran, ids in zip(runs, documents, strict=True))
-                bound = max(bound, tolerance(max(float(distance(*pair).max()) for pair in pairs), dtype))
-        for ran, ids in zip(runs, documents, strict=True):
-            if bool((distance(ran.output[0], runner.alone(ids).output[0]) > bound).any()):
-                state = is_kept(lambda ids=ids: runner.alone(ids).output[0], bound)
-                raise UnsteadyError(" ".join(state) if state else UNSTEADY)
-        return cls(runner, documents, runs, bound)
-
-    def result(self, run: str, own: Mapping[str, Callable[..., Any]]) -> RunResult:
-        """The result of one way, maybe with a person's `own` function."""
-        try:
-            return self._compared(run, own)
-        except AttnvizError as error:
-            begin = "" if isinstance(error, NotTriedError) else "The model does not run in this way. It says: "
-            return RunResult(run, False, "not tried", message=f"{begin}{error}")
-
-    def _compared(self, run: str, own: Mapping[str, Callable[..., Any]]) -> RunResult:
-        """The result of a way: its largest difference, and the cause of that of the first text that differs."""
-        (needs, way), kinds = WAYS[run], {site.kind for site in self.runner.sites}
-        runner = replace(self.runner, functions={**self.runner.functions, **own})
-        if needs and needs not in runner.functions:
-            raise NotTriedError(f"Give same_run(..., {needs}=...), a function that runs the model in this way.")
-        if needs in ("step", "write") and max(map(len, self.documents)) < 2:
-            raise NotTriedError("Each text has one token, so there is nothing to cache.")
-        if needs in ("pack", "step", "write") and needs not in own and kinds == {"encoder"}:
-            what = "sees later tokens: it has no cache, and packed texts need a mask of blocks"
-            raise NotTriedError(f"{runner.name} {what}.")
-        largest, wrong = 0.0, []
-        for ran in [runner.run(*each) for each in way(runner, self.documents)]:
-            for number, reference in enumerate(self.runs):
-                for row, slots in ran.rows(number):
-                    moved = distance(reference.output[0], ran.output[row, slots])
-                    largest = max(largest, float(moved.max()))
-                    if bool((far := moved > self.bound).any()):
-                        wrong.append((number, ran, row, slots, int(far.nonzero()[0])))
-        if not wrong:
-            return RunResult(run, True, "rounding" if largest else "", difference=largest)
-        number, ran, row, slots, place = min(wrong, key=itemgetter(0))
-
-        def repeated(token: int, length: int) -> Ran:
-            return runner.alone([self.documents[number][token]] * length)
-
-        why = cause(ran, row, slots, self.runs[number], repeated, self.bound)
-        noun = f"Document {ran.order(row, number)}" if run == "packed" else f"Text {number + 1}"
-        message = f"{noun} {why.message.rstrip('.')}."
-        return replace(why, run=run, position=place, text=number, difference=largest, message=message)
 
 
 @dataclass(frozen=True)
@@ -317,8 +97,8 @@ class SameRun:
         model: its name.
         tokens: number of tokens of each text.
         dtype: type of numbers in which they were run.
-        bound: a larger difference is more than rounding: `attnviz.core.leaks.SAFETY` times what float64 changes, at
-            least `ROUNDINGS` rounding errors for each layer.
+        bound: largest difference that is rounding: `attnviz.check.leaks.SAFETY` times what float64 changes, at least
+            `ROUNDINGS` rounding errors for each layer.
     """
 
     results: tuple[RunResult, ...]
@@ -330,12 +110,8 @@ class SameRun:
     @property
     def ok(self) -> bool:
         """Whether no way differs, and at least one was tried."""
-        return all(result.same for result in self.tried) and bool(self.tried)
-
-    @property
-    def tried(self) -> tuple[RunResult, ...]:
-        """The results of ways that were tried."""
-        return tuple(result for result in self.results if result.cause != "not tried")
+        tried = [result.same for result in self.results if result.cause != "not tried"]
+        return all(tried) and bool(tried)
 
     def lines(self) -> list[str]:
         """The report, for people: what was compared, and a line or two for each way."""
@@ -345,9 +121,8 @@ class SameRun:
             f"Rounding: differences up to {rounding(self.bound)} of an output's length are ignored.",
         ]
         for result in self.results:
-            verdict = "same" if result.same else result.cause
-            if result in self.tried and not result.same:
-                verdict = f"DIFFERS by up to {percent(result.difference)}: {result.cause}"
+            verdict = "same" if result.same else f"DIFFERS by up to {percent(result.difference)}: {result.cause}"
+            verdict = result.cause if result.cause == "not tried" else verdict
             fix = f"fix: {result.fix}" if result.fix else ""
             lines += [f"{result.run}: {verdict}", *(f"  {line}" for line in (result.message, fix) if line)]
         return lines
@@ -362,32 +137,23 @@ def same_run(
     texts: Sequence[str | Sequence[int]],
     runs: Sequence[str] = RUNS,
     *,
-    pack: Callable[[Documents], Any] | None = None,
-    pad: Callable[[Documents, str], Any] | None = None,
-    step: Callable[[nn.Module, Tensor, Any], tuple[Any, Any]] | None = None,
-    write: Callable[[nn.Module, Tensor, Tensor, Any], tuple[Any, Any]] | None = None,
+    call: Callable[..., Any] | None = None,
     tokenizer: Any = None,
 ) -> SameRun:
     """Run each text alone and in other ways, compare the outputs of its tokens, and say why they differ.
 
-    Arguments of a call are a tensor of ids, or a dict of named arguments; they are moved to the model's
-    device. Calls hold the tokens of the texts in their order.
-
     Args:
-        model: a model of transformers, or its Hub name or folder; a source made by `attnviz.wrap`; or any module that
-            is called as model(ids), ids (B, n). It runs in evaluation mode.
+        model: a model of transformers, or its Hub name or folder; a source made by `attnviz.wrap`; or any module. It
+            runs in evaluation mode.
         texts: strings, or lists of token ids, of several lengths; a window shows only in texts that are longer.
-        runs: the ways: "packed" (all texts in one row, with restarting position_ids and no attention mask), "left" and
-            "right" (a padded batch with its attention mask, on the left with position_ids as `generate` gives them),
-            "cached" (the first half, then token by token with past_key_values), "chunked" (in about three chunks with a
-            cache), "batched" (beside texts of its length), "written" (a batch padded on the left, then token by token
-            with the cache, as `generate` does).
-        pack: pack(documents) gives the arguments of a call on all documents, lists of ids, in one row.
-        pad: pad(documents, side) gives the arguments of a call on a padded batch; side is "left" or "right".
-        step: step(model, ids, cache) calls the model on the next ids, (1, m), and gives its output and its cache; the
-            first cache is None.
-        write: write(model, ids, tokens, cache) calls it on the next ids of a batch, (B, m), and gives the same; tokens,
-            (B, n), are False at the padding among all ids so far.
+        runs: the ways: "packed" (all texts in one row), "left" and "right" (a padded batch), "cached" (the first half,
+            then token by token with a cache), "chunked" (in about three chunks with a cache), "batched" (beside texts
+            of its length), "written" (a batch padded on the left, then token by token, as `generate` does).
+        call: function from the model and ids (B, m) to its output, by default model(ids), or that of `attnviz.wrap`. It
+            takes by name what its ways need: tokens (B, n), False at padding, of all ids so far; positions (B, m),
+            counted from the first token of each text, of packed rows and of padding on the left; documents (B, m), the
+            number of each id's text in a packed row; cache, None in the first call: with it the function gives the
+            output and the cache of the next call.
         tokenizer: of strings: a function to ids, or a tokenizer with `encode`.
 
     Raises:
@@ -398,43 +164,70 @@ def same_run(
     runs = [runs] if isinstance(runs, str) else list(dict.fromkeys(runs))
     if unknown := [run for run in runs if run not in RUNS]:
         raise InputError(f"There is no run {quoted(unknown[0])}. There is: {', '.join(RUNS)}.")
-    runner, tokenize = _runner(model, tokenizer)
-    functions = {"pack": pack, "pad": pad, "step": step, "write": write}
-    own = {name: function for name, function in functions.items() if function}
-    with torch.random.fork_rng([runner.device] if runner.device.type == "cuda" else []):
-        base = _Alone.of(runner, _documents(texts, tokenize))
-        results = tuple(base.result(run, own) for run in runs)
-    dtype = str(base.runs[0].output.dtype).removeprefix("torch.")
-    return SameRun(results, runner.name, tuple(map(len, base.documents)), dtype, base.bound)
+    runner, own_tokenizer = _runner(model, call)
+    documents = _documents(texts, tokenizer or own_tokenizer)
+    device = next(runner.model.parameters(), torch.zeros(())).device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        runner, alone = _alone(runner, documents)
+        results = tuple(_result(run, runner, documents, alone) for run in runs)
+    dtype = str(alone[0].output.dtype).removeprefix("torch.")
+    return SameRun(results, runner.name, tuple(map(len, documents)), dtype, runner.bound)
 
 
-def _runner(model: Any, tokenizer: Any) -> tuple[Runner, Any]:
-    """The ways to run a model, and its tokenizer."""
-    source = api.load(model) if isinstance(model, str) else model
+def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
+    """Run a model of transformers as its `generate` does; packed texts are told apart by their positions alone."""
+    has_positions = "position_ids" in inspect.signature(model.forward).parameters
+    if "documents" in arguments and not has_positions:
+        raise NotTriedError(f"{type(model).__name__} takes no position_ids, by which packed texts are told apart.")
+    named = {"use_cache": "cache" in arguments} if "cache" in arguments or hasattr(model.config, "use_cache") else {}
+    if "tokens" in arguments:
+        named["attention_mask"] = arguments["tokens"].long()
+    if "positions" in arguments and has_positions:
+        named["position_ids"] = arguments["positions"]
+    if arguments.get("cache") is not None:
+        named["past_key_values"] = arguments["cache"]
+    output = model(input_ids=ids, **named)
+    if "cache" not in arguments:
+        return output
+    if getattr(output, "past_key_values", None) is None:
+        raise NotTriedError(f"{type(model).__name__} gives no past_key_values.")
+    return output, output.past_key_values
+
+
+def _runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]:
+    """The model and how it is called, and its tokenizer if it has one."""
+    source, tokenize, name = api.load(model) if isinstance(model, str) else model, None, ""
     if isinstance(source, Wrapped) and not source.writes:
-        code, pad = source.code, source.code.pad
-        functions = {} if pad is None else {"pad": lambda ids, side: with_padding(ids, side, pad)["input_ids"]}
-        return Runner(code.model, source.name, code.call, functions, pad or 0), tokenizer or code.tokenize
+        code = source.code
+        return Runner(code.model, source.name, call or code.call, code.pad), code.tokenize
     if isinstance(source, Source) and source.facts and source.provenance in HUGGING_FACE:
-        loaded, copy = source.loaded, deepcopy(source.loaded.model)
+        loaded, name, source_model = source.loaded, source.name, deepcopy(source.loaded.model)
         if not loaded.keeps_own_attention:  # then it is that of attnviz, which needs a tap
             try:
-                copy.set_attn_implementation("sdpa")
+                source_model.set_attn_implementation("sdpa")
             except (ValueError, ImportError):
-                copy.set_attn_implementation("eager")
-        tokenizer = tokenizer or (lambda text: [token.id for token in source.tokenize([text])[0].tokens])
-        return transformers_runner(copy, source.name), tokenizer
+                source_model.set_attn_implementation("eager")
+        tokenize, source = partial(_ids_of, source), source_model
     if isinstance(source, Source) or not isinstance(source, nn.Module):
         what = "reads two texts" if getattr(source, "writes", False) else "is no model that is run in several ways"
         raise InputError(f"{quoted(source)} {what}; give a model of transformers, attnviz.wrap(...), or a module.")
-    name = type(source).__name__
-    if hasattr(source, "config") and hasattr(source, "base_model_prefix"):
-        return transformers_runner(source, name), tokenizer
-    return Runner(source, name, lambda model, ids: model(ids)), tokenizer
+    name = name or type(source).__name__
+    if not (hasattr(source, "config") and hasattr(source, "base_model_prefix")):
+        return Runner(source, name, call or (lambda model, ids: model(ids))), tokenize
+    if getattr(source.config, "is_encoder_decoder", False):
+        raise InputError(f"{name} reads two texts; same_run compares models of one text.")
+    if call is not None:  # which says by its arguments whether it knows padding
+        return Runner(source, name, call), tokenize
+    pad = getattr(source.config, "pad_token_id", None)
+    return Runner(source, name, transformers_call, pad if isinstance(pad, int) and pad >= 0 else 0), tokenize
 
 
-def _documents(texts: Any, tokenize: Any) -> list[list[int]]:
-    """Ids of each text."""
+def _ids_of(source: Source, text: str) -> list[int]:
+    return [token.id for token in source.tokenize([text])[0].tokens]
+
+
+def _documents(texts: Any, tokenize: Any) -> list[Tensor]:
+    """Ids of each text, (n,)."""
     texts = [texts] if isinstance(texts, str) else texts
     if tokenize is None and (strings := [text for text in texts if isinstance(text, str)]):
         raise InputError(f"{quoted(strings[0])} is a string: give same_run(..., tokenizer=...), or lists of ids.")
@@ -443,4 +236,348 @@ def _documents(texts: Any, tokenize: Any) -> list[list[int]]:
         documents = [ids_of(encode(text) if isinstance(text, str) else text)[0] for text in texts]
     if not documents or not all(documents):
         raise InputError("There is no text to run, or one without tokens; give strings or lists of token ids.")
-    return documents
+    return [torch.tensor(ids) for ids in documents]
+
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """Outputs and attention of one way to run texts, over all calls of the model.
+
+    Attributes:
+        text: (B, S): number of the text that each slot of a row holds, or `PADDING`.
+        output: (B, S, d).
+        passes: for each call of the model, its first slot and its attention.
+    """
+
+    text: Tensor
+    output: Tensor
+    passes: tuple[tuple[int, Capture], ...]
+
+    def order(self, row: int, text: int) -> int:
+        """Place of a text among those of its row, counted from 1."""
+        return list(dict.fromkeys(self.text[row].tolist())).index(text) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Runner:
+    """A model, and how it is called.
+
+    Attributes:
+        call: see `same_run`.
+        pad: id of padding; None where only the argument `tokens` says where padding is.
+        sites: the sites of its attention calls and their modules, once they are known.
+        bound: see `SameRun`.
+    """
+
+    model: nn.Module
+    name: str
+    call: Callable[..., Any]
+    pad: int | None = None
+    sites: dict[Site, str] | None = None
+    bound: float = 0.0
+
+    def takes(self, name: str) -> bool:
+        """Whether the call takes an argument of that name."""
+        parameters = inspect.signature(self.call).parameters.values()
+        return any(parameter.name == name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+    def run(
+        self, text: Tensor, ids: Tensor, starts: Sequence[int] = (0,), is_cached: bool = False, **tensors: Tensor
+    ) -> Ran:
+        """Call the model on ids (B, S) once for each part, which begins at one of `starts`, and capture its attention.
+
+        Raises:
+            InputError: if the model's code raises, or gives no output for each token.
+        """
+        outputs, passes, device = [], [], next(self.model.parameters(), ids).device
+        tensors = {name: tensor.to(device) for name, tensor in tensors.items() if self.takes(name)}
+        cache = {"cache": None} if is_cached else {}
+        with lock_of(self.model), in_evaluation(self.model), torch.no_grad(), errors_said():
+            for start, end in pairwise([*starts, ids.shape[1]]):
+                part = {name: x[:, 0 if name == "tokens" else start : end] for name, x in tensors.items()}
+                with capture(self.model, sites=self.sites) as captured:
+                    output = self.call(self.model, ids[:, start:end].to(device), **part, **cache)
+                if is_cached and not (isinstance(output, tuple) and len(output) == 2):
+                    raise NotTriedError("Its call gives no cache beside the output.")
+                if is_cached:
+                    output, cache["cache"] = output
+                logits = getattr(output, "logits", None)
+                states = hidden(output if logits is None else logits)
+                if states is None or len(states) != len(ids) or states.shape[1] < end - start:
+                    what = f"{self.name} gives {type(output).__name__ if states is None else tuple(states.shape)}"
+                    needs = f"{len(ids)} x {end - start} tokens; same_run needs (B, n, d), one for each token"
+                    raise InputError(f"{what} for {needs}.")
+                outputs.append(states[:, : end - start].detach().cpu())
+                passes.append((start, captured))
+        return Ran(text, torch.cat(outputs, 1), tuple(passes))
+
+    def alone(self, ids: Tensor, text: int = 0) -> Ran:
+        """Run one text by itself."""
+        return self.run(torch.full((1, len(ids)), text), ids[None])
+
+    def runs(self, way: str, documents: Sequence[Tensor]) -> Iterator[Ran]:
+        """Run texts in one of the ways; see `same_run`.
+
+        One text is packed behind its own words in another order. A padded batch has a text that is two tokens longer
+        if all lengths are equal; "written" reads half of the shortest text token by token.
+
+        Raises:
+            NotTriedError: if the model cannot be run so, or there is nothing to try.
+        """
+        known = set() if self.pad is None else {"tokens"}  # the model tells padding by its id
+        if missing := sorted(name for name in NEEDS[way] - known if not self.takes(name)):
+            raise NotTriedError(f"The call of the model takes no {missing[0]}; give call=, a function that does.")
+        if "cache" in NEEDS[way] and max(map(len, documents)) < 2:
+            raise NotTriedError("Each text has one token, so there is nothing to cache.")
+        is_encoder = self.call is transformers_call and {site.kind for site in self.sites} == {"encoder"}
+        if is_encoder and NEEDS[way] & {"cache", "documents"}:
+            what = "sees later tokens: it has no cache, and packed texts need a mask of blocks"
+            raise NotTriedError(f"{self.name} {what}.")
+        if way == "packed":
+            numbers = list(range(len(documents)))
+            if len(documents) == 1:
+                documents, numbers = [documents[0].roll(-1), documents[0]], [1, 0]
+            text = torch.cat([torch.full_like(ids, n) for n, ids in zip(numbers, documents, strict=True)])[None]
+            positions = torch.cat([torch.arange(len(ids)) for ids in documents])[None]
+            yield self.run(text, torch.cat([*documents])[None], documents=text, positions=positions)
+        if way in ("left", "right", "written"):
+            shortest, longest = min(map(len, documents)), max(documents, key=len)
+            if shortest == len(longest):
+                documents = [*documents, torch.cat([longest, longest.repeat(2)[:2]])]
+            side = {"batch_first": True, "padding_side": "right" if way == "right" else "left"}
+            ids = pad_sequence([*documents], padding_value=self.pad or 0, **side)
+            tokens = pad_sequence([torch.ones_like(ids) for ids in documents], **side).bool()
+            text = torch.arange(len(documents))[:, None].where(tokens, PADDING)
+            positions = {} if way == "right" else {"positions": (tokens.cumsum(-1) - 1).clamp(min=0)}
+            parts = range(ids.shape[1] - shortest // 2, ids.shape[1]) if way == "written" else ()
+            yield self.run(text, ids, [0, *parts], way == "written", tokens=tokens, **positions)
+        for number, ids in enumerate(documents) if way in ("cached", "chunked", "batched") else ():
+            text, length = torch.full_like(ids, number), len(ids)
+            if way == "batched":
+                texts, batch = torch.stack([text, torch.full_like(ids, OTHER)]), torch.stack([ids, ids.roll(-1)])
+                yield self.run(texts, batch)
+                yield self.run(texts.flip(0), batch.flip(0))
+            elif length > 1:
+                starts = [0, *range(max(1, length // 2), length)]
+                starts = range(0, length, -(-length // 3)) if way == "chunked" else starts
+                yield self.run(text[None], ids[None], starts, True)
+
+
+def _alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
+    """Run the texts alone, twice, and in float64 if the model can be copied; one in half precision in float32.
+
+    Gives the runner with its sites and its bound.
+    """
+    weights = [tensor for tensor in runner.model.parameters() if tensor.is_floating_point()]
+    count, dtype = sum(tensor.numel() for tensor in weights), weights[0].dtype if weights else torch.float32
+    if torch.finfo(dtype).bits < 32 and 4 * count <= CHEAP:
+        with suppress(Exception):  # of quantized weights
+            runner, dtype = replace(runner, model=deepcopy(runner.model).float()), torch.float32
+    alone = [runner.alone(ids, number) for number, ids in enumerate(documents)]
+    for number, ran in enumerate(alone):
+        if bool((odd := ~ran.output[0].isfinite().all(-1)).any()):
+            what = f"Text {number + 1}, run alone, has an output at token {_first(odd)} that is no number."
+            raise NotFiniteError(what)
+    sites = alone[0].passes[0][1].sites
+    bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(sites))
+    both = list(zip(documents, alone, strict=True))
+    if 8 * count <= CHEAP:
+        with suppress(Exception):  # of code that makes float32 of its own, and of quantized weights
+            exact = replace(runner, model=deepcopy(runner.model).double(), sites=sites)
+            noise = max(float(distance(exact.alone(ids).output[0], ran.output[0]).max()) for ids, ran in both)
+            bound = max(bound, tolerance(noise, dtype))
+    runner = replace(runner, sites=sites, bound=bound)
+    for ids, ran in both:
+        if bool((distance(ran.output[0], runner.alone(ids).output[0]) > bound).any()):
+            state = keeps_state(lambda ids=ids: runner.alone(ids).output[0], bound)
+            raise UnsteadyError(" ".join(state) if state else UNSTEADY)
+    return runner, alone
+
+
+def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran]) -> RunResult:
+    """The result of a way: its largest difference, and the cause of that of the first text that differs."""
+    largest, wrong = 0.0, []
+    try:
+        for ran in runner.runs(run, documents):
+            for number, reference in enumerate(alone):
+                for row in (ran.text == number).any(1).nonzero().flatten().tolist():
+                    slots = (ran.text[row] == number).nonzero().flatten()
+                    moved = distance(reference.output[0], ran.output[row, slots])
+                    largest = max(largest, float(moved.max()))
+                    if bool((far := moved > runner.bound).any()):
+                        wrong.append((number, ran, row, slots, _first(far)))
+        if not wrong:
+            return RunResult(run, True, "rounding" if largest else "", difference=largest)
+        number, ran, row, slots, place = min(wrong, key=itemgetter(0))
+
+        def repeated(token: int, length: int) -> Ran:
+            return runner.alone(documents[number][token].repeat(length))
+
+        why = cause(ran, row, slots, alone[number], repeated, runner.bound * LAYERS)
+    except AttnvizError as error:
+        begin = "" if isinstance(error, NotTriedError) else "The model does not run in this way. It says: "
+        return RunResult(run, False, "not tried", message=f"{begin}{error}")
+    noun = f"Document {ran.order(row, number)}" if run == "packed" else f"Text {number + 1}"
+    message = f"{noun} {why.message.rstrip('.')}."
+    return replace(why, run=run, position=place, text=number, difference=largest, message=message)
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedCall:
+    """One attention call over all slots of a row, joined from all calls of the model.
+
+    Attributes:
+        may_attend, weights: (H, S, S), closed where no call has the cell.
+        vectors: query, key and value of each slot, (S, numbers), where they are known.
+        keys: for each call of the model, its first slot, the end of its slots, the first slot of its keys, the number
+            of its keys, and whether it sees keys behind its last token, as of a buffer that is not full.
+    """
+
+    site: Site
+    name: str
+    may_attend: Tensor
+    weights: Tensor
+    vectors: dict[str, Tensor] = field(default_factory=dict)
+    keys: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.site} ({self.name})" if self.name else str(self.site)
+
+
+def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
+    """The self-attention of one row; raises an AttnvizError if there is none, or of other positions."""
+    size, joined = ran.text.shape[1], {}
+    steps = [(start, step) for start, captured in ran.passes for step in captured.steps if step.site.kind != "cross"]
+    for start, step in steps:
+        heads, end, count = range(step.num_heads), start + step.shape[2], step.shape[3] - step.has_sink
+        if end > size:
+            raise AttnvizError(f"{step.site} has {counted(step.shape[2], 'query')} for {counted(size, 'token')}.")
+        empty = torch.zeros(len(heads), size, size)
+        call = joined.setdefault(step.site, JoinedCall(step.site, step.name, empty.bool(), empty))
+        first, before, new = max(0, end - count), call.vectors.get("key"), step.key[row].transpose(0, 1).flatten(1)
+        if first and before is not None:  # a cache lost its first keys, unless it is cut at its end
+            known = ~before[:count].isnan().any(-1)
+            first = 0 if bool(known.any()) and torch.equal(before[:count][known], new[:count][known]) else first
+        keys = slice(first, min(first + count, end))
+        for whole, part in ((call.may_attend, step.may_attend), (call.weights, step.weights)):
+            cells = torch.stack([part(head, sentence=row) for head in heads])
+            whole[:, start:end, keys] = cells[..., : keys.stop - first].to(whole)
+        for name in ("value",) if step.weights_only else ("query", "key", "value"):
+            slots, own = slice(start, end) if name == "query" else keys, getattr(step, name)[row]
+            flat = own.transpose(0, 1).flatten(1)[: slots.stop - slots.start]
+            call.vectors.setdefault(name, torch.full((size, flat.shape[1]), torch.nan, dtype=flat.dtype))[slots] = flat
+        beyond = any(bool(step.may_attend(head, sentence=row)[:, end:count].any()) for head in heads)
+        call.keys.append((start, end, first, count, beyond))
+    return joined
+
+
+def cause(
+    ran: Ran, row: int, slots: Tensor, reference: Ran, repeated: Callable[[int, int], Ran], bound: float
+) -> RunResult:
+    """Why the outputs of a text, in a row of a run, are not those of the text alone: by the first layer that differs.
+
+    Args:
+        slots: (n,), of the tokens of the text.
+        repeated: function that runs a text of one of its tokens, over and over, in a length.
+        bound: largest difference of vectors that is rounding.
+    """
+    try:
+        here, there = layers(ran, row), layers(reference, 0)
+    except AttnvizError as error:
+        return _named("other unread", error=error)
+    for call in here.values() if not bool(ran.output[row, slots].isfinite().all()) else ():
+        if bool((empty := ~call.may_attend.any(-1).all(0)).any()):
+            return _named("mask nan", call, query=_first(empty))
+    for number, (site, expected) in enumerate(there.items()):
+        call = here.get(site)
+        if call is None or len(call.weights) != len(expected.weights):
+            continue
+        if of_mask := next(_of_mask(ran, row, slots, call, expected), None):
+            return of_mask
+        moved = {
+            name: distance(expected.vectors[name], call.vectors[name][slots]) > bound
+            for name in ("query", "key", "value")
+            if name in call.vectors and name in expected.vectors
+        }
+        weights = ((call.weights[:, slots][:, :, slots] - expected.weights).abs() > bound).any(-1).any(0)
+        if not bool((changed := weights | moved["value"]).any()):
+            continue
+        if not any(bool(part.any()) for part in moved.values()):
+            return _named("scores", call, token=_first(changed))
+        for name in ("query", "key") if not number else ():
+            if name in moved and bool(moved[name].any()):
+                token = _first(moved[name])
+                position = _position(call, name, slots[token], partial(repeated, token), bound)
+                if position not in (None, token):
+                    return _named("positions", call, token=token, position=position, name=name)
+        before = "between the attention calls before it" if number else "before it, such as its embedding"
+        return _named("other", call, token=_first(changed), before=before)
+    return _named("other behind")
+
+
+def _named(symptom: str, call: JoinedCall | None = None, **values: Any) -> RunResult:
+    """The cause that a symptom shows, at an attention call."""
+    message, fix = (table[symptom].format(layer=call, **values) for table in (SYMPTOMS, REMEDIES))
+    return RunResult("", False, symptom.split()[0], call and call.site.layer, message=message, fix=fix)
+
+
+def _first(places: Tensor) -> int:
+    """The first place that is true."""
+    return int(places.nonzero()[0])
+
+
+def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: JoinedCall) -> Iterator[RunResult]:
+    """Causes of other masks at one call, the likeliest first; none if they are the same."""
+    whole, wanted = call.may_attend.any(0), expected.may_attend.any(0)
+    outside, inside = whole[slots].index_fill(1, slots, False), whole[slots][:, slots]
+    for query, key in outside.nonzero().tolist()[:1]:
+        other = int(ran.text[row, key])
+        is_causal = torch.equal(whole, torch.ones_like(whole).tril())
+        causal = ": its mask is causal over the whole row" if is_causal else ""
+        cells = counted(int((outside & (ran.text[row] == other)).sum()), "cell")
+        values = {"slot": int(slots[query]), "key": key, "other": ran.order(row, other), "causal": causal}
+        yield _named("mask padding" if other == PADDING else "mask document", call, cells=cells, **values)
+    for start, end, _, count, beyond in call.keys:
+        if beyond and not any(part[4] for part in expected.keys):
+            yield _named("cache slots", call, start=start, keys=counted(count, "key"), tokens=counted(end, "token"))
+    differs, is_cached = inside ^ wanted, len(ran.passes) > 1
+    if not bool(differs.any()):
+        return
+    if is_cached and bool(wanted.triu(1).any()):
+        yield _named("mask later", call)
+    rows, (query, key) = differs.any(1), differs.nonzero()[0].tolist()
+    widths = [int(cells.sum(1).max()) for cells in (inside[rows], wanted)]
+    bands = [torch.ones_like(wanted).tril().triu(1 - width) for width in widths]
+    if widths[0] > 1 and torch.equal(inside[rows], bands[0][rows]) and torch.equal(wanted, bands[1]):
+        whole_past = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all()), widths[1] == len(wanted)
+        windows = [f"a window of {counted(width, 'token')}" for width in widths]
+        here, there = ("no window" if is_whole else name for is_whole, name in zip(whole_past, windows, strict=True))
+        yield _named("window", call, here=here, there=there, query=query)
+    for start, end, first, count, _ in call.keys if is_cached else ():
+        if start and start <= slots[query] < end:
+            corner, seen, new = slots <= slots[query] - start, inside[query], slots >= start
+            symptom = "cache keys" if first else ""
+            if not symptom and torch.equal(seen, wanted[query] & ~new):
+                symptom = "cache new"
+            elif not symptom and bool(seen[corner][-1:].all()) and not bool((seen & ~corner).any()):
+                symptom = "cache corner"
+            if symptom:
+                past, keys, queries = counted(start, "key"), counted(count, "key"), counted(end - start, "query")
+                values = {"past": past, "keys": keys, "queries": queries, "tokens": counted(end, "token")}
+                yield _named(symptom, call, start=start, **values)
+    values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}
+    yield _named("mask", call, query=query, key=key, **values)
+
+
+def _position(call: JoinedCall, name: str, slot: Tensor, repeated: Callable[[int], Ran], bound: float) -> int | None:
+    """The position at which the first layer takes a token to stand, by its query or key; None if it has no such.
+
+    Both depend on the token and its position alone: a text of that token, over and over, has them for every position;
+    it is longer than the row if the model reads as many tokens.
+    """
+    for length in (len(call.may_attend[0]) + 1, len(call.may_attend[0])):
+        with suppress(AttnvizError, KeyError):  # longer than the model reads
+            vectors = layers(repeated(length), 0)[call.site].vectors[name]
+            near = distance(vectors, call.vectors[name][slot].expand_as(vectors)) <= bound
+            return _first(near) if bool(near.any()) else None
+    return None

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,6 @@ def _model(options: Namespace) -> int:
         edits=request.edits(options, source),
         padded=options.pad != "none",
         runs=options.runs,
-        ways=_ways(name),
     )
     status = _show(report, options)
     if options.output:
@@ -151,14 +150,6 @@ def _model(options: Namespace) -> int:
         for line in pictures.write(figures.leaks(report.future, dark=options.dark), options):
             terminal.say(line)
     return status
-
-
-def _ways(name: str) -> dict[str, Callable[..., Any]]:
-    """Functions for `attnviz.same_run` that the file of a model has."""
-    file = FILE.fullmatch(name)
-    module = sys.modules.get(Path(file[1]).stem) if file else None
-    functions = {way: getattr(module, way, None) for way in ("pack", "pad", "step", "write")}
-    return {way: function for way, function in functions.items() if callable(function)}
 
 
 def _loaded(name: str) -> Any:

@@ -19,10 +19,10 @@ from attnviz.charts.signs import CellState
 from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.check import AXES, ArrayReport, Finding
 from attnviz.check.arrays import VERY_NEGATIVE
+from attnviz.check.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
 from attnviz.core.amounts import counted
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.errors import InputError
-from attnviz.core.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
 from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, edited, text_array
 
@@ -218,11 +218,11 @@ class LeakMap(Figure):
         size, texts, lines = size_within(rows, columns, self), None, lines_of(test, self)
         states = pooled(test.states.numpy(), size.tile)
         if size.form == "rectangles":
-            texts = [sentences.leak(test, *place) for place in np.ndindex(states.shape)]
+            texts = [test.in_words(*place) for place in np.ndindex(states.shape)]
         count = "" if self.on_screen else f": {sentences.count_of_leaks(test)}"
         if not self.on_screen:  # the selected cell in words, or the first leak
             is_cell = selected and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True))
-            lines += [sentences.leak(test, *place) for place in ([selected] if is_cell else test.pairs[:1])]
+            lines += [test.in_words(*place) for place in ([selected] if is_cell else test.pairs[:1])]
         return Grid(
             title=f"Leak test{count} · {test.where} · {in_title(test.source)}",
             lines=lines,

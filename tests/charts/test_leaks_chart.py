@@ -8,7 +8,7 @@ import torch
 from pictures import data, draw, leaks, legend, lines, title
 
 from attnviz.charts.theme import LIGHT
-from attnviz.core.leaks import LeakTest
+from attnviz.check.leaks import LeakTest
 from attnviz.core.masks import Subsequent
 from attnviz.core.tokens import Token
 

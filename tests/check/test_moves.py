@@ -6,7 +6,6 @@ from own_models import WORDS, Server, Translator, Writer, tokenize
 from torch import nn
 
 import attnviz
-from attnviz.check.moves import batch_test
 from attnviz.core.errors import InputError, UnsteadyError
 from attnviz.core.masks import Subsequent
 
@@ -141,7 +140,11 @@ def test_scores_that_are_made_in_another_way_with_a_cache_are_named(monkeypatch)
 
     monkeypatch.setattr("own_models.scaled_dot_product_attention", attend)
     result = attnviz.same_run(
-        model, [TEXT, "the cat sat"], "cached", step=lambda model, ids, cache: model(ids, cache), tokenizer=tokenize
+        model,
+        [TEXT, "the cat sat"],
+        "cached",
+        call=lambda model, ids, cache=None: model(ids, cache),
+        tokenizer=tokenize,
     ).results[0]
 
     assert (result.cause, result.layer) == ("scores", 0)
@@ -215,13 +218,6 @@ def test_what_no_mask_explains_is_looked_for_elsewhere():
     assert "attention gives it no weight" in findings["padding"].message
 
 
-def test_padding_and_other_texts_are_one_test_of_moves():
-    right, seen = (list(batch_test(wrapped(Writer(hides=hides)), TEXT)) for hides in ("future", "nothing"))
-
-    assert [(result.run, result.same) for result in right] == [("padding", True), ("batch", True)]
-    assert [(result.run, result.same, result.cause) for result in seen] == [("padding", False, "mask")]
-
-
 def test_a_text_alone_that_sees_later_tokens_is_not_what_a_cache_can_give():
     """Two ways within the prompt, causal from then on."""
     torch.manual_seed(1)
@@ -234,7 +230,7 @@ def test_a_text_alone_that_sees_later_tokens_is_not_what_a_cache_can_give():
 
     model.may_attend = two_way
     result = attnviz.same_run(
-        model, [TEXT], "cached", step=lambda model, ids, cache: model(ids, cache=cache), tokenizer=tokenize
+        model, [TEXT], "cached", call=lambda model, ids, cache=None: model(ids, cache=cache), tokenizer=tokenize
     ).results[0]
 
     assert result.cause == "mask"

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
+from attnviz.check.leaks import CLOSED, LEAK, NOT_TESTED, SAW, UNUSED, distance, leak_test_function
 from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.conventions import to_additive, to_true_is_masked, to_zero_is_masked
 from attnviz.core.errors import InputError, NotFiniteError, ShapeError
-from attnviz.core.leaks import CLOSED, LEAK, NOT_TESTED, SAW, UNUSED, distance, leak_test_function
 from attnviz.core.masks import Documents, Full, Subsequent, Window
 
 FUTURE = tuple((i, j) for i in range(5) for j in range(5) if j > i)
@@ -35,22 +35,30 @@ def forgotten(query, key, value, allowed):
     return F.scaled_dot_product_attention(query, key, value)
 
 
+def handed(attend, hand):
+    """An attention function that is given the mask in another form."""
+    return lambda query, key, value, allowed: attend(query, key, value, hand(allowed))
+
+
+def without_heads(attend):
+    return lambda query, key, value, allowed: attend(query[:, 0], key[:, 0], value[:, 0], allowed)
+
+
 @pytest.mark.parametrize(
-    ("attend", "options"),
+    "attend",
     [
-        (scaled_dot_product_attention, {}),
-        (scaled_dot_product_attention, {"heads": None}),
-        (scaled_dot_product_attention, {"dtype": torch.float32}),
-        (F.scaled_dot_product_attention, {}),
-        (F.scaled_dot_product_attention, {"hand": to_additive, "dtype": torch.float32}),
-        (exhibits.attention, {"hand": to_zero_is_masked}),
-        (exhibits.true_is_masked, {"hand": to_true_is_masked}),
-        (exhibits.zero_is_masked, {"heads": None}),
+        scaled_dot_product_attention,
+        F.scaled_dot_product_attention,
+        without_heads(scaled_dot_product_attention),
+        handed(F.scaled_dot_product_attention, lambda allowed: to_additive(allowed, torch.float64)),
+        handed(exhibits.attention, to_zero_is_masked),
+        handed(exhibits.true_is_masked, to_true_is_masked),
+        without_heads(exhibits.zero_is_masked),
     ],
 )
-def test_what_masks_before_the_softmax_does_not_leak(attend, options):
+def test_what_masks_before_the_softmax_does_not_leak(attend):
     """And what it may see, it saw: the test is not blind."""
-    test = leak_test_function(attend, Subsequent(), 5, **options)
+    test = leak_test_function(attend, Subsequent(), 5)
 
     assert test.pairs == ()
     assert test.saw.equal(torch.ones(5, 5, dtype=torch.bool).tril())
@@ -84,20 +92,18 @@ def test_one_layer_sees_exactly_what_its_mask_opens(masks, n, keys):
 
 
 @pytest.mark.parametrize(
-    ("attend", "hand"),
+    "attend",
     [
-        (masked_after, lambda allowed: allowed),
-        (forgotten, lambda allowed: allowed),
-        (F.scaled_dot_product_attention, to_true_is_masked),
-        (F.scaled_dot_product_attention, lambda allowed: allowed.T),
-        (exhibits.zero_is_masked, to_true_is_masked),
+        masked_after,
+        forgotten,
+        handed(F.scaled_dot_product_attention, to_true_is_masked),
+        handed(F.scaled_dot_product_attention, lambda allowed: allowed.T),
+        without_heads(handed(exhibits.zero_is_masked, to_true_is_masked)),
     ],
 )
-def test_each_mistake_is_found_in_every_cell_of_the_future(attend, hand):
+def test_each_mistake_is_found_in_every_cell_of_the_future(attend):
     """Masked after the softmax, forgotten, inverted, transposed, or handed to a reader of another convention."""
-    heads = None if attend is exhibits.zero_is_masked else 2
-
-    assert leak_test_function(attend, Subsequent(), 5, hand=hand, heads=heads).pairs == FUTURE
+    assert leak_test_function(attend, Subsequent(), 5).pairs == FUTURE
 
 
 def test_normalizing_again_hides_the_leak_until_a_score_is_large():
@@ -116,9 +122,8 @@ def test_the_wrong_alignment_is_found_in_both_directions():
         return F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
     too_little = leak_test_function(top_left, Subsequent(3), 4, keys=7)
-    too_much = leak_test_function(
-        scaled_dot_product_attention, Subsequent(), 4, keys=7, hand=lambda allowed: Subsequent(3).grid(4, 7)
-    )
+    ahead = handed(scaled_dot_product_attention, lambda allowed: Subsequent(3).grid(4, 7))
+    too_much = leak_test_function(ahead, Subsequent(), 4, keys=7)
 
     assert too_little.pairs == ()
     assert int(too_little.unused.sum()) == 3 * 4
@@ -126,7 +131,7 @@ def test_the_wrong_alignment_is_found_in_both_directions():
 
 
 def test_every_cell_has_one_state():
-    test = leak_test_function(exhibits.attention, Subsequent(), 5, hand=lambda allowed: Window(1, 1).grid(5))
+    test = leak_test_function(handed(exhibits.attention, lambda allowed: Window(1, 1).grid(5)), Subsequent(), 5)
 
     assert test.states[0].tolist() == [SAW, LEAK, CLOSED, CLOSED, CLOSED]
     assert test.states[3].tolist() == [UNUSED, UNUSED, SAW, SAW, LEAK]
@@ -164,8 +169,8 @@ def test_nan_is_never_taken_for_an_output_that_did_not_move():
         return torch.softmax(query @ key.mT + mask, -1) @ value
 
     with pytest.raises(NotFiniteError, match="The output of query 0 is no number, though it may attend to 1 key"):
-        leak_test_function(added, Subsequent(), 5, hand=lambda allowed: (~allowed) * -math.inf)
-    test = leak_test_function(added, Subsequent(-1), 5, hand=to_additive, dtype=torch.float32)
+        leak_test_function(handed(added, lambda allowed: (~allowed) * -math.inf), Subsequent(), 5)
+    test = leak_test_function(handed(added, lambda allowed: to_additive(allowed, torch.float64)), Subsequent(-1), 5)
 
     assert test.pairs == ()
     assert test.moved.isnan().all(1).tolist() == [True, False, False, False, False]

@@ -58,27 +58,19 @@ def test_padding_on_the_left_is_run_as_generate_does():
     assert rotary.same
 
 
-def pack(documents):
-    return {"input_ids": torch.tensor([[id for ids in documents for id in ids]])}
-
-
-def pad(documents, side):
-    longest = max(map(len, documents))
-    padding = [[7] * (longest - len(ids)) for ids in documents]
-    both = zip(documents, padding, strict=True)
-    return torch.tensor([more + ids if side == "left" else ids + more for ids, more in both])
-
-
-def step(model, ids, cache):
+def wrong(model, ids, tokens=None, documents=None, **given):
+    """Packs without positions, pads without a mask, and forgets the cache when it counts positions."""
+    if "cache" not in given:
+        return model(input_ids=ids)
     positions = torch.arange(ids.shape[1])[None]
-    output = model(input_ids=ids, past_key_values=cache, position_ids=positions, use_cache=True)
+    output = model(input_ids=ids, past_key_values=given["cache"], position_ids=positions, use_cache=True)
     return output, output.past_key_values
 
 
 @pytest.mark.parametrize("family", ["GPT2", "Llama", "Qwen3"])
 def test_wrong_calls_of_right_models_are_named(family):
-    """Packed without positions, padded without a mask, and with positions that forget the cache."""
-    test = attnviz.same_run(families.build(family), TEXTS, pack=pack, pad=pad, step=step)
+    ways = ("packed", "left", "right", "cached", "chunked", "batched")
+    test = attnviz.same_run(families.build(family), TEXTS, ways, call=wrong)
 
     assert causes(test) == {"packed": "mask", "left": "mask", "cached": "positions", "chunked": "positions"}
     assert "sees padding" in result_of(test, "left").message
@@ -89,21 +81,22 @@ def test_wrong_calls_of_right_models_are_named(family):
 def test_a_cache_of_a_fixed_size_gives_the_same(family):
     model = families.build(family)
 
-    def fixed(model, ids, cache):
-        cache = cache or transformers.StaticCache(config=model.config, max_cache_len=16)
+    def fixed(model, ids, **given):
+        if "cache" not in given:
+            return model(input_ids=ids)
+        cache = given["cache"] or transformers.StaticCache(config=model.config, max_cache_len=16)
         return model(input_ids=ids, past_key_values=cache, use_cache=True), cache
 
-    assert attnviz.same_run(model, TEXTS, ("cached", "chunked"), step=fixed).ok
+    assert attnviz.same_run(model, TEXTS, ("cached", "chunked"), call=fixed).ok
 
 
 def test_a_call_of_your_own_is_judged_as_it_is():
     """GPT-2 padded on the left without position_ids gives other outputs, and is not run as `generate` does."""
 
-    def plain(documents, side):
-        ids = pad(documents, side)
-        return {"input_ids": ids, "attention_mask": (ids != 7).long()}
+    def plain(model, ids, tokens=None):
+        return model(input_ids=ids, attention_mask=None if tokens is None else tokens.long())
 
-    test = attnviz.same_run(families.build("GPT2"), TEXTS, ("left", "right"), pad=plain)
+    test = attnviz.same_run(families.build("GPT2"), TEXTS, ("left", "right"), call=plain)
 
     assert causes(test) == {"left": "positions"}
     assert "takes token 0 to stand at position 2" in test.results[0].message

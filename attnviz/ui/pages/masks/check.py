@@ -11,13 +11,12 @@ import streamlit as st
 from torch import Tensor
 
 from attnviz import figures
-from attnviz.analysis import sentences
 from attnviz.check import CONVENTIONS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
+from attnviz.check.leaks import MOST, LeakTest
 from attnviz.check.model import ModelReport, check_model
 from attnviz.core import progress
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.leaks import MOST, LeakTest
 from attnviz.core.masks import Padding
 from attnviz.core.request import Request
 from attnviz.figures.maps import as_checked, evidence
@@ -243,7 +242,7 @@ def _leaks(context: Context, test: LeakTest) -> None:
     cell = cell if cell and all(i < size for i, size in zip(cell, test.moved.shape, strict=True)) else None
     pair = cell or next(iter(test.pairs), None)
     if pair is not None:
-        text = sentences.leak(test, *pair)
+        text = test.in_words(*pair)
         in_words(f"{text[:1].upper()}{text[1:]}.")
     figure = figures.leaks(test, selected=cell, dark=context.dark, side=SIDE)
     picture(figure, "leaks", select="cell", on_click=select, on_escape=lambda: put(cell=None))

@@ -1,4 +1,4 @@
-"""Results of a leak test: outputs that moved when one token was changed, and those that a mask promised to hide.
+"""Result of a leak test: outputs that moved when a token was changed, beside the mask that promised to hide it.
 
 `leak_test_function` tests any function that computes attention; `attnviz.leak_test` tests a whole model.
 """
@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.core.amounts import counted
+from attnviz.core.amounts import counted, percent
+from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, ShapeError, UnsteadyError, quoted
 from attnviz.core.masks import Mask
@@ -20,22 +21,19 @@ from attnviz.core.tokens import Token
 STATES = ("not tested", "blocked, no effect", "allowed", "allowed, no effect", "saw what it must not")
 """States of a cell; see `LeakTest.states`. The last is a leak."""
 NOT_TESTED, CLOSED, SAW, UNUSED, LEAK = range(5)
-
 MOST = 64
-"""Tokens changed unless more are asked for: each costs a run."""
-
+"""Most tokens of a text that are changed: each costs a run."""
 SAFETY = 10
 """Factor of the largest numerical noise beyond which an output has moved."""
-
 ROUNDINGS = 32
 """Rounding errors of one number beyond which an output has moved, where no noise was measured."""
-
 LOUD = 1000.0
 """Factor by which two of three probes lengthen the changed key. Where a mask comes after the softmax and the weights
 are normalized again, only a score far above the others shows it: the weights that are left round to zero."""
-
 UNSTEADY = 0.01
-"""Outputs that differ by more than this for the very same input are no base for a comparison."""
+"""Share of their length by which outputs of the very same input may differ and still be compared."""
+SHAPE, D_K = (1, 2), 8
+"""Texts and heads, and numbers of a key and a value, with which a function is tested."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +46,15 @@ class LeakTest:
             columns that were not tested, and in the rows of outputs that are no numbers.
         promised: (Q, K), boolean: whether query q may depend on key j.
         noise: how far the very same input moved an output at most, from one place in a batch to another.
-        tolerance: what moved further than this is taken to have moved: `SAFETY` times the noise, at least `ROUNDINGS`
+        tolerance: share of its length beyond which an output has moved: `SAFETY` times the noise, at least `ROUNDINGS`
             rounding errors.
         queries, keys: the tokens.
-        where: what was compared: "decoder layer 0", "decoder, 2 layers".
+        where: what was compared: "decoder, 2 layers".
         promise: the mask that was promised, in words.
         source, provenance, edits, text: what ran, with weights from where, with what changed, on which sentence.
         notes: what was left out, and why; each a phrase.
-        findings: what is unusual about the attention of the untouched model, such as its scale; each a sentence.
         is_faulty: whether a check of the model found an error, such as a wrong mask: then nothing says "no leak".
+        opened: (Q, K), boolean: tokens that reach an output through the masks that acted, whatever was promised.
     """
 
     moved: Tensor
@@ -72,8 +70,8 @@ class LeakTest:
     edits: Edits = Edits()
     text: str = ""
     notes: tuple[str, ...] = ()
-    findings: tuple[str, ...] = ()
     is_faulty: bool = False
+    opened: Tensor | None = None
 
     @cached_property
     def tested(self) -> Tensor:
@@ -106,8 +104,7 @@ class LeakTest:
         states = torch.full(self.moved.shape, CLOSED)
         for state, cells in ((SAW, self.saw & self.promised), (UNUSED, self.unused), (LEAK, self.leaks)):
             states[cells] = state
-        states[self.moved.isnan()] = NOT_TESTED
-        return states
+        return states.masked_fill(self.moved.isnan(), NOT_TESTED)
 
     @cached_property
     def is_blind(self) -> bool:
@@ -125,15 +122,19 @@ class LeakTest:
         """The (query, key) of each leak, row by row."""
         return tuple((query, key) for query, key in self.leaks.nonzero().tolist())
 
-    @property
-    def strongest(self) -> tuple[tuple[int, int], ...]:
-        """The (query, key) of each output that moved: leaks before the rest, and of each what moved most.
-
-        That a word moves its own output, as it may, is no news and is left out.
-        """
-        own = self.promised.float().tril().triu() > 0 if self.queries == self.keys else torch.zeros_like(self.promised)
-        cells = ((query, key) for query, key in (self.saw & ~own).nonzero().tolist())
-        return tuple(sorted(cells, key=lambda cell: (bool(self.promised[cell]), -float(self.moved[cell]))))
+    def in_words(self, query: int, key: int) -> str:
+        """One cell as a phrase: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
+        ends = (query, self.queries[query]), (key, self.keys[key])
+        looker, looked = (f"position {i} {isolated(f'“{visible_text(token.text)}”')}" for i, token in ends)
+        state, moved = int(self.states[query, key]), float(self.moved[query, key])
+        if state == NOT_TESTED and self.tested[key]:
+            return f"the output of {looker} is no number, so nothing is known of it"
+        if state == NOT_TESTED:
+            return f"{looked} was not changed, so nothing is known of {looker}"
+        if state in (CLOSED, UNUSED):
+            return f"{looker} did not see {looked}, {'though it may' if state == UNUSED else 'as expected'}"
+        far = f"moved by {percent(moved)}" if moved < torch.inf else "became a number or ceased to be one"
+        return f"{looker} saw {looked}{', as it may' if state == SAW else ''}: its output {far}"
 
 
 def leak_test_function(
@@ -142,29 +143,19 @@ def leak_test_function(
     n: int,
     *,
     keys: int | None = None,
-    hand: Callable[[Tensor], Any] = lambda allowed: allowed,
-    heads: int | None = 2,
-    d_k: int = 8,
-    dtype: torch.dtype = torch.float64,
-    seed: int = 0,
-    sentence: int = 0,
 ) -> LeakTest:
-    """Test one's own attention: change the key and the value at each position, and compare the output of each query.
+    """Test an attention function: change the key and the value at each position, and compare the output of each query.
 
     Each key is changed three times: into another, into one that is `LOUD` times as long, and into its opposite. What
     moved is the largest of the three.
 
-        leak_test_function(my_attention, Subsequent(), 8).leaks
-        leak_test_function(F.scaled_dot_product_attention, Subsequent(), 8, hand=to_true_is_masked).pairs
+        leak_test_function(F.scaled_dot_product_attention, Subsequent(), 8).pairs
 
     Args:
-        attend: takes query (1, heads, n, d_k), key and value (1, heads, keys, d_k), and the mask; gives the output, or
-            a tuple that begins with it.
-        mask: what is promised.
-        n: how many queries; and keys, unless `keys` says how many.
-        hand: turns the mask, boolean (n, keys), True = may attend, into what `attend` takes: a function of
-            `attnviz.core.conventions`, or one that makes a mistake on purpose.
-        heads: None gives query, key and value without an axis of heads.
+        attend: function of query (1, heads, n, d_k), key and value (1, heads, keys, d_k), float64, and the mask,
+            boolean (n, keys), True = may attend; it gives the output, or a tuple that begins with it.
+        mask: promised mask.
+        n: number of queries; and of keys, unless `keys` gives it.
 
     Raises:
         ShapeError: if the output is no tensor with a vector for each query.
@@ -174,60 +165,43 @@ def leak_test_function(
     keys = n if keys is None else keys
     if not (type(n) is type(keys) is int and 1 <= n <= MOST and 1 <= keys <= MOST):
         raise InputError(f"A function is tested on 1 to {MOST} queries and keys; given {quoted(n)} and {quoted(keys)}.")
-    generator = torch.Generator().manual_seed(seed)
-    lengths, middle = (n, keys, keys, keys, keys), () if heads is None else (heads,)
-    query, *sides = [torch.randn(1, *middle, size, d_k, generator=generator, dtype=dtype) for size in lengths]
-    allowed = mask.grid(n, keys, sentence=sentence)
+    options = {"generator": torch.Generator().manual_seed(0), "dtype": torch.float64}
+    query, key, value, other_key, other_value = (torch.randn(*SHAPE, i, D_K, **options) for i in (n, *[keys] * 4))
+    allowed = mask.grid(n, keys)
 
     def output(key: Tensor, value: Tensor) -> Tensor:
-        result = attend(query.clone(), key.clone(), value.clone(), hand(allowed.clone()))
-        return _rows(result[0] if isinstance(result, tuple | list) else result, n)
+        """The output per query, (n, d), with the heads beside each other."""
+        output = attend(query.clone(), key.clone(), value.clone(), allowed.clone())
+        output = output[0] if isinstance(output, tuple | list) else output
+        if not isinstance(output, Tensor) or output.dim() < 2 or output.shape[-2] != n:
+            what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            raise ShapeError(f"The function gave {what}; it must give (1, heads, n, d_v) or (1, n, d_v) with n = {n}.")
+        if not output.is_floating_point():
+            raise AttnvizError(f"The function gave {output.dtype}; an output holds floating-point numbers.")
+        return output.detach().movedim(-2, 0).flatten(1)
 
-    before = output(*sides[:2])
-    odd = ~before.isfinite().all(-1)
-    noise = float(distance(before, output(*sides[:2])).max())
-    moved = _moved(output, before, *sides).masked_fill(odd[:, None], torch.nan)
-    numbers = [tuple(Token(str(i), i, 0, 0) for i in range(length)) for length in (n, keys)]
-    name = getattr(attend, "__name__", type(attend).__name__)
-    rows, threshold = odd.nonzero().flatten().tolist(), tolerance(noise, dtype)
-    notes = (f"the output of query {rows[0]} is no number, so nothing can be said of it",) if rows else ()
-    test = LeakTest(moved, allowed, noise, threshold, *numbers, "one layer", str(mask), name, "random", notes=notes)
-    if not test.pairs:
-        _check_finite(odd, allowed)
-    return test
-
-
-def _moved(
-    output: Callable[[Tensor, Tensor], Tensor],
-    before: Tensor,
-    key: Tensor,
-    value: Tensor,
-    other_key: Tensor,
-    other_value: Tensor,
-) -> Tensor:
-    """How far each output moved at most when the key and the value at a position were changed, (n, keys)."""
-    columns = []
-    for position in range(key.shape[-2]):
-        here = (torch.arange(key.shape[-2]) == position).unsqueeze(-1)
+    before, columns = output(key, value), []
+    noise = float(distance(before, output(key, value)).max())
+    bound = tolerance(noise, torch.float64)
+    for position in range(keys):
+        here = (torch.arange(keys) == position)[:, None]
         changed = other_value.where(here, value)
         probes = [output((factor * other_key).where(here, key), changed) for factor in (1, LOUD, -LOUD)]
         columns.append(torch.stack([distance(before, probe) for probe in probes]).amax(0))
-    return torch.stack(columns, 1)
-
-
-def _check_finite(odd: Tensor, allowed: Tensor) -> None:
-    """Refuse outputs that are no numbers though their query has a key: a softmax over no key is NaN, and no surprise.
-
-    Raises:
-        NotFiniteError: with the first such query, and the likely cause.
-    """
-    if bool((wrong := odd & allowed.any(-1)).any()):
-        place = int(wrong.nonzero()[0])
-        keys_left = counted(int(allowed[place].sum()), "key")
+    odd = ~before.isfinite().all(-1)
+    moved = torch.stack(columns, 1).masked_fill(odd[:, None], torch.nan)
+    numbers = [tuple(Token(str(i), i, 0, 0) for i in range(length)) for length in (n, keys)]
+    name, rows = getattr(attend, "__name__", type(attend).__name__), odd.nonzero().flatten().tolist()
+    notes = (f"the output of query {rows[0]} is no number, so nothing can be said of it",) if rows else ()
+    test = LeakTest(moved, allowed, noise, bound, *numbers, "one layer", str(mask), name, "random", notes=notes)
+    wrong = (odd & allowed.any(-1)).nonzero().flatten().tolist()  # a softmax over no key is NaN, and no surprise
+    if wrong and not test.pairs:
         raise NotFiniteError(
-            f"The output of query {place} is no number, though it may attend to {keys_left}. Was the mask made by "
-            "multiplying with -inf? 0 * -inf is NaN: use torch.where or masked_fill."
+            f"The output of query {wrong[0]} is no number, though it may attend to "
+            f"{counted(int(allowed[wrong[0]].sum()), 'key')}. Was the mask made by multiplying with -inf? 0 * -inf is "
+            "NaN: use torch.where or masked_fill."
         )
+    return test
 
 
 def distance(before: Tensor, after: Tensor) -> Tensor:
@@ -257,23 +231,3 @@ def tolerance(noise: float, dtype: torch.dtype) -> float:
             "numbers, such as dropout."
         )
     return max(SAFETY * noise, ROUNDINGS * torch.finfo(dtype).eps)
-
-
-def through(reached: Tensor, allowed: Tensor, memory: Tensor | None = None) -> Tensor:
-    """Which inputs positions may depend on after one more layer, (Q, inputs), boolean.
-
-    The residual connection keeps what was `reached`, (Q, inputs); the layer adds what the keys of its mask `allowed`,
-    (Q, K), had reached: of the same positions, or of a `memory`, (K, inputs).
-    """
-    source = reached if memory is None else memory
-    return reached | ((allowed.float() @ source.float()) > 0)
-
-
-def _rows(output: Any, n: int) -> Tensor:
-    """The output per query, (n, d), with the heads beside each other."""
-    if not isinstance(output, Tensor) or output.dim() < 2 or output.shape[-2] != n:
-        what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-        raise ShapeError(f"The function gave {what}; it must give (1, heads, n, d_v) or (1, n, d_v) with n = {n}.")
-    if not output.is_floating_point():
-        raise AttnvizError(f"The function gave {output.dtype}; an output holds floating-point numbers.")
-    return output.detach().movedim(-2, 0).flatten(1)
