@@ -47,7 +47,13 @@ def strokes_of(pattern: int, side: float) -> str:
     if pattern == PADDING:
         places = [-1 + (2 * i + 1) / count for i in range(count)]
         return "".join(f"M-1,{p:g}L1,{p:g}" for p in places)
-    return _diagonals(count) + (_diagonals(count, -1) if pattern == YOURS else "")
+    path = ""
+    for way in (1, -1) if pattern == YOURS else (1,):
+        for i in range(1, 2 * count):  # lines x + y = c, `count` of them crossing each edge
+            c = -2 + 2 * i / count
+            begin, end = max(-1, c - 1), min(1, c + 1)
+            path += f"M{begin:g},{way * end:g}L{end:g},{way * begin:g}"
+    return path
 
 
 @lru_cache(maxsize=8)
@@ -59,16 +65,6 @@ def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndar
         return np.broadcast_to(y % wide < scale, (height, width))
     down, up = ((x + way * y) % wide < scale for way in (1, -1))
     return down | up if pattern == YOURS else down
-
-
-def _diagonals(count: int, way: int = 1) -> str:
-    """Lines x + y = c through the box, `count` of them crossing each of its edges; mirrored if `way` is -1."""
-    path = ""
-    for i in range(1, 2 * count):
-        c = -2 + 2 * i / count
-        (x1, y1), (x2, y2) = (max(-1, c - 1), min(1, c + 1)), (min(1, c + 1), max(-1, c - 1))
-        path += f"M{x1:g},{way * y1:g}L{x2:g},{way * y2:g}"
-    return path
 
 
 GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH}
@@ -129,13 +125,6 @@ class CellState:
             return "background" if self.ground == "leak" else "dot"
         return {"cross": "warning", "": "quiet"}.get(self.sign, "hatch")
 
-    @property
-    def path(self) -> str:
-        """Its sign as strokes of one pixel, for a legend."""
-        if self.sign == "hatch":
-            return strokes_of(self.pattern, SWATCH)
-        return DISC if self.sign == "dot" else GLYPHS.get(self.sign, "")
-
     def stroke(self) -> tuple[int | str, str] | None:
         """Stand-in for its sign in an image, and its color: a sign that is too fine for that is hatched."""
         if self.sign in ("cross", "dot"):
@@ -149,21 +138,18 @@ def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[C
     Args:
         yours: names of the rules that a person set, not the model.
     """
+
+    def line(rule: str) -> tuple[int, str]:
+        if rule.startswith("padding"):
+            return PADDING, sentences.blocked_by(rule)
+        if rule in yours or f"({rule})" in yours:
+            return YOURS, f"blocked by you: {rule}"
+        return MODEL, sentences.blocked_by(rule)
+
     return [
-        CellState(
-            sentences.blocked_by(reason), "blocked", "hatch", tuple(_line(rule, yours) for _, rule in reason.rules)
-        )
+        CellState(sentences.blocked_by(reason), "blocked", "hatch", tuple(line(rule) for _, rule in reason.rules))
         for reason in reasons
     ]
-
-
-def _line(rule: str, yours: Collection[str]) -> tuple[int, str]:
-    """The strokes of a rule, and its line in the legend."""
-    if rule.startswith("padding"):
-        return PADDING, sentences.blocked_by(rule)
-    if rule in yours or f"({rule})" in yours:
-        return YOURS, f"blocked by you: {rule}"
-    return MODEL, sentences.blocked_by(rule)
 
 
 def your_rules(record: Record, site: Site) -> frozenset[str]:
@@ -180,20 +166,16 @@ def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for rule in rules[:MOST_RULES]:
         lines[textwrap.shorten(rule[1], LONGEST_RULE, placeholder=" …")] = CellState("", "blocked", "hatch", (rule,))
-    entries = [
-        LegendEntry(text, state.path, getattr(colors, state.ink), _ground(state, colors))
-        for text, state in lines.items()
-        if text
-    ]
-    if (more := len(rules) - MOST_RULES) > 0:
-        entries.append(rest(more, colors))
-    return entries
+    entries = []
+    for text, state in lines.items():
+        path = strokes_of(state.pattern, SWATCH) if state.sign == "hatch" else GLYPHS.get(state.sign, "")
+        ground = colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)
+        path = DISC if state.sign == "dot" else path
+        entries += [LegendEntry(text, path, getattr(colors, state.ink), ground)] if text else []
+    more = len(rules) - MOST_RULES
+    return [*entries, *([rest(more, colors)] if more > 0 else [])]
 
 
 def rest(more: int, colors: Theme) -> LegendEntry:
     """A legend line for rules that are left out, or combinations of them."""
     return LegendEntry(f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked)
-
-
-def _ground(state: CellState, colors: Theme) -> str:
-    return colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)

@@ -1,5 +1,6 @@
 """Attention against distance: how much a head gives to keys so far away, in bins that double."""
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
@@ -26,14 +27,15 @@ class DistanceBars(Figure):
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and so after it. See `analysis.by_distance`.
     """
 
+    @abstractmethod
     def _measured(self) -> list[str]:
         """Lines on what was measured."""
-        raise NotImplementedError
 
     def _words(self) -> str:
-        bins = self.table.sort_values("share", ascending=False)[:1].itertuples()
-        most = [f"Most of it goes to: {_bin(row)}, {percent(float(row.share))}." for row in bins]
-        return " ".join([f"{self._heading}. {'; '.join(self._measured())}.", *most])
+        text = f"{self._heading}. {'; '.join(self._measured())}."
+        for row in self.table.sort_values("share", ascending=False)[:1].itertuples():
+            text += f" Most of it goes to: {_bin(row)}, {percent(float(row.share))}."
+        return text
 
     def draw(self) -> Bars:
         """The bins that some pair is in, the nearest first: the query itself, before it, after it."""
@@ -47,6 +49,14 @@ class DistanceBars(Figure):
             columns=[Column(values=bins["share"].tolist(), name="share of attention"), means],
             style=self.style,
         )
+
+
+def _bin(row) -> str:
+    """A bin in words: "itself", "4–7 before"."""
+    if not row.nearest:
+        return "itself"
+    near, far = abs(row.nearest), abs(row.furthest)
+    return f"{near:,}{f'–{far:,}' if far != near else ''} {'before' if row.nearest < 0 else 'after'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +74,12 @@ class DistanceProfile(DistanceBars):
         return FigureFacts(
             heading=f"{TITLE} · {called(view, self.head)}",
             subject=(self.site, heads_in_name(self.head), "distance"),
-            table=self._table,
+            table=self._curve,
             words=self._words,
             record=self.record,
         )
 
-    def _table(self) -> pd.DataFrame:
+    def _curve(self) -> pd.DataFrame:
         return self._distances.curve()
 
     @cached_property
@@ -89,9 +99,9 @@ class CorpusDistance(DistanceBars):
 
     Attributes:
         model: its name.
-        head: what the head is called.
+        head: name of the head.
         curve: nearest, furthest, share, pairs and mean, as `atlas.Atlas.table` gives "distances".
-        texts: how many.
+        texts: number of texts.
     """
 
     model: str
@@ -100,25 +110,9 @@ class CorpusDistance(DistanceBars):
     texts: int
 
     def facts(self) -> FigureFacts:
-        heading = f"{TITLE} · {self.head}"
-        return FigureFacts(
-            heading=heading,
-            title=f"{heading} · {in_title(self.model)}",
-            name=file_stem(self.model, "atlas", self.head, "distance"),
-            table=self._table,
-            words=self._words,
-        )
-
-    def _table(self) -> pd.DataFrame:
-        return self.curve
+        heading, name = f"{TITLE} · {self.head}", file_stem(self.model, "atlas", self.head, "distance")
+        title = f"{heading} · {in_title(self.model)}"
+        return FigureFacts(heading=heading, title=title, name=name, table=self.curve.copy, words=self._words)
 
     def _measured(self) -> list[str]:
         return [f"all tokens of {self.texts:,} texts"]
-
-
-def _bin(row) -> str:
-    """A bin in words: "itself", "4–7 before"."""
-    if not row.nearest:
-        return "itself"
-    near, far = abs(row.nearest), abs(row.furthest)
-    return f"{near:,}{f'–{far:,}' if far != near else ''} {'before' if row.nearest < 0 else 'after'}"

@@ -1,9 +1,8 @@
-"""Maps whose cells are in one of a few states: evidence of a finding, blocks of FlexAttention, leak tests."""
+"""Maps whose cells are in one of a few states: evidence of a finding, leak tests, any table of states."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,9 +18,7 @@ from attnviz.charts.signs import CellState
 from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.check import AXES, ArrayReport, Finding
 from attnviz.check.arrays import VERY_NEGATIVE
-from attnviz.core.amounts import counted
 from attnviz.core.display import file_stem, in_title
-from attnviz.core.errors import InputError
 from attnviz.core.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
 from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, edited, text_array
@@ -105,72 +102,6 @@ class StateMap(Figure):
             tiles="each square shows the last of the legend among its",
             **numbers,
         )
-
-
-BLOCKS = (
-    CellState("empty (skipped)", "blocked", "hatch"),
-    CellState("full (computed without the mask)", "open", "dot"),
-    CellState("partial (the mask decides on each cell)", "open", "ring"),
-)
-
-
-def blocks(block_mask: Any, head: int = 0, batch: int = 0, **style: Any) -> StateMap:
-    """The blocks that FlexAttention has for one head of one sentence: full, partial or empty.
-
-    Rows are blocks of queries, columns are blocks of keys, each with its first and last position.
-
-    Args:
-        block_mask: what `create_block_mask` of `torch.nn.attention.flex_attention` gives.
-        head, batch: any number where all heads, or all sentences, share one table.
-        style: as of every figure, such as dark=True.
-
-    Raises:
-        InputError: if it is no whole block mask, or has no such head or sentence, with what it has.
-    """
-    from torch.nn.attention.flex_attention import BlockMask
-
-    if not isinstance(block_mask, BlockMask):
-        hint = "give what torch.nn.attention.flex_attention.create_block_mask returns"
-        raise InputError(f"A picture of blocks needs a BlockMask, not {type(block_mask).__name__}: {hint}.")
-    sides = list(zip(block_mask.shape[-2:], block_mask.BLOCK_SIZE, strict=True))
-    rows, columns = ([f"{i}–{min(i + size, length) - 1}" for i in range(0, length, size)] for length, size in sides)
-    if len(block_mask.shape) < 4 or len(rows) != block_mask.kv_num_blocks.shape[-1]:
-        raise InputError("The block mask is a part that was cut out of another one: give the whole one.")
-    place, several = [], []
-    for name, number, size in zip(("batch", "head"), (batch, head), block_mask.shape[:2], strict=True):
-        if number < 0 or (size > 1 and number >= size):
-            raise InputError(f"The block mask has no {name} {number}; it has {size}, counted from 0.")
-        place.append(number if size > 1 else 0)
-        several += [f"{name} {number}"] if size > 1 else []
-    states = 2 * _listed(block_mask.kv_num_blocks, block_mask.kv_indices, place, len(columns))
-    if block_mask.full_kv_num_blocks is not None:
-        states += _listed(block_mask.full_kv_num_blocks, block_mask.full_kv_indices, place, len(columns))
-    computed = f"{np.count_nonzero(states):,} of {counted(states.size, 'block')} computed"
-    return StateMap(
-        f"Blocks of FlexAttention: {computed}",
-        states,
-        BLOCKS,
-        rows,
-        columns,
-        titles=("Queries", "Keys"),
-        lines=(f"blocks of {sides[0][1]:,} queries by {sides[1][1]:,} keys", *several),
-        file=" ".join(["flex blocks", *several]),
-        unit="Blocks",
-        **style,
-    )
-
-
-def _listed(counts: Tensor, indices: Tensor, place: list[int], columns: int) -> np.ndarray:
-    """The blocks in a table of one head and sentence, (rows, columns), 1 or 0.
-
-    Args:
-        counts: how many of a row's indices are listed, (B, H, rows).
-        indices: their columns, (B, H, rows, at most).
-    """
-    row, nth = (torch.arange(indices.shape[-1]) < counts[*place, :, None].cpu()).nonzero(as_tuple=True)
-    table = np.zeros((counts.shape[-1], columns), dtype=np.int64)
-    table[row, indices[*place].cpu()[row, nth]] = 1
-    return table
 
 
 LEAKS = {
@@ -261,15 +192,12 @@ MOST = 512
 """Queries and keys drawn at most."""
 
 MARKED, DIFFERS = CellState("evidence", "leak", "cross"), CellState("differs", "leak", "cross")
-"""The cells of a finding; of those whose rule holds them against a known mask."""
-OPEN = {
-    "mask": CellState("may attend", "open", "dot"),
-    "weights": CellState("weight", "ramp", legend=""),
-    "scores": CellState("score", "open"),
-}
-BLOCKED = {
-    kind: CellState(text, "blocked", "hatch")
-    for kind, text in zip(OPEN, ("blocked", "weight 0", "blocked"), strict=True)
+"""The cells of a finding; those that differ from the rules of a known mask."""
+
+CHECKED = {
+    "mask": (CellState("may attend", "open", "dot"), CellState("blocked", "blocked", "hatch")),
+    "weights": (CellState("weight", "ramp", legend=""), CellState("weight 0", "blocked", "hatch")),
+    "scores": (CellState("score", "open"), CellState("blocked", "blocked", "hatch")),
 }
 """States of cells that are open, and of cells that are not, by the kind of the array."""
 
@@ -282,55 +210,56 @@ def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) 
     """
     if not finding.cells or len(array.shape) < 2:
         return None
-    named = dict(zip(finding.axes, finding.cells[0], strict=True))
-    where = tuple(named.get(axis, 0) for axis in AXES[:2])
     if _as_array(array).size != np.prod(report.shape) or max(report.shape[2:]) > MOST:
         return None
+    cells = [dict(zip(finding.axes, cell, strict=True)) for cell in finding.cells]
+    where = tuple(cells[0].get(axis, 0) for axis in AXES[:2])
     marked = np.zeros(report.shape[2:], bool)
-    for cell in finding.cells:
-        place = dict(zip(finding.axes, cell, strict=True))
-        if all(place.get(axis, index) == index for axis, index in zip(AXES[:2], where, strict=True)):
-            marked[place.get("query", slice(None)), place.get("key", slice(None))] = True
-    some = [
-        f"{axis} {named[axis]}"
-        for axis, size in zip(AXES[:2], report.shape, strict=False)
-        if axis in named and size > 1
-    ]
+    for cell in cells:
+        if all(cell.get(axis, index) == index for axis, index in zip(AXES[:2], where, strict=True)):
+            marked[cell.get("query", slice(None)), cell.get("key", slice(None))] = True
+    sizes = zip(AXES[:2], report.shape, strict=False)
+    part = ", ".join(f"{axis} {cells[0][axis]}" for axis, size in sizes if axis in cells[0] and size > 1)
     if finding.rule == "deviation":
-        return _grid(array, report, where, marked, "Cells that differ", some, DIFFERS)
-    return _grid(array, report, where, marked, f"Evidence of {finding.rule.replace('-', ' ')}", some)
+        return _checked(array, report, "Cells that differ", part, where, marked, DIFFERS)
+    return _checked(array, report, f"Evidence of {finding.rule.replace('-', ' ')}", part, where, marked)
 
 
 def as_checked(array: np.ndarray | Tensor, report: ArrayReport) -> StateMap:
     """Array that was checked, of the first sentence and head: at most the first `MOST` queries and keys."""
-    sizes = zip(AXES, report.shape, (1, 1, MOST, MOST), strict=True)
-    some = [
-        f"{axis} 0 of {size}" if most == 1 else f"the first {most} of {size:,}"
-        for axis, size, most in sizes
-        if size > most
-    ]
-    return _grid(array, report, (0, 0), np.zeros(report.shape[2:], bool), "What was checked", some)
+    parts = [f"{axis} 0 of {size}" for axis, size in zip(AXES[:2], report.shape[:2], strict=True) if size > 1]
+    sizes = zip(AXES[2:], report.shape[2:], strict=True)
+    parts += [f"the first {MOST} of {size:,}" for _, size in sizes if size > MOST]
+    return _checked(array, report, "What was checked", ", ".join(parts))
 
 
-def _grid(
+def _checked(
     array: np.ndarray | Tensor,
     report: ArrayReport,
-    where: tuple[int, int],
-    marked: np.ndarray,
     title: str,
-    some: list[str],
+    part: str,
+    where: tuple[int, int] = (0, 0),
+    marked: np.ndarray | None = None,
     mark: CellState = MARKED,
 ) -> StateMap:
     """One sentence and head of an array with the cells that are marked; weights in their colors, blocked is hatched."""
     values = _as_array(array).reshape(report.shape)[where][:MOST, :MOST]
-    plain = np.where(_open(values, report), 0, 1)
+    if report.kind == "scores":
+        blocked = values <= VERY_NEGATIVE
+    elif report.convention == "additive":
+        blocked = ~(values >= 0)
+    else:
+        blocked = values != 0 if report.convention == "true-is-masked" else values == 0
+    states = np.where(blocked, 1, 0)
+    if marked is not None:
+        states[marked[:MOST, :MOST]] = 2
     weights = np.nan_to_num(values.astype(float), posinf=0.0).clip(0, 1) if report.kind == "weights" else None
     return StateMap(
         title,
-        np.where(marked[:MOST, :MOST], 2, plain),
-        (OPEN[report.kind], BLOCKED[report.kind], mark),
+        states,
+        (*CHECKED[report.kind], mark),
         *(tuple(map(str, range(count))) for count in values.shape),
-        lines=(", ".join(some),) if some else (),
+        lines=(part,) if part else (),
         file=title.lower(),
         weights=weights,
     )
@@ -338,12 +267,3 @@ def _grid(
 
 def _as_array(array: np.ndarray | Tensor) -> np.ndarray:
     return array.float().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
-
-
-def _open(values: np.ndarray, report: ArrayReport) -> np.ndarray:
-    """Which cells are not blocked: of a mask in the convention in which it was read."""
-    if report.kind == "scores":
-        return ~(values <= VERY_NEGATIVE)
-    if report.convention == "additive":
-        return values >= 0
-    return values == 0 if report.convention == "true-is-masked" else values != 0

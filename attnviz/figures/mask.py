@@ -8,8 +8,9 @@ import numpy as np
 
 from attnviz.analysis import sentences, tables, views
 from attnviz.analysis.views import SeenMask, View
+from attnviz.charts.axes import names
 from attnviz.charts.domain import MAY_ATTEND
-from attnviz.charts.grid import Grid, RowAnnotations, size_within
+from attnviz.charts.grid import Grid, RowEnd, framed, predictions, size_within, with_predictions
 from attnviz.charts.signs import CellState, blocked_by
 from attnviz.charts.size import size_of
 from attnviz.charts.theme import Style
@@ -89,40 +90,36 @@ class MaskGrid(Figure):
         )
 
     def draw(self) -> Grid:
-        mask_view = self.mask_view
+        mask_view, colors = self.mask_view, self.colors
         texts = [token.text for token in views.as_tokens(self.predicted or ())]
         predicted = mask_view.queries.last(texts) if any(texts) else ()
-        empty = mask_view.queries.every(mask_view.left == 0)
+        empty = np.flatnonzero(mask_view.queries.every(mask_view.left == 0)).tolist()
         counted = self.counted and self.view == View()
-        note = "" if counted else "fully masked row"
-        size = size_within(mask_view.queries, mask_view.keys, self, predicted)
+        ends = predictions(predicted, self, TARGET if self.targets else PREDICTS)
+        if counted:
+            left = mask_view.left[mask_view.queries.starts].tolist()
+            inks = [colors.text if count else colors.warning for count in left]
+            ends.insert(0, RowEnd("beside", "keys", [str(count or "none") for count in left], inks))
+        size = size_within(mask_view.queries, mask_view.keys, self, ends)
         reasons, blocked = mask_view.blocked(size.tile)
         rules = blocked_by(reasons, self.yours.rules() if self.yours else ())
         reading = TARGETS if self.targets else READS
-        if not predicted:
-            reading = ALONE
         return Grid(
             title=title_of(self.mask, self),
-            lines=[reading, COUNTED if counted else "", mask_view.window, *mask_view.notes],
+            lines=[reading if predicted else ALONE, COUNTED if counted else "", mask_view.window, *mask_view.notes],
             rows=mask_view.queries,
             columns=mask_view.keys,
             size=size,
             states=blocked,
             kinds=[CellState(MAY_ATTEND, "open", "dot"), *rules],
             style=self.style,
-            predicted=predicted,
-            note_title=TARGET if self.targets else PREDICTS,
-            beside=_counts(mask_view) if counted else None,
-            empty=dict.fromkeys(np.flatnonzero(empty).tolist(), note),
+            called=(with_predictions(mask_view.queries, predicted, size.tile), names(mask_view.keys, size.tile)),
+            ends=ends,
+            framed=empty,
+            notes=[framed("fully masked row", self)] if empty and not counted else [],
             tiles="an open square has an open cell among its",
             brush=self.brush and self.on_screen,
         )
-
-
-def _counts(mask_view: SeenMask) -> RowAnnotations:
-    """How many keys each row has left; a row without any stands out."""
-    left = mask_view.left[mask_view.queries.starts].tolist()
-    return RowAnnotations("keys", [str(count or "none") for count in left], [not count for count in left])
 
 
 def title_of(mask: Mask, style: Style = Style()) -> str:

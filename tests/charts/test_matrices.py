@@ -37,7 +37,7 @@ def matrix_of(values):
     values = torch.tensor(values, dtype=torch.float64)
     rows, columns = (range(length) for length in values.shape)
     matrix = Matrix("scores", "", ("query", "key"), (*values.shape,), rows, columns, values)
-    return number_grid(matrix, len(columns), (40, 40), Style())
+    return number_grid(matrix, (40, 40), Style())
 
 
 def image(matrix):
