@@ -280,7 +280,8 @@ class Grid:
                 texts = end.texts[::tile]
                 table[end.name] = [text if i % self.size.every == 0 else "" for i, text in enumerate(texts)]
                 inks = table[f"{end.name}_ink"] = [*end.inks[::tile]]
-                if self.selected[0] is not None and inks[row := self.selected[0] // tile] == self.style.colors.text:
+                row = None if self.selected[0] is None else self.selected[0] // tile
+                if end.name == "note" and row is not None and inks[row] == self.style.colors.text:
                     inks[row] = self.style.colors.accent
         return table
 

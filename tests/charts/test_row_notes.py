@@ -21,7 +21,7 @@ from pictures import (
 from attnviz.charts.theme import LIGHT
 from attnviz.core.masks import Padding, Subsequent
 from attnviz.figures.head import NEXT
-from attnviz.figures.mask import READS
+from attnviz.figures.maps import READS
 
 BLACK_CAT = ["the", "black", "cat", "<eos>"]
 CHAT_NOIR = ({"le": 0.9, "la": 0.1}, {"chat": 1.0}, {"noir": 0.8, "<eos>": 0.2}, {"<eos>": 1.0})
