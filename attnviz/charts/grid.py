@@ -15,7 +15,7 @@ from attnviz.charts.legends import LegendEntry, Ramp, entry, heading, text_width
 from attnviz.charts.marks import Form, Spec, Table
 from attnviz.charts.signs import CellState
 from attnviz.charts.size import Size, size_of, within
-from attnviz.charts.theme import Style
+from attnviz.charts.theme import Style, Theme
 from attnviz.core.amounts import written
 from attnviz.core.display import isolated, visible_text
 
@@ -39,7 +39,7 @@ READABLE = (34, 16)
 FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
 """A framed row in a legend, in a box from -1 to 1."""
 
-ARROW, CHANGED = "M-0.3,-0.45L0.4,0L-0.3,0.45Z", 1
+ARROW, HUE = "M-0.3,-0.45L0.4,0L-0.3,0.45Z", 1
 """Sign in a legend of a word that another one was predicted for, and the hue of such words."""
 
 JOINED = "a line beside tokens joins the pieces of a word"
@@ -237,12 +237,14 @@ class Grid:
                 wide, high = (max(round(factor * n * side), n) for n, side in sides)
             else:
                 wide, high = (n * max(1, round(factor * side)) for n, side in sides)
-        return pixels.uri(self.states, self.kinds, self.shade, self._ramp, height=high, width=wide, scale=factor,
-                          colors=self.style.colors)  # fmt: skip
+        sides = {"height": high, "width": wide, "scale": factor}
+        return pixels.uri(self.states, self.kinds, self.shade, self._colors, **sides)
 
     @property
-    def _ramp(self) -> tuple[str, ...]:
-        return self.palette or (self.ramp.colors if self.ramp else self.style.colors.ramp)
+    def _colors(self) -> Theme:
+        """Colors with the ramp of its shades."""
+        ramp = self.palette or (self.ramp.colors if self.ramp else self.style.colors.ramp)
+        return replace(self.style.colors, ramp=ramp)
 
     def _meta(self) -> Table:
         lines = [*self.lines, *notes_on(self.size, self.tiles), *([JOINED] if self._words["axis"] else [])]
@@ -271,9 +273,9 @@ class Grid:
             "last": self.lasts[side].tolist(),
         }
         if self.is_table:
-            table |= {axis: [-1] * count for axis in TOKENS} | {self.axes[side]: table["position"]}
-            table["rev"] = [self.style.rev] * count
-        elif side == 0:
+            places = {axis: [-1] * count for axis in TOKENS} | {self.axes[side]: table["position"]}
+            return table | places | {"rev": [self.style.rev] * count}
+        if side == 0:
             cells = [range(i, min(i + tile, len(self.rows))) for i in range(0, len(self.rows), tile)]
             table["empty"] = [all(cell in self.framed for cell in part) for part in cells]
             for end in self.ends:
@@ -309,14 +311,15 @@ class Grid:
     def selected(self) -> tuple[int | None, int | None]:
         """Row and column of what is outlined: a cell, or all of a row or column; None for neither."""
         cell = self.style.selected
-        wanted = {} if cell is None else dict(zip(TOKENS, (cell,) if isinstance(cell, int) else cell, strict=False))
+        cell = (cell,) if isinstance(cell, int) else cell or ()
+        wanted = dict(zip(TOKENS, cell, strict=False))
         places = zip(self.sides, self.axes, strict=True)
         indices = [part.index_of(wanted[axis]) if wanted.get(axis, -1) >= 0 else None for part, axis in places]
         missing = (index is None and axis in wanted for index, axis in zip(indices, self.axes, strict=True))
         return (None, None) if any(missing) else tuple(indices)
 
     def chosen(self) -> Table:
-        """What is outlined, a cell at least as large as can be seen; and whether marks stand at its labels."""
+        """Place of the outline, of a cell at least as large as can be seen; and whether marks stand at its labels."""
         tile, (row, column) = self.size.tile, self.selected
         grow = 0 if None in (row, column) else max(0.0, (7 / self.size.cell - 1) / 2)
         ends = [
@@ -333,8 +336,7 @@ class Grid:
         states, colors = self.states.ravel(), self.style.colors
         glyphs = (kind.glyph(min(self.size.cell, self.size.down), colors) for kind in self.kinds)
         path, stroke, width = zip(*glyphs, strict=True)
-        palette = pixels.written_palette(replace(colors, ramp=self._ramp))
-        ground = _pick(palette, pixels.ground(self.states, self.kinds, self.shade).ravel())
+        ground = _pick(pixels.written_palette(self._colors), pixels.ground(self.states, self.kinds, self.shade).ravel())
         positions = [part[place].tolist() for part, place in zip(self.positions, (row, column), strict=True)]
         table = {
             "row": row.tolist(),
@@ -375,9 +377,11 @@ def predictions(words: Sequence[str], style: Style, title: str, moved: Collectio
     Args:
         moved: rows whose word is another one than before a change.
     """
-    hues = style.colors.hues[CHANGED], style.colors.text
+    if not any(words):
+        return []
+    hues = style.colors.hues[HUE], style.colors.text
     inks = [hues[0] if i in moved else hues[1] for i in range(len(words))]
-    return [RowEnd("note", title, [f"▸ {short(word)}" if word else "" for word in words], inks)] if any(words) else []
+    return [RowEnd("note", title, [f"▸ {short(word)}" if word else "" for word in words], inks)]
 
 
 def with_predictions(rows: Groups, words: Sequence[str], tile: int) -> list[str]:
@@ -392,11 +396,6 @@ def with_predictions(rows: Groups, words: Sequence[str], tile: int) -> list[str]
 def framed(text: str, style: Style) -> LegendEntry:
     """The line of the legend for rows with a frame."""
     return LegendEntry(text, FRAME, style.colors.warning, style.colors.background)
-
-
-def changed(text: str, style: Style) -> LegendEntry:
-    """The line of the legend for words that another one was predicted for."""
-    return LegendEntry(text, ARROW, style.colors.hues[CHANGED], style.colors.background)
 
 
 def size_within(

@@ -81,11 +81,11 @@ class GridForm:
             "values": {"expr": f"sequence(0.5, {(self.size.rows, self.size.columns)[side]})"},
             "offset": (self.left, self.above)[side],
         }
-        if side:
-            spec |= {"orient": "top", "labelAngle": 0, "minExtent": self.grid.extent}
-        if side and self.upright:
-            spec |= {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
-        return spec
+        if side == 0:
+            return spec
+        turned = {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
+        over = {"orient": "top", "minExtent": self.grid.extent}
+        return spec | over | (turned if self.upright else {"labelAngle": 0})
 
     def spec(self) -> Spec:
         """The chart without title, configuration and parameters."""
@@ -94,7 +94,10 @@ class GridForm:
         unseen = {"opacity": 0, "size": 0}  # these carry the axes
         layers += [self.layer("rows", "point", self.y("middle"), **unseen)]
         layers += [self.layer("columns", "point", self.x("middle"), **unseen)]
-        layers += self.frame() if grid.is_table else self.ends_of_rows()
+        if grid.is_table:
+            layers.append(self.layer("meta", "rect", self.wide | self.high, fill=None, stroke=self.colors.line))
+        else:
+            layers += self.ends_of_rows()
         layers += (self.bands() if any(grid.bands["side"]) else []) + self.outline()
         return {"layer": layers, "width": size.width, "height": size.height, "resolve": marks.APART}
 
@@ -176,10 +179,6 @@ class GridForm:
         row = self.down("row", "row2") | self.wide | {"tooltip": tips(("name", self.grid.titles[0]))}
         rows = self.layer("rows", "rect", row, fill="transparent", cursor="pointer")
         return [*layers, rows | {"name": f"{self.prefix}cells"}, *self.pointed()]
-
-    def frame(self) -> list[Spec]:
-        """A frame around a table of numbers."""
-        return [self.layer("meta", "rect", self.wide | self.high, fill=None, stroke=self.colors.line)]
 
     def ends_of_rows(self) -> list[Spec]:
         """Texts at the ends of rows, lines along the pieces of words, and frames around rows without a key."""

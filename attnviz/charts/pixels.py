@@ -4,7 +4,6 @@ import base64
 import io
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -48,30 +47,14 @@ def ground(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | N
         states: which of `kinds` each cell is.
         shade: 0 to 1 on the ramp, for cells whose ground that is.
     """
-    is_ramp = [kind.ground == "ramp" for kind in kinds]
-    named = np.array([0 if on_ramp else place(kind.ground) for on_ramp, kind in zip(is_ramp, kinds, strict=True)])
-    indices = named.astype(np.uint8)[states]
-    return indices if shade is None else np.where(np.array(is_ramp)[states], shades(shade), indices)
+    named = [0 if kind.ground == "ramp" else place(kind.ground) for kind in kinds]
+    indices = np.array(named, np.uint8)[states]  # the first color of the ramp is no named one
+    return indices if shade is None else np.where(indices == 0, shades(shade), indices)
 
 
-def uri(
-    states: np.ndarray,
-    kinds: Sequence[CellState],
-    shade: np.ndarray | None,
-    ramp: tuple[str, ...],
-    *,
-    height: int,
-    width: int,
-    scale: int = 1,
-    colors: Theme,
-) -> str:
-    """A map with its signs as a PNG, (height, width), never smaller than its cells; see `ground`.
-
-    Args:
-        scale: pixels of the image for one on the screen: strokes are as thick there, and as far apart.
-    """
-    image = painted(states, kinds, shade, height=height, width=width, scale=scale)
-    return data_uri(image, palette(replace(colors, ramp=ramp)))
+def uri(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None, colors: Theme, **sides: int) -> str:
+    """A map with its signs as the address of a PNG; see `painted`."""
+    return data_uri(painted(states, kinds, shade, **sides), palette(colors))
 
 
 def painted(
@@ -83,7 +66,11 @@ def painted(
     width: int,
     scale: int = 1,
 ) -> np.ndarray:
-    """The image of `uri` as palette indices."""
+    """Palette indices of a map with its signs, (height, width), never smaller than its cells; see `ground`.
+
+    Args:
+        scale: pixels of the image for one on the screen: strokes are as thick there, and as far apart.
+    """
     (row, v), (column, u) = (_cells(*sides) for sides in zip(states.shape, (height, width), strict=True))
     cells = ground(states, kinds, shade)
     image, v, side = cells[:, column][row], v[:, None], width / states.shape[1]  # an axis at a time: far less work
@@ -98,7 +85,9 @@ def painted(
             strokes = (np.hypot(u - 0.5, v - 0.5) < 0.16) & (side > 4)
         else:
             strokes = signs.strokes(sign, height, width, scale=scale)
-        image[strokes & np.isin(states, marked)[:, column][row]] = place(color)
+        has_sign = np.zeros(len(kinds), bool)
+        has_sign[marked] = True
+        image[strokes & has_sign[states][:, column][row]] = place(color)
     return image
 
 

@@ -15,7 +15,7 @@ from attnviz.analysis import sentences
 from attnviz.charts.legends import LegendEntry
 from attnviz.charts.theme import Theme
 from attnviz.core.edits import Site
-from attnviz.core.masks import Reason
+from attnviz.core.masks import Mask, Reason
 from attnviz.core.record import Record
 
 PERIOD = 8
@@ -79,9 +79,6 @@ LONGEST_RULE = 52
 SWATCH = 18
 """Pixels of a sign in a legend."""
 
-Sign = tuple[str | None, str | None, float | None]
-"""Path, color and stroke width of what is drawn on a cell."""
-
 
 @dataclass(frozen=True)
 class CellState:
@@ -102,8 +99,8 @@ class CellState:
     rules: tuple[tuple[int, str], ...] = ()
     legend: str | None = None
 
-    def glyph(self, side: float, colors: Theme) -> Sign:
-        """Sign on a cell of so many pixels."""
+    def glyph(self, side: float, colors: Theme) -> tuple[str | None, str | None, float | None]:
+        """Path, color and stroke width of the sign on a cell of so many pixels."""
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
@@ -154,9 +151,14 @@ def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[C
 
 def your_rules(record: Record, site: Site) -> frozenset[str]:
     """Names of the rules that a person set; the future that a decoder hides is the model's own."""
-    mask, edits = record.edits.mask_at(site.kind), record.edits
-    own = {"causal"} if edits.own_mask and site.kind == "decoder" else set()
-    return frozenset() if mask is None else frozenset(mask.rules()) - own
+    mask = record.edits.mask_at(site.kind)
+    names = frozenset() if mask is None else _names(mask)
+    return names - {"causal"} if record.edits.own_mask and site.kind == "decoder" else names
+
+
+@lru_cache(maxsize=16)
+def _names(mask: Mask) -> frozenset[str]:
+    return frozenset(mask.rules())
 
 
 def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:

@@ -97,8 +97,8 @@ def size_beside(queries: int, keys: int) -> Size:
     rows, columns, tile = _tiled(queries, keys, MOST_BESIDE)
     most = max(rows, columns, 1)
     cell = float(min(BESIDE_CELL, BESIDE // most)) if most <= BESIDE // THINNEST else max(BESIDE / most, 1.0)
-    form = "tiles" if tile > 1 else "pixels" if most > RECTANGLES else "rectangles"
-    return Size(form, cell, rows, columns, tile, every_of(cell, THINNEST))
+    form = "tiles" if tile > 1 else "pixels"
+    return Size(form if most > RECTANGLES else "rectangles", cell, rows, columns, tile, every_of(cell, THINNEST))
 
 
 def _tiled(queries: int, keys: int, most: int) -> tuple[int, int, int]:

@@ -135,7 +135,10 @@ class Difference(Figure):
         """A, B and A - B; the last is drawn first, with the labels of the rows."""
         size, tokens, both, (weights, differences) = self.size, self._tokens, self.comparison, self._scales
         selected = both.most_cell if self.selected is None and self.on_screen else self.selected
-        kinds = [_kinds(*tiled) for tiled in self._tiled]
+        kinds = [
+            np.select([states == BLOCKED, states == BLANK, np.isnan(part), part > 0, part < 0], [3, 4, 5, 1, 2])
+            for part, states in self._tiled
+        ]
         shared = {
             "size": size,
             "kinds": KINDS,
@@ -230,18 +233,15 @@ class Difference(Figure):
         return tuple(Domain("adapts", top) if 0 < top < faint else Domain() for top in largest)
 
 
-def _kinds(numbers: np.ndarray, states: np.ndarray) -> np.ndarray:
-    """Which of `KINDS` each cell is."""
-    return np.select([states == BLOCKED, states == BLANK, np.isnan(numbers), numbers > 0, numbers < 0], [3, 4, 5, 1, 2])
-
-
 WITHOUT = {BLOCKED: "blocked", BLANK: "blank"}
 """Texts of cells without a number."""
 
 
 def _signed(value: float, places: int, plus: bool) -> str:
     """Digits of a number with its sign."""
-    sign = "−" if value < 0 else "+" if plus and value > 0 else ""
+    sign = "−" if value < 0 else ""
+    if plus and value > 0:
+        sign = "+"
     size = digits(value) if places == 4 else decimals(abs(value), places)
     return f"{sign}{size.removeprefix('−')}"
 
@@ -292,7 +292,7 @@ def _text(side: Side) -> str:
 
 def _label(both: Both, end: int) -> str:
     """Label of a row or of a column of A, B or their difference."""
-    texts = [None if token is None else visible_text(token.text, LONGEST_LABEL) for token in both]
+    texts = [None if token is None else axes.short(token.text, LONGEST_LABEL) for token in both]
     if end < 2:
         return texts[end] or ""
     alone = next((f" ({side})" for side, text in zip("BA", texts, strict=True) if text is None), "")

@@ -19,6 +19,7 @@ from attnviz.figures.base import Figure, FigureFacts, subtitles
 from attnviz.figures.head import called, heads_in_name
 
 TITLE = "Attention by distance"
+ROW_BY_ROW = "patches are counted row by row, not measured across the picture"
 
 
 class DistanceBars(Figure):
@@ -87,10 +88,11 @@ class DistanceProfile(DistanceBars):
         return analysis.by_distance(self.record.step(self.site), self.head, sentence=self.sentence)
 
     def _measured(self) -> list[str]:
-        """Share of near keys, and a note where a sink takes attention."""
+        """Share of near keys; notes where a sink takes attention, and where tokens are patches."""
         near = f"{percent(self._distances.within(NEAR))} of the attention goes to keys at most {NEAR} tokens away"
         sink = ["what the sink takes is left out"] if self.record.step(self.site).has_sink else []
-        return [f"local share: {near}", *sink]
+        has_picture = bool(self.record.sentences[self.sentence].pictures)
+        return [f"local share: {near}", *sink, *([ROW_BY_ROW] if has_picture else [])]
 
 
 @dataclass(frozen=True, eq=False)

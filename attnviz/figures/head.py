@@ -1,7 +1,7 @@
 """One head as a map: rows are queries, columns are keys, the stronger the color the larger the weight."""
 
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -10,11 +10,13 @@ from attnviz.analysis import EMPTY, Cells, sentences, tables, views
 from attnviz.analysis.views import AttentionView
 from attnviz.charts.axes import names
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
-from attnviz.charts.grid import Grid, RowEnd, changed, framed, predictions, size_within, with_predictions
+from attnviz.charts.grid import ARROW, HUE, Grid, RowEnd, framed, predictions, size_within, with_predictions
+from attnviz.charts.legends import LegendEntry
 from attnviz.charts.signs import CellState, blocked_by, your_rules
 from attnviz.charts.size import size_of
 from attnviz.core.amounts import written
 from attnviz.core.display import in_title
+from attnviz.core.masks import Reason
 from attnviz.core.record import Record
 from attnviz.figures.base import FigureFacts, SiteFigure, subtitles, text_array
 
@@ -68,7 +70,11 @@ class HeadMap(SiteFigure):
         kinds, states = states_of(cells, view)
         signs = [kinds[i] for i in np.unique(states).tolist() if not (kinds[i].rules and self.explained)]
         scores = {} if cells.scores is None else {"score": (cells.scores, ".3f")}
-        above = self._above()
+        offsets = None  # of the largest weight in its tile, counted row by row
+        if tiles := cells.tiles:
+            offsets = (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
+        colors, above = self.colors, self._above()
+        notes = [LegendEntry(CHANGED, ARROW, colors.hues[HUE], colors.background)] if moved else []
         return Grid(
             **above | {"lines": [*above["lines"], self._reading, view.window, scale.ending, *view.notes]},
             rows=view.queries,
@@ -77,14 +83,14 @@ class HeadMap(SiteFigure):
             states=states,
             kinds=kinds,
             shade=np.nan_to_num(scale.shade(cells.weights)),
-            ramp=scale.legend(self.colors, gray=self.head in view.step.heads_off),
+            ramp=scale.legend(colors, gray=self.head in view.step.heads_off),
             numbers={"weight": (cells.weights, ".4f")} | scores,
-            offsets=_offsets(cells),
+            offsets=offsets,
             called=(with_predictions(view.queries, words, size.tile), names(view.keys, size.tile)),
             ends=ends,
             framed=empty,
             signs=signs if self.on_screen else None,
-            notes=[*([changed(CHANGED, self)] if moved else []), *([framed(policy, self)] if empty else [])],
+            notes=[*notes, *([framed(policy, self)] if empty else [])],
         )
 
     def _row_sums(self) -> RowEnd:
@@ -139,30 +145,29 @@ def _changed(attention_view: AttentionView, before: Record | None) -> frozenset[
     return frozenset(i for i, (then, now) in enumerate(pairs) if then != now)
 
 
-def _offsets(cells: Cells) -> np.ndarray | None:
-    """Offset of the largest weight in its tile, counted row by row."""
-    if (tiles := cells.tiles) is None:
-        return None
-    return (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
-
-
 _OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
 PADDING = "row of padding: no text stands there"
 
 
-def states_of(cells: Cells, view: AttentionView) -> tuple[list[CellState], np.ndarray]:
+def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...], np.ndarray]:
     """States of cells, and the index of each cell's: a case, combined with the rule that blocks it or with none."""
     policy, rules = POLICIES[view.step.scoring.empty_rows], your_rules(view.record, view.site)
     nan, empty = np.isnan(cells.weights), cells.states == EMPTY
     case = np.where(nan, np.uint8(_NAN), np.uint8(_OPEN))
     if empty.any():
         case[empty] = np.where(nan, _EMPTY_NAN, np.where(colored(cells), _FILLED, _EMPTY))[empty]
-    if cells.scores is not None:
-        case[(case == _OPEN) & (cells.blocked == 0) & (cells.scores == -np.inf)] = _MINUS_INFINITY
-    case[(case == _OPEN) & view.padding[:: cells.tile, None]] = _PADDING
-    blocked = [None, *blocked_by(cells.reasons, rules)]
-    kinds = [_state(case, rule, policy) for case in range(7) for rule in blocked]
-    return kinds, case * np.int64(len(blocked)) + cells.blocked
+    if cells.scores is not None and (infinite := cells.scores == -np.inf).any():
+        case[infinite & (case == _OPEN) & (cells.blocked == 0)] = _MINUS_INFINITY
+    if (padding := view.padding[:: cells.tile]).any():
+        case[padding[:, None] & (case == _OPEN)] = _PADDING
+    return _kinds(cells.reasons, rules, policy), case * np.int32(len(cells.reasons) + 1) + cells.blocked
+
+
+@lru_cache(maxsize=64)
+def _kinds(reasons: tuple[Reason, ...], yours: frozenset[str], policy: str) -> tuple[CellState, ...]:
+    """Each case without a rule, and with each rule."""
+    rules = [None, *blocked_by(reasons, yours)]
+    return tuple(_state(case, rule, policy) for case in range(7) for rule in rules)
 
 
 def _state(case: int, rule: CellState | None, policy: str) -> CellState:

@@ -16,8 +16,8 @@ import pandas as pd
 from attnviz.analysis import Cells, sentences, tables, views
 from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.views import AttentionView
-from attnviz.charts import collage, marks, pixels, signs
-from attnviz.charts.collage import Frame, Text
+from attnviz.charts import pixels, signs
+from attnviz.charts.collage import Collage
 from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, domain_of
 from attnviz.charts.legends import Ramp, entry, heading, ramp_spec, signs_spec, text_width, title_spec
 from attnviz.charts.signs import CellState
@@ -38,8 +38,6 @@ OWN, OF_MARKED = "weight, as a share of each head's largest", "weight; with a co
 
 CORNER = 14
 """Pixels of the mark in the right upper corner of a thumbnail."""
-
-TILES = "each square shows the largest of {0} × {0} cells"
 
 CALL, PAIRED = 336, 296
 """Pixels of all thumbnails of a call, so that they fit a phone; and beside a map, so that it has room, too."""
@@ -153,19 +151,25 @@ class Thumbnails(Figure):
     def draw(self) -> Views:
         (title, lines), layout, colors = self._above(), self.layout, self.colors
         most = max((cells.tile for cells in self.cells.values()), default=1)
-        lines = [*filter(None, lines), *([TILES.format(most)] if most > 1 else [])]
+        lines = [
+            *filter(None, lines),
+            *([f"each square shows the largest of {most} × {most} cells"] if most > 1 else []),
+        ]
+        drawn = Collage("heads", ("kind", "layer", "head", "rev", "name", "largest", "state"))
         style = self if title else replace(self, width=layout.ends[0])  # in a column of a page
-        frames, texts = [], [Text(x, y, text, colors.quiet, *ends) for x, y, text, *ends in layout.labels]
-        heads = [self._head(thumbnail, frames, texts) for thumbnail in layout.thumbnails]
+        for x, y, text, *ends in layout.labels:
+            drawn.text(x, y, text, colors.quiet, *ends)
+        for thumbnail in layout.thumbnails:
+            self._add(thumbnail, drawn)
         where = {"orient": "right" if self.aside else "bottom", "offset": 14}
-        form = collage.form(
-            "heads",
+        orient = "top" if title else "bottom"
+        form = drawn.form(
             ((-MARGIN, layout.ends[0] + MARGIN), (-max(MARGIN, layout.above), layout.ends[1] + MARGIN)),
             ("head", "kind", "layer", "head", "rev"),
             colors,
             tooltip=(("name", "head"), ("largest", "largest weight"), ("state", "state")),
             layers=[ramp_spec(replace(self._ramp, top=0.0), where), signs_spec(where)],
-            title=title_spec() | {"orient": "top" if title else "bottom"} if title or lines else None,
+            title=title_spec() | {"orient": orient} if title or lines else None,
         )
         states = {
             CellState("blocked", "blocked", "hatch"): any(cells.blocked.any() for cells in self.cells.values()),
@@ -173,40 +177,33 @@ class Thumbnails(Figure):
         }
         data = {
             "meta": heading(title, lines, layout.ends[0], style) | {"top": [self._ramp.top]},
-            "heads": marks.columns(COLUMNS, heads),
-            "frames": collage.table(frames, Frame),
-            "texts": collage.table(texts, Text),
             "legend": entry(signs.legend([state for state, occurs in states.items() if occurs], colors)),
         }
-        return Views(form, data)
+        return Views(form, drawn.data | data)
 
-    def _head(self, thumbnail: Thumbnail, frames: list[Frame], texts: list[Text]) -> dict[str, object]:
-        """The image of a head at its place, and what hovering says; its frames and its texts are added to the others.
-
-        A head that is off is gray and struck through.
-        """
+    def _add(self, thumbnail: Thumbnail, drawn: Collage) -> None:
+        """Draw a head; one that is off is gray and struck through."""
         (site, number), x, y, label = thumbnail
         colors, view, layout = self.colors, self.views[site], self.layout
         off, is_focused = number in view.step.heads_off, self.focused in (number, (site, number))
         domain, cells = self._domains[site, number], self.cells[site, number]
         x2, y2 = x + layout.side, y + layout.height
-        frames.append(Frame(x, x2, y, y2, colors.line, 1))
-        frames += [Frame(x, x2, y2, y, colors.quiet, 1.5, "line")] if off else []
-        frames += [Frame(x - 1.5, x2 + 1.5, y - 1.5, y2 + 1.5, colors.accent, 2.5)] if is_focused else []
-        if self._ramp.title == OF_MARKED and domain.kind == "adapts":
-            frames.append(Frame(x2 - CORNER, x2, y + 2, y + 2, colors.accent, 4))
-        ink = colors.accent if is_focused else colors.quiet if off else colors.text
-        texts += [Text(x, y - layout.above + 3, label, ink, baseline="top")] if label else []
         kinds, states = states_of(cells, view)
-        ramp = pixels.gray_ramp(colors) if off else colors.ramp
+        painted = replace(colors, ramp=pixels.gray_ramp(colors)) if off else colors
         sides = {"height": layout.height, "width": layout.side}
-        values = (x, x2, y, y2, x, x2, site.kind, site.layer, number, self.rev)
-        uri = pixels.uri(states, kinds, domain.shade(cells.weights), ramp, colors=colors, **sides)
-        values += (uri, site.head(number), self.largest[site, number], "off: its output is zero" if off else "on")
-        return dict(zip(COLUMNS, values, strict=True))
-
-
-COLUMNS = ("x", "x2", "y", "y2", "left", "right", "kind", "layer", "head", "rev", "uri", "name", "largest", "state")
+        uri = pixels.uri(states, kinds, domain.shade(cells.weights), painted, **sides)
+        words = site.head(number), self.largest[site, number], "off: its output is zero" if off else "on"
+        drawn.image(x, x2, y, y2, x, x2, uri, site.kind, site.layer, number, self.rev, *words)
+        drawn.frame(x, x2, y, y2, colors.line)
+        if off:
+            drawn.frame(x, x2, y2, y, colors.quiet, 1.5, "line")
+        if is_focused:
+            drawn.frame(x - 1.5, x2 + 1.5, y - 1.5, y2 + 1.5, colors.accent, 2.5)
+        if self._ramp.title == OF_MARKED and domain.kind == "adapts":
+            drawn.frame(x2 - CORNER, x2, y + 2, y + 2, colors.accent, 4)
+        if label:
+            ink = colors.quiet if off else colors.text
+            drawn.text(x, y - layout.above + 3, label, colors.accent if is_focused else ink, baseline="top")
 
 
 @dataclass(frozen=True, eq=False)

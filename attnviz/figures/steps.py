@@ -11,9 +11,10 @@ from torch import Tensor
 
 from attnviz.analysis.steps import DotProducts, Matrix, Row, Stage
 from attnviz.analysis.views import Groups, as_tokens
-from attnviz.charts import collage, marks
+from attnviz.charts import marks
+from attnviz.charts.axes import short
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.collage import Frame, Text
+from attnviz.charts.collage import Collage
 from attnviz.charts.grid import READABLE, Grid, limit_of
 from attnviz.charts.grid_form import TOKENS, together
 from attnviz.charts.legends import Ramp, heading, text_width, title_spec
@@ -34,8 +35,8 @@ WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 FIRST, MOST_COLUMNS = 16, 64
 """Dimensions of a vector in a thumbnail and in a large table, the first; tables of numbers hold all that are known."""
 
-COLUMNS = ("position", "rev", "x", "x2", "y", "y2", "left", "right", "uri")
-"""Columns of the table of all stages."""
+LONGEST = 12
+"""Code points of the label of a token."""
 
 BESIDE, ALONE = 540, 896
 """Pixels of a large table at most, beside other things and alone."""
@@ -168,36 +169,28 @@ class StepsOverview(HeadSteps):
 
     def draw(self) -> Views:
         """Thumbnails with the names and shapes of the stages right of them."""
-        colors, rows, y = self.colors, [], 0.0
-        frames, texts = [], []
+        colors, drawn, y = self.colors, Collage("stages", ("position", "rev")), 0.0
         for i, stage in enumerate(self.stages):
-            matrix, name = main(stage), f"{i + 1}  {stage.title}"
-            row = dict(
-                zip(COLUMNS, (i, self.rev, 0, 0, y, y + (HIGH if matrix else MISSING), -10, WIDTH), strict=False)
-            )
-            is_current = self.on_screen and stage.key == self.current
-            frames += [Frame(-8, -8, y, row["y2"], colors.accent, 4)] if is_current else []
+            matrix, name, is_current = main(stage), f"{i + 1}  {stage.title}", stage.key == self.current
+            bottom, wide, uri = y + (HIGH if matrix else MISSING), 0.0, None
+            ink = colors.accent if is_current and self.on_screen else colors.text
             if matrix:
-                ink = colors.accent if is_current else colors.text
-                texts.append(Text(WIDE + 14, y + 8, name, ink, weight=600, size=TITLE_SIZE - 1))
-                texts.append(Text(WIDE + 14, y + 27, _sizes(stage.letters[1:], stage.shape[1:]), colors.quiet))
-                row["x2"], row["uri"] = self._thumbnail(matrix, y, frames, texts)
+                wide, uri = self._thumbnail(matrix, y, drawn)
+                drawn.text(WIDE + 14, y + 8, name, ink, weight=600, size=TITLE_SIZE - 1)
+                drawn.text(WIDE + 14, y + 27, _sizes(stage.letters[1:], stage.shape[1:]), colors.quiet)
             else:
-                missing = f"{name}: {'not shown' if stage.is_used else 'not used'}"
-                texts.append(Text(0, y + MISSING / 2, missing, colors.quiet))
-            rows.append(row)
-            y = row["y2"] + GAP
-        title = None if self.on_screen else title_spec()
-        data = {
-            "meta": heading(self._heading, subtitles(self.record, self), WIDTH, self),
-            "stages": marks.columns(COLUMNS, rows),
-            "frames": collage.table(frames, Frame),
-            "texts": collage.table(texts, Text),
-        }
-        ends = ((0, WIDTH), (0, max(1, y - GAP)))
-        return Views(collage.form("stages", ends, ("stage", "position", "rev"), colors, title=title), data)
+                missing = "not shown" if stage.is_used else "not used"
+                drawn.text(0, y + MISSING / 2, f"{name}: {missing}", colors.quiet)
+            if ink == colors.accent:
+                drawn.frame(-8, -8, y, bottom, ink, 4)
+            drawn.image(0, wide, y, bottom, -10, WIDTH, uri, i, self.rev)
+            y = bottom + GAP
+        title, ends = None if self.on_screen else title_spec(), ((0, WIDTH), (0, max(1, y - GAP)))
+        meta = heading(self._heading, subtitles(self.record, self), WIDTH, self)
+        form = drawn.form(ends, ("stage", "position", "rev"), colors, title=title)
+        return Views(form, drawn.data | {"meta": meta})
 
-    def _thumbnail(self, matrix: Matrix, y: float, frames: list[Frame], texts: list[Text]) -> tuple[float, str]:
+    def _thumbnail(self, matrix: Matrix, y: float, drawn: Collage) -> tuple[float, str]:
         """Width and address of a thumbnail; what is selected of it is framed, and its number written."""
         wide = float(WIDE)
         if {*matrix.axes} == {*TOKENS}:
@@ -206,11 +199,11 @@ class StepsOverview(HeadSteps):
             matrix = _first(matrix, FIRST)
         across, down = wide / max(1, len(matrix.columns)), HIGH / max(1, len(matrix.rows))
         grid, accent = number_grid(matrix, (across, down), self.style), self.colors.accent
-        frames.append(Frame(0, wide, y, y + HIGH, self.colors.line, 1))
+        drawn.frame(0, wide, y, y + HIGH, self.colors.line)
         for row, row2, column, column2, *_ in zip(*grid.chosen().values(), strict=True):
-            frames.append(Frame(column * across, column2 * across, y + row * down, y + row2 * down, accent, 1.5))
+            drawn.frame(column * across, column2 * across, y + row * down, y + row2 * down, accent, 1.5)
         if None not in grid.selected:
-            texts.append(Text(WIDTH, y + 9, digits(matrix.values[grid.selected]), accent, "right"))
+            drawn.text(WIDTH, y + 9, digits(matrix.values[grid.selected]), accent, "right")
         return wide, grid.uri(1 if self.on_screen else 2)
 
 
@@ -319,7 +312,7 @@ class StageTables(HeadSteps):
             return [str(i) for i in places], [f"{noun} {i}" for i in places]
         texts = [self.tokens[axis][i].text for i in places]
         names = [f"{visible_text(text)} ({i})" for i, text in zip(places, texts, strict=True)]
-        return [visible_text(text, 12) for text in texts], names
+        return [short(text, LONGEST) for text in texts], names
 
 
 def _is_column(matrix: Matrix) -> bool:

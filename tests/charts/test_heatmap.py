@@ -59,13 +59,6 @@ def test_words_that_rows_predict_since_a_change_are_marked():
         assert CHANGED not in legend(plain)
 
 
-def test_repeated_tokens_are_not_merged():
-    chart = heatmap(record_of(["the", "cat", "the"]), SITE, 0)
-
-    assert len(data(chart, "cells")) == 9
-    assert [row["label"] for row in data(chart, "rows")] == ["the", "cat", "the"]
-
-
 def test_who_blocks_a_cell_is_seen_and_each_rule_has_its_words():
     """The model, padding, or a person, in this order; never on the scale of weights."""
     mask, text = Window(3) & Padding((9,)), "The cat sat on the mat because it was so tired"

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import torch
 from pictures import (
     CROSS,
     SITE,
@@ -13,7 +12,6 @@ from pictures import (
     lines,
     mask_grid,
     notes,
-    prediction_of,
     story_of,
     translation_of,
 )
@@ -51,12 +49,6 @@ def test_the_encoder_predicts_nothing():
         assert "note_title" not in data(chart, "meta")[0]
 
 
-def test_nothing_is_predicted_after_padding():
-    chart = heatmap(story_of(["the", "cat", "<pad>"], *({"x": 1.0},) * 3, length=2), SITE, 0)
-
-    assert notes(chart) == ["▸ x", "▸ x"]
-
-
 def test_what_is_no_number_predicts_no_word():
     record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
     logits = record.prediction.logits.clone()
@@ -65,20 +57,6 @@ def test_what_is_no_number_predicts_no_word():
     chart = heatmap(replace(record, prediction=replace(record.prediction, logits=logits)), SITE, 0)
 
     assert notes(chart) == ["▸ cat", "▸ NaN"]
-
-
-def test_predictions_of_a_batch_are_those_of_its_sentence():
-    record = story_of(["a"], {"x": 1.0, "y": 0.0})
-    logits = torch.cat([record.prediction.logits, record.prediction.logits.flip(-1)])
-    steps = tuple(
-        replace(step, **{name: getattr(step, name).repeat(2, 1, 1, 1) for name in ("query", "key", "value")})
-        for step in record.steps
-    )
-    steps = tuple(replace(step, logsumexp=step.logsumexp.repeat(2, 1, 1)) for step in steps)
-    prediction = replace(prediction_of({"x": 1.0, "y": 0.0}), logits=logits)
-    batch = replace(record, sentences=record.sentences * 2, steps=steps, prediction=prediction)
-
-    assert [notes(heatmap(batch, SITE, 0, sentence=i)) for i in range(2)] == [["▸ x"], ["▸ y"]]
 
 
 def test_each_row_of_a_mask_says_how_many_keys_it_has_left():
