@@ -201,7 +201,7 @@ def legend(chart):
 
 def notes(chart):
     """The texts at the ends of the rows of a grid that have one."""
-    return [row["note"] for row in data(chart, "rows") if row["note"]]
+    return [row["note"] for row in data(chart, "rows") if row.get("note")]
 
 
 def num_colors(image):

@@ -1,13 +1,11 @@
-"""Token axes, and bands beside them: the turns of a chat, a prompt and its answer.
+"""Labels and names of tokens, and bands beside them: the turns of a chat, a prompt and its answer.
 
-No text of a user stands in an expression, a field name or a tooltip's name: labels are rows of tables, and the
-expressions here are constants.
+No text of a user stands in an expression, a field name or a tooltip's name: labels are rows of tables.
 """
 
 import unicodedata
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
 
 from attnviz.analysis.views import Groups
 from attnviz.charts.legends import text_width
@@ -20,9 +18,6 @@ QUERY, KEY = "Query (from)", "Key (to)"
 
 LONGEST_LABEL, LONGEST_WORD = 16, 200
 """Code points of a token shown on an axis, and of a word of which begin and end are shown there."""
-
-PADDING = 6
-"""Pixels between cells and labels."""
 
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
@@ -41,47 +36,10 @@ def names(groups: Groups, tile: int = 1) -> list[str]:
 def notes_on(size: Size, shows: str = "each square shows the largest of") -> list[str]:
     """Notes on a map that shows less than everything."""
     notes = [f"{shows} {size.tile} × {size.tile} cells"] if size.tile > 1 else []
-    if size.every * size.tile > 1:
-        notes.append(f"every {ordinal(size.every * size.tile)} token is labeled")
+    if (n := size.every * size.tile) > 1:
+        ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
+        notes.append(f"every {n}{ending} token is labeled")
     return notes
-
-
-def axis_spec(
-    table: str,
-    count: int,
-    every: int,
-    title: str | Sequence[str] | None,
-    colors: Theme,
-    *,
-    upright: bool = False,
-    chosen: str = "",
-    dotted: bool = False,
-) -> dict[str, Any]:
-    """An axis of rows, or of columns on top: labels are read from a table, by their places; every n-th is drawn.
-
-    Args:
-        chosen: an expression for the place that always has its label; those beside it give way.
-        dotted: whether a dot stands for each label that is left out.
-    """
-    row = f"(data('{table}')[floor(datum.value)] || {{}})"
-    label, step = f"{row}.label || ''", every
-    if chosen and every > 1:
-        label, step = f"floor(datum.value) % {every} ? '{'·' if dotted else ''}' : {label}", 1
-        beside = f"abs(floor(datum.value) - ({chosen}))"
-        label = f"{beside} < 1 ? {row}.label || '' : {beside} < {every} ? '' : {label}"
-    marked = (("warns", colors.warning), ("accented", colors.accent), ("quiet", colors.quiet))
-    marks = [{"test": f"{row}.{name}", "value": color} for name, color in marked]
-    top = {"orient": "top", "labelAngle": 0} if table.endswith("columns") else {}
-    turned = {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"} if upright else {}
-    return {
-        "title": title,
-        "labelExpr": label,
-        "labelColor": {"condition": marks, "value": colors.text},
-        "labelOverlap": False,
-        "values": {"expr": f"sequence(0.5, {count}, {step})"},
-        **top,
-        **turned,
-    }
 
 
 def word_spans(groups: Groups) -> list[tuple[int, int]]:
@@ -97,23 +55,12 @@ def short(text: str, longest: int = LONGEST_LABEL) -> str:
     return whole if len(whole) <= longest else f"{whole[: longest - 1 - end]}…{whole[-end:]}"
 
 
-def label_width(label: str) -> float:
-    """About how wide the label of a token is, in pixels."""
-    return text_width(short(label))
-
-
-def ordinal(n: int) -> str:
-    ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
-    return f"{n}{ending}"
-
-
 def from_right(labels: Sequence[str]) -> bool:
     """Whether a text runs from right to left: its first letter of either kind does."""
     kinds = (unicodedata.bidirectional(character) for label in labels for character in label)
     return next((kind for kind in kinds if kind in ("L", "R", "AL")), "L") != "L"
 
 
-SIDES = ("row", "column")
 NEAR, FAR, MIDDLE = -4, -7, -15
 """Pixels from the cells to the ends of a bar, and to the middle of its name."""
 
@@ -123,6 +70,9 @@ BAR, NAMED = 9, 24
 HUES = {"user": 0, "prompt": 0, "assistant": 3, "answer": 3}
 """Hue of a role by its place in the theme; any other role is quiet."""
 
+BAND = ("side", "begin", "middle", "end", "border", "role", "label", "ink")
+"""Fields of a band."""
+
 
 def bands_table(sides: Sequence[Groups], size: Size, colors: Theme) -> Table:
     """A row for each turn that has a role: its side, its ends in squares of the grid, its color and its role.
@@ -130,29 +80,19 @@ def bands_table(sides: Sequence[Groups], size: Size, colors: Theme) -> Table:
     The label is the role where it fits along the band. Two pixels are left between bands.
     """
     rows = []
-    for side, part in zip(SIDES, sides, strict=True):
+    for side, part in zip(("row", "column"), sides, strict=True):
         for role, start, stop in filter(itemgetter(0), part.turns):
             begin, end = start / size.tile, stop / size.tile
             gap = min(1 / size.cell, (end - begin) / 4)
-            fits = text_width(role, WORD_CHARACTER) <= (end - begin) * size.cell
-            rows.append(
-                {
-                    "side": side,
-                    "begin": begin + gap,
-                    "middle": (begin + end) / 2,
-                    "end": end - gap,
-                    "border": begin,
-                    "role": role,
-                    "label": role if fits else "",
-                    "ink": colors.hues[HUES[role]] if role in HUES else colors.quiet,
-                }
-            )
-    return columns(("side", "begin", "middle", "end", "border", "role", "label", "ink"), rows)
+            label = role if text_width(role, WORD_CHARACTER) <= (end - begin) * size.cell else ""
+            ink = colors.hues[HUES[role]] if role in HUES else colors.quiet
+            rows.append((side, begin + gap, (begin + end) / 2, end - gap, begin, role, label, ink))
+    return columns(BAND, [dict(zip(BAND, row, strict=True)) for row in rows])
 
 
 def band_widths(bands: Table) -> tuple[int, int]:
     """Pixels that bands take left of the cells, and above them."""
-    widths = {side: [0] for side in SIDES}
+    widths = {"row": [0], "column": [0]}
     for side, label in zip(bands["side"], bands["label"], strict=True):
         widths[side].append(NAMED if label else BAR)
     return max(widths["row"]), max(widths["column"])

@@ -24,8 +24,8 @@ NOTE = 12
 READOUT = 2 * LINE + 16
 """Pixels under an image on a page, for the words about the cell under the pointer."""
 
-DOTTED = 5
-"""Pixels of a cell from which on a dot stands for a label that is left out."""
+SEPARATE = 10
+"""Pixels of a cell from which on a line stands between cells."""
 
 
 def params(grids: "Sequence[Grid]") -> list[Spec]:
@@ -42,8 +42,13 @@ def together(rows: "Sequence[Sequence[Grid | Spec]]", style: Style, *, has_param
     first = views[0][0]
     views[0][0] = first | {"layer": [*first["layer"], marks.unseen("meta")]}
     grids = [part for row in rows for part in row if not isinstance(part, dict)]
-    title = None if style.on_screen else title_spec()
-    chart = marks.rows_of_views(views, title, params(grids) if grids and has_params else ())
+    chart = marks.below(*(marks.beside(*row) for row in views), spacing=16)
+    if len(views) == 1:
+        chart = marks.beside(*views[0], spacing=24)
+    if not style.on_screen:
+        chart["title"] = title_spec()
+    if grids and has_params:
+        chart["params"] = params(grids)
     return marks.whole(chart, style.colors)
 
 
@@ -51,48 +56,49 @@ class GridForm:
     """Layers of a grid."""
 
     def __init__(self, grid: "Grid"):
-        size, colors = grid.size, grid.style.colors
-        self.grid, self.colors, self.prefix = grid, colors, grid.prefix
+        self.grid, self.size, self.colors, self.prefix = grid, grid.size, grid.style.colors, grid.prefix
         self.left, self.above = axes.band_widths(grid.bands)
-        self.beside = grid.beside.width if grid.beside else 0
-        rows, columns = grid.texts
-        self.upright = max(map(text_width, columns[:: size.every]), default=0.0) > size.cell - 4 and (
-            grid.axes[1] in TOKENS
-        )
-        titles = (None, None) if grid.is_table else grid.titles
-        both: list[Spec | None] = [None, None]
-        for side, (name, texts) in enumerate((("row", rows), ("column", columns))):
-            if not any(texts) or (side == 0 and not grid.is_labeled):
-                continue
-            chosen = f"data('{self.prefix}chosen')[0]"
-            there = f"{chosen} && {chosen}.{name}2 - {chosen}.{name} < 9"
-            spec = axes.axis_spec(
-                f"{self.prefix}{name}s",
-                (size.rows, size.columns)[side],
-                (size.every, size.every_column or size.every)[side],
-                titles[side],
-                colors,
-                chosen=f"{there} ? floor(({chosen}.{name} + {chosen}.{name}2) / 2) : -99",
-                dotted=size.cell >= DOTTED and not grid.is_table,
-                upright=self.upright and side == 1,
-            )
-            spec["offset"] = self.above if side else self.left
-            if side:
-                spec["minExtent"] = grid.extent
-            if grid.is_table and grid.axes[side] not in TOKENS:
-                spec["labelColor"] = colors.quiet
-            both[side] = spec
-        self.rows, self.columns = places(size.rows, both[0], reverse=True), places(size.columns, both[1])
-        self.wide = {"x": pixels_at(0), "x2": pixels_at(size.width)}
-        self.high = {"y": pixels_at(0), "y2": pixels_at(size.height)}
+        shown = grid.texts[1][:: self.size.every_column or self.size.every]
+        is_wide = max(map(text_width, shown), default=0.0) > self.size.cell - 4
+        self.upright = is_wide and grid.axes[1] in TOKENS
+        self.rows = places(self.size.rows, self.axis(0), reverse=True)
+        self.columns = places(self.size.columns, self.axis(1))
+        self.wide = {"x": pixels_at(0), "x2": pixels_at(self.size.width)}
+        self.high = {"y": pixels_at(0), "y2": pixels_at(self.size.height)}
+
+    def axis(self, side: int) -> Spec | None:
+        """An axis of rows, or of columns on top, whose labels are read from a table; None without labels."""
+        if not any(self.grid.texts[side]):
+            return None
+        row = f"(data('{self.prefix}{('rows', 'columns')[side]}')[floor(datum.value)] || {{}})"
+        quiet = {"condition": {"test": f"{row}.quiet", "value": self.colors.quiet}, "value": self.colors.text}
+        is_number = self.grid.is_table and self.grid.axes[side] not in TOKENS
+        spec: Spec = {
+            "title": None if self.grid.is_table else self.grid.titles[side],
+            "labelExpr": f"{row}.label || ''",
+            "labelColor": self.colors.quiet if is_number else quiet,
+            "labelOverlap": False,
+            "values": {"expr": f"sequence(0.5, {(self.size.rows, self.size.columns)[side]})"},
+            "offset": (self.left, self.above)[side],
+        }
+        if side == 0:
+            return spec
+        turned = {"labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
+        over = {"orient": "top", "minExtent": self.grid.extent}
+        return spec | over | (turned if self.upright else {"labelAngle": 0})
 
     def spec(self) -> Spec:
         """The chart without title, configuration and parameters."""
-        grid, size = self.grid, self.grid.size
-        layers = self.legends() + (self.rectangles() if grid.is_rectangles else self.image()) + self.ends_of_rows()
+        grid, size = self.grid, self.size
+        layers = self.legends() + (self.rectangles() if grid.is_rectangles else self.image())
+        unseen = {"opacity": 0, "size": 0}  # these carry the axes
+        layers += [self.layer("rows", "point", self.y("middle"), **unseen)]
+        layers += [self.layer("columns", "point", self.x("middle"), **unseen)]
+        if grid.is_table:
+            layers.append(self.layer("meta", "rect", self.wide | self.high, fill=None, stroke=self.colors.line))
+        else:
+            layers += self.ends_of_rows()
         layers += (self.bands() if any(grid.bands["side"]) else []) + self.outline()
-        if grid.style.on_screen and "weight" in grid.numbers and not grid.is_table:
-            layers += self.clickable()
         return {"layer": layers, "width": size.width, "height": size.height, "resolve": marks.APART}
 
     def layer(self, table: str, kind: str, encoding: Spec, **options: object) -> Spec:
@@ -110,11 +116,11 @@ class GridForm:
     def across(self, begin: str, end: str) -> Spec:
         return self.x(begin) | {"x2": {"field": end}}
 
-    def tooltip(self, *only: str) -> list[Spec]:
-        """Row and column, and what there is of some fields, or of all."""
+    def tooltip(self) -> list[Spec]:
+        """Row and column, and what there is of the fields."""
         grid = self.grid
         there = {"says", *(f"{name}_text" for name in grid.numbers)}
-        fields = [tip for tip in grid.tips if tip[0] in there and (not only or tip[0] in only)]
+        fields = [tip for tip in grid.tips if tip[0] in there]
         ends = zip(("query_name", "key_name"), grid.titles, strict=True)
         return tips(*(end for end, axis in zip(ends, grid.axes, strict=True) if axis != "1"), *fields)
 
@@ -123,54 +129,49 @@ class GridForm:
         grid = self.grid
         below = grid.style.on_screen and not grid.is_rectangles and not grid.is_table
         where = {"orient": "bottom", "offset": READOUT if below else 14}
-        if grid.style.aside and not grid.is_table:
-            notes = [grid.note_title, *grid.data[f"{grid.prefix}rows"]["note"]] if any(grid.predicted) else []
-            widest = round(max(map(text_width, notes), default=0.0))
-            where = {"orient": "right", "offset": 14 + self.beside + (widest and widest + NOTE)}
-        layers = [] if grid.ramp is None else [ramp_spec(grid.ramp, where, f"{self.prefix}meta")]
-        return [*layers, *([] if grid.signs == () else [signs_spec(where, f"{self.prefix}legend")])]
+        if grid.style.aside and not self.prefix:
+            where = {"orient": "right", "offset": 14 + sum(end.width for end in grid.ends)}
+        ramp = (
+            [ramp_spec(grid.ramp, where, f"{self.prefix}meta")] if grid.ramp else [marks.unseen(f"{self.prefix}meta")]
+        )
+        return [*ramp, *([] if grid.signs == () else [signs_spec(where, f"{self.prefix}legend")])]
 
     def rectangles(self) -> list[Spec]:
         """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
-        size, tooltip, least = (
-            self.grid.size,
-            {"tooltip": self.tooltip()},
-            min(self.grid.size.cell, self.grid.size.down),
-        )
+        least, tooltip = min(self.size.cell, self.size.down), {"tooltip": self.tooltip()}
         box = self.down("row", "row2") | self.across("column", "column2") | {"fill": as_is("ground")} | tooltip
-        edge = {"stroke": self.colors.background, "strokeWidth": 1} if least >= DOTTED * 2 else {}
+        edge = {"stroke": self.colors.background, "strokeWidth": 1} if least >= SEPARATE else {}
         ground = self.layer("cells", "rect", box, cursor="pointer", **edge) | {"name": f"{self.prefix}cells"}
         looks = {
             "shape": as_is("path"),
             "stroke": as_is("stroke"),
             "strokeWidth": as_is("stroke_width", "quantitative"),
         }
-        signs = self.y("middle") | self.x("center") | looks | tooltip
+        center = self.y("middle") | self.x("center")
         glyph = {"size": least**2, "filled": False, "opacity": 1, "cursor": "pointer"}
-        layers = [self.layer("cells", "point", signs, where="isValid(datum.path)", **glyph)]
+        layers = [self.layer("cells", "point", center | looks | tooltip, where="isValid(datum.path)", **glyph)]
         if any(self.grid.written):
-            text = self.y("middle") | self.x("center") | {"text": field("written"), "fill": as_is("written_ink")}
-            layers.append(self.layer("cells", "text", text, font=MONO, limit=size.cell - 4, baseline="middle"))
+            text = center | {"text": field("written"), "fill": as_is("written_ink")}
+            layers.append(self.layer("cells", "text", text, font=MONO, limit=self.size.cell - 4, baseline="middle"))
         middle = [{"calculate": "datum.row + 0.5", "as": "middle"}, {"calculate": "datum.column + 0.5", "as": "center"}]
         layers = [layer | {"transform": layer.get("transform", []) + middle} for layer in layers]
         return [ground, *layers, *self.pointed()]
 
     def pointed(self) -> list[Spec]:
         """Lines along the row and the column that are pointed at, here or in a table that shares an axis."""
-        frame = {"fill": None, "stroke": self.colors.accent, "strokeWidth": 1.5}
         boxes = self.down("row", "row2") | self.wide, self.across("column", "column2") | self.high
         sides = zip(self.grid.axes, ("rows", "columns"), boxes, strict=True)
         there = "((pointed || {{}})['{}'] || [])[0] === datum.position"
+        accent = self.colors.accent
         return [
-            self.layer(table, "rect", box, where=there.format(axis), **frame)
+            self.layer(table, "rect", box, where=there.format(axis), fill=None, stroke=accent, strokeWidth=1.5)
             for axis, table, box in sides
             if axis != "1"
         ]
 
     def image(self) -> list[Spec]:
         """The cells as one image; of a table each row can be clicked."""
-        size = self.grid.size
-        mark = {"width": size.width, "height": size.height, "align": "left", "baseline": "top"}
+        mark = {"width": self.size.width, "height": self.size.height, "align": "left", "baseline": "top"}
         encoding = {"x": pixels_at(0), "y": pixels_at(0), "url": field("uri")}
         layers = [self.layer("meta", "image", encoding, smooth=False, aspect=False, **mark)]
         if not self.grid.is_table:
@@ -180,31 +181,23 @@ class GridForm:
         return [*layers, rows | {"name": f"{self.prefix}cells"}, *self.pointed()]
 
     def ends_of_rows(self) -> list[Spec]:
-        """Notes at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
-        colors, right, unseen = self.colors, pixels_at(self.grid.size.width + NOTE), {"opacity": 0, "size": 0}
-        columns = self.layer("columns", "point", self.x("middle"), **unseen)
-        if self.grid.is_table:
-            frame = self.layer("meta", "rect", self.wide | self.high, fill=None, stroke=colors.line)
-            return [columns, self.layer("rows", "point", self.y("middle"), **unseen), frame]
-        text, over = {"align": "left", "baseline": "middle"}, {"y": pixels_at(-12)}
-        quiet, word = text | {"color": colors.quiet}, {"color": colors.quiet, "strokeWidth": 1.25}
-        frame = {"fill": None, "stroke": colors.warning, "strokeWidth": 1.5}
-        at_end = {"x": pixels_at(right["value"] + self.beside)}
-        note = self.y("middle") | at_end | {"text": field("note"), "fill": as_is("ink")}
+        """Texts at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
+        word = {"color": self.colors.quiet, "strokeWidth": 1.25}
+        frame = {"fill": None, "stroke": self.colors.warning, "strokeWidth": 1.5}
         along_rows = self.down("begin", "end") | {"x": pixels_at(-2.5 - self.left)}
         along_columns = self.across("begin", "end") | {"y": pixels_at(-2.5 - self.above)}
         layers = [
             self.layer("rows", "rect", self.down("row", "row2") | self.wide, where="datum.empty", **frame),
-            self.layer("meta", "text", at_end | over | {"text": field("note_title")}, **quiet),
-            self.layer("rows", "text", note, where="datum.note !== ''", font=MONO, **text),
             self.layer("words", "rule", along_rows, where="datum.axis === 'rows'", **word),
             self.layer("words", "rule", along_columns, where="datum.axis === 'columns'", **word),
-            columns,
         ]
-        if self.beside:
-            beside = self.y("middle") | {"text": field("beside"), "fill": as_is("beside_ink"), "x": right}
-            layers.append(self.layer("rows", "text", beside, **text))
-            layers.append(self.layer("meta", "text", over | {"text": field("beside_title"), "x": right}, **quiet))
+        text, x = {"align": "left", "baseline": "middle"}, self.size.width + NOTE
+        for end in self.grid.ends:
+            title = {"x": pixels_at(x), "y": pixels_at(-12), "text": field(f"{end.name}_title")}
+            of_row = self.y("middle") | {"x": pixels_at(x), "text": field(end.name), "fill": as_is(f"{end.name}_ink")}
+            layers.append(self.layer("meta", "text", title, color=self.colors.quiet, **text))
+            layers.append(self.layer("rows", "text", of_row, where=f"datum.{end.name} !== ''", font=MONO, **text))
+            x += end.width
         return layers
 
     def bands(self) -> list[Spec]:
@@ -236,17 +229,4 @@ class GridForm:
             self.layer("chosen", "rect", beside, where="datum.marks_row", fill=accent),
             self.layer("chosen", "rect", over, where="datum.marks_column", fill=accent),
             self.layer("chosen", "rect", down | across, **frame),
-        ]
-
-    def clickable(self) -> list[Spec]:
-        """Labels again, unseen: a click on one selects the strongest cell of its token."""
-        text = {"opacity": 0, "font": MONO, "baseline": "middle", "cursor": "pointer"}
-        turned = {"angle": 270, "align": "left"} if self.upright else {"align": "center", "baseline": "bottom"}
-        there = f"isValid(datum.query) && (datum.middle - 0.5) % {self.grid.size.every} === 0"
-        label = {"text": field("label"), "tooltip": self.tooltip("weight_text")}
-        rows = self.y("middle") | {"x": pixels_at(-6 - self.left)} | label
-        columns = self.x("middle") | {"y": pixels_at(-6 - self.above)} | label
-        return [
-            self.layer("rows", "text", rows, where=there, **text | {"align": "right"}),
-            self.layer("columns", "text", columns, where=there, **text | turned),
         ]

@@ -158,9 +158,3 @@ def beside(*views: Spec, **options: Any) -> Spec:
 def below(*views: Spec, **options: Any) -> Spec:
     """Views under each other, each with scales of its own."""
     return {"vconcat": [*views], "resolve": APART} | options
-
-
-def rows_of_views(rows: Sequence[Sequence[Spec]], title: Spec | None, params: Sequence[Spec]) -> Spec:
-    """Views in a row, or rows of views under each other."""
-    chart = beside(*rows[0], spacing=24) if len(rows) == 1 else below(*(beside(*row) for row in rows), spacing=16)
-    return chart | ({"title": title} if title else {}) | ({"params": [*params]} if params else {})

@@ -3,14 +3,15 @@
 import base64
 import io
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from PIL import Image
 
 from attnviz.charts import signs
-from attnviz.charts.theme import STOPS, Theme
+from attnviz.charts.signs import CellState
+from attnviz.charts.theme import Theme
 
 SHADES = 248
 """Steps of the ramp in the palette; the rest of it holds the colors of cells that are no weight."""
@@ -28,7 +29,8 @@ def place(name: str) -> int:
 def palette(colors: Theme) -> np.ndarray:
     """RGB colors: the ramp, then those with names."""
     stops = np.array([rgb(color) for color in colors.ramp])
-    ramp = np.stack([np.interp(np.linspace(0, 1, SHADES), STOPS, stops[:, i]) for i in range(3)], 1)
+    places = np.linspace(0, len(stops) - 1, SHADES)
+    ramp = np.stack([np.interp(places, range(len(stops)), stops[:, i]) for i in range(3)], 1)
     return np.concatenate([ramp.round(), [rgb(getattr(colors, name)) for name in NAMED]]).astype(np.uint8)
 
 
@@ -38,56 +40,55 @@ def gray_ramp(colors: Theme) -> tuple[str, ...]:
     return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
 
 
-Mark = tuple[int | str, np.ndarray, str]
-"""Strokes, of `signs.PATTERNS`, a "cross" or a "dot"; on which cells, (rows, columns); a color of `NAMED`."""
-
-
-def paint(ground: np.ndarray, marks: Iterable[Mark], *, height: int, width: int, scale: int = 1) -> np.ndarray:
-    """Palette indices of a map, (height, width), never smaller than its cells.
+def ground(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None) -> np.ndarray:
+    """Palette index of each cell, (rows, columns).
 
     Args:
-        ground: the palette index of each cell, (rows, columns).
-        marks: what is drawn on cells.
+        states: which of `kinds` each cell is.
+        shade: 0 to 1 on the ramp, for cells whose ground that is.
+    """
+    named = [0 if kind.ground == "ramp" else place(kind.ground) for kind in kinds]
+    indices = np.array(named, np.uint8)[states]  # the first color of the ramp is no named one
+    return indices if shade is None else np.where(indices == 0, shades(shade), indices)
+
+
+def uri(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None, colors: Theme, **sides: int) -> str:
+    """A map with its signs as the address of a PNG; see `painted`."""
+    return data_uri(painted(states, kinds, shade, **sides), palette(colors))
+
+
+def painted(
+    states: np.ndarray,
+    kinds: Sequence[CellState],
+    shade: np.ndarray | None,
+    *,
+    height: int,
+    width: int,
+    scale: int = 1,
+) -> np.ndarray:
+    """Palette indices of a map with its signs, (height, width), never smaller than its cells; see `ground`.
+
+    Args:
         scale: pixels of the image for one on the screen: strokes are as thick there, and as far apart.
     """
-    (row, v), (column, u) = _cells(ground.shape[0], height), _cells(ground.shape[1], width)
-    image, v, side = ground[:, column][row], v[:, None], width / ground.shape[1]  # an axis at a time: far less work
-    for sign, cells, color in marks:
-        if not cells.any():
-            continue
+    (row, v), (column, u) = (_cells(*sides) for sides in zip(states.shape, (height, width), strict=True))
+    cells = ground(states, kinds, shade)
+    image, v, side = cells[:, column][row], v[:, None], width / states.shape[1]  # an axis at a time: far less work
+    by_stroke: dict[tuple[int | str, str], list[int]] = {}
+    for kind in np.flatnonzero(np.bincount(states.ravel())).tolist():
+        if stroke := kinds[kind].stroke():
+            by_stroke.setdefault(stroke, []).append(kind)
+    for (sign, color), marked in by_stroke.items():
         if sign == "cross":
             strokes = np.minimum(abs(u - v), abs(u + v - 1)) * side < 1
         elif sign == "dot":
             strokes = (np.hypot(u - 0.5, v - 0.5) < 0.16) & (side > 4)
         else:
             strokes = signs.strokes(sign, height, width, scale=scale)
-        image[strokes & cells[:, column][row]] = place(color)
+        has_sign = np.zeros(len(kinds), bool)
+        has_sign[marked] = True
+        image[strokes & has_sign[states][:, column][row]] = place(color)
     return image
-
-
-def weights(
-    shade: np.ndarray,
-    colored: np.ndarray,
-    blocked: np.ndarray,
-    nan: np.ndarray,
-    patterns: Sequence[int] = (),
-    **sides: int,
-) -> np.ndarray:
-    """Palette indices of a map of numbers; the arrays are (rows, columns).
-
-    Args:
-        shade: 0 to 1 on the ramp.
-        colored: where there is a color; elsewhere is the ground of blocked cells.
-        blocked: 0 = may attend, i = blocked by reason i - 1, and hatched.
-        nan: cells with a cross.
-        patterns: strokes of each reason, of `signs.PATTERNS`; those of the built-in mask if there are none.
-        sides: `height` and `width` in pixels.
-    """
-    ground = np.where(colored, shades(shade), place("blocked")).astype(np.uint8)
-    codes = np.where(nan, 0, blocked)
-    reasons = np.flatnonzero(np.bincount(codes.ravel())[1:]).tolist()
-    marks = [(patterns[i] if patterns else signs.MODEL, codes == i + 1, "hatch") for i in reasons]
-    return paint(ground, [*marks, ("cross", nan, "warning")] if nan.any() else marks, **sides)
 
 
 def _cells(cells: int, pixels: int) -> tuple[np.ndarray, np.ndarray]:
@@ -116,15 +117,10 @@ def data_uri(image: np.ndarray, colors: np.ndarray) -> str:
     return "data:image/png;base64," + base64.b64encode(png(image, colors)).decode()
 
 
-def hexadecimal(palette: np.ndarray) -> list[str]:
-    """Colors as they are written in a specification."""
-    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in palette.tolist()]
-
-
 @lru_cache(maxsize=16)
 def written_palette(colors: Theme) -> list[str]:
     """The palette as its colors are written in a specification."""
-    return hexadecimal(palette(colors))
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in palette(colors).tolist()]
 
 
 def color_at(place: float, colors: Theme) -> str:
@@ -135,7 +131,7 @@ def color_at(place: float, colors: Theme) -> str:
 def mixed(color: str, ground: str, share: float) -> str:
     """A color over a ground that it covers by a share, 0 to 1."""
     both = zip(rgb(color), rgb(ground), strict=True)
-    return hexadecimal(np.array([[round(share * top + (1 - share) * below) for top, below in both]]))[0]
+    return "#" + "".join(f"{round(share * top + (1 - share) * below):02x}" for top, below in both)
 
 
 def readable(ground: str, colors: Theme) -> str:

@@ -15,7 +15,7 @@ from attnviz.analysis import sentences
 from attnviz.charts.legends import LegendEntry
 from attnviz.charts.theme import Theme
 from attnviz.core.edits import Site
-from attnviz.core.masks import Reason
+from attnviz.core.masks import Mask, Reason
 from attnviz.core.record import Record
 
 PERIOD = 8
@@ -47,7 +47,13 @@ def strokes_of(pattern: int, side: float) -> str:
     if pattern == PADDING:
         places = [-1 + (2 * i + 1) / count for i in range(count)]
         return "".join(f"M-1,{p:g}L1,{p:g}" for p in places)
-    return _diagonals(count) + (_diagonals(count, -1) if pattern == YOURS else "")
+    path = ""
+    for way in (1, -1) if pattern == YOURS else (1,):
+        for i in range(1, 2 * count):  # lines x + y = c, `count` of them crossing each edge
+            c = -2 + 2 * i / count
+            begin, end = max(-1, c - 1), min(1, c + 1)
+            path += f"M{begin:g},{way * end:g}L{end:g},{way * begin:g}"
+    return path
 
 
 @lru_cache(maxsize=8)
@@ -61,16 +67,6 @@ def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndar
     return down | up if pattern == YOURS else down
 
 
-def _diagonals(count: int, way: int = 1) -> str:
-    """Lines x + y = c through the box, `count` of them crossing each of its edges; mirrored if `way` is -1."""
-    path = ""
-    for i in range(1, 2 * count):
-        c = -2 + 2 * i / count
-        (x1, y1), (x2, y2) = (max(-1, c - 1), min(1, c + 1)), (min(1, c + 1), max(-1, c - 1))
-        path += f"M{x1:g},{way * y1:g}L{x2:g},{way * y2:g}"
-    return path
-
-
 GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH}
 """Signs on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
 
@@ -82,9 +78,6 @@ LONGEST_RULE = 52
 
 SWATCH = 18
 """Pixels of a sign in a legend."""
-
-Sign = tuple[str | None, str | None, float | None]
-"""Path, color and stroke width of what is drawn on a cell."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +99,8 @@ class CellState:
     rules: tuple[tuple[int, str], ...] = ()
     legend: str | None = None
 
-    def glyph(self, side: float, colors: Theme) -> Sign:
-        """Sign on a cell of so many pixels."""
+    def glyph(self, side: float, colors: Theme) -> tuple[str | None, str | None, float | None]:
+        """Path, color and stroke width of the sign on a cell of so many pixels."""
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
@@ -129,13 +122,6 @@ class CellState:
             return "background" if self.ground == "leak" else "dot"
         return {"cross": "warning", "": "quiet"}.get(self.sign, "hatch")
 
-    @property
-    def path(self) -> str:
-        """Its sign as strokes of one pixel, for a legend."""
-        if self.sign == "hatch":
-            return strokes_of(self.pattern, SWATCH)
-        return DISC if self.sign == "dot" else GLYPHS.get(self.sign, "")
-
     def stroke(self) -> tuple[int | str, str] | None:
         """Stand-in for its sign in an image, and its color: a sign that is too fine for that is hatched."""
         if self.sign in ("cross", "dot"):
@@ -149,28 +135,30 @@ def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[C
     Args:
         yours: names of the rules that a person set, not the model.
     """
+
+    def line(rule: str) -> tuple[int, str]:
+        if rule.startswith("padding"):
+            return PADDING, sentences.blocked_by(rule)
+        if rule in yours or f"({rule})" in yours:
+            return YOURS, f"blocked by you: {rule}"
+        return MODEL, sentences.blocked_by(rule)
+
     return [
-        CellState(
-            sentences.blocked_by(reason), "blocked", "hatch", tuple(_line(rule, yours) for _, rule in reason.rules)
-        )
+        CellState(sentences.blocked_by(reason), "blocked", "hatch", tuple(line(rule) for _, rule in reason.rules))
         for reason in reasons
     ]
 
 
-def _line(rule: str, yours: Collection[str]) -> tuple[int, str]:
-    """The strokes of a rule, and its line in the legend."""
-    if rule.startswith("padding"):
-        return PADDING, sentences.blocked_by(rule)
-    if rule in yours or f"({rule})" in yours:
-        return YOURS, f"blocked by you: {rule}"
-    return MODEL, sentences.blocked_by(rule)
-
-
 def your_rules(record: Record, site: Site) -> frozenset[str]:
     """Names of the rules that a person set; the future that a decoder hides is the model's own."""
-    mask, edits = record.edits.mask_at(site.kind), record.edits
-    own = {"causal"} if edits.own_mask and site.kind == "decoder" else set()
-    return frozenset() if mask is None else frozenset(mask.rules()) - own
+    mask = record.edits.mask_at(site.kind)
+    names = frozenset() if mask is None else _names(mask)
+    return names - {"causal"} if record.edits.own_mask and site.kind == "decoder" else names
+
+
+@lru_cache(maxsize=16)
+def _names(mask: Mask) -> frozenset[str]:
+    return frozenset(mask.rules())
 
 
 def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
@@ -180,20 +168,16 @@ def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for rule in rules[:MOST_RULES]:
         lines[textwrap.shorten(rule[1], LONGEST_RULE, placeholder=" …")] = CellState("", "blocked", "hatch", (rule,))
-    entries = [
-        LegendEntry(text, state.path, getattr(colors, state.ink), _ground(state, colors))
-        for text, state in lines.items()
-        if text
-    ]
-    if (more := len(rules) - MOST_RULES) > 0:
-        entries.append(rest(more, colors))
-    return entries
+    entries = []
+    for text, state in lines.items():
+        path = strokes_of(state.pattern, SWATCH) if state.sign == "hatch" else GLYPHS.get(state.sign, "")
+        ground = colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)
+        path = DISC if state.sign == "dot" else path
+        entries += [LegendEntry(text, path, getattr(colors, state.ink), ground)] if text else []
+    more = len(rules) - MOST_RULES
+    return [*entries, *([rest(more, colors)] if more > 0 else [])]
 
 
 def rest(more: int, colors: Theme) -> LegendEntry:
     """A legend line for rules that are left out, or combinations of them."""
     return LegendEntry(f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked)
-
-
-def _ground(state: CellState, colors: Theme) -> str:
-    return colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)

@@ -25,23 +25,17 @@ FITS, NARROWEST = 24, 11
 LEAST_CELL = 2
 """Pixels of a cell of an image that has little room at least."""
 
-STRIDES = (1, 2, 4, 5, 8, 10, 15, 20)
+STRIDES = (1, 2, 4, 5, 8, 10, 15, 20, 40)
 """Every token is labeled, or every second, fourth, ..."""
+
+BESIDE, BESIDE_CELL, MOST_BESIDE = 300, 48, 256
+"""Pixels of the side of one of three maps in a row, pixels of a cell of it at most, and rows or columns of it without
+tiles: each number of three maps is read under the pointer."""
 
 
 def every_of(pixels: float, room: float) -> int:
     """Each how many-th position of cells of so many pixels has room for its label."""
-    return next((n for n in STRIDES if n * pixels >= room), 2 * STRIDES[-1])
-
-
-def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tuple[float, float]:
-    """Pixels of a cell of a table of numbers, across and down, in a table `wide` pixels wide; square between tokens."""
-    rows, columns, of_tokens = max(1, rows), max(1, columns), [axis in ("query", "key") for axis in axes]
-    if all(of_tokens):
-        side = float(max(14 if columns <= 40 else 10, min(44, wide // columns, max(380, 14 * rows) // rows)))
-        return side, side
-    high = 16.0 if of_tokens[0] else max(1.0, min(6.0, 240 // rows))  # nothing is read along rows of weights
-    return float(max(8, min(60 if axes[1] == "1" else 44, wide // columns))), 22.0 if rows <= 12 else high
+    return next((n for n in STRIDES if n * pixels >= room), STRIDES[-1])
 
 
 @dataclass(frozen=True)
@@ -81,53 +75,53 @@ class Size:
         return self.down * self.rows
 
 
-def within(size: Size, pixels: float) -> Size:
-    """The same with smaller cells, so that a map is not wider than so many pixels, if they suffice for its columns."""
-    if size.columns > FITS:
-        cell = pixels / size.columns
-        if cell >= size.cell:
-            return size
-        every = next((n for n in STRIDES if n * cell >= NARROWEST), 2 * STRIDES[-1])
-        return replace(size, form="tiles" if size.tile > 1 else "pixels", cell=cell, every=every)
-    return replace(size, cell=float(max(NARROWEST, min(size.cell, pixels // max(1, size.columns)))))
-
-
-BESIDE, BESIDE_CELL = 300, 48
-"""Pixels: the side of one of three maps that stand in a row, and of a cell of it at most."""
-
-MOST_BESIDE = 256
-"""Rows or columns of such a map without tiles: each number of three maps is read under the pointer."""
-
-
-def size_beside(queries: int, keys: int, side: int = BESIDE) -> Size:
-    """Decide how to draw each of some maps of `queries` x `keys` cells in a row, of so many pixels each."""
-    most = max(queries, keys, 1)
-    tile = -(-most // MOST_BESIDE)
-    rows, columns = -(-queries // tile), -(-keys // tile)
-    most = max(rows, columns)
-    cell = float(min(BESIDE_CELL, side // most)) if most <= side // THINNEST else max(side / most, 1.0)
-    every = next(n for n in STRIDES if n * cell >= THINNEST)
-    form = "pixels" if most > RECTANGLES else "rectangles"
-    if tile > 1:
-        form = "tiles"
-    return Size(form, cell, rows, columns, tile, every)
-
-
 def size_of(queries: int, keys: int, side: int | None = None) -> Size:
     """Decide how to draw `queries` x `keys` cells.
 
     Args:
         side: pixels of the map at most, where labels do not stand on each other; None for as large as is good.
     """
-    most = max(queries, keys)
+    most = max(queries, keys, 1)
     if most <= RECTANGLES:
-        cell = max(THINNEST, min(LARGEST, READABLE // max(1, most)))
-        cell = cell if side is None else max(THINNEST - 1, min(cell, side // max(1, most)))
-        return Size("rectangles", cell, queries, keys)
-    tile = -(-most // PIXELS)
-    rows, columns = -(-queries // tile), -(-keys // tile)
+        cell = max(THINNEST, min(LARGEST, READABLE // most))
+        return Size("rectangles", cell if side is None else max(THINNEST - 1, min(cell, side // most)), queries, keys)
+    rows, columns, tile = _tiled(queries, keys, PIXELS)
     most = max(rows, columns)
     cell = max(THINNEST, READABLE // most) if most <= LABELED else max(1, SIDE // most)
     cell = cell if side is None else min(cell, max(LEAST_CELL, side // most))
-    every = next(n for n in STRIDES if n * cell >= THINNEST)
-    return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every)
+    return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every_of(cell, THINNEST))
+
+
+def size_beside(queries: int, keys: int) -> Size:
+    """Decide how to draw each of three maps of `queries` x `keys` cells in a row."""
+    rows, columns, tile = _tiled(queries, keys, MOST_BESIDE)
+    most = max(rows, columns, 1)
+    cell = float(min(BESIDE_CELL, BESIDE // most)) if most <= BESIDE // THINNEST else max(BESIDE / most, 1.0)
+    form = "tiles" if tile > 1 else "pixels"
+    return Size(form if most > RECTANGLES else "rectangles", cell, rows, columns, tile, every_of(cell, THINNEST))
+
+
+def _tiled(queries: int, keys: int, most: int) -> tuple[int, int, int]:
+    """Rows and columns of squares, at most so many, and cells per side of a square."""
+    tile = max(1, -(-max(queries, keys) // most))
+    return -(-queries // tile), -(-keys // tile), tile
+
+
+def within(size: Size, pixels: float) -> Size:
+    """The same with smaller cells, so that a map is not wider than so many pixels, if they suffice for its columns."""
+    if size.columns <= FITS:
+        return replace(size, cell=float(max(NARROWEST, min(size.cell, pixels // max(1, size.columns)))))
+    cell = pixels / size.columns
+    if cell >= size.cell:
+        return size
+    return replace(size, form="tiles" if size.tile > 1 else "pixels", cell=cell, every=every_of(cell, NARROWEST))
+
+
+def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tuple[float, float]:
+    """Pixels of a cell of a table of numbers, across and down, in a table `wide` pixels wide; square between tokens."""
+    rows, columns, of_tokens = max(1, rows), max(1, columns), [axis in ("query", "key") for axis in axes]
+    if all(of_tokens):
+        side = float(max(14 if columns <= 40 else 10, min(44, wide // columns, max(380, 14 * rows) // rows)))
+        return side, side
+    high = 16.0 if of_tokens[0] else max(1.0, min(6.0, 240 // rows))  # nothing is read along rows of weights
+    return float(max(8, min(60 if axes[1] == "1" else 44, wide // columns))), 22.0 if rows <= 12 else high

@@ -96,8 +96,6 @@ DARK = Theme(
     hues=("#4aa3e0", "#f0c64a", "#e08abf", "#2fbf95", "#8fd3ff", "#d0d4dc"),
 )  # fmt: skip
 
-STOPS = tuple(i / (len(LIGHT.ramp) - 1) for i in range(len(LIGHT.ramp)))
-
 CAUTIONS = {
     "random": "random weights: shows the mechanics, not meaning",
     "constructed": "constructed: weights set by hand to show a mechanism",
@@ -180,11 +178,6 @@ class Style:
     explained: bool = False
     heading: str | None = None
     on_screen: bool = False
-
-    @property
-    def is_paired(self) -> bool:
-        """Whether it stands on a page beside its map, or beside its thumbnails."""
-        return self.paired and self.on_screen
 
     @property
     def colors(self) -> Theme:

@@ -26,9 +26,8 @@ from attnviz.figures.lens import LogitLens as logit_lens
 from attnviz.figures.lens import PushedWords as pushed
 from attnviz.figures.lines import HeadLines as lines
 from attnviz.figures.maps import LeakMap as leaks
+from attnviz.figures.maps import MaskGrid as mask
 from attnviz.figures.maps import StateMap as states
-from attnviz.figures.maps import blocks
-from attnviz.figures.mask import MaskGrid as mask
 from attnviz.figures.outputs import LabelBars as labels
 from attnviz.figures.outputs import NextWordBars as next_word
 from attnviz.figures.outputs import OutputChange as change

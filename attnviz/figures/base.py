@@ -19,7 +19,6 @@ from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
 from attnviz.charts.legends import written_out
 from attnviz.charts.marks import LOADED, Form, Table, records
-from attnviz.charts.mosaic import Mosaic
 from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, visible_text, without_surrogates
@@ -97,7 +96,7 @@ class Figure(Style, ABC):
         """Title, numbers and words."""
 
     @abstractmethod
-    def draw(self) -> Grid | Bars | Mosaic | Views:
+    def draw(self) -> Grid | Bars | Views:
         """The form with its tables."""
 
     @property
@@ -106,7 +105,7 @@ class Figure(Style, ABC):
         return self.facts()
 
     @cached_property
-    def drawing(self) -> Grid | Bars | Mosaic | Views:
+    def drawing(self) -> Grid | Bars | Views:
         """The form with its tables, drawn once."""
         return self.draw()
 

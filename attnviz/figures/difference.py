@@ -17,23 +17,19 @@ from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
 from attnviz.charts.grid import Grid
 from attnviz.charts.grid_form import together
 from attnviz.charts.legends import Ramp, heading, text_width
-from attnviz.charts.marks import Spec, Table, field, layer, pixels_at, places
+from attnviz.charts.marks import Spec, field, layer, pixels_at, places
 from attnviz.charts.signs import CellState
 from attnviz.charts.size import Size, size_beside
-from attnviz.charts.theme import TITLE_CHARACTER, Theme
 from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, Views, edited, subtitles, text_array
 
-BAR, THIN, NUMBERED, TITLE = 90, 5, 13, 250
-"""Pixels: the longest bar of a row, rows that have gaps between bars, rows that have numbers, and a map's name."""
+BAR, THIN, NUMBERED = 90, 5, 13
+"""Pixels: the longest bar of a row, rows that have gaps between bars, and rows that have numbers."""
 
 LEAST = 0.05
 """The differences of largest size are at the end of the scale, but if they are smaller than this."""
-
-AFTER = " after step "
-"""In the name of a source, between the model and the step of its training."""
 
 LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
 """Code points of a token beside its row, of what was changed over a map, and of a sentence under the title."""
@@ -101,14 +97,34 @@ class Difference(Figure):
 
     def draw(self) -> Views:
         a, b, difference = self.grids
-        views = [[difference, _bars_view(self.size, self.colors), a, b]]
+        views = [[difference, self._bars_view(), a, b]]
         form = together(views, self.style, has_params=difference.is_rectangles)
-        width = 3 * (self.size.width + axes.PADDING) + BAR
+        width = 3 * (self.size.width + 6) + BAR
         scales = zip(("weights", "differences"), self._scales, strict=True)
         ends = [f"colors of {what} end at {scale.top:.2g}" for what, scale in scales if scale.top < 1]
-        lines = [*lines_of(self.comparison), ", ".join(ends)]
-        meta = heading(title_of(self.comparison), lines, width, self)
-        return Views(form, a.data | b.data | difference.data | {"meta": meta, "bars": self._bars()}, difference.read)
+        meta = heading(title_of(self.comparison), [*lines_of(self.comparison), ", ".join(ends)], width, self)
+        moved = largest_in_size(self.comparison.variation[:, None], self.size.tile)[:, 0].tolist()
+        bars = {
+            "middle": [i + 0.5 for i in range(len(moved))],
+            "value": [0.0 if math.isnan(value) else value for value in moved],
+            "text": ["–" if math.isnan(value) else f"{value:.2f}" for value in moved],
+        }
+        return Views(form, a.data | b.data | difference.data | {"meta": meta, "bars": bars}, difference.read)
+
+    def _bars_view(self) -> Spec:
+        """A bar for how far each row differs, 0 to 1, in the rows of the map before; a number where it has room."""
+        size, axis = self.size, {"orient": "top", "title": "difference per row", "labels": False}
+        y = places(size.rows, reverse=True) | {"field": "middle"}
+        x = places(1, axis | {"titleAnchor": "start"}) | {"field": "value"}
+        bar = {"size": min(12, 0.7 * size.cell) if size.cell >= THIN else size.cell, "orient": "horizontal"}
+        layers = [
+            layer("bars", "bar", {"y": y, "x": x}, fill=self.colors.ramp[5], **bar),
+            layer("meta", "rule", {"x": pixels_at(0)}, stroke=self.colors.line),
+        ]
+        if size.cell >= NUMBERED:
+            text = {"y": y, "x": x, "text": field("text")}
+            layers.append(layer("bars", "text", text, align="left", baseline="middle", dx=6))
+        return {"layer": layers, "width": BAR, "height": size.height}
 
     @property
     def size(self) -> Size:
@@ -117,53 +133,59 @@ class Difference(Figure):
     @cached_property
     def grids(self) -> tuple[Grid, Grid, Grid]:
         """A, B and A - B; the last is drawn first, with the labels of the rows."""
-        size, tokens, titles = self.size, self._tokens, names_of(self.comparison)
-        selected = self.comparison.most_cell if self.selected is None and self.on_screen else self.selected
-        kinds, (weights, differences) = [_kinds(*tiled) for tiled in self._tiled], self._scales
-        scales = zip(self._tiled, (weights, weights, differences), strict=True)
-        shades = [np.nan_to_num(numbers) / scale.top for (numbers, _), scale in scales]
-        shades[2] = (shades[2] + 1) / 2
-        ends = f" {MORE[0]}", f" {MORE[1]}"
-        signed = Ramp("difference A − B", differences.top, self.colors.diverging, signed=True, ends=ends)
-        ramps = weights.legend(self.colors), None, signed
-        labels = [[[_label(both, end) for both in axis] for axis in tokens] for end in range(3)]
-        widest = max(text_width(label) for _, over in labels for label in over[:: size.every * size.tile])
-        same_rows = all(a and b and a.text == b.text for a, b in tokens[0])
-        numbers = zip((numbers for numbers, _ in self._tiled), self._texts, strict=True)
-        longest = int(max(size.width, TITLE) / TITLE_CHARACTER)
-        places = zip(tokens, (self.comparison.rows, self.comparison.columns), strict=True)
+        size, tokens, both, (weights, differences) = self.size, self._tokens, self.comparison, self._scales
+        selected = both.most_cell if self.selected is None and self.on_screen else self.selected
+        kinds = [
+            np.select([states == BLOCKED, states == BLANK, np.isnan(part), part > 0, part < 0], [3, 4, 5, 1, 2])
+            for part, states in self._tiled
+        ]
         shared = {
             "size": size,
             "kinds": KINDS,
             "style": replace(self, heading=None, selected=selected),
-            "numbers": dict(zip(("a", "b", "difference"), numbers, strict=True)),
+            "numbers": {
+                name: (numbers, texts)
+                for name, (numbers, _), texts in zip(("a", "b", "difference"), self._tiled, self._texts, strict=True)
+            },
             "cell_texts": [KINDS[kind].text for kind in kinds[2].ravel().tolist()],
-            "called": tuple([*map(_named, *axis)][:: size.tile] for axis in places),
-            "extent": 8 * math.ceil(widest / 8) if widest > size.cell - 4 else 0,
+            "called": tuple(
+                [*map(_named, part, pairs)][:: size.tile]
+                for part, pairs in zip(tokens, (both.rows, both.columns), strict=True)
+            ),
         }
+        labels = [[[_label(pair, end) for pair in axis] for axis in tokens] for end in range(3)]
+        widest = max(text_width(label) for _, over in labels for label in over[:: size.every * size.tile])
+        if widest > size.cell - 4:
+            shared["extent"] = 8 * math.ceil(widest / 8)
+        if all(a and b and a.text == b.text for a, b in tokens[0]):  # the rows of all are those of the first
+            labels[0][0] = labels[1][0] = []
+        ends = f" {MORE[0]}", f" {MORE[1]}"
+        ramp, colors = weights.legend(self.colors), self.colors.diverging
+        signed = Ramp("difference A − B", differences.top, colors, signed=True, ends=ends)
+        gray = [
+            pixels.gray_ramp(self.colors) if side.head in side.step.heads_off else self.colors.ramp
+            for side in self._sides
+        ]
+        own = (
+            {"ramp": ramp, "palette": gray[0], "signs": ()},
+            {"palette": gray[1], "signs": [KINDS[i] for i in np.unique(kinds[:2]).tolist()]},
+            {"ramp": signed, "signs": ()},
+        )
         return tuple(
             Grid(
-                title=titles[end] if len(titles[end]) <= longest else f"{titles[end][: longest - 1]}…",
+                title=names_of(both)[end],
                 lines=[self._selected_text(end, selected)],
-                rows=groups([_token(both, end) for both in tokens[0]]),
-                columns=groups([_token(both, end) for both in tokens[1]]),
+                rows=groups([_token(pair, end) for pair in tokens[0]]),
+                columns=groups([_token(pair, end) for pair in tokens[1]]),
                 states=kinds[end],
-                shade=shades[end],
-                ramp=ramps[end],
-                palette=self._gray(end),
+                shade=signed.shade(numbers) if end == 2 else np.nan_to_num(numbers) / weights.top,
                 labels=tuple(labels[end]),
                 prefix=f"{'abd'[end]}-",
-                is_labeled=end == 2 or not same_rows,
-                signs=[KINDS[i] for i in np.unique(kinds[:2]).tolist()] if end == 1 else (),
                 **shared,
+                **own[end],
             )
-            for end in range(3)
+            for end, (numbers, _) in enumerate(self._tiled)
         )
-
-    def _gray(self, end: int) -> tuple[str, ...] | None:
-        """The ramp without colors, for a head that is off."""
-        is_off = end < 2 and self._sides[end].head in self._sides[end].step.heads_off
-        return pixels.gray_ramp(self.colors) if is_off else None
 
     @property
     def _sides(self) -> tuple[Side, Side]:
@@ -187,10 +209,12 @@ class Difference(Figure):
     @cached_property
     def _texts(self) -> list[list[str]]:
         """Texts of all cells, with the same digits in A, in B and in their difference."""
-        numbers = [numbers for numbers, _ in self._tiled]
-        places = np.full(numbers[0].shape, 4) if self.size.tile > 1 else sentences.digits_of(*numbers)
-        cells = (zip(*(part.ravel().tolist() for part in (*tiled, places)), strict=True) for tiled in self._tiled)
-        return [[_text_of(*cell, signed=end == 2) for cell in every] for end, every in enumerate(cells)]
+        places = sentences.digits_of(*(numbers for numbers, _ in self._tiled)).ravel().tolist()
+        texts = []
+        for end, (numbers, states) in enumerate(self._tiled):
+            cells = zip(numbers.ravel().tolist(), states.ravel().tolist(), places, strict=True)
+            texts.append([WITHOUT.get(state) or _signed(value, digit, end == 2) for value, state, digit in cells])
+        return texts
 
     def _selected_text(self, end: int, cell: Sequence[int] | int | None) -> str:
         """The number of the selected cell, if one is."""
@@ -208,46 +232,18 @@ class Difference(Figure):
         largest = max(tops[:2]), max(tops[2], LEAST)
         return tuple(Domain("adapts", top) if 0 < top < faint else Domain() for top in largest)
 
-    def _bars(self) -> Table:
-        """How far each row differs, 0 to 1; written if the cell is large enough, with a dash for NaN."""
-        moved, cell = largest_in_size(self.comparison.variation[:, None], self.size.tile)[:, 0].tolist(), self.size.cell
-        inset = max(0.0, 0.5 - 6 / cell, 2 / cell) if cell >= THIN else 0.0
-        texts = ["–" if math.isnan(value) else f"{value:.2f}" for value in moved]
-        return {
-            "begin": [i + inset for i in range(len(moved))],
-            "end": [i + 1 - inset for i in range(len(moved))],
-            "middle": [i + 0.5 for i in range(len(moved))],
-            "value": [0.0 if math.isnan(value) else value for value in moved],
-            "text": texts if cell >= NUMBERED else [""] * len(texts),
-        }
+
+WITHOUT = {BLOCKED: "blocked", BLANK: "blank"}
+"""Texts of cells without a number."""
 
 
-def _bars_view(size: Size, colors: Theme) -> Spec:
-    """Bars of how far each row differs, which share the rows of the map before them."""
-    down = places(size.rows, reverse=True)
-    axis = {"orient": "top", "title": "difference per row", "labels": False, "titleAnchor": "start"}
-    length = places(1, axis) | {"field": "value"}
-    bar = {"y": down | {"field": "begin"}, "y2": {"field": "end"}, "x": length, "x2": {"datum": 0}}
-    text = {"y": down | {"field": "middle"}, "x": length, "text": field("text")}
-    layers = [
-        layer("bars", "rect", bar, fill=colors.ramp[5]),
-        layer("bars", "text", text, align="left", baseline="middle", dx=6),
-        layer("meta", "rule", {"x": pixels_at(0)}, stroke=colors.line),
-    ]
-    return {"layer": layers, "width": BAR, "height": size.height}
-
-
-def _kinds(numbers: np.ndarray, states: np.ndarray) -> np.ndarray:
-    """Which of `KINDS` each cell is."""
-    return np.select([states == BLOCKED, states == BLANK, np.isnan(numbers), numbers > 0, numbers < 0], [3, 4, 5, 1, 2])
-
-
-def _text_of(value: float, state: int, places: int, *, signed: bool) -> str:
-    """Text of a cell."""
-    if state in (BLOCKED, BLANK):
-        return "blocked" if state == BLOCKED else "blank"
-    plus, size = "+" if signed and value > 0 else "", digits(value) if places == 4 else decimals(abs(value), places)
-    return f"{'−' if value < 0 else plus}{size.removeprefix('−')}"
+def _signed(value: float, places: int, plus: bool) -> str:
+    """Digits of a number with its sign."""
+    sign = "−" if value < 0 else ""
+    if plus and value > 0:
+        sign = "+"
+    size = digits(value) if places == 4 else decimals(abs(value), places)
+    return f"{sign}{size.removeprefix('−')}"
 
 
 def title_of(comparison: AlignedPair) -> str:
@@ -263,28 +259,21 @@ def _head(side: Side) -> str:
     return f"{side.head} of {all_heads(side.step)} · {side.site}"
 
 
-def _features(side: Side) -> tuple[str, ...]:
-    """Things in which two sides can differ: model, training step, head, text, edits."""
-    model, _, step = side.record.source.partition(AFTER)
-    if step:
-        step = f"step {step}" if step.strip("0") else "untrained"
-    head = side.site.head(side.head) if isinstance(side.head, int) else f"{side.head} of {side.site}"
-    edits = ", ".join(side.record.edits.in_words()) or "original"
-    return model, step or "trained", head, _text(side), edits if len(edits) <= LONGEST_EDITS else "changed"
-
-
 def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
-    """Titles of the maps, by the first thing in which they differ: "A: trained", "B: untrained"."""
-    sides = comparison.a, comparison.b
-    pairs = zip(*map(_features, sides), strict=True)
-    names = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
-    if names == tuple(map(_text, sides)) and all(names):  # from the first word that differs: there is no room for all
+    """Titles of the maps, by the first thing in which they differ: model, head, text or edits."""
+    pairs = []
+    for side in (comparison.a, comparison.b):
+        head = side.site.head(side.head) if isinstance(side.head, int) else f"{side.head} of {side.site}"
+        edits = ", ".join(side.record.edits.in_words()) or "original"
+        pairs.append((side.record.source, head, _text(side), edits if len(edits) <= LONGEST_EDITS else "changed"))
+    names = next((pair for pair in zip(*pairs, strict=True) if pair[0] != pair[1]), ("", ""))
+    if names == (pairs[0][2], pairs[1][2]) and all(names):  # from the first word that differs: no room for all
         texts = [text.split() for text in names]
-        differs = (i for i, pair in enumerate(zip(*texts, strict=False)) if len({*pair}) > 1)
-        first = next(differs, min(map(len, texts)) - 1)
-        names = names if first < 1 else tuple(f"… {' '.join(text[first:])}" for text in texts)
-    a, b = (in_title(name) if name else "" for name in names)
-    return f"A: {a}" if a else "A", f"B: {b}" if b else "B", "Difference A − B"
+        differs = (i for i, pair in enumerate(zip(*texts, strict=False)) if pair[0] != pair[1])
+        if first := next(differs, min(map(len, texts)) - 1):
+            names = tuple(f"… {' '.join(text[first:])}" for text in texts)
+    a, b = (f": {in_title(name)}" if name else "" for name in names)
+    return f"A{a}", f"B{b}", "Difference A − B"
 
 
 def lines_of(comparison: AlignedPair) -> list[str]:
@@ -303,7 +292,7 @@ def _text(side: Side) -> str:
 
 def _label(both: Both, end: int) -> str:
     """Label of a row or of a column of A, B or their difference."""
-    texts = [None if token is None else visible_text(token.text, LONGEST_LABEL) for token in both]
+    texts = [None if token is None else axes.short(token.text, LONGEST_LABEL) for token in both]
     if end < 2:
         return texts[end] or ""
     alone = next((f" ({side})" for side, text in zip("BA", texts, strict=True) if text is None), "")

@@ -1,5 +1,6 @@
 """Attention against distance: how much a head gives to keys so far away, in bins that double."""
 
+from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 
@@ -18,6 +19,7 @@ from attnviz.figures.base import Figure, FigureFacts, subtitles
 from attnviz.figures.head import called, heads_in_name
 
 TITLE = "Attention by distance"
+ROW_BY_ROW = "patches are counted row by row, not measured across the picture"
 
 
 class DistanceBars(Figure):
@@ -26,14 +28,15 @@ class DistanceBars(Figure):
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and so after it. See `analysis.by_distance`.
     """
 
+    @abstractmethod
     def _measured(self) -> list[str]:
         """Lines on what was measured."""
-        raise NotImplementedError
 
     def _words(self) -> str:
-        bins = self.table.sort_values("share", ascending=False)[:1].itertuples()
-        most = [f"Most of it goes to: {_bin(row)}, {percent(float(row.share))}." for row in bins]
-        return " ".join([f"{self._heading}. {'; '.join(self._measured())}.", *most])
+        text = f"{self._heading}. {'; '.join(self._measured())}."
+        for row in self.table.sort_values("share", ascending=False)[:1].itertuples():
+            text += f" Most of it goes to: {_bin(row)}, {percent(float(row.share))}."
+        return text
 
     def draw(self) -> Bars:
         """The bins that some pair is in, the nearest first: the query itself, before it, after it."""
@@ -47,6 +50,14 @@ class DistanceBars(Figure):
             columns=[Column(values=bins["share"].tolist(), name="share of attention"), means],
             style=self.style,
         )
+
+
+def _bin(row) -> str:
+    """A bin in words: "itself", "4–7 before"."""
+    if not row.nearest:
+        return "itself"
+    near, far = abs(row.nearest), abs(row.furthest)
+    return f"{near:,}{f'–{far:,}' if far != near else ''} {'before' if row.nearest < 0 else 'after'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +75,12 @@ class DistanceProfile(DistanceBars):
         return FigureFacts(
             heading=f"{TITLE} · {called(view, self.head)}",
             subject=(self.site, heads_in_name(self.head), "distance"),
-            table=self._table,
+            table=self._curve,
             words=self._words,
             record=self.record,
         )
 
-    def _table(self) -> pd.DataFrame:
+    def _curve(self) -> pd.DataFrame:
         return self._distances.curve()
 
     @cached_property
@@ -77,10 +88,11 @@ class DistanceProfile(DistanceBars):
         return analysis.by_distance(self.record.step(self.site), self.head, sentence=self.sentence)
 
     def _measured(self) -> list[str]:
-        """Share of near keys, and a note where a sink takes attention."""
+        """Share of near keys; notes where a sink takes attention, and where tokens are patches."""
         near = f"{percent(self._distances.within(NEAR))} of the attention goes to keys at most {NEAR} tokens away"
         sink = ["what the sink takes is left out"] if self.record.step(self.site).has_sink else []
-        return [f"local share: {near}", *sink]
+        has_picture = bool(self.record.sentences[self.sentence].pictures)
+        return [f"local share: {near}", *sink, *([ROW_BY_ROW] if has_picture else [])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +101,9 @@ class CorpusDistance(DistanceBars):
 
     Attributes:
         model: its name.
-        head: what the head is called.
+        head: name of the head.
         curve: nearest, furthest, share, pairs and mean, as `atlas.Atlas.table` gives "distances".
-        texts: how many.
+        texts: number of texts.
     """
 
     model: str
@@ -100,25 +112,9 @@ class CorpusDistance(DistanceBars):
     texts: int
 
     def facts(self) -> FigureFacts:
-        heading = f"{TITLE} · {self.head}"
-        return FigureFacts(
-            heading=heading,
-            title=f"{heading} · {in_title(self.model)}",
-            name=file_stem(self.model, "atlas", self.head, "distance"),
-            table=self._table,
-            words=self._words,
-        )
-
-    def _table(self) -> pd.DataFrame:
-        return self.curve
+        heading, name = f"{TITLE} · {self.head}", file_stem(self.model, "atlas", self.head, "distance")
+        title = f"{heading} · {in_title(self.model)}"
+        return FigureFacts(heading=heading, title=title, name=name, table=self.curve.copy, words=self._words)
 
     def _measured(self) -> list[str]:
         return [f"all tokens of {self.texts:,} texts"]
-
-
-def _bin(row) -> str:
-    """A bin in words: "itself", "4–7 before"."""
-    if not row.nearest:
-        return "itself"
-    near, far = abs(row.nearest), abs(row.furthest)
-    return f"{near:,}{f'–{far:,}' if far != near else ''} {'before' if row.nearest < 0 else 'after'}"

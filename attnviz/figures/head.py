@@ -1,19 +1,22 @@
 """One head as a map: rows are queries, columns are keys, the stronger the color the larger the weight."""
 
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from attnviz import analysis
 from attnviz.analysis import EMPTY, Cells, sentences, tables, views
 from attnviz.analysis.views import AttentionView
+from attnviz.charts.axes import names
 from attnviz.charts.domain import MAY_ATTEND, MINUS_INFINITY, NOT_A_NUMBER, POLICIES, colored, domain_of
-from attnviz.charts.grid import Grid, RowAnnotations, size_within
+from attnviz.charts.grid import ARROW, HUE, Grid, RowEnd, framed, predictions, size_within, with_predictions
+from attnviz.charts.legends import LegendEntry
 from attnviz.charts.signs import CellState, blocked_by, your_rules
 from attnviz.charts.size import size_of
 from attnviz.core.amounts import written
 from attnviz.core.display import in_title
+from attnviz.core.masks import Reason
 from attnviz.core.record import Record
 from attnviz.figures.base import FigureFacts, SiteFigure, subtitles, text_array
 
@@ -57,20 +60,21 @@ class HeadMap(SiteFigure):
         )
 
     def draw(self) -> Grid:
-        view = self.attention_view
-        policy = POLICIES[view.step.scoring.empty_rows]
-        empty = dict.fromkeys(np.flatnonzero(view.empty(self.head)).tolist(), policy)
-        size = size_within(view.queries, view.keys, self, view.predicted or ())
+        view, words = self.attention_view, self.attention_view.predicted or ()
+        empty, policy = np.flatnonzero(view.empty(self.head)).tolist(), POLICIES[view.step.scoring.empty_rows]
+        moved = _changed(view, self.before)
+        ends = [*([self._row_sums()] if self.row_sums else []), *predictions(words, self, PREDICTS, moved)]
+        size = size_within(view.queries, view.keys, self, ends)
         cells = view.cells([self.head], size.tile)[0]
         scale = domain_of(self.domain, view, cells)
-        padding = view.padding[:: size.tile]
-        blocked = blocked_by(cells.reasons, your_rules(view.record, view.site))
-        explained = self.explained and self.on_screen
-        kinds, states = _states(cells, blocked, policy, padding=padding, explained=explained)
-        gray = self.head in view.step.heads_off
+        kinds, states = states_of(cells, view)
+        signs = [kinds[i] for i in np.unique(states).tolist() if not (kinds[i].rules and self.explained)]
         scores = {} if cells.scores is None else {"score": (cells.scores, ".3f")}
-        changed = _changed(view, self.before)
-        above = self._above()
+        offsets = None  # of the largest weight in its tile, counted row by row
+        if tiles := cells.tiles:
+            offsets = (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
+        colors, above = self.colors, self._above()
+        notes = [LegendEntry(CHANGED, ARROW, colors.hues[HUE], colors.background)] if moved else []
         return Grid(
             **above | {"lines": [*above["lines"], self._reading, view.window, scale.ending, *view.notes]},
             rows=view.queries,
@@ -79,15 +83,24 @@ class HeadMap(SiteFigure):
             states=states,
             kinds=kinds,
             shade=np.nan_to_num(scale.shade(cells.weights)),
-            ramp=scale.legend(self.colors, gray=gray),
+            ramp=scale.legend(colors, gray=self.head in view.step.heads_off),
             numbers={"weight": (cells.weights, ".4f")} | scores,
-            offsets=_offsets(cells),
-            predicted=view.predicted or (),
-            note_title=PREDICTS,
-            changed=(changed, CHANGED),
-            beside=row_sums(view, self.head) if self.row_sums else None,
-            empty=empty,
+            offsets=offsets,
+            called=(with_predictions(view.queries, words, size.tile), names(view.keys, size.tile)),
+            ends=ends,
+            framed=empty,
+            signs=signs if self.on_screen else None,
+            notes=[*notes, *([framed(policy, self)] if empty else [])],
         )
+
+    def _row_sums(self) -> RowEnd:
+        """The sum of each row; those that are not 1 say so. Sums of rows that are seen in part are below 1 by right."""
+        view, texts, inks = self.attention_view, [], []
+        for value in view.row_sums(self.head).tolist():
+            is_odd = not (value < 1 + 5e-4 if view.partial else abs(value - 1) < 5e-4)
+            texts.append(f"{written(value, '.3f')}{' not 1' if is_odd else ''}")
+            inks.append(self.colors.warning if is_odd else self.colors.text)
+        return RowEnd("beside", "sum of what is seen" if view.partial else "row sum", texts, inks)
 
     @property
     def _reading(self) -> str:
@@ -107,14 +120,6 @@ class HeadMap(SiteFigure):
 def heads_in_name(head: int | str) -> str:
     """A head, or a combination of heads, in the name of a file."""
     return f"head-{head}" if isinstance(head, int) else f"heads-{head}"
-
-
-def row_sums(view: AttentionView, head: int | str) -> RowAnnotations:
-    """The sum of each row; those that are not 1 say so. Sums of rows that are seen in part are below 1 by right."""
-    sums = view.row_sums(head).tolist()
-    odd = [not (value < 1 + 5e-4 if view.partial else abs(value - 1) < 5e-4) for value in sums]
-    texts = [f"{written(value, '.3f')}{' not 1' if is_odd else ''}" for value, is_odd in zip(sums, odd, strict=True)]
-    return RowAnnotations("sum of what is seen" if view.partial else "row sum", texts, odd)
 
 
 def called(view: AttentionView, head: int | str, *, on_screen: bool = False) -> str:
@@ -140,40 +145,33 @@ def _changed(attention_view: AttentionView, before: Record | None) -> frozenset[
     return frozenset(i for i, (then, now) in enumerate(pairs) if then != now)
 
 
-def _offsets(cells: Cells) -> np.ndarray | None:
-    """Offset of the largest weight in its tile, counted row by row."""
-    if (tiles := cells.tiles) is None:
-        return None
-    return (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
-
-
 _OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
 PADDING = "row of padding: no text stands there"
 
 
-def _states(
-    cells: Cells, blocked: list[CellState], policy: str, *, padding: np.ndarray, explained: bool = False
-) -> tuple[list[CellState], np.ndarray]:
-    """States of cells, and the index of each cell's: a case, combined with the rule that blocks it or with none.
-
-    Args:
-        padding: which rows are padding.
-        explained: whether another legend says which rules block.
-    """
+def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...], np.ndarray]:
+    """States of cells, and the index of each cell's: a case, combined with the rule that blocks it or with none."""
+    policy, rules = POLICIES[view.step.scoring.empty_rows], your_rules(view.record, view.site)
     nan, empty = np.isnan(cells.weights), cells.states == EMPTY
     case = np.where(nan, np.uint8(_NAN), np.uint8(_OPEN))
     if empty.any():
         case[empty] = np.where(nan, _EMPTY_NAN, np.where(colored(cells), _FILLED, _EMPTY))[empty]
-    if cells.scores is not None:
-        case[(case == _OPEN) & (cells.blocked == 0) & (cells.scores == -np.inf)] = _MINUS_INFINITY
-    legend = "" if explained else None
-    case[(case == _OPEN) & padding[:, None]] = _PADDING
-    kinds = [_state(case, rule, policy, legend) for case in range(7) for rule in (None, *blocked)]
-    return kinds, case * np.int64(len(cells.reasons) + 1) + cells.blocked
+    if cells.scores is not None and (infinite := cells.scores == -np.inf).any():
+        case[infinite & (case == _OPEN) & (cells.blocked == 0)] = _MINUS_INFINITY
+    if (padding := view.padding[:: cells.tile]).any():
+        case[padding[:, None] & (case == _OPEN)] = _PADDING
+    return _kinds(cells.reasons, rules, policy), case * np.int32(len(cells.reasons) + 1) + cells.blocked
 
 
-def _state(case: int, rule: CellState | None, policy: str, legend: str | None) -> CellState:
-    """A case of a cell that no rule blocks, or that one does; legend of its rules, as `CellState` has it."""
+@lru_cache(maxsize=64)
+def _kinds(reasons: tuple[Reason, ...], yours: frozenset[str], policy: str) -> tuple[CellState, ...]:
+    """Each case without a rule, and with each rule."""
+    rules = [None, *blocked_by(reasons, yours)]
+    return tuple(_state(case, rule, policy) for case in range(7) for rule in rules)
+
+
+def _state(case: int, rule: CellState | None, policy: str) -> CellState:
+    """A case of a cell that no rule blocks, or that one does."""
     if case == _PADDING:
         return CellState(PADDING, "blocked", legend=PADDING)
     case_text = ("", policy, policy, NOT_A_NUMBER, policy, MINUS_INFINITY)[case]
@@ -183,9 +181,7 @@ def _state(case: int, rule: CellState | None, policy: str, legend: str | None) -
     if case == _MINUS_INFINITY:
         return CellState(text, "ramp", "dash", legend=MINUS_INFINITY)
     ground = "ramp" if case == _FILLED or (case == _OPEN and not rule) else "blocked"
-    if rule is None:
-        return CellState(text, ground, legend="")
-    return CellState(text, ground, "hatch", rule.rules, legend=legend)
+    return CellState(text, ground, "hatch", rule.rules) if rule else CellState(text, ground, legend="")
 
 
 def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:

@@ -1,21 +1,43 @@
-"""Heads at a glance: a thumbnail for each head of an attention call, or of a model by layer or in an order."""
+"""Heads at a glance: a thumbnail for each head of an attention call, or of a model by layer or in an order.
 
+Each thumbnail is one image at its place in one view: a facet of 144 maps takes a browser seconds.
+"""
+
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from attnviz.analysis import sentences, tables, views
+from attnviz.analysis import Cells, sentences, tables, views
 from attnviz.analysis.heads import head_metrics
-from attnviz.charts.legends import text_width
-from attnviz.charts.mosaic import Head, Label, Mosaic, MosaicLayout, Thumbnail
+from attnviz.analysis.views import AttentionView
+from attnviz.charts import pixels, signs
+from attnviz.charts.collage import Collage
+from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, domain_of
+from attnviz.charts.legends import Ramp, entry, heading, ramp_spec, signs_spec, text_width, title_spec
+from attnviz.charts.signs import CellState
 from attnviz.charts.theme import LINE
+from attnviz.core.amounts import written
+from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import Figure, FigureFacts, SiteFigure, subtitles
-from attnviz.figures.head import arrays_of
+from attnviz.figures.base import Figure, FigureFacts, SiteFigure, Views, subtitles
+from attnviz.figures.head import arrays_of, states_of
+
+Head = tuple[Site, int]
+
+MARGIN = 3
+"""Pixels around all thumbnails, for the frame of the focused one."""
+
+OWN, OF_MARKED = "weight, as a share of each head's largest", "weight; with a corner mark: as a share of the largest"
+"""Titles of a legend of heads whose colors end at their own largest weight: of all heads, or of those with a mark."""
+
+CORNER = 14
+"""Pixels of the mark in the right upper corner of a thumbnail."""
 
 CALL, PAIRED = 336, 296
 """Pixels of all thumbnails of a call, so that they fit a phone; and beside a map, so that it has room, too."""
@@ -42,11 +64,151 @@ LEFT, ABOVE = 64, 26
 """Pixels left of a row of heads for its layer, and above the layers of a kind for the numbers of heads."""
 
 
-@dataclass(frozen=True, eq=False)
-class AllHeads(SiteFigure):
-    """Thumbnails of all heads of a site; a click selects one under "head" with the fields kind, layer, head and rev."""
+class Thumbnail(NamedTuple):
+    """A head, the place of its left upper corner in pixels, and the lines over it."""
+
+    head: Head
+    x: int
+    y: int
+    label: str = ""
+
+
+class Layout(NamedTuple):
+    """Thumbnails of one size with `above` pixels for lines over each.
+
+    Labels beside them are x, y, text, align and baseline.
+    """
+
+    side: int
+    height: int
+    above: int
+    thumbnails: Sequence[Thumbnail]
+    labels: Sequence[tuple[float, float, str, str, str]] = ()
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """Pixels from the first thumbnail to the ends of the last, across and down."""
+        corners = [(thumbnail.x, thumbnail.y) for thumbnail in self.thumbnails] or [(0, 0)]
+        x, y = map(max, zip(*corners, strict=True))
+        return x + self.side, y + self.height
+
+
+class Thumbnails(Figure):
+    """Thumbnails of heads; a click selects one under "head" with the fields kind, layer, head and rev."""
 
     is_map = True
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """Places of the thumbnails."""
+
+    @property
+    @abstractmethod
+    def views(self) -> Mapping[Site, AttentionView]:
+        """The weights of each attention call."""
+
+    @abstractmethod
+    def _above(self) -> tuple[str, list[str]]:
+        """Title and lines; without a title the lines stand under the thumbnails."""
+
+    @cached_property
+    def cells(self) -> dict[Head, Cells]:
+        """Cells of all heads of a call at once, as coarse as a thumbnail shows them: the largest of each tile."""
+        cells, layout = {}, self.layout
+        for site, view in self.views.items():
+            heads = [head for (other, head), *_ in layout.thumbnails if other == site]
+            tile = max(1, -(-len(view.queries) // layout.height), -(-len(view.keys) // layout.side))
+            for head, part in zip(heads, view.cells(heads, tile), strict=True):
+                cells[site, head] = part
+        return cells
+
+    @cached_property
+    def largest(self) -> dict[Head, str]:
+        """The largest weight of each head, written."""
+        weights = {head: cells.weights[~np.isnan(cells.weights)] for head, cells in self.cells.items()}
+        return {head: written(float(values.max()), ".4f") if len(values) else "NaN" for head, values in weights.items()}
+
+    @cached_property
+    def _domains(self) -> dict[Head, Domain]:
+        """The scale of each head; one that adapts does so for each head by itself, as that of its large map."""
+        if self.domain == "adapts":
+            return {head: adapted(cells, self.views[head[0]]) for head, cells in self.cells.items()}
+        for (site, _), cells in self.cells.items():
+            return dict.fromkeys(self.cells, domain_of(self.domain, self.views[site], cells))
+        return {}
+
+    @cached_property
+    def _ramp(self) -> Ramp:
+        """The color legend; of heads with scales of their own it says which these are."""
+        domains = {*self._domains.values()} or {Domain()}
+        is_gray = bool(self.cells) and all(head in self.views[site].step.heads_off for site, head in self.cells)
+        ramp = next(iter(domains)).legend(self.colors, gray=is_gray)
+        if len(domains) == 1:
+            return ramp
+        return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_MARKED, top=1.0)
+
+    def draw(self) -> Views:
+        (title, lines), layout, colors = self._above(), self.layout, self.colors
+        most = max((cells.tile for cells in self.cells.values()), default=1)
+        lines = [
+            *filter(None, lines),
+            *([f"each square shows the largest of {most} × {most} cells"] if most > 1 else []),
+        ]
+        drawn = Collage("heads", ("kind", "layer", "head", "rev", "name", "largest", "state"))
+        style = self if title else replace(self, width=layout.ends[0])  # in a column of a page
+        for x, y, text, *ends in layout.labels:
+            drawn.text(x, y, text, colors.quiet, *ends)
+        for thumbnail in layout.thumbnails:
+            self._add(thumbnail, drawn)
+        where = {"orient": "right" if self.aside else "bottom", "offset": 14}
+        orient = "top" if title else "bottom"
+        form = drawn.form(
+            ((-MARGIN, layout.ends[0] + MARGIN), (-max(MARGIN, layout.above), layout.ends[1] + MARGIN)),
+            ("head", "kind", "layer", "head", "rev"),
+            colors,
+            tooltip=(("name", "head"), ("largest", "largest weight"), ("state", "state")),
+            layers=[ramp_spec(replace(self._ramp, top=0.0), where), signs_spec(where)],
+            title=title_spec() | {"orient": orient} if title or lines else None,
+        )
+        states = {
+            CellState("blocked", "blocked", "hatch"): any(cells.blocked.any() for cells in self.cells.values()),
+            CellState(NOT_A_NUMBER, "blocked", "cross"): any(np.isnan(c.weights).any() for c in self.cells.values()),
+        }
+        data = {
+            "meta": heading(title, lines, layout.ends[0], style) | {"top": [self._ramp.top]},
+            "legend": entry(signs.legend([state for state, occurs in states.items() if occurs], colors)),
+        }
+        return Views(form, drawn.data | data)
+
+    def _add(self, thumbnail: Thumbnail, drawn: Collage) -> None:
+        """Draw a head; one that is off is gray and struck through."""
+        (site, number), x, y, label = thumbnail
+        colors, view, layout = self.colors, self.views[site], self.layout
+        off, is_focused = number in view.step.heads_off, self.focused in (number, (site, number))
+        domain, cells = self._domains[site, number], self.cells[site, number]
+        x2, y2 = x + layout.side, y + layout.height
+        kinds, states = states_of(cells, view)
+        painted = replace(colors, ramp=pixels.gray_ramp(colors)) if off else colors
+        sides = {"height": layout.height, "width": layout.side}
+        uri = pixels.uri(states, kinds, domain.shade(cells.weights), painted, **sides)
+        words = site.head(number), self.largest[site, number], "off: its output is zero" if off else "on"
+        drawn.image(x, x2, y, y2, x, x2, uri, site.kind, site.layer, number, self.rev, *words)
+        drawn.frame(x, x2, y, y2, colors.line)
+        if off:
+            drawn.frame(x, x2, y2, y, colors.quiet, 1.5, "line")
+        if is_focused:
+            drawn.frame(x - 1.5, x2 + 1.5, y - 1.5, y2 + 1.5, colors.accent, 2.5)
+        if self._ramp.title == OF_MARKED and domain.kind == "adapts":
+            drawn.frame(x2 - CORNER, x2, y + 2, y + 2, colors.accent, 4)
+        if label:
+            ink = colors.quiet if off else colors.text
+            drawn.text(x, y - layout.above + 3, label, colors.accent if is_focused else ink, baseline="top")
+
+
+@dataclass(frozen=True, eq=False)
+class AllHeads(Thumbnails, SiteFigure):
+    """Thumbnails of all heads of a site; a click selects one under "head" with the fields kind, layer, head and rev."""
 
     def facts(self) -> FigureFacts:
         return FigureFacts(
@@ -59,7 +221,7 @@ class AllHeads(SiteFigure):
         )
 
     def _words(self) -> str:
-        return sentences.heads(self.attention_view, [*self.on_page.drawing.largest.values()])
+        return sentences.heads(self.attention_view, [*self.on_page.largest.values()])
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """The arrays of each head, stacked: (heads, queries, keys)."""
@@ -67,42 +229,41 @@ class AllHeads(SiteFigure):
         names = [name for name in ("weights", "scores", "may_attend") if name in each[0]]
         return each[0] | {name: np.stack([arrays[name] for arrays in each]) for name in names}
 
-    def draw(self) -> Mosaic:
+    @property
+    def views(self) -> Mapping[Site, AttentionView]:
+        return {self.site: self.attention_view}
+
+    def _above(self) -> tuple[str, list[str]]:
+        if self.on_screen:
+            return "", [*self.attention_view.notes]
+        return self._heading, [*subtitles(self.record, self, self.sentence), *self.attention_view.notes]
+
+    @cached_property
+    def layout(self) -> Layout:
         """Each thumbnail is as high as its map is for its width; beside a map, which is high, few stand in a row."""
-        view, is_paired = self.attention_view, self.is_paired
+        view, is_paired = self.attention_view, self.paired and self.on_screen
         count, off = view.step.num_heads, view.step.heads_off
         across = 1 + sum(count > limit for limit in ((2, 6, 12) if is_paired else (1, 4, 9)))
         side = ((PAIRED if is_paired else CALL) - GAP * (across - 1)) // across
         if count <= 2:
             side = min(side, TALLEST if is_paired else WIDEST)
-        ratio = len(view.queries) / max(1, len(view.keys))
-        height = round(side * max(0.25, min(2.0, ratio)))
-        step, down = (side + GAP, height + LABEL + GAP), -(-count // across)
+        height = round(side * max(0.25, min(2.0, len(view.queries) / max(1, len(view.keys)))))
         labels = [f"head {i}{' · off' if i in off else ''}" for i in range(count)]
         if self.on_screen:  # it says elsewhere which heads are off
             labels = [f"head {i}" if side > text_width("head 00") else str(i) for i in range(count)]
-        lines = [] if self.on_screen else subtitles(self.record, self, self.sentence)
-        return Mosaic(
-            title="" if self.on_screen else self._heading,
-            lines=[*lines, *view.notes],
-            layout=MosaicLayout(side, height, LABEL, across * step[0] - GAP, down * step[1] - GAP - LABEL),
-            thumbnails=[
-                Thumbnail((self.site, i), i % across * step[0], i // across * step[1], label)
-                for i, label in enumerate(labels)
-            ],
-            views={self.site: view},
-            style=self.style,
-        )
+        x, y = side + GAP, height + LABEL + GAP
+        heads = [Thumbnail((self.site, i), i % across * x, i // across * y, label) for i, label in enumerate(labels)]
+        return Layout(side, height, LABEL, heads)
 
 
 @dataclass(frozen=True, eq=False)
-class ModelHeads(Figure):
+class ModelHeads(Thumbnails):
     """Thumbnails of every head; a click selects one under "head" with the fields kind, layer, head and rev.
 
     Attributes:
-        order: which heads, and in which order; None for all, a row for each layer.
+        order: heads to show, in their order; None for all, a row for each layer.
         captions: a few characters about each head of `order`, such as a number by which they are sorted.
-        by: what that number is.
+        by: meaning of that number.
         sentence: which of the batch.
     """
 
@@ -112,8 +273,6 @@ class ModelHeads(Figure):
     captions: Sequence[str] | None = None
     by: str = ""
     sentence: int = 0
-
-    is_map = True
 
     def facts(self) -> FigureFacts:
         return FigureFacts(
@@ -129,25 +288,29 @@ class ModelHeads(Figure):
         listed = ", ".join(f"{count} of {kind} attention" for kind, count in kinds.items()) or "none"
         return f"Maps of {kinds.total()} heads: {listed}. Their numbers are in the table."
 
-    def draw(self) -> Mosaic:
-        if self.order is None:
-            layout, thumbnails, labels = _by_layer(self.record, FULL)
-            if not self.on_screen or layout.width + LEFT <= WIDTH or layout.depth + ABOVE > FLAT:
-                layout, thumbnails, labels = _by_layer(self.record, WIDTH)
-        else:
-            layout, thumbnails, labels = _in_order(self.order, self.captions or ())
-        sites = dict.fromkeys(site for (site, _), *_ in thumbnails)
-        by_site = {site: views.see(self.record, site, sentence=self.sentence) for site in sites}
-        lines = [*subtitles(self.record, self, self.sentence), *next(iter(by_site.values())).notes] if by_site else []
+    @cached_property
+    def views(self) -> Mapping[Site, AttentionView]:
+        sites = dict.fromkeys(site for (site, _), *_ in self.layout.thumbnails)
+        return {site: views.see(self.record, site, sentence=self.sentence) for site in sites}
+
+    def _above(self) -> tuple[str, list[str]]:
+        notes = [note for view in [*self.views.values()][:1] for note in view.notes]
+        lines = [*subtitles(self.record, self, self.sentence), *notes] if self.views else []
         lines += ([] if self.order is None else ["named by layer.head"]) + ([f"number: {self.by}"] if self.by else [])
-        heads = {"thumbnails": thumbnails, "labels": labels, "views": by_site}
-        return Mosaic(title=self._heading, lines=lines, layout=layout, style=self.style, **heads)
+        return self._heading, lines
+
+    @cached_property
+    def layout(self) -> Layout:
+        if self.order is not None:
+            return _in_order(self.order, self.captions or ())
+        if self.on_screen:
+            layout = _by_layer(self.record, FULL)
+            if layout.ends[0] + LEFT <= WIDTH or layout.ends[1] + ABOVE <= FLAT:
+                return layout
+        return _by_layer(self.record, WIDTH)
 
 
-Arranged = tuple[MosaicLayout, list[Thumbnail], list[Label]]
-
-
-def _by_layer(record: Record, width: int) -> Arranged:
+def _by_layer(record: Record, width: int) -> Layout:
     """A row for each attention call: large thumbnails where all of them fit a screen.
 
     As many kinds of attention as thumbnails are large enough for stand beside each other, the others under them.
@@ -164,25 +327,24 @@ def _by_layer(record: Record, width: int) -> Arranged:
     for i, band in enumerate(bands):
         for j, kind in enumerate(band):
             x, y = j * (most * step + LEFT), sum(rows[:i]) * step + i * (ABOVE + SPACE)
-            labels.append(Label(x, y, kind, "corner"))
+            labels.append((x - 8, y - 5, kind, "right", "bottom"))
             for head in range(max(call.num_heads for call in calls[kind])):
                 name = f"head {head}" if side > text_width("head 00") else str(head)
-                labels.append(Label(x + head * step, y, name, "above"))
+                labels.append((x + head * step + side / 2, y - 5, name, "center", "bottom"))
             for row, call in enumerate(calls[kind]):
                 site, down = call.site, y + row * step
-                labels.append(Label(x, down, f"layer {site.layer}", "left"))
+                labels.append((x - 8, down + side / 2, f"layer {site.layer}", "right", "middle"))
                 thumbnails += [Thumbnail((site, head), x + head * step, down) for head in range(call.num_heads)]
-    ends = [(thumbnail.x + side, thumbnail.y + side) for thumbnail in thumbnails] or [(side, side)]
-    return MosaicLayout(side, side, 0, *map(max, zip(*ends, strict=True))), thumbnails, labels
+    return Layout(side, side, 0, thumbnails, labels)
 
 
-def _in_order(order: Sequence[Head], captions: Sequence[str]) -> Arranged:
+def _in_order(order: Sequence[Head], captions: Sequence[str]) -> Layout:
     """Row after row, the name and the caption of each head above it."""
     few = len(order) <= FEW
     across = max(1, min(len(order), 2 if few else ACROSS))
     side, above = ORDERED if few else LARGEST, (2 if captions else 1) * LINE + 3
-    step, down = (side + SPACE, above + side + SPACE), -(-len(order) // across)
+    x, y = side + SPACE, above + side + SPACE
     names = [site.brief(head) for site, head in order]
     texts = ["\n".join(lines) for lines in zip(names, captions, strict=True)] if captions else names
-    places = [Thumbnail(head, i % across * step[0], i // across * step[1], texts[i]) for i, head in enumerate(order)]
-    return MosaicLayout(side, side, above, across * step[0] - SPACE, down * step[1] - SPACE - above), places, []
+    places_ = [Thumbnail(head, i % across * x, i // across * y, texts[i]) for i, head in enumerate(order)]
+    return Layout(side, side, above, places_)

@@ -1,32 +1,155 @@
-"""Maps whose cells are in one of a few states: evidence of a finding, blocks of FlexAttention, leak tests."""
+"""Maps whose cells are in one of a few states: a mask, a leak test, evidence of a finding, any table of states."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.analysis import sentences, tables
-from attnviz.analysis.views import as_tokens, groups
-from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.grid import Grid, pooled, size_within
+from attnviz.analysis import sentences, tables, views
+from attnviz.analysis.views import SeenMask, View, as_tokens, groups
+from attnviz.charts.axes import KEY, QUERY, names
+from attnviz.charts.domain import MAY_ATTEND
+from attnviz.charts.grid import Grid, RowEnd, framed, pooled, predictions, size_within, with_predictions
 from attnviz.charts.legends import Ramp
-from attnviz.charts.signs import CellState
+from attnviz.charts.signs import CellState, blocked_by
+from attnviz.charts.size import size_of
 from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.check import AXES, ArrayReport, Finding
 from attnviz.check.arrays import VERY_NEGATIVE
 from attnviz.check.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
-from attnviz.core.amounts import counted
 from attnviz.core.display import file_stem, in_title
-from attnviz.core.errors import InputError
+from attnviz.core.masks import And, Full, Mask, Or
+from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, edited, text_array
 
 Tokens = Sequence[Token | str]
+
+MOST_WHOLE = 4096**2
+"""Cells of a mask that are written one by one."""
+
+LONGEST_TITLE = 45
+"""Characters of a title on a screen; of longer rules only the number is said, as the legend names each."""
+
+ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
+TARGETS = "each row: what it may read to predict its target"
+COUNTED = "keys: how many each query has left"
+PREDICTS, TARGET = "predicts", "target"
+
+
+@dataclass(frozen=True, eq=False)
+class MaskGrid(Figure):
+    """A mask over tokens: a dot where a query may attend to a key, strokes where a rule forbids it.
+
+    A click selects a cell under the name "cell" with the fields query, key and rev.
+
+    Attributes:
+        queries: the input token of each row.
+        keys: of each column; the queries if none are given.
+        predicted: the token that each row predicts, or ""; it is written at the end of its row.
+        targets: whether these tokens are the right answers, not what a model says.
+        rows, columns: the part that is seen; all if none is given.
+        counted: whether each row says how many keys it has left; through a view, none does.
+        brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as
+            stretches {"row": [begin, end], "column": [begin, end]}.
+        yours: the part of the mask that a person set, not the model; None where nobody did.
+    """
+
+    mask: Mask
+    queries: Tokens
+    keys: Tokens | None = None
+    _: KW_ONLY
+    predicted: Tokens | None = None
+    targets: bool = False
+    sentence: int = 0
+    view: View = View()
+    rows: slice | None = None
+    columns: slice | None = None
+    counted: bool = False
+    brush: bool = False
+    yours: Mask | None = None
+
+    def __post_init__(self):
+        self.mask_view  # noqa: B018 (a view that leaves nothing is refused at once)
+
+    @cached_property
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        return views.as_tokens(self.queries), views.as_tokens(self.queries if self.keys is None else self.keys)
+
+    @cached_property
+    def mask_view(self) -> SeenMask:
+        """The mask through the view."""
+        window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
+        return views.see_mask(self.mask, *self.tokens, sentence=self.sentence, view=self.view, **window)
+
+    def facts(self) -> FigureFacts:
+        text = " ".join(token.text for token in self.tokens[0])
+        return FigureFacts(
+            title=" · ".join(filter(None, [title_of(self.mask), self.mask_view.window])),
+            name=file_stem("mask", str(self.mask), text, end=self.view.in_short()),
+            table=partial(tables.mask_table, self.mask_view),
+            words=partial(sentences.mask, self.mask_view),
+            arrays=partial(arrays_of, self.mask_view),
+        )
+
+    def draw(self) -> Grid:
+        mask_view, colors = self.mask_view, self.colors
+        texts = [token.text for token in views.as_tokens(self.predicted or ())]
+        predicted = mask_view.queries.last(texts) if any(texts) else ()
+        empty = np.flatnonzero(mask_view.queries.every(mask_view.left == 0)).tolist()
+        counted = self.counted and self.view == View()
+        ends = predictions(predicted, self, TARGET if self.targets else PREDICTS)
+        if counted:
+            left = mask_view.left[mask_view.queries.starts].tolist()
+            inks = [colors.text if count else colors.warning for count in left]
+            ends.insert(0, RowEnd("beside", "keys", [str(count or "none") for count in left], inks))
+        size = size_within(mask_view.queries, mask_view.keys, self, ends)
+        reasons, blocked = mask_view.blocked(size.tile)
+        rules = blocked_by(reasons, self.yours.rules() if self.yours else ())
+        reading = TARGETS if self.targets else READS
+        return Grid(
+            title=title_of(self.mask, self),
+            lines=[reading if predicted else ALONE, COUNTED if counted else "", mask_view.window, *mask_view.notes],
+            rows=mask_view.queries,
+            columns=mask_view.keys,
+            size=size,
+            states=blocked,
+            kinds=[CellState(MAY_ATTEND, "open", "dot"), *rules],
+            style=self.style,
+            called=(with_predictions(mask_view.queries, predicted, size.tile), names(mask_view.keys, size.tile)),
+            ends=ends,
+            framed=empty,
+            notes=[framed("fully masked row", self)] if empty and not counted else [],
+            tiles="an open square has an open cell among its",
+            brush=self.brush and self.on_screen,
+        )
+
+
+def title_of(mask: Mask, style: Style = Style()) -> str:
+    """Which mask is drawn; one that blocks nothing is none. On a screen it takes one line."""
+    title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _rules(mask)
+    short = style.on_screen and rules > 1 and len(title) > LONGEST_TITLE
+    return f"Mask: {rules} rules" if short else title
+
+
+def _rules(mask: Mask) -> int:
+    """Number of rules that a mask joins."""
+    return sum(map(_rules, mask.masks)) if isinstance(mask, And | Or) else 1
+
+
+def arrays_of(mask_view: SeenMask) -> dict[str, np.ndarray]:
+    """Cells that may be attended to; of more than `MOST_WHOLE` square tiles, open where any cell is."""
+    queries, keys = len(mask_view.queries), len(mask_view.keys)
+    tile = 1 if queries * keys <= MOST_WHOLE else size_of(queries, keys).tile
+    arrays = {"may_attend": mask_view.blocked(tile)[1] == 0}
+    if tile > 1:
+        arrays["cells_per_side_of_tile"] = np.array(tile)
+    tokens = mask_view.queries.labels[::tile], mask_view.keys.labels[::tile]
+    return arrays | {"query_tokens": text_array(tokens[0]), "key_tokens": text_array(tokens[1])}
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,72 +228,6 @@ class StateMap(Figure):
             tiles="each square shows the last of the legend among its",
             **numbers,
         )
-
-
-BLOCKS = (
-    CellState("empty (skipped)", "blocked", "hatch"),
-    CellState("full (computed without the mask)", "open", "dot"),
-    CellState("partial (the mask decides on each cell)", "open", "ring"),
-)
-
-
-def blocks(block_mask: Any, head: int = 0, batch: int = 0, **style: Any) -> StateMap:
-    """The blocks that FlexAttention has for one head of one sentence: full, partial or empty.
-
-    Rows are blocks of queries, columns are blocks of keys, each with its first and last position.
-
-    Args:
-        block_mask: what `create_block_mask` of `torch.nn.attention.flex_attention` gives.
-        head, batch: any number where all heads, or all sentences, share one table.
-        style: as of every figure, such as dark=True.
-
-    Raises:
-        InputError: if it is no whole block mask, or has no such head or sentence, with what it has.
-    """
-    from torch.nn.attention.flex_attention import BlockMask
-
-    if not isinstance(block_mask, BlockMask):
-        hint = "give what torch.nn.attention.flex_attention.create_block_mask returns"
-        raise InputError(f"A picture of blocks needs a BlockMask, not {type(block_mask).__name__}: {hint}.")
-    sides = list(zip(block_mask.shape[-2:], block_mask.BLOCK_SIZE, strict=True))
-    rows, columns = ([f"{i}–{min(i + size, length) - 1}" for i in range(0, length, size)] for length, size in sides)
-    if len(block_mask.shape) < 4 or len(rows) != block_mask.kv_num_blocks.shape[-1]:
-        raise InputError("The block mask is a part that was cut out of another one: give the whole one.")
-    place, several = [], []
-    for name, number, size in zip(("batch", "head"), (batch, head), block_mask.shape[:2], strict=True):
-        if number < 0 or (size > 1 and number >= size):
-            raise InputError(f"The block mask has no {name} {number}; it has {size}, counted from 0.")
-        place.append(number if size > 1 else 0)
-        several += [f"{name} {number}"] if size > 1 else []
-    states = 2 * _listed(block_mask.kv_num_blocks, block_mask.kv_indices, place, len(columns))
-    if block_mask.full_kv_num_blocks is not None:
-        states += _listed(block_mask.full_kv_num_blocks, block_mask.full_kv_indices, place, len(columns))
-    computed = f"{np.count_nonzero(states):,} of {counted(states.size, 'block')} computed"
-    return StateMap(
-        f"Blocks of FlexAttention: {computed}",
-        states,
-        BLOCKS,
-        rows,
-        columns,
-        titles=("Queries", "Keys"),
-        lines=(f"blocks of {sides[0][1]:,} queries by {sides[1][1]:,} keys", *several),
-        file=" ".join(["flex blocks", *several]),
-        unit="Blocks",
-        **style,
-    )
-
-
-def _listed(counts: Tensor, indices: Tensor, place: list[int], columns: int) -> np.ndarray:
-    """The blocks in a table of one head and sentence, (rows, columns), 1 or 0.
-
-    Args:
-        counts: how many of a row's indices are listed, (B, H, rows).
-        indices: their columns, (B, H, rows, at most).
-    """
-    row, nth = (torch.arange(indices.shape[-1]) < counts[*place, :, None].cpu()).nonzero(as_tuple=True)
-    table = np.zeros((counts.shape[-1], columns), dtype=np.int64)
-    table[row, indices[*place].cpu()[row, nth]] = 1
-    return table
 
 
 LEAKS = {
@@ -261,15 +318,12 @@ MOST = 512
 """Queries and keys drawn at most."""
 
 MARKED, DIFFERS = CellState("evidence", "leak", "cross"), CellState("differs", "leak", "cross")
-"""The cells of a finding; of those whose rule holds them against a known mask."""
-OPEN = {
-    "mask": CellState("may attend", "open", "dot"),
-    "weights": CellState("weight", "ramp", legend=""),
-    "scores": CellState("score", "open"),
-}
-BLOCKED = {
-    kind: CellState(text, "blocked", "hatch")
-    for kind, text in zip(OPEN, ("blocked", "weight 0", "blocked"), strict=True)
+"""The cells of a finding; those that differ from the rules of a known mask."""
+
+CHECKED = {
+    "mask": (CellState("may attend", "open", "dot"), CellState("blocked", "blocked", "hatch")),
+    "weights": (CellState("weight", "ramp", legend=""), CellState("weight 0", "blocked", "hatch")),
+    "scores": (CellState("score", "open"), CellState("blocked", "blocked", "hatch")),
 }
 """States of cells that are open, and of cells that are not, by the kind of the array."""
 
@@ -282,55 +336,56 @@ def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) 
     """
     if not finding.cells or len(array.shape) < 2:
         return None
-    named = dict(zip(finding.axes, finding.cells[0], strict=True))
-    where = tuple(named.get(axis, 0) for axis in AXES[:2])
     if _as_array(array).size != np.prod(report.shape) or max(report.shape[2:]) > MOST:
         return None
+    cells = [dict(zip(finding.axes, cell, strict=True)) for cell in finding.cells]
+    where = tuple(cells[0].get(axis, 0) for axis in AXES[:2])
     marked = np.zeros(report.shape[2:], bool)
-    for cell in finding.cells:
-        place = dict(zip(finding.axes, cell, strict=True))
-        if all(place.get(axis, index) == index for axis, index in zip(AXES[:2], where, strict=True)):
-            marked[place.get("query", slice(None)), place.get("key", slice(None))] = True
-    some = [
-        f"{axis} {named[axis]}"
-        for axis, size in zip(AXES[:2], report.shape, strict=False)
-        if axis in named and size > 1
-    ]
+    for cell in cells:
+        if all(cell.get(axis, index) == index for axis, index in zip(AXES[:2], where, strict=True)):
+            marked[cell.get("query", slice(None)), cell.get("key", slice(None))] = True
+    sizes = zip(AXES[:2], report.shape, strict=False)
+    part = ", ".join(f"{axis} {cells[0][axis]}" for axis, size in sizes if axis in cells[0] and size > 1)
     if finding.rule == "deviation":
-        return _grid(array, report, where, marked, "Cells that differ", some, DIFFERS)
-    return _grid(array, report, where, marked, f"Evidence of {finding.rule.replace('-', ' ')}", some)
+        return _checked(array, report, "Cells that differ", part, where, marked, DIFFERS)
+    return _checked(array, report, f"Evidence of {finding.rule.replace('-', ' ')}", part, where, marked)
 
 
 def as_checked(array: np.ndarray | Tensor, report: ArrayReport) -> StateMap:
     """Array that was checked, of the first sentence and head: at most the first `MOST` queries and keys."""
-    sizes = zip(AXES, report.shape, (1, 1, MOST, MOST), strict=True)
-    some = [
-        f"{axis} 0 of {size}" if most == 1 else f"the first {most} of {size:,}"
-        for axis, size, most in sizes
-        if size > most
-    ]
-    return _grid(array, report, (0, 0), np.zeros(report.shape[2:], bool), "What was checked", some)
+    parts = [f"{axis} 0 of {size}" for axis, size in zip(AXES[:2], report.shape[:2], strict=True) if size > 1]
+    sizes = zip(AXES[2:], report.shape[2:], strict=True)
+    parts += [f"the first {MOST} of {size:,}" for _, size in sizes if size > MOST]
+    return _checked(array, report, "What was checked", ", ".join(parts))
 
 
-def _grid(
+def _checked(
     array: np.ndarray | Tensor,
     report: ArrayReport,
-    where: tuple[int, int],
-    marked: np.ndarray,
     title: str,
-    some: list[str],
+    part: str,
+    where: tuple[int, int] = (0, 0),
+    marked: np.ndarray | None = None,
     mark: CellState = MARKED,
 ) -> StateMap:
     """One sentence and head of an array with the cells that are marked; weights in their colors, blocked is hatched."""
     values = _as_array(array).reshape(report.shape)[where][:MOST, :MOST]
-    plain = np.where(_open(values, report), 0, 1)
+    if report.kind == "scores":
+        blocked = values <= VERY_NEGATIVE
+    elif report.convention == "additive":
+        blocked = ~(values >= 0)
+    else:
+        blocked = values != 0 if report.convention == "true-is-masked" else values == 0
+    states = np.where(blocked, 1, 0)
+    if marked is not None:
+        states[marked[:MOST, :MOST]] = 2
     weights = np.nan_to_num(values.astype(float), posinf=0.0).clip(0, 1) if report.kind == "weights" else None
     return StateMap(
         title,
-        np.where(marked[:MOST, :MOST], 2, plain),
-        (OPEN[report.kind], BLOCKED[report.kind], mark),
+        states,
+        (*CHECKED[report.kind], mark),
         *(tuple(map(str, range(count))) for count in values.shape),
-        lines=(", ".join(some),) if some else (),
+        lines=(part,) if part else (),
         file=title.lower(),
         weights=weights,
     )
@@ -338,12 +393,3 @@ def _grid(
 
 def _as_array(array: np.ndarray | Tensor) -> np.ndarray:
     return array.float().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
-
-
-def _open(values: np.ndarray, report: ArrayReport) -> np.ndarray:
-    """Which cells are not blocked: of a mask in the convention in which it was read."""
-    if report.kind == "scores":
-        return ~(values <= VERY_NEGATIVE)
-    if report.convention == "additive":
-        return values >= 0
-    return values == 0 if report.convention == "true-is-masked" else values != 0

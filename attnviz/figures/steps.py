@@ -12,14 +12,16 @@ from torch import Tensor
 from attnviz.analysis.steps import DotProducts, Matrix, Row, Stage
 from attnviz.analysis.views import Groups, as_tokens
 from attnviz.charts import marks
+from attnviz.charts.axes import short
 from attnviz.charts.bars import Bars, Column
+from attnviz.charts.collage import Collage
 from attnviz.charts.grid import READABLE, Grid, limit_of
 from attnviz.charts.grid_form import TOKENS, together
 from attnviz.charts.legends import Ramp, heading, text_width, title_spec
-from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts.marks import Spec
 from attnviz.charts.signs import CellState
 from attnviz.charts.size import THINNEST, Size, every_of, number_cell
-from attnviz.charts.theme import MONO, TITLE_SIZE, Style, Theme
+from attnviz.charts.theme import TITLE_SIZE, Style
 from attnviz.core.amounts import counted, digits, in_cell, percent
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
@@ -33,8 +35,8 @@ WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 FIRST, MOST_COLUMNS = 16, 64
 """Dimensions of a vector in a thumbnail and in a large table, the first; tables of numbers hold all that are known."""
 
-COLUMNS = tuple("position rev is_current x x2 y y2 ink uri title shape number missing".split())
-"""Columns of the table of all stages."""
+LONGEST = 12
+"""Code points of the label of a token."""
 
 BESIDE, ALONE = 540, 896
 """Pixels of a large table at most, beside other things and alone."""
@@ -104,26 +106,28 @@ def main(stage: Stage) -> Matrix | None:
     return next((matrix for matrix in stage.matrices if matrix.key in MAIN), next(iter(stage.matrices), None))
 
 
-def number_grid(matrix: Matrix, most: int, cell: tuple[float, float], style: Style, **options: Any) -> Grid:
-    """A table as colored cells on a scale of its own, with its first `most` columns.
+def _first(matrix: Matrix, most: int) -> Matrix:
+    """The first columns of a table."""
+    blocked = None if matrix.blocked is None else matrix.blocked[:, :most]
+    return replace(matrix, columns=matrix.columns[:most], values=matrix.values[:, :most], blocked=blocked)
+
+
+def number_grid(matrix: Matrix, cell: tuple[float, float], style: Style, **options: Any) -> Grid:
+    """A table as colored cells on a scale of its own.
 
     Minus infinity and blocked weights are hatched, NaN is crossed, and infinity has the color of the end of the scale.
     """
-    values, places = matrix.values[:, :most].double().numpy(), (matrix.rows, matrix.columns[:most])
-    is_weight, limit = matrix.key in WEIGHTS, limit_of(values)
-    limit = (max(1.0, limit) if is_weight else limit) or 1.0
+    values, is_weight = matrix.values.double().numpy(), matrix.key in WEIGHTS
+    limit = (max(1.0, limit_of(values)) if is_weight else limit_of(values)) or 1.0
     hatched = values == -np.inf
     if matrix.blocked is not None:
-        hatched |= matrix.blocked[:, :most].numpy()
+        hatched |= matrix.blocked.numpy()
     share = np.nan_to_num(np.where(hatched, 0.0, values) / limit, posinf=1.0)
-    starts, unnamed = [np.array(part, int) for part in places], tuple([""] * len(part) for part in places)
-    rows, columns = (Groups(as_tokens([""] * len(part)), part, part + 1) for part in starts)
-    plain = {
-        "title": matrix.name,
-        "labels": unnamed,
-        "called": unnamed,
-        "size": Size("rectangles", cell[0], *values.shape, high=cell[1]),
-    }
+    starts = [np.array(part, int) for part in (matrix.rows, matrix.columns)]
+    unnamed = tuple([""] * len(part) for part in starts)
+    rows, columns = (Groups(as_tokens(texts), part, part + 1) for texts, part in zip(unnamed, starts, strict=True))
+    size = Size("rectangles", cell[0], *values.shape, high=cell[1])
+    plain = {"title": matrix.name, "labels": unnamed, "called": unnamed, "size": size}
     return Grid(
         **plain | options,
         rows=rows,
@@ -164,80 +168,43 @@ class StepsOverview(HeadSteps):
         )
 
     def draw(self) -> Views:
-        return Views(self._form(), self._data())
-
-    def _form(self) -> Form:
-        height = sum(HIGH if stage.matrices else MISSING for stage in self.stages) + GAP * (len(self.stages) - 1)
-        chart = _rail(height, self.colors) | {"params": [marks.click("stage", ["stages"], "position", "rev")]}
-        return marks.whole(chart | ({} if self.on_screen else {"title": title_spec()}), self.colors)
-
-    def _data(self) -> dict[str, Table]:
-        rows, outlines, y = [], [], 0.0
+        """Thumbnails with the names and shapes of the stages right of them."""
+        colors, drawn, y = self.colors, Collage("stages", ("position", "rev")), 0.0
         for i, stage in enumerate(self.stages):
-            matrix, is_current = main(stage), self.on_screen and stage.key == self.current
-            bottom, ink = y + (HIGH if matrix else MISSING), self.colors.accent if is_current else self.colors.text
-            row = {"position": i, "rev": self.rev, "is_current": is_current, "ink": ink, "x": 0, "y": y, "y2": bottom}
-            name = f"{i + 1}  {stage.title}"
+            matrix, name, is_current = main(stage), f"{i + 1}  {stage.title}", stage.key == self.current
+            bottom, wide, uri = y + (HIGH if matrix else MISSING), 0.0, None
+            ink = colors.accent if is_current and self.on_screen else colors.text
             if matrix:
-                row.update(self._thumbnail(matrix, y, outlines), title=name)
-                row["shape"] = _sizes(stage.letters[1:], stage.shape[1:])
+                wide, uri = self._thumbnail(matrix, y, drawn)
+                drawn.text(WIDE + 14, y + 8, name, ink, weight=600, size=TITLE_SIZE - 1)
+                drawn.text(WIDE + 14, y + 27, _sizes(stage.letters[1:], stage.shape[1:]), colors.quiet)
             else:
-                row["missing"] = f"{name}: {'not shown' if stage.is_used else 'not used'}"
-            rows.append(row)
+                missing = "not shown" if stage.is_used else "not used"
+                drawn.text(0, y + MISSING / 2, f"{name}: {missing}", colors.quiet)
+            if ink == colors.accent:
+                drawn.frame(-8, -8, y, bottom, ink, 4)
+            drawn.image(0, wide, y, bottom, -10, WIDTH, uri, i, self.rev)
             y = bottom + GAP
-        return {
-            "meta": heading(self._heading, subtitles(self.record, self), WIDTH, self),
-            "stages": marks.columns(COLUMNS, rows),
-            "outlines": marks.columns(("x", "x2", "y", "y2"), outlines),
-        }
+        title, ends = None if self.on_screen else title_spec(), ((0, WIDTH), (0, max(1, y - GAP)))
+        meta = heading(self._heading, subtitles(self.record, self), WIDTH, self)
+        form = drawn.form(ends, ("stage", "position", "rev"), colors, title=title)
+        return Views(form, drawn.data | {"meta": meta})
 
-    def _thumbnail(self, matrix: Matrix, y: float, outlines: list[dict[str, float]]) -> dict[str, object]:
-        """Columns of a thumbnail; the selected cell, row or column of it is added to the outlines."""
-        rows, count, wide = max(1, len(matrix.rows)), len(matrix.columns), float(WIDE)
+    def _thumbnail(self, matrix: Matrix, y: float, drawn: Collage) -> tuple[float, str]:
+        """Width and address of a thumbnail; what is selected of it is framed, and its number written."""
+        wide = float(WIDE)
         if {*matrix.axes} == {*TOKENS}:
-            wide = max(12.0, min(WIDE, HIGH * count / rows))
+            wide = max(12.0, min(WIDE, HIGH * len(matrix.columns) / max(1, len(matrix.rows))))
         else:
-            count = min(FIRST, count)
-        cell = (wide / max(1, count), HIGH / rows)
-        grid = number_grid(matrix, count, cell, self.style)
-        thumbnail = {"x2": wide, "uri": grid.uri(1 if self.on_screen else 2)}
-        if None not in grid.selected:
-            thumbnail["number"] = digits(matrix.values[grid.selected])
+            matrix = _first(matrix, FIRST)
+        across, down = wide / max(1, len(matrix.columns)), HIGH / max(1, len(matrix.rows))
+        grid, accent = number_grid(matrix, (across, down), self.style), self.colors.accent
+        drawn.frame(0, wide, y, y + HIGH, self.colors.line)
         for row, row2, column, column2, *_ in zip(*grid.chosen().values(), strict=True):
-            down, across = (y + row * cell[1], y + row2 * cell[1]), (column * cell[0], column2 * cell[0])
-            outlines.append(dict(zip(("x", "x2", "y", "y2"), (*across, *down), strict=True)))
-        return thumbnail
-
-
-def _rail(height: float, colors: Theme) -> Spec:
-    """Thumbnails with the names and shapes of the stages right of them."""
-    box = marks.box(marks.places(WIDTH), marks.places(max(1, height), reverse=True))
-    y = {axis: box[axis] for axis in ("y", "y2")}
-
-    def text(name: str, x: float, dy: float, **mark: object) -> Spec:
-        encoding = {"y": box["y"], "x": marks.pixels_at(x), "text": marks.field(name)}
-        if name == "title":
-            encoding["fill"] = marks.as_is("ink")
-        mark = {"baseline": "middle", "align": "left", "dy": dy} | mark
-        return marks.layer("stages", "text", encoding, where=f"isValid(datum.{name})", **mark)
-
-    def strip(end: float, **mark: object) -> Spec:
-        return marks.layer("stages", "rect", y | {"x": marks.pixels_at(-10), "x2": marks.pixels_at(end)}, **mark)
-
-    has_image = {"where": "isValid(datum.uri)"}
-    layers = [
-        marks.layer("stages", "image", box | {"url": marks.field("uri")}, **has_image, aspect=False, smooth=False),
-        marks.layer("stages", "rect", box, **has_image, fill=None, stroke=colors.line),
-        marks.layer("outlines", "rect", box, fill=None, stroke=colors.accent, strokeWidth=1.5),
-        strip(-6, where="datum.is_current", fill=colors.accent),
-        text("title", WIDE + 14, 8, fontWeight=600, fontSize=TITLE_SIZE - 1),
-        text("shape", WIDE + 14, 27, color=colors.quiet),
-        text("number", WIDTH, 9, align="right", font=MONO, color=colors.accent),
-        text("missing", 0, MISSING / 2, color=colors.quiet),
-        marks.unseen("meta"),
-        strip(WIDTH, fill="transparent", cursor="pointer") | {"name": "stages"},
-    ]
-    return {"layer": layers, "width": WIDTH, "height": height}
+            drawn.frame(column * across, column2 * across, y + row * down, y + row2 * down, accent, 1.5)
+        if None not in grid.selected:
+            drawn.text(WIDTH, y + 9, digits(matrix.values[grid.selected]), accent, "right")
+        return wide, grid.uri(1 if self.on_screen else 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,11 +245,11 @@ class StageTables(HeadSteps):
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
         """The tables as grids; the last that begins a row carries the legends of all."""
-        firsts = [i for i, matrix in enumerate(self.matrices) if not (i and _is_column(matrix))]
         every = [self._grid(i, matrix) for i, matrix in enumerate(self.matrices)]
         if every:
+            last = [i for i, matrix in enumerate(self.matrices) if not (i and _is_column(matrix))][-1]
             kinds = [KINDS[i] for i in sorted({i for grid in every for i in grid.occurring})]
-            every[firsts[-1]] = replace(every[firsts[-1]], ramp=self._ramp, signs=kinds)
+            every[last] = replace(every[last], ramp=self._ramp, signs=kinds)
         return tuple(every)
 
     @property
@@ -290,64 +257,52 @@ class StageTables(HeadSteps):
         """One legend; tables of different scales have the same colors, each up to its largest number."""
         signed, is_shared = any(matrix.key not in WEIGHTS for matrix in self.matrices), len(self.matrices) == 1
         caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
-        top = limit_of(self.matrices[0].values.double().numpy()) or 1.0
-        return Ramp(
-            caption if is_shared else f"each table: {caption}",
-            top if signed else max(1.0, top),
-            self.colors.diverging if signed else self.colors.ramp,
-            signed=signed,
-            largest="" if is_shared else "max",
-        )
+        top, largest = limit_of(self.matrices[0].values.double().numpy()) or 1.0, "" if is_shared else "max"
+        if not is_shared:
+            caption = f"each table: {caption}"
+        if signed:
+            return Ramp(caption, top, self.colors.diverging, signed=True, largest=largest)
+        return Ramp(caption, max(1.0, top), self.colors.ramp, largest=largest)
 
-    def _grid(self, i: int, matrix: Matrix) -> Grid:
-        positions, axes = (matrix.rows, matrix.columns[:MOST_COLUMNS]), matrix.axes
+    def _grid(self, i: int, whole: Matrix) -> Grid:
+        axes, matrix = whole.axes, _first(whole, MOST_COLUMNS)
+        positions = matrix.rows, matrix.columns
         wide, high = number_cell(axes, *map(len, positions), ALONE if self.stage.key == "neurons" else BESIDE)
-        is_read = axes[1] in TOKENS and wide >= THINNEST
         labels, names = zip(*map(self._texts, axes, positions, ("row", "number")), strict=True)
-        cut = [side for side, size in zip(positions, matrix.shape, strict=True) if len(side) < size]
+        cut = (side for side, size in zip(positions, whole.shape, strict=True) if len(side) < size)
         part = "".join(f", {side.start} to {side.stop - 1} shown" for side in cut)
-        numbers = matrix.values[:, :MOST_COLUMNS].double()
+        numbers = matrix.values.double()
         values = numbers.flatten().tolist()
-        is_image = len(values) > MOST_CELLS // len(self.matrices)
+        is_image, is_read = len(values) > MOST_CELLS // len(self.matrices), axes[1] in TOKENS and wide >= THINNEST
+        every = {"every": every_of(high, THINNEST), "every_column": 1 if is_read else every_of(wide, 22)}
         grid = number_grid(
             matrix,
-            MOST_COLUMNS,
             (wide, high),
             self.style,
-            title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, matrix.shape)}{part}",
-            labels=labels,
+            title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, whole.shape)}{part}",
+            labels=((), labels[1]) if i and _is_column(matrix) else labels,  # the table before it has them
             called=names,
-            size=Size(
-                "pixels" if is_image else "rectangles",
-                wide,
-                *map(len, positions),
-                every=every_of(high, THINNEST),
-                high=high,
-                every_column=1 if is_read else every_of(wide, 22),
-            ),
+            size=Size("pixels" if is_image else "rectangles", wide, *map(len, positions), high=high, **every),
             prefix=f"{i}-",
-            titles=tuple(axis if axis in TOKENS else other for axis, other in zip(axes, SIDES, strict=True)),
+            titles=tuple(axis if axis in TOKENS else side for axis, side in zip(axes, SIDES, strict=True)),
             numbers={} if is_image else {"number": (numbers.numpy(), [*map(digits, values)])},
             tips=(("number_text", "value"),),
             written=self._written(matrix, values, wide) if wide >= READABLE[0] and high >= READABLE[1] else (),
-            is_labeled=not (i and _is_column(matrix)),
             signs=(),
+            lines=[""],
         )
         if None in grid.selected:
-            return replace(grid, lines=[""])
-        verb = " looks at " if axes == TOKENS else ", "
+            return grid
         row, column = grid.selected
+        verb = " looks at " if axes == TOKENS else ", "
         return replace(grid, lines=[f"{names[0][row]}{verb}{names[1][column]}: {digits(matrix.values[row, column])}"])
 
     @staticmethod
     def _written(matrix: Matrix, values: list[float], wide: float) -> list[str]:
         """Numbers inside the cells, short ones where they are narrow; none where the mask blocks."""
         is_short = max((text_width(in_cell(value)) for value in values), default=0) > wide - 4
-        texts = [in_cell(value, is_short) for value in values]
-        if matrix.blocked is None:
-            return texts
-        blocked = matrix.blocked[:, :MOST_COLUMNS].flatten().tolist()
-        return ["" if is_blocked else text for text, is_blocked in zip(texts, blocked, strict=True)]
+        blocked = [False] * len(values) if matrix.blocked is None else matrix.blocked.flatten().tolist()
+        return ["" if off else in_cell(value, is_short) for value, off in zip(values, blocked, strict=True)]
 
     def _texts(self, axis: str, places: range, noun: str) -> tuple[list[str], list[str]]:
         """Labels of positions, and their names under the pointer."""
@@ -357,7 +312,7 @@ class StageTables(HeadSteps):
             return [str(i) for i in places], [f"{noun} {i}" for i in places]
         texts = [self.tokens[axis][i].text for i in places]
         names = [f"{visible_text(text)} ({i})" for i, text in zip(places, texts, strict=True)]
-        return [visible_text(text, 12) for text in texts], names
+        return [short(text, LONGEST) for text in texts], names
 
 
 def _is_column(matrix: Matrix) -> bool:

@@ -4,11 +4,9 @@ import json
 from dataclasses import replace
 
 import pytest
-from pictures import SITE, data, heatmap, mask_grid, record_of, strand_lines
+from pictures import SITE, data, heatmap, record_of, strand_lines
 
 from attnviz import figures
-from attnviz.analysis.views import View
-from attnviz.core.masks import Subsequent
 from attnviz.export import render
 
 CHAT = ["system"] * 2 + ["user"] * 4 + ["assistant"] * 3
@@ -44,20 +42,6 @@ def test_a_band_goes_along_each_turn_on_both_sides(roles, expected):
     assert bounds(chart, "row") == bounds(chart, "column") == expected
 
 
-def test_a_window_of_a_prompt_is_still_of_the_prompt():
-    """The answer that it has is outside of the window."""
-    chart = heatmap(spoken(ANSWER), SITE, 0, rows=slice(1, 3), columns=slice(2, 6))
-
-    assert bounds(chart, "row") == [("prompt", 0, 2)]
-    assert bounds(chart, "column") == [("prompt", 0, 2), ("answer", 2, 4)]
-
-
-def test_hidden_tokens_shorten_their_band_and_a_turn_of_them_alone_has_none():
-    chart = heatmap(spoken(CHAT, special={0, 1, 3}), SITE, 0, view=View(special="hide"))
-
-    assert bounds(chart, "row") == [("user", 0, 3), ("assistant", 3, 6)]
-
-
 def test_a_tile_may_hold_a_border():
     """Of 1,030 tokens a square has 3 x 3: a border after 100 of them stands within the 34th square."""
     chart = heatmap(spoken([""] * 100 + ["answer"] * 930), SITE, 0)
@@ -65,16 +49,6 @@ def test_a_tile_may_hold_a_border():
     ((_, begin, end), (_, border, last)) = bounds(chart, "row")
     assert (begin, end) == (0, pytest.approx(100 / 3))
     assert (border, last) == pytest.approx((100 / 3, 1030 / 3))
-
-
-def test_a_mask_has_the_bands_of_its_tokens():
-    tokens = spoken(CHAT).sentences[0].tokens
-
-    assert bounds(mask_grid(Subsequent(), tokens, tokens), "row") == [
-        ("system", 0, 2),
-        ("user", 2, 6),
-        ("assistant", 6, 9),
-    ]
 
 
 @pytest.mark.parametrize("count", [7, 60])

@@ -7,8 +7,8 @@ import numpy as np
 from pictures import SITE, color_legend, data, draw, heads, heatmap, record_of
 from PIL import Image
 
-from attnviz.charts.mosaic import OWN
 from attnviz.core.edits import Edits
+from attnviz.figures.heads import OWN
 
 WORDS = ["The", "cat", "sat"]
 
@@ -32,8 +32,8 @@ def test_a_head_that_is_off_is_gray_struck_through_and_says_so():
 
     assert np.ptp(image(off), axis=2).max() == 0
     assert np.ptp(image(on), axis=2).max() > 0
-    assert [row["label"] for row in (on, off)] == ["head 0", "head 1 · off"]
-    assert [row["off"] for row in (on, off)] == [False, True]
+    assert [row["text"] for row in data(rows, "texts")] == ["head 0", "head 1 · off"]
+    assert [row["x"] for row in data(rows, "frames") if row["form"] == "line"] == [off["x"]]
     assert off["state"] == "off: its output is zero"
 
 

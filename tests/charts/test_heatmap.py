@@ -41,24 +41,6 @@ def test_a_map_holds_the_numbers_of_the_record(cat):
     assert (cells[6]["query_name"], cells[6]["key_name"]) == ("cat (1)", "sat (2)")
 
 
-@pytest.mark.parametrize("count", [5, 40])
-def test_a_label_on_a_screen_selects_the_strongest_cell_of_its_token(count):
-    """Of a row and of a column, as cells and as an image; a file has nothing to be clicked."""
-    record = record_of([f"w{i}" for i in range(count)])
-    weights = record.step(SITE).weights(0)
-    figure = figures.head(record, SITE, 0)
-    spec, table = figure.screen
-    if table is None:
-        tables = [spec["datasets"]["rows"], spec["datasets"]["columns"]]
-    else:
-        tables = [{name: table[name][i * count : (i + 1) * count] for name in ("query", "key")} for i in range(2)]
-    rows, columns = (list(zip(one["query"], one["key"], strict=True)) for one in tables)
-
-    assert rows == [(i, int(weights[i].argmax())) for i in range(count)]
-    assert columns == [(int(weights[:, j].argmax()), j) for j in range(count)]
-    assert "query" not in data(figure.chart, "rows")[0]
-
-
 def test_words_that_rows_predict_since_a_change_are_marked():
     """Those and no others; without a change, or where all are as before, nothing is said of it."""
     text, last = "Anna and Tom went to the park. Anna gave the ball to", Site("decoder", 1)
@@ -66,22 +48,15 @@ def test_words_that_rows_predict_since_a_change_are_marked():
     words = [record.predicted(last) for record in (before, after)]
 
     chart = figures.head(after, last, 0, before=before).chart
-    marked = [row["ink"] == theme.LIGHT.hues[1] for row in data(chart, "rows")]
+    marked = [row["note_ink"] == theme.LIGHT.hues[1] for row in data(chart, "rows")]
 
     assert marked == [one != other for one, other in zip(*words, strict=True)]
     assert any(marked)
     assert CHANGED in legend(chart)
     for record, asked in ((after, {}), (before, {"before": before})):
         plain = figures.head(record, last, 0, **asked).chart
-        assert not any(row["ink"] == theme.LIGHT.hues[1] for row in data(plain, "rows"))
+        assert not any(row["note_ink"] == theme.LIGHT.hues[1] for row in data(plain, "rows"))
         assert CHANGED not in legend(plain)
-
-
-def test_repeated_tokens_are_not_merged():
-    chart = heatmap(record_of(["the", "cat", "the"]), SITE, 0)
-
-    assert len(data(chart, "cells")) == 9
-    assert [row["label"] for row in data(chart, "rows")] == ["the", "cat", "the"]
 
 
 def test_who_blocks_a_cell_is_seen_and_each_rule_has_its_words():

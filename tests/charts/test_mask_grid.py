@@ -1,12 +1,10 @@
 """One mask as a grid."""
 
-import pytest
 from pictures import data, legend, mask_grid, notes
 
-from attnviz import figures
 from attnviz.charts.signs import LONGEST_RULE
 from attnviz.charts.theme import LIGHT
-from attnviz.core.masks import Padding, Painted, Subsequent, Window
+from attnviz.core.masks import Painted, Subsequent, Window
 
 READ = ["<sos>", "The", "cat", "sat"]
 PREDICTED = ["The", "cat", "sat", "down"]
@@ -20,34 +18,11 @@ def test_a_grid_says_who_may_look_at_whom_and_which_rule_forbids_it():
     assert len({cell["path"] for cell in cells}) == 2
 
 
-@pytest.mark.parametrize("added", [Padding((3,)), Window(1), Painted(((0, 0),))])
-def test_a_rule_keeps_its_strokes_when_another_is_added(added):
-    """In every cell that it blocked alone they are still there, with those of the other where that blocks, too."""
-    alone, both = (data(mask_grid(mask, READ), "cells") for mask in (Subsequent(), Subsequent() & added))
-
-    pairs = [(one, other) for one, other in zip(alone, both, strict=True) if one["says"] != "may attend"]
-    assert len(pairs) == 6
-    assert all(one["path"] in other["path"] for one, other in pairs)
-    assert {cell["path"] for cell in both if cell["says"] == "blocked by causal mask"} <= {
-        cell["path"] for cell in alone
-    }
-
-
-def title(mask, **drawn):
-    return figures.mask(mask, READ, **drawn).drawing.title
-
-
 def test_each_row_names_the_token_it_predicts():
     """Shift right: the row of what is read last names the next word."""
     chart = mask_grid(Subsequent(), READ, predicted=PREDICTED, selected=(2, 0))
 
     assert notes(chart) == ["▸ The", "▸ cat", "▸ sat", "▸ down"]
-
-
-def test_each_sentence_has_its_own_padding():
-    chart = mask_grid(Padding((4, 2)), READ, sentence=1)
-
-    assert [cell["ground"] == LIGHT.open for cell in data(chart, "cells")[:4]] == [True, True, False, False]
 
 
 def test_a_row_without_a_key_is_framed_and_named():

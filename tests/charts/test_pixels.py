@@ -9,21 +9,18 @@ from hypothesis.extra.numpy import arrays
 from PIL import Image
 
 from attnviz.charts import pixels, signs
+from attnviz.charts.signs import CellState
 from attnviz.charts.theme import DARK, LIGHT
 
+WEIGHT, NAN = CellState("weight", "ramp"), CellState("NaN", "blocked", "cross")
+RULES = [CellState("", "blocked", "hatch", ((pattern, ""),)) for pattern in signs.PATTERNS]
 
-def read(data):
-    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
-
-def painted(shade, colored=None, blocked=None, nan=None, *, zoom=8):
-    shade = np.asarray(shade, float)
-    none = np.zeros(shade.shape, int)
-    colored = np.ones(shade.shape, bool) if colored is None else np.asarray(colored)
-    blocked = none if blocked is None else np.asarray(blocked)
-    nan = none > 0 if nan is None else np.asarray(nan)
-    sides = {"height": shade.shape[0] * zoom, "width": shade.shape[1] * zoom}
-    return pixels.weights(shade, colored, blocked, nan, **sides)
+def painted(states, shade, *, zoom=8):
+    """The image of cells that are weights, have no number, or are blocked in one of three ways."""
+    states = np.asarray(states)
+    sides = {"height": states.shape[0] * zoom, "width": states.shape[1] * zoom}
+    return pixels.painted(states, [WEIGHT, NAN, *RULES], np.asarray(shade, float), **sides)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.randoms(use_true_random=False))
@@ -32,13 +29,15 @@ def test_a_png_is_read_back_exactly(height, width, random):
     image = np.array([[random.randrange(pixels.SHADES) for _ in range(width)] for _ in range(height)], np.uint8)
     colors = pixels.palette(LIGHT)
 
-    assert (read(pixels.png(image, colors)) == colors[image]).all()
+    read = np.asarray(Image.open(io.BytesIO(pixels.png(image, colors))).convert("RGB"))
+
+    assert (read == colors[image]).all()
 
 
 def test_each_cell_is_its_own_square():
-    image = painted([[0, 1], [0.5, 0.25]], zoom=3)
+    shade = np.array([[0, 1], [0.5, 0.25]])
 
-    assert (image == pixels.shades(np.array([[0, 1], [0.5, 0.25]])).repeat(3, 0).repeat(3, 1)).all()
+    assert (painted([[0, 0], [0, 0]], shade, zoom=3) == pixels.shades(shade).repeat(3, 0).repeat(3, 1)).all()
 
 
 def test_the_ramp_goes_evenly_from_light_to_dark_and_from_dark_to_light():
@@ -54,33 +53,25 @@ def test_every_pattern_has_strokes_of_its_own():
 
     assert all(0.05 < pattern.mean() < 0.4 for pattern in patterns)
     assert all((a != b).any() for i, a in enumerate(patterns) for b in patterns[:i])
-    image = painted(np.zeros((64, 64)), np.zeros((64, 64), bool), np.ones((64, 64), int), zoom=1)
-    assert len(np.unique(image)) == 2
+    assert len(np.unique(painted(np.full((64, 64), 2), np.zeros((64, 64)), zoom=1))) == 2
 
 
-def test_a_blocked_cell_is_no_color_of_the_ramp():
-    image = painted([[0.0, 0.0]], [[True, False]], [[0, 1]])
-
-    assert (image[:, :8] < pixels.SHADES).all()
-    assert (image[:, 8:] >= pixels.SHADES).all()
-
-
-@given(arrays(np.int64, (5, 7), elements=st.integers(0, 4)), st.lists(st.sampled_from(signs.PATTERNS), min_size=4))
-def test_each_reason_is_painted_with_its_pattern(blocked, patterns):
-    """In the cells that it blocks, and nowhere else."""
-    sides = {"height": 55, "width": 77}
-    image = pixels.weights(np.zeros((5, 7)), blocked == 0, blocked, np.zeros((5, 7), bool), patterns, **sides)
+@given(arrays(np.int64, (5, 7), elements=st.sampled_from([0, 2, 3, 4])))
+def test_each_blocked_cell_has_its_strokes_and_no_color_of_the_ramp(states):
+    """And no other cell has any."""
+    image = painted(states, np.zeros((5, 7)), zoom=11)
 
     strokes = image == pixels.place("hatch")
-    for (i, j), reason in np.ndenumerate(blocked):
+    for (i, j), state in np.ndenumerate(states):
         square = slice(11 * i, 11 * i + 11), slice(11 * j, 11 * j + 11)
-        expected = signs.strokes(patterns[reason - 1], 55, 77)[square] if reason else np.zeros((11, 11), bool)
+        expected = signs.strokes(signs.PATTERNS[state - 2], 55, 77)[square] if state else np.zeros((11, 11), bool)
         assert (strokes[square] == expected).all()
+        assert ((image[square] < pixels.SHADES) == (state == 0)).all()
 
 
 def test_nan_is_a_cross_at_any_size():
     for zoom in (1, 2, 8):
-        image = painted([[np.nan, 0.5]], [[False, True]], None, [[True, False]], zoom=zoom)
+        image = painted([[1, 0]], [[np.nan, 0.5]], zoom=zoom)
         colors = {tuple(color) for color in pixels.palette(LIGHT)[image[:, :zoom]].reshape(-1, 3).tolist()}
         assert (0xA2, 0x1C, 0xAF) in colors  # the theme's warning
         assert len(colors) == (1 if zoom < 3 else 2)

@@ -3,7 +3,6 @@
 import math
 from dataclasses import replace
 
-import torch
 from pictures import (
     CROSS,
     SITE,
@@ -13,7 +12,6 @@ from pictures import (
     lines,
     mask_grid,
     notes,
-    prediction_of,
     story_of,
     translation_of,
 )
@@ -21,7 +19,7 @@ from pictures import (
 from attnviz.charts.theme import LIGHT
 from attnviz.core.masks import Padding, Subsequent
 from attnviz.figures.head import NEXT
-from attnviz.figures.mask import READS
+from attnviz.figures.maps import READS
 
 BLACK_CAT = ["the", "black", "cat", "<eos>"]
 CHAT_NOIR = ({"le": 0.9, "la": 0.1}, {"chat": 1.0}, {"noir": 0.8, "<eos>": 0.2}, {"<eos>": 1.0})
@@ -32,7 +30,7 @@ def test_a_row_is_the_word_before_the_one_that_it_predicts():
     """Map and mask say so; the word of the selected row stands out, and a readout names it with its row."""
     record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
     chart = heatmap(record, SITE, 0, selected=(1, 0))
-    first, second = (row["ink"] for row in data(chart, "rows"))
+    first, second = (row["note_ink"] for row in data(chart, "rows"))
 
     assert NEXT in lines(heatmap(record, SITE, 0))
     assert READS in lines(mask_grid(Subsequent(), ["the", "cat"], predicted=["cat", "sat"]))
@@ -48,13 +46,7 @@ def test_the_encoder_predicts_nothing():
 
     for chart in (heatmap(encoder, SITE, 0), heatmap(replace(record, prediction=None), CROSS, 0)):
         assert notes(chart) == []
-        assert data(chart, "meta")[0]["note_title"] == ""
-
-
-def test_nothing_is_predicted_after_padding():
-    chart = heatmap(story_of(["the", "cat", "<pad>"], *({"x": 1.0},) * 3, length=2), SITE, 0)
-
-    assert notes(chart) == ["▸ x", "▸ x"]
+        assert "note_title" not in data(chart, "meta")[0]
 
 
 def test_what_is_no_number_predicts_no_word():
@@ -65,20 +57,6 @@ def test_what_is_no_number_predicts_no_word():
     chart = heatmap(replace(record, prediction=replace(record.prediction, logits=logits)), SITE, 0)
 
     assert notes(chart) == ["▸ cat", "▸ NaN"]
-
-
-def test_predictions_of_a_batch_are_those_of_its_sentence():
-    record = story_of(["a"], {"x": 1.0, "y": 0.0})
-    logits = torch.cat([record.prediction.logits, record.prediction.logits.flip(-1)])
-    steps = tuple(
-        replace(step, **{name: getattr(step, name).repeat(2, 1, 1, 1) for name in ("query", "key", "value")})
-        for step in record.steps
-    )
-    steps = tuple(replace(step, logsumexp=step.logsumexp.repeat(2, 1, 1)) for step in steps)
-    prediction = replace(prediction_of({"x": 1.0, "y": 0.0}), logits=logits)
-    batch = replace(record, sentences=record.sentences * 2, steps=steps, prediction=prediction)
-
-    assert [notes(heatmap(batch, SITE, 0, sentence=i)) for i in range(2)] == [["▸ x"], ["▸ y"]]
 
 
 def test_each_row_of_a_mask_says_how_many_keys_it_has_left():
