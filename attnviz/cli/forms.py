@@ -80,7 +80,7 @@ def figure(
         InputError: if an option has no such value.
     """
     from attnviz.figures import FORMS
-    from attnviz.figures.shade import SIDES
+    from attnviz.figures.text_strip import SIDES
 
     form, takes = FORMS[options.form], FORMS[options.form].takes
     if options.least is not None and not 0 <= options.least <= 1:

@@ -92,4 +92,4 @@ def test_files_and_pages_name_the_roles(count):
 def test_lines_have_a_border_where_the_role_changes():
     chart = strand_lines(spoken(ANSWER), SITE, [0])
 
-    assert [(row["side"], row["begin"]) for row in data(chart, "words") if row["is_break"]] == [(0, 4), (1, 4)]
+    assert [(row["side"], row["begin"]) for row in data(chart, "breaks")] == [(0, 4), (1, 4)]

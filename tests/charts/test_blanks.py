@@ -30,14 +30,6 @@ AFTER = filled_of(TEXT, [1, 3], OTHER, {"cat": 0.25, "dog": 0.75}, OTHER, {"down
 NONE = filled_of(["a", "cat"], [], OTHER, OTHER)
 
 
-def test_only_blanks_say_something():
-    found = analysis.predicted_words(BEFORE)
-
-    assert [(one.position, one.token, one.word) for one in found] == [(1, "[M]", "cat"), (3, "[M]", "down")]
-    assert found[0].probability == pytest.approx(0.75)
-    assert analysis.predicted_words(NONE) == ()
-
-
 def test_rows_of_a_map_say_it_at_blanks_alone():
     """Where there is no blank there is no caption either, on maps and on masks."""
     chart = heatmap(BEFORE, SITE, 0)

@@ -13,16 +13,6 @@ WORDS = ["The", "cat", "sat"]
 OFF = Edits(heads_off=frozenset({(SITE, 1)}))
 
 
-def test_a_bar_is_as_long_as_its_token_moved():
-    before, after = record_of(WORDS), record_of(WORDS, edits=OFF)
-    moved = analysis.output_change(before, after).tolist()
-
-    chart = change(before, after)
-
-    assert bars(chart) == pytest.approx([m / max(moved) for m in moved])
-    assert texts(chart)[0] == f"{moved[0]:.1%}"
-
-
 def test_of_a_long_sentence_the_tokens_that_moved_most_are_drawn():
     """Forty of them, in the order of the text, and the picture says so."""
     tokens = [f"w{i}" for i in range(100)]

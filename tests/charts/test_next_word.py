@@ -33,15 +33,6 @@ def without_numbers(record):
     return replace(record, prediction=replace(record.prediction, logits=logits))
 
 
-def test_the_most_probable_words_have_bars_as_long_as_they_are_probable():
-    chart = next_word(BEFORE, 1, count=2)
-
-    assert names(chart) == ["is", "are"]
-    assert bars(chart) == pytest.approx([0.88, 0.1])
-    assert texts(chart) == ["88.0%", "10.0%"]
-    assert HOLLOW not in said(chart)
-
-
 def test_before_and_after_a_change_each_word_has_a_bar_in_a_hollow_one():
     """What changed most comes first, here what was most probable before; told apart by place, by fill and in words.
 

@@ -36,13 +36,6 @@ def test_a_translator_writes_word_by_word_what_it_then_reads():
     assert [row["text_2"] for row in data(chart, "rows")] == ["90.0%", "70.0%", "100.0%"]
 
 
-def test_a_language_model_expects_what_it_may_not_read():
-    chart = step_by_step(story_of(["the", "keys"], {"cat": 1.0}, {"are": 1.0}))
-
-    assert texts(chart) == [["0", "the", "▸ cat"], ["1", "keys", "▸ are"]]
-    assert captions(chart)[1] == "expects"
-
-
 def test_padding_is_left_out():
     chart = step_by_step(story_of(["the", "<pad>"], {"cat": 1.0}, {"are": 1.0}, length=1))
 
