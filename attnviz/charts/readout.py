@@ -291,5 +291,5 @@ def _dragged(colors: Theme) -> dict:
 def _mark(kind: str, values: dict[str, object], signals: dict[str, str], **more: str) -> dict:
     """A mark that lets the pointer through, from channels with a value and channels with an expression."""
     channels = {name: {"value": value} for name, value in values.items()}
-    channels |= {name: {"signal": expression} for name, expression in signals.items()}
-    return {"type": kind, "aria": False, "encode": {"update": channels}, "interactive": False} | more
+    update = channels | {name: {"signal": expression} for name, expression in signals.items()}
+    return {"type": kind, "aria": False, "encode": {"update": update}, "interactive": False} | more

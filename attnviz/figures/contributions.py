@@ -224,7 +224,8 @@ class CarriedHeads(HeadNumbers):
         named = [f"{name}: {text_in_line(text)}" for name, text in zip("AB", measured.texts, strict=True)]
         words = " − ".join(map(in_quotes, measured.words))
         above = self._above(*named, f"logit of {words} after position {measured.position}")
-        above |= {"lines": []} if self.on_screen else {}  # a page says the rest beside the picture
+        if self.on_screen:  # a page says the rest beside the picture
+            above["lines"] = []
         return self._head_grid(self.table[[*HEAD[1:4], "carried"]], WAY, **above)
 
 

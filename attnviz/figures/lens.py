@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -74,19 +74,17 @@ class WordGridFigure(Figure):
         stop = len(every) if part.stop is None else part.stop
         return {"sentence": self.sentence, "positions": range(part.start or 0, stop)}
 
-    def _facts_of(self, what: str, columns: tuple[str, str], in_words: str, *subject: object) -> FigureFacts:
+    def _facts_of(self, what: str, columns: tuple[str, str], *subject: object) -> FigureFacts:
         """Facts of a grid of words; `columns` are the names of a row and of a number in its table."""
+        table = partial(self.words.table.rename, columns=dict(zip(("row", "value"), columns, strict=True)))
+        facts = {"table": table, "words": self._in_words, "arrays": self._arrays}
+        return FigureFacts(what=what, subject=subject, record=self.record, **facts)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
         grid = self.words
         words = text_array([word for row in grid.words for word in row]).reshape(grid.values.shape)
-        arrays = {"words": words, "rows": text_array(grid.rows), "tokens": text_array(grid.tokens)}
-        return FigureFacts(
-            table=grid.table.rename(columns={"row": columns[0], "value": columns[1]}),
-            words=in_words,
-            arrays=arrays | {"values": grid.values, "positions": np.array(grid.positions)},
-            what=what,
-            subject=subject,
-            record=self.record,
-        )
+        texts = {"words": words, "rows": text_array(grid.rows), "tokens": text_array(grid.tokens)}
+        return texts | {"values": grid.values, "positions": np.array(grid.positions)}
 
     def _grid(self, line: str, title: str, number: str, ramp: Ramp, *, is_stream: bool = False) -> Grid:
         """The words as cells; without numbers no word stands in them.
@@ -142,14 +140,14 @@ class LogitLens(WordGridFigure):
         return analysis.logit_lens(self.record, **self._where)
 
     def facts(self) -> FigureFacts:
+        return self._facts_of("Words through the layers (logit lens)", ("after", "probability"), "logit lens")
+
+    def _in_words(self) -> str:
         words = self.words
         rows = zip(words.rows, words.words, words.values, strict=True)
         course = "; ".join(f"{name} {quoted(row[-1])} {percent(float(p[-1]))}" for name, row, p in rows)
         token = quoted_token(words.tokens[-1], words.positions[-1])
-        in_words = (
-            f"Most probable word after {token}, layer by layer: {course}. Only the last is the model's prediction."
-        )
-        return self._facts_of("Words through the layers (logit lens)", ("after", "probability"), in_words, "logit lens")
+        return f"Most probable word after {token}, layer by layer: {course}. Only the last is the model's prediction."
 
     def draw(self) -> Grid:
         ramp = Ramp("probability of the word", 1.0, self.colors.ramp)
@@ -170,15 +168,17 @@ class PushedWords(WordGridFigure):
         return analysis.pushed(self.record, self.site, self.head, count=self.count, **self._where)
 
     def facts(self) -> FigureFacts:
+        what, subject = f"Words that {self.site.head(self.head)} pushes up and down", f"head {self.head}"
+        return self._facts_of(what, ("pushed", "adds"), "pushed words", self.site, subject)
+
+    def _in_words(self) -> str:
         words = self.words
         tokens = [quoted_token(*place) for place in zip(words.tokens, words.positions, strict=True)]
         up, down = (
             ", ".join(f"after {token}: {quoted(word)}" for token, word in zip(tokens, row, strict=True))
             for row in (words.words[0], words.words[-1])
         )
-        in_words = f"Pushed up most {up}. Pushed down most {down}." if words.values.any() else NOTHING
-        what, subject = f"Words that {self.site.head(self.head)} pushes up and down", f"head {self.head}"
-        return self._facts_of(what, ("pushed", "adds"), in_words, "pushed words", self.site, subject)
+        return f"Pushed up most {up}. Pushed down most {down}." if words.values.any() else NOTHING
 
     def draw(self) -> Grid:
         values = self.words.values

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -151,7 +150,8 @@ class HeadLines(SiteFigure):
         edges = self.edges
         columns = {"head": [self.heads[i] for i in edges.heads[::-1]]}
         for side, part, places in zip(SIDES, self._sides, (edges.rows, edges.columns), strict=True):
-            columns |= {side: part.starts[places[::-1]], f"{side}_token": [part.labels[i] for i in places[::-1]]}
+            columns[side] = part.starts[places[::-1]]
+            columns[f"{side}_token"] = [part.labels[i] for i in places[::-1]]
         table = pd.DataFrame(columns | {"weight": edges.weights[::-1]})
         table.attrs["note"] = " ".join(map(as_sentence, (*self._window.notes, *edges.notes)))
         return table
@@ -171,7 +171,7 @@ class HeadLines(SiteFigure):
             "stroke": marks.when(_FAINT, pixels(colors.quiet), looks["stroke"]),
             "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, pixels(0)),
             "opacity": marks.when(_FAINT, pixels(FAINT), pixels(1)),
-            "strokeWidth": marks.when(_WIDE, pixels(5), width),
+            "strokeWidth": marks.when(_WIDE, pixels(5 if len(self.heads) == 1 else 4), width),
         }
         hits = ends | {"tooltip": marks.tips(*TOOLTIP)}
         layers = [
@@ -201,7 +201,6 @@ class HeadLines(SiteFigure):
             "lines": self._lines(),
             "queries": self._tokens(0),
             "keys": self._tokens(1),
-            "breaks": self._breaks(),
             "heads": {"look": looks, "name": self._names},
             "legend": entry([LegendEntry(*sign, colors.background) for sign in legend]),
         }
@@ -286,13 +285,13 @@ class HeadLines(SiteFigure):
         most, heaviest = weights.argmax(1 - side), weights.max(1 - side).tolist()
         ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
         picked = {part.index_of(position) for name, position in self._pins if name == SIDES[side]}
-        accented = picked | (
-            {part.index_of(self.selected[side])} if self.selected else {self._led} if side == 0 else set()
-        )
+        led = {self._led} if side == 0 else set()
+        accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
         warned, colors = set().union(*self._without.values()) if side == 0 else set(), self.colors
         labels, places, none = self._labels[side], range(len(part)), [-1] * len(part)
         inks = [colors.quiet if token.special else colors.text for token in part.tokens]
         inks = [colors.accent if i in accented else ink for i, ink in enumerate(inks)]
+        turns = [(token.segment, token.role) for token in part.tokens]
         return {
             "begin": [*places],
             "middle": [i + 0.5 for i in places],
@@ -300,6 +299,7 @@ class HeadLines(SiteFigure):
             "label": labels,
             "ink": [colors.warning if i in warned else ink for i, ink in enumerate(inks)],
             "picked": [i in picked for i in places],
+            "breaks": [i > 0 and turns[i] != turns[i - 1] for i in places],
             "side": [SIDES[side]] * len(part),
             "query": none if side else part.starts.tolist(),
             "key": part.starts.tolist() if side else none,
@@ -312,18 +312,18 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str]]:
-        """Tokens of both sides; those of rows without weights with a cross."""
-        queries, keys = ([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
-        crossed = set().union(*self._without.values())
-        return [f"× {label}" if i in crossed else label for i, label in enumerate(queries)], keys
-
-    def _breaks(self) -> Table:
-        """Rules between the two texts of a pair, and between turns."""
-        rows = []
-        for side, part in enumerate(self._sides):
-            turns = [(token.segment, token.role) for token in part.tokens]
-            rows += [(side, i) for i, (a, b) in enumerate(pairwise(turns), 1) if a != b]
-        return {"side": [side for side, _ in rows], "begin": [begin for _, begin in rows]}
+        """Tokens of both sides; rows without weights have a cross, ends of lines of one picked token their weight."""
+        labels = tuple([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
+        for i in set().union(*self._without.values()):
+            labels[0][i] = f"× {labels[0][i]}"
+        if len(self._pins) == len(self.heads) == 1:
+            ((side, _),) = self._pins
+            for row, column, weight in zip(*self.edges[1:4], strict=True):
+                if side == "query":
+                    labels[1][column] += f" {weight:.2f}"
+                else:
+                    labels[0][row] = f"{weight:.2f} {labels[0][row]}"
+        return labels
 
     def _side(self, side: int) -> list[Spec]:
         """Marks of the token labels on one side of the lines: queries left, keys right."""
@@ -339,7 +339,7 @@ class HeadLines(SiteFigure):
         turn = {"y": begin, "x": at[2], "x2": at[68]}
         picked = {"y": begin, "y2": {"field": "end"}, "x": at[4], "x2": at[1]}
         return [
-            marks.layer("breaks", "rule", turn, where=f"datum.side === {side}", color=self.colors.line),
+            marks.layer(table, "rule", turn, where="datum.breaks", color=self.colors.line),
             marks.layer("meta", "text", title, text=titles, color=self.colors.quiet, **over),
             marks.layer(table, "rect", picked, where="datum.picked", fill=self.colors.accent),
             marks.layer(table, "text", label, cursor="pointer", **text),
@@ -404,14 +404,14 @@ def _count(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float |
     return f"{what}: those of at least {least:g}"
 
 
-def window_notes(view: AttentionView, every: AttentionView, drawn: str) -> list[str]:
+def window_notes(view: AttentionView, every: AttentionView, form: str) -> list[str]:
     """Note on the part that is drawn, if it is one."""
     spans = []
     for name, part, whole in (("queries", view.queries, every.queries), ("keys", view.keys, every.keys)):
         if len(part) < len(whole):
             of = "" if every.window else f" of {len(whole):,}"
             spans.append(f"{name} {part.starts[0]} to {part.stops[-1] - 1}{of}")
-    return [f"too many tokens for {drawn}: {' and '.join(spans)}; the map shows all"] if spans else []
+    return [f"too many tokens for {form}: {' and '.join(spans)}; the map shows all"] if spans else []
 
 
 def window(

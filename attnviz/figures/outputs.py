@@ -64,7 +64,8 @@ class ProbabilityBars(PredictionFigure):
         before = [word.before for word in ranked if word.before is not None]
         arrays = {name: text_array([word.word for word in ranked])}
         arrays[numbers] = np.array([word.probability for word in ranked], float)
-        arrays |= {f"{numbers}_before": np.array(before, float)} if before else {}
+        if before:
+            arrays[f"{numbers}_before"] = np.array(before, float)
         return FigureFacts(arrays=arrays, record=self.record, **facts)
 
     def _bars(self, ranked: Sequence[NextWord], *notes: str, others: bool = False, name_of: Any = short) -> Bars:
@@ -233,7 +234,7 @@ class StepByStep(PredictionFigure):
 
     @property
     def _titles(self) -> tuple[str, str, str]:
-        """What is shown, and the captions of what is read and of what is predicted."""
+        """Title, and captions of the tokens that are read and of the words that are predicted."""
         if analysis.labels_tokens(self.record):
             return "Labels of the tokens", "token", "label"
         predicts = "writes" if self.record.targets else "expects"

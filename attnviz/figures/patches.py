@@ -171,7 +171,8 @@ class PatchImage(TokenWeights):
             for i, (token, look) in enumerate(zip(part.tokens, looks, strict=True)):
                 tinted = is_shaded and has_pixels and self.colored[i]
                 covers = STRONGEST * float(bright[i]) if tinted else float(is_shaded or not has_pixels)
-                look |= {"cover": covers, "end": end} | ({"fill": TINT, "ink": self.colors.text} if tinted else {})
+                tint = {"fill": TINT, "ink": self.colors.text} if tinted else {}
+                look = look | tint | {"cover": covers, "end": end}
                 if (box := token.box) is None:
                     fill = {"fill": pixels.mixed(TINT, self.colors.background, covers)} if tinted else {}
                     text = "" if is_many else visible_text(part.labels[i], 16)
@@ -186,7 +187,7 @@ class PatchImage(TokenWeights):
             widths = [text_width(word["text"]) + 12 if word["text"] else DOT for word in words]
             for word, (x, line), width in zip(words, balanced(widths, [gap] * len(words), SIDE), widths, strict=True):
                 top = line * (size + gap)
-                word |= {"x": x, "x2": x + width, "y": top, "y2": top + size}
+                word.update({"x": x, "x2": x + width, "y": top, "y2": top + size})
             layout.append((frames, patches, words))
         return layout
 

@@ -128,7 +128,7 @@ class TokenWeights(SiteFigure):
 
     @property
     def notes(self) -> list[str]:
-        """What the view does, and that a window is drawn, where it is."""
+        """Sentences about the view, and about a window if one is drawn."""
         return [*self.window.notes, *window_notes(self.window, self.attention_view, "one strip")]
 
     @property
@@ -279,7 +279,9 @@ class TextStrip(TokenWeights):
 
     def _number(self, i: int) -> str:
         weight = self.weights[i]
-        return "NaN" if np.isnan(weight) else f"{weight:.2f}" if self.colored[i] else "–"
+        if np.isnan(weight):
+            return "NaN"
+        return f"{weight:.2f}" if self.colored[i] else "–"
 
     @property
     def _legend(self) -> list[LegendEntry]:

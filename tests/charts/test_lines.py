@@ -82,7 +82,7 @@ def test_a_threshold_leaves_exactly_the_weights_from_it_on(least):
     expected = np.sort(weights[allowed & (weights >= least)])[::-1].tolist()
     assert [row["weight"] for row in drawn(chart)][::-1] == figure.table["weight"].tolist() == expected
     assert figure.arrays["line_weight"].tolist() == expected
-    assert any(f"{'all ' * (len(expected) == allowed.sum())}{len(expected)} " in text for text in notes(chart))
+    assert any(f"{'all ' if len(expected) == allowed.sum() else ''}{len(expected)} " in text for text in notes(chart))
 
 
 def test_of_many_weights_the_strongest_are_drawn_and_the_picture_says_so():
@@ -184,9 +184,9 @@ def test_of_a_pair_only_the_chosen_texts_are_drawn():
     across = lines(record, SITE, [0], view=View(pair="A to B"))
 
     assert {(row["query"], row["key"]) for row in drawn(across)} == {(i, j) for i in range(3) for j in (3, 4)}
-    breaks = [(row["side"], row["begin"]) for row in data(lines(record, SITE, [0]), "breaks")]
-    assert breaks == [(0, 3), (1, 3)]
-    assert data(across, "breaks") == []
+    for side in ("queries", "keys"):
+        assert [row["begin"] for row in data(lines(record, SITE, [0]), side) if row["breaks"]] == [3]
+        assert not any(row["breaks"] for row in data(across, side))
 
 
 def test_of_many_tokens_those_around_the_selected_are_drawn():
@@ -196,7 +196,7 @@ def test_of_many_tokens_those_around_the_selected_are_drawn():
 
     assert len(data(chart, "keys")) == MOST_TOKENS
     assert "w150" in labels(chart, "queries")
-    assert data(chart, "keys")[20]["label"] == "w20"
+    assert data(chart, "keys")[20]["label"].startswith("w20 ")
     assert "queries 118 to 181 of 200 and keys 0 to 63 of 200; the map shows all" in " ".join(notes(chart))
     assert [(row["query"], row["key"]) for row in drawn(chart) if row["chosen"]] == [(150, 20)]
 
