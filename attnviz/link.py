@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
 
-from attnviz.analysis.views import SPECIAL, View
+from attnviz.analysis import views  # the package first: a thread that imports its part first would block another
 from attnviz.core.edits import BY_LETTER, Edits, Site, Take
 from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
@@ -181,14 +181,14 @@ def _one_of(*options: str) -> Codec:
     return _match("|".join(options), lambda match: match[0], " or ".join(options))
 
 
-def _view_text(view: View) -> str:
+def _view_text(view: views.View) -> str:
     unit, special = f"parts{view.parts}" if view.parts else view.unit, view.special if view.special != "show" else ""
     return ".".join(filter(None, (unit, special, PAIR_LETTERS[view.pair])))
 
 
-def _view_of(match: re.Match) -> View:
+def _view_of(match: re.Match) -> views.View:
     pair = next(name for name, letters in PAIR_LETTERS.items() if letters == (match[4] or ""))
-    return View(match[1] == "words", match[3] or "show", pair, match[1] == "sentences", int(match[2] or 0))
+    return views.View(match[1] == "words", match[3] or "show", pair, match[1] == "sentences", int(match[2] or 0))
 
 
 def _bias_text(bias: tuple[Bias, ...]) -> str:
@@ -232,7 +232,7 @@ PLACE = _match(r"[1-9]\d{0,2}", lambda match: int(match[0]), "1")
 SIDE = {"q": "query", "k": "key"}
 PIN = _match(r"([qk])(\d{1,6})", lambda m: (SIDE[m[1]], int(m[2])), "q2", lambda pin: f"{pin[0][0]}{pin[1]}")
 VIEW = _match(
-    rf"(words|sentences|parts(\d{{1,3}}))?\.?({'|'.join(SPECIAL[1:])})?\.?(aa|ab|ba|bb)?",
+    rf"(words|sentences|parts(\d{{1,3}}))?\.?({'|'.join(views.SPECIAL[1:])})?\.?(aa|ab|ba|bb)?",
     _view_of,
     "words.hide.ab",
     _view_text,
@@ -271,7 +271,7 @@ _TABLE = (
     ("cell", None, _dotted(2), "text"),
     ("pins", frozenset(), _list(PIN, frozenset), "text"),
     ("sentence", 1, PLACE),
-    ("view", View(), VIEW),
+    ("view", views.View(), VIEW),
     ("zoom", (), _list(_dotted(4)), "text"),
     ("colors", "adaptive", _one_of("adaptive", "log")),
     # how a head is drawn

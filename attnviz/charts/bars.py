@@ -40,7 +40,6 @@ class Column:
 
     @cached_property
     def written(self) -> list[str]:
-        """The texts, row by row."""
         return [*self.texts] or ["" if value is None else percent(value) for value in self.values or ()]
 
     def tables(self, i: int, colors: Theme) -> tuple[Table, Table]:
@@ -106,7 +105,6 @@ class Bars:
 
     @property
     def form(self) -> Form:
-        """The chart without its tables."""
         lengths = [0 if column.values is None else self.length for column in self.columns]
         views = [_view(i, length, self.style.colors) for i, length in enumerate(lengths)]
         return whole({"hconcat": views, "spacing": GAP, "title": title_spec()}, self.style.colors)

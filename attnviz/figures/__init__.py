@@ -1,8 +1,11 @@
 """Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
 
-import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import ismodule
 
-from attnviz.figures import forms
+from attnviz.core.edits import Site
+from attnviz.core.record import Record
 from attnviz.figures.attribution import AttributionBars as integrated_gradients
 from attnviz.figures.attribution import RelevanceBars as relevance_bars
 from attnviz.figures.attribution import RelevanceMap as relevance
@@ -17,7 +20,6 @@ from attnviz.figures.contributions import PartContributions as contribution_part
 from attnviz.figures.difference import Difference as difference
 from attnviz.figures.distance import CorpusDistance as distance_over_corpus
 from attnviz.figures.distance import DistanceProfile as distance
-from attnviz.figures.forms import HeadForm
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.heads import ModelHeads as overview
@@ -40,14 +42,41 @@ from attnviz.figures.steps import StepsOverview as chain
 from attnviz.figures.steps import neurons, row, values
 from attnviz.figures.text_strip import TextStrip as text_strip
 
+CELL, LINE, TOKEN = "cell", "line", "token"
+"""Targets of a click on a figure: a cell; a line, or a token by its lines; a token."""
+
+
+@dataclass(frozen=True)
+class HeadForm:
+    """A way to show one head, as the page Heads, the shell and the documentation list it.
+
+    Attributes:
+        figure: function that makes it of a record, a site and a head, or of several heads if it takes `heads`.
+        takes: fields of the figure that the page and the shell have an option for.
+        selects: target of a click, under the name "cell"; None for a figure that is drawn without a click.
+        fits: whether there is one for an attention call of a record; None for any.
+        is_on_page: whether the page Heads offers it.
+    """
+
+    figure: Callable
+    takes: frozenset[str] = frozenset()
+    selects: str | None = CELL
+    fits: Callable[[Record, Site], bool] | None = None
+    is_on_page: bool = True
+
+
 _PART = {"view", "rows", "columns"}
 FORMS = {
     "map": HeadForm(head, frozenset({*_PART, "domain", "row_sums", "before"})),
-    "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins", "row"}), forms.LINE),
-    "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), forms.TOKEN),
-    "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side", "less"}), forms.TOKEN, fits=on_grid),
+    "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins", "row"}), LINE),
+    "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), TOKEN),
+    "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side", "less"}), TOKEN, fits=on_grid),
     "distance": HeadForm(distance, selects=None, is_on_page=False),
 }
 """How a head is shown, by the name of the form on the page Heads and in the shell."""
 
-__all__ = [name for name, value in globals().items() if name[0] != "_" and not inspect.ismodule(value)]
+__all__ = [
+    name
+    for name, value in globals().items()
+    if name[0] != "_" and not ismodule(value) and getattr(value, "__module__", __name__).startswith(__name__)
+]

@@ -1,11 +1,11 @@
 """Tokens that contents and words come from: attention rollout, gradient times weight, relevance of tokens."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from attnviz import analysis
 from attnviz.analysis import sentences, tables
@@ -22,19 +22,22 @@ from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
+from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, edited, largest, number_arrays, subtitles, text_array
 
-MAP = 440
-"""Pixels of the side of the map, which has one row of bars beside it."""
+MAP, MOST_BARS = 440, 40
+"""Pixels of the side of a map, which has one row of bars beside it, and tokens with bars: the table holds all."""
+ROW, WIDE_ROW, SHORT, LONG = 150, 480, 180, 260
+"""Pixels of the longest bar: of a row of rollout, of it on a page; of gradients, of these below a long sentence."""
 
-MOST_BARS = 40
-"""Tokens drawn at most, those with the largest shares; the table holds all."""
+ROLLOUT = "rollout: ½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
+CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
+NOTHING = "no weight of this head raises the logit, as far as its gradient tells"
+OWN_TOKEN = "its own token begins with 1 (the residual)"
 
-WHAT = "½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
-"""Definition of rollout on the picture."""
-
-SHORT, ROW = 150, 480
-"""Pixels of the longest bar, and of all of a row on a wide screen."""
+SMALL_GAP = 0.05
+"""Part of the change of a logit up to which a gap is small."""
+LARGE_GAP = "So the tokens do not account for the whole change: take more steps."
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,11 +45,11 @@ class Traced:
     """Rollout through the first layers of a stack.
 
     Attributes:
-        record: of the run.
-        mixed: what each of these layers mixes; none after them.
-        layer: the number of the last of them.
-        shares: (n, n) float64, of what stands at row i after them, how much came from token j; of a long text the rows
-            that were followed, by their positions.
+        record: run that is followed.
+        mixed: what each of these layers mixes.
+        layer: number of the last of them.
+        shares: (n, n) float64, how much of row i after them came from token j; of a long text the rows that were
+            followed, by their positions.
     """
 
     record: Record
@@ -58,23 +61,26 @@ class Traced:
     def texts(self) -> list[str]:
         return [token.text for token in self.mixed.tokens]
 
-    def called(self, position: int) -> str:
-        return f"{visible_text(self.texts[position])} ({position})"
-
     def subtitles(self) -> list[str]:
         """Notes on what is not followed, and on rows that had nothing to mix."""
-        rows, note = self.mixed.left_out, self.mixed.note
-        notes = [note.rstrip(".")] if note else []
-        return [*notes, *([f"{rows} rows had no weights, and keep what they hold"] if rows else [])]
+        rows, note = self.mixed.left_out, self.mixed.note.rstrip(".") if self.mixed.note else ""
+        return [note, f"{rows} rows had no weights, and keep what they hold" if rows else ""]
 
-    def facts(self, what: str, subject: str, **functions: Callable) -> FigureFacts:
-        """FigureFacts of a figure of rollout."""
-        record, where = self.record, f"{self.mixed.kind} after layer {self.layer}"
-        end = edited(record.edits)
-        name = file_stem(record.source, where, subject, " ".join(self.texts), end=end)
-        return FigureFacts(
-            what=f"{what} · {self.mixed.kind}, after layer {self.layer}", name=name, record=record, **functions
+    def facts(self, what: str, subject: str, shares: np.ndarray, **facts: Any) -> FigureFacts:
+        """Facts of a figure of some of the shares."""
+        record, end = self.record, edited(self.record.edits)
+        name = file_stem(
+            record.source, f"{self.mixed.kind} after layer {self.layer}", subject, " ".join(self.texts), end=end
         )
+        arrays = {"rollout": shares, "tokens": text_array(self.texts)}
+        what = f"{what} · {self.mixed.kind}, after layer {self.layer}"
+        return FigureFacts(what=what, name=name, record=record, arrays=arrays, **facts)
+
+
+def most_of(values: np.ndarray) -> tuple[list[int], list[str]]:
+    """Places of the largest numbers, in their order, and a line where others are left out."""
+    places = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]).tolist()
+    return places, [f"the {MOST_BARS} largest of {len(values)} tokens"] if len(values) > MOST_BARS else []
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,29 +93,23 @@ class Rollout(Figure):
     traced: Traced
 
     def facts(self) -> FigureFacts:
-        shares, texts = self.traced.shares, self.traced.texts
-        facts = self.traced.facts(
-            "Attention rollout",
-            "rollout",
-            table=partial(tables.numbers_table, shares, "share", texts, texts),
-            words=partial(sentences.reaches, shares, texts),
-            arrays=self._arrays,
-        )
-        lines = [f"rollout: {WHAT}", *self.traced.subtitles(), *subtitles(facts.record, self)]
+        traced, shares, texts = self.traced, self.traced.shares, self.traced.texts
+        table = partial(tables.numbers_table, shares, "share", texts, texts)
+        words = partial(sentences.reaches, shares, texts)
+        facts = traced.facts("Attention rollout", "rollout", shares, table=table, words=words)
         heading = f"{facts.what} · {in_title(facts.record.source)}"
-        return replace(facts, title=" · ".join(filter(None, (heading, *lines))))
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {"rollout": self.traced.shares, "tokens": text_array(self.traced.texts)}
+        lines = [heading, ROLLOUT, *traced.subtitles(), *subtitles(facts.record, self)]
+        return replace(facts, title=" · ".join(filter(None, lines)))
 
     def draw(self) -> Grid:
-        traced, tokens = self.traced, groups(self.traced.mixed.tokens)
-        size = size_within(tokens, tokens, self, side=MAP)
-        shares = largest_in_size(traced.shares, size.tile)
+        traced, shares = self.traced, self.traced.shares
         ramp = Ramp("share", float(np.nanmax(shares, initial=0.0)) or 1.0, self.colors.ramp)
-        largest = f"colors end at {ramp.top:.3g}, the largest here" if ramp.top <= 0.999 else ""
+        ending = f"colors end at {ramp.top:.3g}, the largest here" if ramp.top <= 0.999 else ""
+        tokens = groups(traced.mixed.tokens)
+        size = size_within(tokens, tokens, self, side=MAP)
+        shares = largest_in_size(shares, size.tile)
         return Grid(
-            **self._above("" if self.on_screen else f"rollout: {WHAT}", *traced.subtitles(), largest),
+            **self._above("" if self.on_screen else ROLLOUT, *traced.subtitles(), ending),
             rows=tokens,
             columns=tokens,
             size=size,
@@ -131,45 +131,29 @@ class RolloutRow(Figure):
     position: int
 
     def facts(self) -> FigureFacts:
-        shares, texts = self.traced.shares[self.position], self.traced.texts
+        shares, texts, position = self.traced.shares[self.position], self.traced.texts, self.position
+        what = f"Mixed into {self._called(position)}"
         return self.traced.facts(
-            f"Mixed into {self.traced.called(self.position)}",
-            f"reaches {self.position}",
+            what,
+            f"reaches {position}",
+            shares,
+            heading=what if self.on_screen else "",
             table=partial(tables.reached_table, {"rollout": shares}, texts),
-            words=partial(sentences.reached, shares, texts, self.position),
-            arrays=self._arrays,
+            words=partial(sentences.reached, shares, texts, position),
         )
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        return {"rollout": self.traced.shares[self.position], "tokens": text_array(self.traced.texts)}
+    def _called(self, position: int) -> str:
+        return f"{visible_text(self.traced.texts[position])} ({position})"
 
     def draw(self) -> Bars:
-        traced, shares = self.traced, self.traced.shares[self.position]
-        indices = np.sort(np.argsort(-shares, kind="stable")[:MOST_BARS])
-        lines = [f"the {MOST_BARS} tokens with the largest shares of {len(shares)}"] if len(shares) > MOST_BARS else []
-        has_map = self.on_screen and not isinstance(traced.shares, Mapping)  # which says the rest beside the row
-        above = self._above(*lines, *traced.subtitles())
-        if self.on_screen:
-            above["title"] = f"Mixed into {traced.called(self.position)}"
-        return Bars(
-            **above | ({"lines": lines} if has_map else {}),
-            names=[traced.called(i) for i in indices.tolist()],
-            columns=[Column(values=shares[indices].tolist(), name="share by rollout")],
-            length=ROW if self.on_screen else SHORT,
-        )
-
-
-CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
-
-NOTHING = "no weight of this head raises the logit, as far as its gradient tells"
-
-SMALL_GAP = 0.05
-"""Part of the change of a logit up to which a gap is small."""
-
-LARGE_GAP = "So the tokens do not account for the whole change: take more steps."
-
-LENGTH, WIDE = 180, 260
-"""Pixels of the longest bar: on a page, which may be a phone's, and in a file, whose title has a sentence more."""
+        shares, has_map = self.traced.shares[self.position], not isinstance(self.traced.shares, Mapping)
+        places, lines = most_of(shares)
+        above = self._above(*lines, *self.traced.subtitles())
+        if self.on_screen and has_map:  # which says the rest beside the row
+            above["lines"] = lines
+        column = Column(values=shares[places].tolist(), name="share by rollout")
+        names, length = [*map(self._called, places)], WIDE_ROW if self.on_screen else ROW
+        return Bars(**above, names=names, columns=[column], length=length)
 
 
 def of_word(word: WordLogit) -> str:
@@ -178,40 +162,51 @@ def of_word(word: WordLogit) -> str:
     return f"logit of {in_quotes(word.token)} at {quoted_token(token.text, word.position)}"
 
 
+@dataclass(frozen=True, eq=False)
 class LogitFigure(Figure):
-    """A figure of the gradients of a word's logit, `word`."""
+    """A figure of the gradients of a word's logit.
+
+    Attributes:
+        record: run whose gradients these are.
+        word: gradients of the word's logit.
+    """
+
+    record: Record
+    word: Relevance | IntegratedGradients
 
     @property
     def sentence(self) -> int:
         return self.word.sentence
 
-    def _of_word(self, what: str, *subject: object, **functions: Callable) -> FigureFacts:
-        """FigureFacts of a figure of the word's logit; its title has the logit before the origin of the weights."""
-        heading = f"{what} · {in_title(self.record.source)}"
-        title = " · ".join(filter(None, [heading, of_word(self.word), *subtitles(self.record)]))
-        return FigureFacts(what=what, title=title, subject=subject, record=self.record, **functions)
-
-    def _above(self, *lines: str) -> dict:
-        return super()._above(of_word(self.word), *lines)
+    def _of_word(self, what: str, *subject: object, **facts: Any) -> FigureFacts:
+        """Facts of a figure; its title has the logit before the origin of the weights."""
+        parts = [f"{what} · {in_title(self.record.source)}", of_word(self.word), *subtitles(self.record)]
+        title = " · ".join(filter(None, parts))
+        return FigureFacts(what=what, title=title, subject=subject, record=self.record, **facts)
 
     def _token_bars(
-        self, values: np.ndarray, texts: list[str], *lines: str, own: int = -1, measure: str = "", **options
+        self, values: np.ndarray, texts: Sequence[str], *lines: str, own: int | None = None, name: str = "", length: int
     ) -> Bars:
-        """The bars with their texts; the name of the token `own` stands out, and they stand beside a map."""
-        both, is_signed = len(self.word.texts) > 1, own < 0
+        """A bar for each token of all texts, of many the largest.
+
+        Args:
+            own: token whose name stands out, of bars beside a map; None for bars of both signs.
+            name: name of the numbers.
+        """
+        two = len(self.word.texts) > 1
         names = [
-            f"{visible_text(token.text)} ({i}{', decoder' if both and kind == 'decoder' else ''})"
+            f"{visible_text(token.text)} ({i}{', decoder' if two and kind == 'decoder' else ''})"
             for kind, tokens in self.word.texts.items()
             for i, token in enumerate(tokens)
         ]
-        drawn = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]).tolist()
-        left_out = [f"the {MOST_BARS} largest of {len(values)}"] if len(values) > MOST_BARS else []
-        begins = [0.0] * len(drawn) if is_signed else ()
-        column = Column([texts[i] for i in drawn], values[drawn].tolist(), begins=begins, name=measure)
-        chosen = [row for row, i in enumerate(drawn) if i == own]
-        above = (self._above if is_signed else self._beside)(*lines, *left_out)
-        drawn_names = [names[i] for i in drawn]
-        return Bars(**above, names=drawn_names, columns=[column], chosen=chosen, **options)
+        places, left_out = most_of(values)
+        begins = [0.0] * len(places) if own is None else ()
+        column = Column([texts[i] for i in places], values[places].tolist(), begins=begins, name=name)
+        above = self._above(of_word(self.word), *lines, *left_out)
+        if self.on_screen and own is not None:  # the map says the rest
+            above["lines"] = [*lines, *left_out]
+        chosen = [row for row, i in enumerate(places) if i == own]
+        return Bars(**above, names=[names[i] for i in places], columns=[column], chosen=chosen, length=length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,12 +216,9 @@ class RelevanceMap(LogitFigure):
     A click selects a cell under the name "cell" with the fields query, key and rev.
 
     Attributes:
-        word: gradients of the word's logit.
         signed: whether negative ones are drawn, too.
     """
 
-    record: Record
-    word: Relevance
     site: Site
     head: int | str = "mean"
     signed: bool = False
@@ -238,23 +230,22 @@ class RelevanceMap(LogitFigure):
         """Gradient times weight of the head, (Q, K), float64."""
         return self.word.head(self.site, self.head, signed=self.signed).double().numpy()
 
+    @property
+    def _tokens(self) -> tuple[Sequence[Token], Sequence[Token]]:
+        queries, keys = self.record.tokens(self.site, sentence=self.sentence)
+        rows, columns = self.products.shape
+        has_sink = self.record.step(self.site).has_sink
+        return queries[:rows], (*keys[: columns - has_sink], *(keys[-1:] if has_sink else ()))
+
     def facts(self) -> FigureFacts:
-        head = "mean of all heads" if self.head == "mean" else f"head {self.head}"
+        name, head = "gradient_times_weight", "mean of all heads" if self.head == "mean" else f"head {self.head}"
+        queries, keys = ([token.text for token in side] for side in self._tokens)
         return self._of_word(
             f"Gradient times weight · {self.site}, {head}",
             *(self.site, self.head, "signed relevance" if self.signed else "relevance", self.word.token),
-            table=self._table,
-            arrays=self._arrays,
+            table=partial(tables.numbers_table, self.products, name, queries, keys),
+            arrays={name: self.products, "queries": text_array(queries), "keys": text_array(keys)},
         )
-
-    def _table(self) -> pd.DataFrame:
-        return tables.numbers_table(
-            self.products, "gradient_times_weight", *([token.text for token in side] for side in self._tokens)
-        )
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        queries, keys = (text_array([token.text for token in side]) for side in self._tokens)
-        return {"gradient_times_weight": self.products, "queries": queries, "keys": keys}
 
     def draw(self) -> Grid:
         rows, columns = map(groups, self._tokens)
@@ -262,11 +253,10 @@ class RelevanceMap(LogitFigure):
         products, step = largest_in_size(self.products, size.tile), self.record.step(self.site)
         window = tuple(slice(length) for length in self.products.shape)
         allowed = analysis.may_attend(step, self.head, *window, sentence=self.sentence).double().numpy()
-        top = float(np.nanmax(np.abs(products), initial=0.0)) or 1.0
-        colors = self.colors.diverging if self.signed else self.colors.ramp
-        ramp = Ramp(SIGNED if self.signed else CUT, top, colors, signed=self.signed)
+        name, colors = (SIGNED, self.colors.diverging) if self.signed else (CUT, self.colors.ramp)
+        ramp = Ramp(name, float(np.nanmax(np.abs(products), initial=0.0)) or 1.0, colors, signed=self.signed)
         return Grid(
-            **self._above("" if self.products.any() else NOTHING),
+            **self._above(of_word(self.word), "" if self.products.any() else NOTHING),
             rows=rows,
             columns=columns,
             size=size,
@@ -277,70 +267,44 @@ class RelevanceMap(LogitFigure):
             numbers={"share": (products, ".5f")},
         )
 
-    @property
-    def _tokens(self) -> tuple[tuple, tuple]:
-        queries, keys = self.record.tokens(self.site, sentence=self.sentence)
-        rows, columns = self.products.shape
-        has_sink = self.record.step(self.site).has_sink
-        return queries[:rows], (*keys[: columns - has_sink], *(keys[-1:] if has_sink else ()))
-
 
 @dataclass(frozen=True, eq=False)
 class RelevanceBars(LogitFigure):
     """Relevance of each token for the logit of a word after a layer: a bar of what the layers added to its start."""
 
-    record: Record
-    word: Relevance
     layer: int
 
     def facts(self) -> FigureFacts:
+        table = self.word.table.query("layer == @self.layer").reset_index(drop=True)
         subject = f"relevance {self.word.token} after {self.layer}"
-        return self._of_word(f"Attention relevance · after layer {self.layer}", subject, table=self._table)
-
-    def _table(self) -> pd.DataFrame:
-        return self.word.table.query("layer == @self.layer").reset_index(drop=True)
+        return self._of_word(f"Attention relevance · after layer {self.layer}", subject, table=table)
 
     def draw(self) -> Bars:
-        each, texts_of = self.word.layers[self.layer], self.word.texts
-        values = np.concatenate([each[kind].numpy() for kind in texts_of])
-        own = sum(map(len, [*texts_of.values()][:-1])) + self.word.position
+        texts_of, word = self.word.texts, self.word
+        values = np.concatenate([word.layers[self.layer][kind].numpy() for kind in texts_of])
+        own = sum(map(len, [*texts_of.values()][:-1])) + word.position
         values[own] -= 1
         texts = [*map(digits, values)]
         texts[own] = f"1 + {texts[own]}"
-        line = "its own token begins with 1 (the residual)"
-        return self._token_bars(values, texts, line, own=own, measure="relevance", length=LENGTH)
+        return self._token_bars(values, texts, OWN_TOKEN, own=own, name="relevance", length=SHORT)
 
 
 @dataclass(frozen=True, eq=False)
 class AttributionBars(LogitFigure):
     """Integrated gradients: bars of how much the embedding of each token raises, or lowers, the logit of a word."""
 
-    record: Record
-    word: IntegratedGradients
-
     def facts(self) -> FigureFacts:
-        return self._of_word(
-            f"Integrated gradients · {self.word.steps} steps",
-            f"integrated gradients {self.word.token}",
-            table=self._table,
-            words=self._words,
-            arrays=self._arrays,
-        )
-
-    def _table(self) -> pd.DataFrame:
-        return self.word.table
-
-    def _words(self) -> str:
-        return f"{self.title}. {largest(self.table)} {gap_in_words(self.word)}"
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        ends = {name: np.array(getattr(self.word, name)) for name in ("logit", "baseline", "gap")}
-        return number_arrays(self.table) | {"tokens": text_array(self.table["token"])} | ends
+        word, table = self.word, self.word.table
+        ends = {name: np.array(getattr(word, name)) for name in ("logit", "baseline", "gap")}
+        tokens = {"tokens": text_array(table["token"])}
+        what, subject = f"Integrated gradients · {word.steps} steps", f"integrated gradients {word.token}"
+        facts = self._of_word(what, subject, table=table, arrays=number_arrays(table) | tokens | ends)
+        return replace(facts, words=f"{facts.title}. {largest(table)} {gap_in_words(word)}")
 
     def draw(self) -> Bars:
         values = np.concatenate([self.word.attributions[kind].numpy() for kind in self.word.texts])
-        lines = [] if self.on_screen else [gap_in_words(self.word)]
-        return self._token_bars(values, [*map(digits, values)], *lines, length=LENGTH if self.on_screen else WIDE)
+        lines, length = ([], SHORT) if self.on_screen else ([gap_in_words(self.word)], LONG)
+        return self._token_bars(values, [*map(digits, values)], *lines, length=length)
 
 
 def gap_in_words(word: IntegratedGradients) -> str:

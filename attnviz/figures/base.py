@@ -26,10 +26,8 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.record import ALL, Record
 
 READ_AS = "Row: the word {}; column: the word looked at."
-"""How captions of maps say to read them."""
-
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
-"""Words for the token of a row, and for it where a model predicts the next word."""
+"""How captions of maps say to read them, and the token of a row, also where a model predicts the next word."""
 
 MOST_NAMED, LONGEST_TEXT = 3, 160
 """Rows of a table named in words, and code points of a text under a title, at most."""
@@ -49,23 +47,23 @@ class Views(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FigureFacts:
-    """Title, numbers and words of a picture; each is computed once, when somebody asks for it.
+    """Title, numbers and words of a picture. A function stands for what takes time; it is called when it is needed.
 
     Attributes:
-        table: function of the exact numbers behind the picture.
-        words: function of the picture in words with its main numbers; None for the rows whose numbers are largest.
-        arrays: function of the numbers as arrays; None for the columns of the table.
+        table: exact numbers behind the picture.
+        words: the picture in words with its main numbers; None for the rows whose numbers are largest.
+        arrays: numbers as arrays; None for the columns of the table.
         what: title without the model's name, which follows it; "" where `heading` is given.
         heading: title of the picture.
         title: the same with where the weights come from and what was changed; "" if `record` says these.
         subject: parts of a file's name between the model's name and the text.
-        name: a file's stem; "" if it follows from these.
-        record: the run that is shown.
+        name: stem of a file; "" if it follows from these.
+        record: run that is drawn.
     """
 
-    table: Callable[[], pd.DataFrame]
-    words: Callable[[], str] | None = None
-    arrays: Callable[[], dict[str, np.ndarray]] | None = None
+    table: pd.DataFrame | Callable[[], pd.DataFrame]
+    words: str | Callable[[], str] | None = None
+    arrays: dict[str, np.ndarray] | Callable[[], dict[str, np.ndarray]] | None = None
     what: str = ""
     heading: str = ""
     title: str = ""
@@ -79,7 +77,7 @@ class Figure(Style, ABC):
     """One picture and everything that goes with it; its fields say what it shows, and how.
 
     Attributes:
-        cost: of going once through what it shows, as `sources.estimate` gives it, where somebody knows it.
+        cost: cost of going once through what it shows, from `sources.estimate`; None if nobody knows it.
     """
 
     cost: Any = None
@@ -101,7 +99,7 @@ class Figure(Style, ABC):
 
     @property
     def _facts(self) -> FigureFacts:
-        """The facts, which hold the figure: kept in it, they would keep both until the next garbage collection."""
+        """The facts, made anew: kept in the figure, they would keep it until the next garbage collection."""
         return self.facts()
 
     @cached_property
@@ -116,7 +114,6 @@ class Figure(Style, ABC):
 
     @property
     def data(self) -> dict[str, Table]:
-        """Tables of the chart, by name."""
         return self.drawing.data
 
     @cached_property
@@ -140,31 +137,30 @@ class Figure(Style, ABC):
         source = facts.record.source
         return f"{facts.what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
 
-    def _above(self, *lines: str) -> dict[str, Any]:
-        """Title, lines and style of a chart; the last lines say where the weights come from."""
-        notes = [*lines, *subtitles(self._facts.record, self)]
-        return {"title": self._heading, "lines": notes, "style": self.style}
+    def _above(self, *lines: str, beside_map: bool = False) -> dict[str, Any]:
+        """Title, lines and style of a chart; the last lines say where the weights come from.
 
-    def _beside(self, *lines: str) -> dict[str, Any]:
-        """The same of bars that a page shows beside a map, which says where the weights come from."""
-        return self._above(*lines) | ({"lines": [*lines]} if self.on_screen else {})
+        Args:
+            beside_map: whether a page shows it beside a map, which has these last lines.
+        """
+        notes = [] if beside_map and self.on_screen else subtitles(self._facts.record, self)
+        return {"title": self._heading, "lines": [*lines, *notes], "style": self.style}
 
     @cached_property
     def description(self) -> str:
         """The picture in words with its main numbers, for those who cannot see it."""
-        words = self._facts.words
-        return words() if words else f"{self.title}. {largest(self.table)}"
+        return _value(self._facts.words) or f"{self.title}. {largest(self.table)}"
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """The exact numbers behind the picture."""
-        return self._facts.table()
+        return _value(self._facts.table)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """The same as arrays: the columns of numbers and the tokens, or what the figure gives."""
-        if self._facts.arrays:
-            return self._facts.arrays()
+        if arrays := _value(self._facts.arrays):
+            return arrays
         tokens = {"tokens": text_array(self.table["token"])} if "token" in self.table else {}
         return number_arrays(self.table) | tokens
 
@@ -216,15 +212,13 @@ class Figure(Style, ABC):
         """A text under the picture: what is drawn, the model, what was changed, and the text that it read."""
         values = [getattr(self, field.name) for field in fields(self)]
         runs, sentence = [value for value in values if isinstance(value, Record)], self.sentence
-        texts = dict.fromkeys(record.sentences[sentence].text for record in runs if sentence < len(record.sentences))
-        parts = self.title.split(" · ")
-        if runs and "changed: " not in self.title:
-            parts.append("original model")
-        text = f"{', '.join(parts)}."
+        original = ["original model"] if runs and "changed: " not in self.title else []
+        text = f"{', '.join([*self.title.split(' · '), *original])}."
         if self.is_map:
             site = next((value for value in values if isinstance(value, Site)), None)
             predicts = site and not analysis.fills_in(runs[0]) and runs[0].predicted(site, sentence=sentence)
             text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
+        texts = dict.fromkeys(run.sentences[sentence].text for run in runs if sentence < len(run.sentences))
         read = ", ".join(f"“{without_surrogates(quote)}”" for quote in texts)
         return f"{text} Text: {read}." if read else text
 
@@ -234,9 +228,9 @@ class SiteFigure(Figure):
     """A figure of one attention call through a view.
 
     Attributes:
-        sentence: which of the batch.
+        sentence: number of the sentence in the batch.
         view: what is hidden, and what is merged.
-        rows, columns: the part that is seen; None for all.
+        rows, columns: part that is seen; None for all.
 
     Raises:
         InputError: if the view leaves nothing to see.
@@ -255,9 +249,13 @@ class SiteFigure(Figure):
 
     @cached_property
     def attention_view(self) -> AttentionView:
-        """The weights through the view."""
         window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
         return views.see(self.record, self.site, sentence=self.sentence, view=self.view, **window)
+
+
+def _value(fact: Any) -> Any:
+    """A fact, or the result of the function that stands for it."""
+    return fact() if callable(fact) else fact
 
 
 def text_array(texts: Sequence[str]) -> np.ndarray:
@@ -283,19 +281,16 @@ def largest(table: pd.DataFrame) -> str:
         is_head = {"kind", "layer", "head"} <= {*row}
         places = [Site(row.pop("kind"), row.pop("layer")).head(row.pop("head"))] if is_head else []
         for name, value in row.items():
-            if name in texts:
-                value = quoted_token(texts[name], value)
-            elif isinstance(value, str):
-                value = quoted(value)
-            places.append(f"{name.replace('_', ' ')} {value}")
+            text = quoted(value) if isinstance(value, str) else value
+            text = quoted_token(texts[name], value) if name in texts else text
+            places.append(f"{name.replace('_', ' ')} {text}")
         named.append(f"{number} ({', '.join(places)})")
     return f"Largest {column.replace('_', ' ')}: {', '.join(named)}." if named else "It has no numbers."
 
 
 def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) -> str:
     """The name of a figure of a record: its source, what is shown, its text, and what was changed."""
-    text = record.sentences[sentence].text
-    return file_stem(record.source, *what, text, end=edited(record.edits, view))
+    return file_stem(record.source, *what, record.sentences[sentence].text, end=edited(record.edits, view))
 
 
 def edited(edits: Edits, view: View = View()) -> str:
@@ -313,12 +308,17 @@ def subtitles(record: Record | None, style: Style = Style(), sentence: int | Non
     """Origin of the weights, and edits; a screen says that elsewhere. Empty for a figure of no run.
 
     Args:
-        sentence: whose text is said, too, where nothing else of the picture does.
+        sentence: number of the text that is named, too, where nothing else of the picture does.
     """
     if record is None:
         return []
     changed = () if style.on_screen else record.edits.in_words()
     precision = f"kept as {record.precision}" if record.precision else ""
     text = "" if sentence is None or style.on_screen else record.sentences[sentence].text
-    read = f"text: “{visible_text(text, LONGEST_TEXT).replace('␣', ' ')}”" if text else ""
+    read = f"text: {text_in_line(text)}" if text else ""
     return [CAUTIONS.get(record.provenance, ""), precision, f"changed: {', '.join(changed)}" if changed else "", read]
+
+
+def text_in_line(text: str) -> str:
+    """The beginning of a text in quotes, for a line under a title."""
+    return f"“{visible_text(text, LONGEST_TEXT).replace('␣', ' ')}”"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,47 +15,37 @@ from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import as_tokens, groups
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import READABLE, Grid, limit_of
-from attnviz.charts.legends import Ramp, heading, title_spec
-from attnviz.charts.marks import Form, click, field, layer, pixels_at, tips, when, whole
+from attnviz.charts.legends import Ramp
 from attnviz.charts.signs import CellState
 from attnviz.charts.size import Size
-from attnviz.charts.theme import MONO, Style
 from attnviz.core.amounts import counted, digits, in_cell, remainder
-from attnviz.core.display import file_stem, in_title, visible_text
+from attnviz.core.display import file_stem, in_title
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
-from attnviz.figures.base import LONGEST_TEXT, Figure, FigureFacts, Views, subtitles, text_array
+from attnviz.figures.base import Figure, FigureFacts, subtitles, text_array, text_in_line
 
 HEAD = ("head", "kind", "layer", "head", "rev")
 """Name and fields of the selection of a head."""
 MOST_NUMBERED, ROOMY, NARROW = 16, (44, 26), (22, 16)
 """Heads of a layer whose cells have room for their numbers, and pixels of a cell of as many and of more."""
-MOST_NAMED, APART = 5, (0.45, 0.08)
-"""Dots with a name beside them: those farthest from 0, unless one so near, in parts of both axes, has one."""
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
 """Composition: pixels of the map at most, of a cell at most and at least, and of a label; cells that are rectangles."""
-SIDE = 260
-"""Pixels of the side of a plot of dots, which a phone has room for with its axis."""
 
 ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
-ON_THE_LINE = "on the dashed line: off, as much is lost as the head adds; below it, other parts make up for the head"
+LESS = "color: how much the logit falls when the head is off; less than the head adds where other parts make up for it"
 READS = {"q": "queries", "k": "keys", "v": "values"}
 """Inputs of a later head, by the kind of composition."""
 
 
-def of_head(style: Style, site: Site, head: int) -> dict:
-    """Fields that a click on a head selects, and its name."""
-    fields = {"kind": site.kind, "layer": site.layer, "head": head, "rev": style.rev}
-    return fields | {"name": site.head(head), "focused": (site, head) == style.focused}
-
-
-def number_grid(values: np.ndarray, sides: Sequence[list[str]], ramp: Ramp, size: Size, **settings: object) -> Grid:
+def number_grid(
+    values: np.ndarray, rows: Sequence[str], columns: Sequence[str], ramp: Ramp, size: Size, **settings: Any
+) -> Grid:
     """A number of each pair of a row and a column as a colored cell, written where it has room; NaN is 0 in color."""
     flat = values.ravel().tolist()
     return Grid(
-        rows=groups(as_tokens(sides[0])),
-        columns=groups(as_tokens(sides[1])),
+        rows=groups(as_tokens(rows)),
+        columns=groups(as_tokens(columns)),
         size=size,
         states=np.zeros(values.shape, int),
         kinds=(CellState("number", "ramp", legend=""),),
@@ -62,40 +53,51 @@ def number_grid(values: np.ndarray, sides: Sequence[list[str]], ramp: Ramp, size
         ramp=ramp,
         numbers={"number": (values, [*map(digits, flat)])},
         written=[*map(in_cell, flat)] if size.cell >= READABLE[0] else (),
-        tips=(("number_text", ramp.title),),
-        **settings,
+        **{"tips": (("number_text", ramp.title),)} | settings,
     )
 
 
-def of_heads(table: pd.DataFrame, measure: str, *, style: Style, **above: object) -> Grid:
+class HeadNumbers(Figure):
     """A number of each head as a colored cell, layers x heads; a click selects a head under "head".
 
-    Args:
-        table: a row for each head: kind, layer, head and the number, last.
-        measure: what the number is.
-        above: title, and the lines under it.
+    Its fields are kind, layer, head and rev. `focused` is the head that is framed, as (site, head).
     """
-    sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
-    values = np.full((len(sites), 1 + int(table["head"].max())), np.nan)
-    for *site, head, value in table.itertuples(index=False):
-        values[sites.index(Site(*site)), head] = value
-    wide, high = ROOMY if values.shape[1] <= MOST_NUMBERED else NARROW
-    every = [(site, head) for site in sites for head in range(values.shape[1])]
-    selected = next(((sites.index(site), head) for site, head in every if (site, head) == style.focused), None)
-    labels = [f"{site.kind} {site.layer}" for site in sites], [*map(str, range(values.shape[1]))]
-    return number_grid(
-        values,
-        labels,
-        Ramp(measure, limit_of(values) or 1.0, style.colors.diverging, signed=True),
-        Size("rectangles", wide, *values.shape, high=high),
-        style=replace(style, selected=selected),
-        titles=("Layer", "Head"),
-        selects=HEAD,
-        more=pd.DataFrame([of_head(style, *place) for place in every]).to_dict("list"),
-        labels=labels,
-        called=labels,
-        **above,
-    )
+
+    def _head_grid(self, table: pd.DataFrame, measure: str, also: str = "", **above: Any) -> Grid:
+        """The grid of a table with a row for each head: kind, layer, head and the number, last.
+
+        Args:
+            also: name of another number, which stands before it and is read under the pointer.
+            above: title, lines under it, and style.
+        """
+        sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
+        both = np.full((2, len(sites), 1 + int(table["head"].max())), np.nan)
+        for kind, layer, head, *numbers in table.itertuples(index=False):
+            both[:, sites.index(Site(kind, layer)), head] = numbers[0], numbers[-1]
+        values, count = both[1], both.shape[2]
+        wide, high = ROOMY if count <= MOST_NUMBERED else NARROW
+        every = [(site.kind, site.layer, head) for site in sites for head in range(count)]
+        more = {name: [place[i] for place in every] for i, name in enumerate(HEAD[1:4])}
+        tips = [("number_text", measure)]
+        if also:
+            more["also_text"] = [*map(digits, both[0].ravel().tolist())]
+            tips.append(("also_text", also))
+        site, focused = self.focused or (None, None)
+        cell = (sites.index(site), focused) if site in sites and focused in range(count) else None
+        labels = [f"{site.kind} {site.layer}" for site in sites], [*map(str, range(count))]
+        return number_grid(
+            values,
+            *labels,
+            Ramp(measure, limit_of(values) or 1.0, self.colors.diverging, signed=True),
+            Size("rectangles", wide, *values.shape, high=high),
+            titles=("Layer", "Head"),
+            selects=HEAD,
+            more=more,
+            tips=tips,
+            labels=labels,
+            called=labels,
+            **above | {"style": replace(above["style"], selected=cell)},
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +106,6 @@ class WordFigure(Figure):
 
     Attributes:
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
-        focused: the head that is framed, as (site, head).
 
     Raises:
         InputError: if there is no such word or position, or the record has no stream.
@@ -132,30 +133,48 @@ class WordFigure(Figure):
         return FigureFacts(
             heading=on_page if self.on_screen else f"{beginning} {logit.called} {where}",  # a page says the rest
             subject=(f"{called} {logit.position} {words}",),
-            table=self._table,
+            table=logit.table,
             words=logit.in_words,
             record=self.record,
         )
 
-    def _table(self) -> pd.DataFrame:
-        return self.contributions.table
-
-    def _above(self, *lines: str) -> dict:
+    def _above(self, *lines: str) -> dict[str, Any]:
         notes = [] if self.on_screen else subtitles(self.record, self, self.sentence)
         return {"title": self._heading, "lines": [*lines, *notes], "style": self.style}
 
 
 @dataclass(frozen=True, eq=False)
-class HeadContributions(WordFigure):
-    """A cell for what each head adds directly to the logit of a word, layers x heads.
-
-    A click selects a head under "head" with the fields kind, layer, head and rev.
-    """
+class HeadContributions(WordFigure, HeadNumbers):
+    """A cell for what each head adds directly to the logit of a word; a click selects a head, see `HeadNumbers`."""
 
     _titles = "contributions", "What each head adds", "Added by each head to"
 
     def draw(self) -> Grid:
-        return of_heads(self.contributions.heads[[*HEAD[1:4], "contribution"]], ADDS, **self._above())
+        return self._head_grid(self.contributions.heads[[*HEAD[1:4], "contribution"]], ADDS, **self._above())
+
+
+@dataclass(frozen=True, eq=False)
+class HeadsReplaced(WordFigure, HeadNumbers):
+    """A cell for how much the logit of a word falls when each head is off; a click selects a head, see `HeadNumbers`.
+
+    Attributes:
+        falls: table of `attnviz.studies.ablation.logit_falls` for the same word and position.
+    """
+
+    _: KW_ONLY
+    falls: pd.DataFrame
+
+    _titles = "replaced", "Each head switched off", "Heads switched off, for"
+
+    def facts(self) -> FigureFacts:
+        """The facts of the word; a row of the table for each head, the one that adds most first."""
+        table = self.contributions.with_falls(self.falls).query("part == 'head'").drop(columns="part")
+        table = table.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
+        return replace(super().facts(), table=table, words=partial(self.contributions.in_words, self.falls))
+
+    def draw(self) -> Grid:
+        columns = self.table[[*HEAD[1:4], "contribution", "fall"]]
+        return self._head_grid(columns, FALLS, ADDS, **self._above(LESS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,79 +199,12 @@ class PartContributions(WordFigure):
 
 
 @dataclass(frozen=True, eq=False)
-class HeadsReplaced(WordFigure):
-    """A dot for each head: what it adds directly to the logit of a word, and how much the logit falls when it is off.
-
-    A click selects a head under "head" with the fields kind, layer, head and rev.
+class CarriedHeads(HeadNumbers):
+    """A cell for the part of the way from text A to text B that each head carries: 0 is A, 1 is B.
 
     Attributes:
-        falls: of `attnviz.studies.ablation.logit_falls` for the same word and position.
-    """
-
-    _: KW_ONLY
-    falls: pd.DataFrame
-
-    _titles = "replaced", "Each head switched off", "Heads switched off, for"
-
-    def facts(self) -> FigureFacts:
-        return replace(super().facts(), words=partial(self.contributions.in_words, self.falls))
-
-    def _table(self) -> pd.DataFrame:
-        """A row for each head, the one that adds most first: kind, layer, head, contribution and fall."""
-        table = self.contributions.with_falls(self.falls).query("part == 'head'").drop(columns="part")
-        return table.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
-
-    def draw(self) -> Views:
-        """Dots beside a diagonal, from the tables meta (low and high of both axes) and dots."""
-        both, rows, named = self.table[["contribution", "fall"]].to_numpy(), [], []
-        low, high = float(both.min(initial=0.0)), float(both.max(initial=0.0))
-        span = (high - low) or 1.0
-        for i in np.abs(both).max(1, initial=0.0).argsort()[::-1][:MOST_NAMED].tolist():
-            near = (np.abs(both[named] - both[i]) < np.array(APART) * span).all(1)
-            named += [] if near.any() else [i]
-        for i, head in enumerate(self.table.itertuples()):
-            site, (x, y) = Site(head.kind, head.layer), both[i].tolist()
-            texts = {"label": site.brief(head.head) if i in named else "", "x_text": digits(x), "y_text": digits(y)}
-            place = {"x": x, "y": y, "side": "left" if 2 * x < low + high else "right"}
-            rows.append(of_head(self, site, head.head) | place | texts)
-        above = self._above(ON_THE_LINE)
-        ends = {"low": [low - 0.08 * span], "high": [high + 0.08 * span]}
-        meta = heading(above["title"], above["lines"], SIDE + 60, self) | ends
-        return Views(self._dots(), {"meta": meta, "dots": pd.DataFrame(rows).to_dict("list")})
-
-    def _dots(self) -> Form:
-        colors, titles = self.colors, (ADDS.capitalize(), FALLS.capitalize())
-        ends = [{"expr": f"(data('meta')[0] || {{}}).{end}"} for end in ("low", "high")]
-        scale = {"type": "quantitative", "scale": {"domain": ends, "nice": False, "zero": False}}
-        axes = [{"axis": {"title": title, "tickCount": 5, "format": ".3~g"}} for title in titles]
-        place = {"x": scale | axes[0] | {"field": "x"}, "y": scale | axes[1] | {"field": "y"}}
-        diagonal = {axis: scale | {"field": "low"} for axis in "xy"} | {f"{axis}2": {"field": "high"} for axis in "xy"}
-        ring = when("datum.focused", pixels_at(colors.accent), pixels_at(colors.background))
-        dot = {"filled": True, "size": 90, "opacity": 1, "strokeWidth": 2, "cursor": "pointer"}
-        looks = {"fill": pixels_at(colors.dot), "stroke": ring}
-        looks["tooltip"] = tips(("name", "head"), ("x_text", titles[0]), ("y_text", titles[1]))
-        layers = [
-            *(layer("meta", "rule", {axis: scale | {"datum": 0}}, color=colors.line) for axis in "xy"),
-            layer("meta", "rule", diagonal, color=colors.quiet, strokeDash=[4, 3]),
-            layer("dots", "point", place | looks, **dot) | {"name": "dots"},
-        ]
-        for side, dx in (("left", 10), ("right", -10)):
-            text = place | {"text": field("label")}
-            layers.append(layer("dots", "text", text, where=f"datum.side === '{side}'", font=MONO, align=side, dx=dx))
-        chart = {"layer": layers, "width": SIDE, "height": SIDE, "params": [click(HEAD[0], ["dots"], *HEAD[1:])]}
-        return whole(chart | {"title": title_spec()}, colors)
-
-
-@dataclass(frozen=True, eq=False)
-class CarriedHeads(Figure):
-    """A cell for the part of the way from text A to text B that each head carries, layers x heads: 0 is A, 1 is B.
-
-    A click selects a head under "head" with the fields kind, layer, head and rev.
-
-    Attributes:
-        record: the run of A.
-        carried: what `attnviz.studies.patching.carried` measured.
-        focused: the head that is framed, as (site, head).
+        record: run of A.
+        carried: result of `attnviz.studies.patching.carried`.
     """
 
     record: Record
@@ -262,24 +214,19 @@ class CarriedHeads(Figure):
         return FigureFacts(
             what=f"Carried by each head's {self.carried.part}",
             subject=(f"{self.carried.part} from", self.carried.texts[1]),
-            table=self._table,
+            table=self.carried.table,
             words=self.carried.in_words,
             record=self.record,
         )
 
-    def _table(self) -> pd.DataFrame:
-        return self.carried.table
-
     def draw(self) -> Grid:
-        measured, above = self.carried, self._above()
+        measured = self.carried
+        named = [f"{name}: {text_in_line(text)}" for name, text in zip("AB", measured.texts, strict=True)]
+        words = " − ".join(map(in_quotes, measured.words))
+        above = self._above(*named, f"logit of {words} after position {measured.position}")
         if self.on_screen:  # a page says the rest beside the picture
             above["lines"] = []
-        else:
-            texts = [visible_text(text, LONGEST_TEXT).replace("␣", " ") for text in measured.texts]
-            words = " − ".join(map(in_quotes, measured.words))
-            named = [f"{name}: “{text}”" for name, text in zip("AB", texts, strict=True)]
-            above["lines"] = [*named, f"logit of {words} after position {measured.position}", *above["lines"]]
-        return of_heads(self.table[[*HEAD[1:4], "carried"]], WAY, **above)
+        return self._head_grid(self.table[[*HEAD[1:4], "carried"]], WAY, **above)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,29 +251,25 @@ class CompositionMap(Figure):
         if not len(self.circuits.composition):
             raise InputError("All heads are of one layer, so none reads what another writes.")
 
-    def facts(self) -> FigureFacts:
-        named = f" · {in_title(self.model)}" if self.model else ""
-        name, title = file_stem(self.model, f"{self.kind}-composition"), f"{self.kind.upper()}-composition{named}"
-        return FigureFacts(title=title, name=name, table=self._table, words=self._words, arrays=self._arrays)
-
-    def _table(self) -> pd.DataFrame:
-        return self.circuits.composition
-
-    def _words(self) -> str:
-        pairs = [
-            f"{row.layer}.{row.head} to {row.later_layer}.{row.later_head}, {digits(getattr(row, self.kind))}"
-            for row in self.table.dropna(subset=self.kind).nlargest(3, self.kind).itertuples()
-        ]
-        return f"Largest {self.kind.upper()}-composition of {counted(len(self.table), 'pair')}: {'; '.join(pairs)}."
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        heads = text_array([site.brief(head) for site, head in self._heads])
-        return {"composition": self.circuits.matrix(self.kind), "heads": heads}
-
     @property
     def _heads(self) -> list[tuple[Site, int]]:
         rows = self.circuits.heads[[*HEAD[1:4]]].itertuples(index=False, name=None)
         return [(Site(kind, layer), head) for kind, layer, head in rows]
+
+    def facts(self) -> FigureFacts:
+        kind, pairs = self.kind, self.circuits.composition
+        most = [
+            f"{row.layer}.{row.head} to {row.later_layer}.{row.later_head}, {digits(getattr(row, kind))}"
+            for row in pairs.dropna(subset=kind).nlargest(3, kind).itertuples()
+        ]
+        heads = text_array([site.brief(head) for site, head in self._heads])
+        return FigureFacts(
+            title=f"{kind.upper()}-composition{f' · {in_title(self.model)}' if self.model else ''}",
+            name=file_stem(self.model, f"{kind}-composition"),
+            table=pairs,
+            words=f"Largest {kind.upper()}-composition of {counted(len(pairs), 'pair')}: {'; '.join(most)}.",
+            arrays={"composition": self.circuits.matrix(kind), "heads": heads},
+        )
 
     def draw(self) -> Grid:
         heads, pairs = self._heads, self.table
@@ -340,7 +283,7 @@ class CompositionMap(Figure):
         form = "rectangles" if values.size <= MOST_CELLS else "pixels"
         return number_grid(
             values,
-            [[site.short(head) for site, head in part] for part in (rows, columns)],
+            *([site.short(head) for site, head in part] for part in (rows, columns)),
             Ramp("composition score", limit_of(values), self.colors.ramp),
             Size(form, side, *values.shape, every=every),
             title=self.title,

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,6 @@ from attnviz.analysis.lens import stages
 from attnviz.analysis.sentences import quoted, quoted_token
 from attnviz.analysis.views import Groups, as_tokens, groups
 from attnviz.charts import axes
-from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
 from attnviz.charts.legends import Ramp, text_width
 from attnviz.charts.signs import CellState
@@ -23,7 +23,7 @@ from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.figures.base import Figure, FigureFacts, text_array
-from attnviz.figures.outputs import NextWordBars, probabilities
+from attnviz.figures.outputs import NextWordBars
 
 MOST_POSITIONS = 12
 """Columns that are drawn where no part is chosen: the last ones."""
@@ -45,8 +45,8 @@ class WordGridFigure(Figure):
     A click selects a cell under the name "cell" with the fields query, its row, key, its position, and rev.
 
     Attributes:
-        sentence: which of the batch.
-        columns: the positions that are seen; None for the last `MOST_POSITIONS`.
+        sentence: number of the sentence in the batch.
+        columns: positions that are seen; None for the last `MOST_POSITIONS`.
 
     Raises:
         InputError: if the record has no stream, or there is nothing there.
@@ -66,19 +66,19 @@ class WordGridFigure(Figure):
         """The words with their numbers, from the first row on."""
 
     @property
-    def positions(self) -> range:
-        """Positions that are drawn as columns: those of `columns`, else the last ones."""
-        every = range(self.record.read[self.sentence].length)
-        if self.columns is None:
-            return every[-MOST_POSITIONS:]
-        return range(self.columns.start or 0, len(every) if self.columns.stop is None else self.columns.stop)
+    def _where(self) -> dict[str, Any]:
+        """Sentence and positions that are seen, as functions of the analysis take them."""
+        every, part = range(self.record.read[self.sentence].length), self.columns
+        if part is None:
+            return {"sentence": self.sentence, "positions": every[-MOST_POSITIONS:]}
+        stop = len(every) if part.stop is None else part.stop
+        return {"sentence": self.sentence, "positions": range(part.start or 0, stop)}
 
     def _facts_of(self, what: str, columns: tuple[str, str], *subject: object) -> FigureFacts:
-        """FigureFacts of a grid of words; `columns` are what its table calls a row and a number."""
-        names = dict(zip(("row", "value"), columns, strict=True))
-        table = partial(self.words.table.rename, columns=names)
-        functions = {"table": table, "words": self._in_words, "arrays": self._arrays}
-        return FigureFacts(what=what, subject=subject, record=self.record, **functions)
+        """Facts of a grid of words; `columns` are the names of a row and of a number in its table."""
+        table = partial(self.words.table.rename, columns=dict(zip(("row", "value"), columns, strict=True)))
+        facts = {"table": table, "words": self._in_words, "arrays": self._arrays}
+        return FigureFacts(what=what, subject=subject, record=self.record, **facts)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         grid = self.words
@@ -86,52 +86,47 @@ class WordGridFigure(Figure):
         texts = {"words": words, "rows": text_array(grid.rows), "tokens": text_array(grid.tokens)}
         return texts | {"values": grid.values, "positions": np.array(grid.positions)}
 
-    def _word_grid(
-        self, line: str, title: str, ramp: Ramp, number: str, *, top_last: bool = False, wordless: bool = False
-    ) -> Grid:
-        """The words as cells.
+    def _grid(self, line: str, title: str, number: str, ramp: Ramp, *, is_stream: bool = False) -> Grid:
+        """The words as cells; without numbers no word stands in them.
 
         Args:
-            title: of the rows.
+            title: title of the rows.
             number: name of the numbers.
-            top_last: whether the last row is on top, as the end of a stream.
-            wordless: whether no word stands in the cells.
+            is_stream: whether the last row, the end of a stream, is on top.
         """
-        words, length = self.words, self.record.read[self.sentence].length
-        order = slice(None, None, -1 if top_last else 1)
-        every = [["" if wordless else word for word in row] for row in words.words[order]]
-        names = ["prediction", *words.rows[-2::-1]] if top_last else [*words.rows]
-        texts = [[axes.short(word, LONGEST) for word in row] for row in [*every, words.tokens]]
-        tokens = texts.pop()
-        wide = max(NARROWEST, round(max(map(text_width, [*tokens, *(text for row in texts for text in row)]))) + 10)
-        count = len(tokens)
-        if self.width and not self.on_screen:
-            count = min(count, max(1, int((self.width * SHRINKS - ROWS) // wide)))
-        begin = len(tokens) - count
+        words, length, order = (
+            self.words,
+            self.record.read[self.sentence].length,
+            slice(None, None, -1 if is_stream else 1),
+        )
+        names = ["prediction", *words.rows[-2::-1]] if is_stream else [*words.rows]
+        every = [row if words.values.any() else [""] * len(row) for row in words.words[order]]
+        *texts, tokens = ([axes.short(word, LONGEST) for word in row] for row in [*every, words.tokens])
+        wide = max(NARROWEST, round(max(text_width(text) for row in [*texts, tokens] for text in row)) + 10)
+        fits = int((self.width * SHRINKS - ROWS) // wide) if self.width and not self.on_screen else len(tokens)
+        begin = max(0, len(tokens) - max(1, fits))
         if self.selected and self.selected[1] in words.positions:
             begin = min(begin, words.positions.index(self.selected[1]))
-        part = slice(begin, begin + count)
-        positions, values, read = words.positions[part], words.values[order, part], tokens[part]
+        part = slice(begin, begin + max(1, fits))
+        positions, values = words.positions[part], words.values[order, part]
         span = f"positions {positions[0]} to {positions[-1]} of {length} (0 to {length - 1})"
-        axis = "Token read" + (f", {span}" if count < len(tokens) else "")
-        rows, starts = groups(as_tokens(names)), np.array(positions)
+        starts, flat = np.array(positions), values.ravel().tolist()
         columns = Groups(as_tokens(words.tokens[part]), starts, starts + 1)
-        shade, flat = values / (ramp.top or 1.0), values.ravel().tolist()
         return Grid(
             **self._above(line, span if len(words.positions) < length and not self.on_screen else ""),
-            rows=rows,
+            rows=groups(as_tokens(names)),
             columns=columns,
             size=Size("rectangles", wide, *values.shape, high=HEIGHT),
             states=np.isnan(values).astype(int),
             kinds=KINDS,
-            titles=(title, axis),
-            shade=np.nan_to_num((shade + 1) / 2 if ramp.signed else shade),
+            titles=(title, "Token read" + (f", {span}" if len(positions) < len(tokens) else "")),
+            shade=ramp.shade(values),
             ramp=ramp,
             numbers={"number": (values, [f"{value:+.3g}" if ramp.signed else percent(value) for value in flat])},
             cell_texts=[isolated(visible_text(word)) for row in every for word in row[part]],
             written=[text for row in texts for text in row[part]],
             tips=(("says", "word"), ("number_text", number)),
-            labels=(names, read),
+            labels=(names, tokens[part]),
             called=(names, axes.names(columns)),
         )
 
@@ -140,12 +135,12 @@ class WordGridFigure(Figure):
 class LogitLens(WordGridFigure):
     """The most probable word after each layer and position: the embedding at the bottom, the prediction on top."""
 
-    def facts(self) -> FigureFacts:
-        return self._facts_of("Words through the layers (logit lens)", ("after", "probability"), "logit lens")
-
     @cached_property
     def words(self) -> WordGrid:
-        return analysis.logit_lens(self.record, sentence=self.sentence, positions=self.positions)
+        return analysis.logit_lens(self.record, **self._where)
+
+    def facts(self) -> FigureFacts:
+        return self._facts_of("Words through the layers (logit lens)", ("after", "probability"), "logit lens")
 
     def _in_words(self) -> str:
         words = self.words
@@ -156,45 +151,39 @@ class LogitLens(WordGridFigure):
 
     def draw(self) -> Grid:
         ramp = Ramp("probability of the word", 1.0, self.colors.ramp)
-        return self._word_grid(A_READING, "Residual stream after", ramp, "probability", top_last=True)
+        return self._grid(A_READING, "Residual stream after", "probability", ramp, is_stream=True)
 
 
 @dataclass(frozen=True, eq=False)
 class PushedWords(WordGridFigure):
     """The words that the output of one head pushes up and down most after each position, `count` of each."""
 
-    record: Record
     site: Site
     head: int
     _: KW_ONLY
-    sentence: int = 0
-    columns: slice | None = None
     count: int = 5
-
-    def facts(self) -> FigureFacts:
-        what = f"Words that {self.site.head(self.head)} pushes up and down"
-        return self._facts_of(what, ("pushed", "adds"), "pushed words", self.site, f"head {self.head}")
 
     @cached_property
     def words(self) -> WordGrid:
-        options = {"count": self.count, "sentence": self.sentence, "positions": self.positions}
-        return analysis.pushed(self.record, self.site, self.head, **options)
+        return analysis.pushed(self.record, self.site, self.head, count=self.count, **self._where)
+
+    def facts(self) -> FigureFacts:
+        what, subject = f"Words that {self.site.head(self.head)} pushes up and down", f"head {self.head}"
+        return self._facts_of(what, ("pushed", "adds"), "pushed words", self.site, subject)
 
     def _in_words(self) -> str:
         words = self.words
-        if not words.values.any():
-            return NOTHING
         tokens = [quoted_token(*place) for place in zip(words.tokens, words.positions, strict=True)]
         up, down = (
             ", ".join(f"after {token}: {quoted(word)}" for token, word in zip(tokens, row, strict=True))
             for row in (words.words[0], words.words[-1])
         )
-        return f"Pushed up most {up}. Pushed down most {down}."
+        return f"Pushed up most {up}. Pushed down most {down}." if words.values.any() else NOTHING
 
     def draw(self) -> Grid:
-        top, pushes = float(np.nanmax(np.abs(self.words.values))), self.words.values.any()
-        ramp = Ramp("adds to the word's logit", top, self.colors.diverging, signed=True)
-        return self._word_grid(FIXED if pushes else NOTHING, "Pushed", ramp, "adds to its logit", wordless=not pushes)
+        values = self.words.values
+        ramp = Ramp("adds to the word's logit", float(np.nanmax(np.abs(values))), self.colors.diverging, signed=True)
+        return self._grid(FIXED if values.any() else NOTHING, "Pushed", "adds to its logit", ramp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,23 +197,16 @@ class LensBars(NextWordBars):
     stage: int = -1
 
     @cached_property
-    def words(self) -> tuple[NextWord, ...]:
-        options = {"sentence": self.sentence, "count": self.count}
-        return analysis.lens_words(self.record, self.stage, self.position, **options)
+    def predicted(self) -> tuple[NextWord, ...]:
+        return analysis.lens_words(self.record, self.stage, self.position, sentence=self.sentence, count=self.count)
 
-    def facts(self) -> FigureFacts:
-        return replace(super().facts(), table=self._table, words=self._in_words)
-
+    @property
     def _called(self) -> tuple[str, str]:
         stage = stages(self.record)[self.stage]
         return f"lens {stage}", f"Logit lens after {stage}: next word after"
 
-    def _in_words(self) -> str:
-        words = ", ".join(f"{quoted(word.word)} {percent(word.probability)}" for word in self.words)
-        return f"{self._heading}: {words}."
-
-    def _table(self) -> pd.DataFrame:
-        return pd.DataFrame([(word.word, word.probability) for word in self.words], columns=["word", "probability"])
-
-    def draw(self) -> Bars:
-        return probabilities(self.words, self._beside(), others=True)
+    def facts(self) -> FigureFacts:
+        facts, words = super().facts(), [(word.word, word.probability) for word in self.predicted]
+        listed = ", ".join(f"{quoted(word)} {percent(probability)}" for word, probability in words)
+        table = pd.DataFrame(words, columns=["word", "probability"])
+        return replace(facts, table=table, words=f"{facts.what}: {listed}.")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,9 +11,8 @@ import pandas as pd
 from attnviz.analysis import EMPTY, Cells, sentences, views
 from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, signs
-from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY, word_spans
+from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY
 from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
-from attnviz.charts.grid import JOINED
 from attnviz.charts.legends import LegendEntry, entry, heading, signs_spec, text_width, title_spec
 from attnviz.charts.marks import Spec, Table
 from attnviz.charts.theme import LINE, MONO, Theme
@@ -31,22 +30,16 @@ Pin = tuple[str, int]
 
 MOST_TOKENS, MOST_LINES, MOST_ASKED, MOST_HEADS = 64, 400, 4_000, 4
 """Queries or keys drawn at most; lines without a minimum weight, and with one; heads described in words."""
-
 DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
 """Pixels of strokes and gaps, for heads beyond the number of hues."""
-
-GAP, ON_SCREEN, NARROWEST, PADDING, NUMBER = 230, 380, 120, 8, 44
-"""Pixels between both columns of tokens, on a screen, and at least; between lines and tokens; of weights at a side."""
-
+GAP, ON_SCREEN, NARROWEST, PADDING = 230, 380, 120, 8
+"""Pixels between both columns of tokens, on a screen, and at least; between lines and tokens."""
 HIGHEST, LOWEST, HEIGHT, LARGER = 38, 15, 360, 1.2
 """Pixels of a token at most and at least, and of all of them where that allows it; their factor on a screen."""
-
 SAMPLES, FAINT = (0.1, 0.25, 0.5, 1.0), 0.3
 """Weights in the legend; opacity of gray lines that stand back: pale and in color they would be small weights."""
-
 STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "domain": [0, 1], "range": [0, 1]}}
 """Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
-
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("head_name", "head"))
 
 _SIDE = "pointed.side[0]"
@@ -54,33 +47,21 @@ _MEANT = (
     f"!isValid(pointed.side) || {_SIDE} === 'line' || "
     f"({_SIDE} === 'query' ? datum.query === pointed.query[0] : datum.key === pointed.key[0])"
 )
-"""Whether a line belongs to what is pointed at."""
-
-_POINTED = f"isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
+_WIDE = f"datum.chosen || isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
 _FAINT = "datum.faint && !isValid(pointed.side)"
+"""Whether a line belongs to what is pointed at, is that line or the selected one, or stands back."""
 
 
-@dataclass(frozen=True, eq=False)
-class Strands:
-    """Weights that are drawn, the weakest first; arrays are (lines,).
+class Edges(NamedTuple):
+    """Weights that are drawn, the weakest first, each array (lines,): indices of head, row and column, and the weight.
 
-    Attributes:
-        view: window they are of.
-        heads: index of each line's head.
-        rows, columns: places in `view`.
-        weights: numbers above zero.
-        cells: weights and states of each head.
-        pins: picked tokens within the window; lines end at one of them, if there are any.
-        notes: sentences on how many weights are drawn, and of which window.
+    `notes` are sentences on how many weights are drawn, and of which part.
     """
 
-    view: AttentionView
     heads: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
     weights: np.ndarray
-    cells: tuple[Cells, ...]
-    pins: frozenset[Pin]
     notes: list[str]
 
 
@@ -114,52 +95,65 @@ class HeadLines(SiteFigure):
             raise InputError(f"Lines show from 1 to {most} heads, each once; {count} were given.")
 
     @cached_property
-    def strands(self) -> Strands:
-        """The weights that are drawn."""
-        every, pins, least = self.attention_view, frozenset(self.pins), self.least
-        view = window(every, self.heads[0], self.selected, pins)
-        parts = dict(zip(SIDES, (view.queries, view.keys), strict=True))
-        picked = pins | ({("query", self.selected[0])} if self.selected else set())
-        pins = frozenset(pin for pin in picked if parts[pin[0]].index_of(pin[1]) is not None)
-        ends = np.full((len(view.queries), len(view.keys)), not pins)  # cells in the row or column of a picked token
-        for side, position in pins:
-            index = parts[side].index_of(position)
-            ends[(index, slice(None)) if side == "query" else (slice(None), index)] = True
-        cells = tuple(view.cells(tuple(self.heads)))
-        there = np.stack([(part.blocked == 0) | (part.states == EMPTY) for part in cells]) & ends
-        visible = there & np.stack([colored(part) & (np.nan_to_num(part.weights) > 0) for part in cells])
-        weights = np.stack([part.weights for part in cells])[visible].astype(np.float64)
+    def _window(self) -> AttentionView:
+        return window(self.attention_view, self.heads[0], self.selected, frozenset(self.pins))
+
+    @property
+    def _sides(self) -> tuple[Groups, Groups]:
+        return self._window.queries, self._window.keys
+
+    @cached_property
+    def _pins(self) -> frozenset[Pin]:
+        """Picked tokens of the window, with the query of the selected cell; if there are any, lines end at one."""
+        parts, picked = dict(zip(SIDES, self._sides, strict=True)), {*self.pins}
+        picked |= {("query", self.selected[0])} if self.selected else set()
+        return frozenset(pin for pin in picked if parts[pin[0]].index_of(pin[1]) is not None)
+
+    @cached_property
+    def _cells(self) -> tuple[Cells, ...]:
+        return tuple(self._window.cells(tuple(self.heads)))
+
+    @cached_property
+    def edges(self) -> Edges:
+        queries, keys = self._sides
+        ends = np.full((len(queries), len(keys)), not self._pins)  # cells in the row or column of a picked token
+        for side, position in self._pins:
+            if side == "query":
+                ends[queries.index_of(position)] = True
+            else:
+                ends[:, keys.index_of(position)] = True
+        there = np.stack([(part.blocked == 0) | (part.states == EMPTY) for part in self._cells]) & ends
+        visible = there & np.stack([colored(part) & (np.nan_to_num(part.weights) > 0) for part in self._cells])
+        weights, least = np.stack([part.weights for part in self._cells])[visible].astype(np.float64), self.least
         keep = np.argsort(-weights, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
         keep = keep if least is None else keep[weights[keep] >= least]
-        notes = [
-            *_window_notes(view, every, is_pinned=bool(pins)),
-            _count(weights[keep], int(there.sum()), pins, least),
-        ]
-        return Strands(view, *np.argwhere(visible)[keep].T, weights[keep], cells, pins, notes)
+        count = _count(weights[keep], int(there.sum()), self._pins, least)
+        notes = [*window_notes(self._window, self.attention_view, "lines"), count]
+        return Edges(*np.argwhere(visible)[keep].T, weights[keep], notes)
 
     def facts(self) -> FigureFacts:
         name = called(self.attention_view, self.heads[0])
         if len(self.heads) > 1:
             name = f"{self.site.head(*self.heads)} · {in_title(self.record.source)}"
         subject = self.site, f"lines-{'-'.join(map(str, self.heads))}"
-        functions = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
-        return FigureFacts(heading=f"Lines · {name}", subject=subject, record=self.record, **functions)
+        facts = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
+        return FigureFacts(heading=f"Lines · {name}", subject=subject, record=self.record, **facts)
 
     def _in_words(self) -> str:
         more = len(self.heads) - MOST_HEADS
-        heads = [sentences.head(self.strands.view, head) for head in self.heads[:MOST_HEADS]]
+        heads = [sentences.head(self._window, head) for head in self.heads[:MOST_HEADS]]
         rest = [f"{more} more heads."] if more > 0 else []
-        return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.strands.notes)])
+        return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.edges.notes)])
 
     def _table(self) -> pd.DataFrame:
         """One row per line, the strongest first: head, query, query_token, key, key_token, weight."""
-        strands, columns = self.strands, {}
-        columns["head"] = [self.heads[i] for i in strands.heads[::-1]]
-        for side, part, places in zip(SIDES, self._sides, (strands.rows, strands.columns), strict=True):
+        edges = self.edges
+        columns = {"head": [self.heads[i] for i in edges.heads[::-1]]}
+        for side, part, places in zip(SIDES, self._sides, (edges.rows, edges.columns), strict=True):
             columns[side] = part.starts[places[::-1]]
             columns[f"{side}_token"] = [part.labels[i] for i in places[::-1]]
-        table = pd.DataFrame(columns | {"weight": strands.weights[::-1]})
-        table.attrs["note"] = " ".join(map(as_sentence, (*strands.view.notes, *strands.notes)))
+        table = pd.DataFrame(columns | {"weight": edges.weights[::-1]})
+        table.attrs["note"] = " ".join(map(as_sentence, (*self._window.notes, *edges.notes)))
         return table
 
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -169,76 +163,60 @@ class HeadLines(SiteFigure):
         return numbers | heads | {f"{side}_tokens": text_array(part.labels) for side, part in tokens}
 
     def draw(self) -> Views:
-        gap, cell = self._gap, self._cell
-        ends = {"y": _end(self._most, "y"), "y2": {"field": "y2"}, "x": marks.pixels_at(0), "x2": marks.pixels_at(gap)}
-        hits = marks.layer(
-            "lines", "rule", ends | {"tooltip": marks.tips(*TOOLTIP)}, strokeOpacity=0, cursor="pointer", strokeWidth=7
-        )
+        """Lines between two columns of tokens; their hue, width and opacity follow the pointer."""
+        gap, colors, pixels = self._gap, self.colors, marks.pixels_at
+        ends = {"y": _end(self._most, "y"), "y2": {"field": "y2"}, "x": pixels(0), "x2": pixels(gap)}
+        looks, width = _looks(colors), pixels(2.0 if self._most > 24 else 2.5)
+        strokes = looks | {
+            "stroke": marks.when(_FAINT, pixels(colors.quiet), looks["stroke"]),
+            "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, pixels(0)),
+            "opacity": marks.when(_FAINT, pixels(FAINT), pixels(1)),
+            "strokeWidth": marks.when(_WIDE, pixels(5 if len(self.heads) == 1 else 4), width),
+        }
+        hits = ends | {"tooltip": marks.tips(*TOOLTIP)}
         layers = [
             *self._legends(),
-            marks.layer("lines", "rule", ends | self._strokes()),
-            marks.layer("chosen", "rule", ends, color=self.colors.accent, strokeWidth=1.25),
-            hits | {"name": "lines"},
-            *(layer for side in (0, 1) for layer in self._side(side)),
+            marks.layer("lines", "rule", ends | strokes),
+            marks.layer("lines", "rule", hits, strokeOpacity=0, cursor="pointer", strokeWidth=7) | {"name": "lines"},
+            *self._side(0),
+            *self._side(1),
         ]
-        scales = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
         pointed = marks.hover(["lines"], "side", "query", "key", "index")
         params = [marks.click("cell", ["lines"], "query", "key", "rev"), pointed]
-        chart = {"layer": layers, "width": gap, "height": self._most * cell, "resolve": {"scale": scales}}
-        return Views(marks.whole(chart | {"params": params, "title": title_spec()}, self.colors), self._data())
-
-    def _strokes(self) -> dict[str, Spec]:
-        """Hue, dashes, width and opacity of a line, which follow the pointer."""
-        looks, width = _looks(self.colors), marks.pixels_at(2.0 if self._most > 24 else 2.5)
-        return looks | {
-            "stroke": marks.when(_FAINT, marks.pixels_at(self.colors.quiet), looks["stroke"]),
-            "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, marks.pixels_at(0)),
-            "opacity": marks.when(_FAINT, marks.pixels_at(FAINT), marks.pixels_at(1)),
-            "strokeWidth": marks.when(_POINTED, marks.pixels_at(5), width),
-        }
+        scales = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
+        chart = {"layer": layers, "width": gap, "height": self._most * self._cell, "resolve": {"scale": scales}}
+        return Views(marks.whole(chart | {"params": params, "title": title_spec()}, colors), self._data())
 
     def _data(self) -> dict[str, Table]:
-        strands, looks, colors = self.strands, self._looks, self.colors
-        notes = [*subtitles(self.record, self), self.attention_view.window, *strands.view.notes, *strands.notes]
+        edges, looks, colors = self.edges, self._looks, self.colors
+        notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.notes, *edges.notes]
         legend = [(text, signs.CROSS, colors.warning) for text in self._without]
         if self._led is not None:
             notes.append(f"in color: where {sentences.named(self._sides[0], self._led)} looks")
             legend.append(("other rows", signs.DASH, colors.quiet))
-        if any(map(word_spans, self._sides)):
-            notes.append(JOINED)
         sample = colors.text if len(looks) > 1 else [*colors.hues * len(DASHES), colors.quiet][looks[0]]
         meta = heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
         return {
             "meta": meta | {"sample": [sample]},
             "lines": self._lines(),
-            "chosen": self._framed(),
             "queries": self._tokens(0),
             "keys": self._tokens(1),
-            "words": self._words(),
             "heads": {"look": looks, "name": self._names},
             "legend": entry([LegendEntry(*sign, colors.background) for sign in legend]),
         }
 
     @property
-    def _sides(self) -> tuple[Groups, Groups]:
-        return self.strands.view.queries, self.strands.view.keys
-
-    @property
     def _most(self) -> int:
-        """Tokens of the longer side."""
         return max(1, *map(len, self._sides))
 
     @cached_property
     def _gap(self) -> int:
-        """Pixels between the two columns of tokens."""
         if self.width is None:
             return ON_SCREEN if self.on_screen else GAP
-        numbers = NUMBER if any(map(any, self._numbers)) else 0
-        return max(NARROWEST, min(GAP, int(self.width - sum(map(_widest, self._labels)) - numbers) - 3 * PADDING))
+        return max(NARROWEST, min(GAP, int(self.width - sum(map(_widest, self._labels))) - 3 * PADDING))
 
     @property
     def _cell(self) -> float:
-        """Height of a token's row in pixels."""
         larger = LARGER if self.on_screen else 1
         return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // self._most)))
 
@@ -260,81 +238,72 @@ class HeadLines(SiteFigure):
     @property
     def _led(self) -> int | None:
         """The row whose lines stand out, where no token is picked."""
-        return None if self.row is None or self.strands.pins else self._sides[0].index_of(self.row)
+        return None if self.row is None or self._pins else self._sides[0].index_of(self.row)
 
     @cached_property
     def _without(self) -> dict[str, set[int]]:
         """Rows that have no key left, or are no number, in any of the heads, by the words for it."""
-        cells = self.strands.cells
+        cells = self._cells
         nan = np.stack([np.isnan(part.weights).any(1) for part in cells]).any(0)
         empty = np.stack([(part.states == EMPTY).all(1) for part in cells]).any(0)
         policy = POLICIES[self.attention_view.step.scoring.empty_rows]
         rows = {NOT_A_NUMBER: {*np.flatnonzero(nan & ~empty)}, policy: {*np.flatnonzero(empty)}}
         return {text: of for text, of in rows.items() if of}
 
-    def _shift(self, heads: np.ndarray | int, by: float = 0.0) -> np.ndarray | float:
-        """Ends of lines within a token: those of several heads beside each other; `by` are pixels from there."""
-        apart = min(4.0, (self._cell - 6) / len(self.heads))
-        return 0.5 + ((heads - (len(self.heads) - 1) / 2) * apart + by) / self._cell
-
     def _lines(self) -> Table:
-        """A row for each line."""
-        strands, (queries, keys), count = self.strands, self._sides, len(self.strands.weights)
-        rows, columns, heads = strands.rows, strands.columns, strands.heads
+        edges, (queries, keys), count = self.edges, self._sides, len(self.edges.weights)
+        rows, columns, heads = edges.rows, edges.columns, edges.heads
+        beside = (
+            min(4.0, (self._cell - 6) / len(self.heads)) / self._cell
+        )  # lines of several heads do not cover each other
+        shift = 0.5 + (heads - (len(self.heads) - 1) / 2) * beside
+        pairs = zip(self._sides, self.selected or (-1, -1), strict=True)
+        row, column = (part.index_of(position) for part, position in pairs)
         query_names, key_names = map(axes.names, self._sides)
         return {
-            "y": (rows + self._shift(heads)).tolist(),
-            "y2": (columns + self._shift(heads)).tolist(),
+            "y": (rows + shift).tolist(),
+            "y2": (columns + shift).tolist(),
             "query": queries.starts[rows].tolist(),
             "key": keys.starts[columns].tolist(),
             "rev": [self.rev] * count,
             "index": [*range(count)],
             "side": ["line"] * count,
             "look": [self._looks[head] for head in heads],
-            "weight": strands.weights.tolist(),
+            "weight": edges.weights.tolist(),
+            "chosen": ((rows == row) & (columns == column)).tolist(),
             "faint": [self._led is not None and row != self._led for row in rows.tolist()],
             "query_name": [query_names[row] for row in rows],
             "key_name": [key_names[column] for column in columns],
-            "weight_text": [written(weight, ".4f") for weight in strands.weights.tolist()],
+            "weight_text": [written(weight, ".4f") for weight in edges.weights.tolist()],
             "head_name": [self._names[head] for head in heads],
         }
-
-    def _framed(self) -> Table:
-        """Two thin lines around those of the selected cell, which stay as strong as their weights."""
-        pairs = zip(self._sides, self.selected or (-1, -1), strict=True)
-        row, column = (part.index_of(position) for part, position in pairs)
-        if row is None or column is None or not colored(self.strands.cells[0])[row, column]:
-            return {"y": [], "y2": []}
-        shifts = self._shift(0, -3.5), self._shift(len(self.heads) - 1, 3.5)
-        return {"y": [row + shift for shift in shifts], "y2": [column + shift for shift in shifts]}
 
     def _tokens(self, side: int) -> Table:
         """The tokens of a side: what stands there, and where the strongest line of each goes."""
         part, mine, other = self._sides[side], *(axes.names(self._sides[end]) for end in (side, 1 - side))
-        weights = np.nan_to_num(self.strands.cells[0].weights, nan=-1.0)
+        weights = np.nan_to_num(self._cells[0].weights, nan=-1.0)
         most, heaviest = weights.argmax(1 - side), weights.max(1 - side).tolist()
         ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
-        picked = {part.index_of(position) for name, position in self.strands.pins if name == SIDES[side]}
+        picked = {part.index_of(position) for name, position in self._pins if name == SIDES[side]}
         led = {self._led} if side == 0 else set()
         accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
         warned, colors = set().union(*self._without.values()) if side == 0 else set(), self.colors
-        labels, none, count = self._labels[side], [-1] * len(part), len(part)
+        labels, places, none = self._labels[side], range(len(part)), [-1] * len(part)
         inks = [colors.quiet if token.special else colors.text for token in part.tokens]
         inks = [colors.accent if i in accented else ink for i, ink in enumerate(inks)]
-        at = PADDING + _widest(labels)
+        turns = [(token.segment, token.role) for token in part.tokens]
         return {
-            "begin": [*range(count)],
-            "middle": [i + 0.5 for i in range(count)],
-            "end": [i + 1 for i in range(count)],
+            "begin": [*places],
+            "middle": [i + 0.5 for i in places],
+            "end": [i + 1 for i in places],
             "label": labels,
-            "number": self._numbers[side],
-            "number_at": [self._gap + at + NUMBER if side else -at - NUMBER / 4] * count,
             "ink": [colors.warning if i in warned else ink for i, ink in enumerate(inks)],
-            "picked": [i in picked for i in range(count)],
-            "side": [SIDES[side]] * count,
+            "picked": [i in picked for i in places],
+            "breaks": [i > 0 and turns[i] != turns[i - 1] for i in places],
+            "side": [SIDES[side]] * len(part),
             "query": none if side else part.starts.tolist(),
             "key": part.starts.tolist() if side else none,
-            "rev": [self.rev] * count,
+            "rev": [self.rev] * len(part),
             "index": none,
             "query_name": ends if side else mine,
             "key_name": mine if side else ends,
@@ -343,54 +312,36 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str]]:
-        """Tokens of both sides; those of rows without weights with a cross."""
-        queries, keys = ([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
-        crossed = set().union(*self._without.values())
-        return [f"× {label}" if i in crossed else label for i, label in enumerate(queries)], keys
-
-    @cached_property
-    def _numbers(self) -> tuple[list[str], list[str]]:
-        """The weights of one picked token at the other ends of its lines, for each side."""
-        numbers, cells = tuple([""] * len(part) for part in self._sides), self.strands.cells[0]
-        if len(self.strands.pins) != 1 or len(self.heads) > 1:
-            return numbers
-        ((end, position),) = self.strands.pins
-        side, index = SIDES.index(end), self._sides[SIDES.index(end)].index_of(position)
-        there, weights = (np.take(part, index, side) for part in (colored(cells) & (cells.blocked == 0), cells.weights))
-        numbers[1 - side][:] = [f"{weight:.2f}" if ok else "" for weight, ok in zip(weights, there, strict=True)]
-        return numbers
-
-    def _words(self) -> Table:
-        """Lines along the pieces of a word, and between the two texts of a pair, and turns."""
-        rows, inset = [], 2 / self._cell
-        for side, part in enumerate(self._sides):
-            rows += [(side, begin + inset, end - inset, False) for begin, end in word_spans(part)]
-            turns = [(token.segment, token.role) for token in part.tokens]
-            rows += [(side, i, i, True) for i, (a, b) in enumerate(pairwise(turns), 1) if a != b]
-        return {name: [row[i] for row in rows] for i, name in enumerate(("side", "begin", "end", "is_break"))}
+        """Tokens of both sides; rows without weights have a cross, ends of lines of one picked token their weight."""
+        labels = tuple([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
+        for i in set().union(*self._without.values()):
+            labels[0][i] = f"× {labels[0][i]}"
+        if len(self._pins) == len(self.heads) == 1:
+            ((side, _),) = self._pins
+            for row, column, weight in zip(*self.edges[1:4], strict=True):
+                if side == "query":
+                    labels[1][column] += f" {weight:.2f}"
+                else:
+                    labels[0][row] = f"{weight:.2f} {labels[0][row]}"
+        return labels
 
     def _side(self, side: int) -> list[Spec]:
         """Marks of the token labels on one side of the lines: queries left, keys right."""
-        table, title, align = ("queries", "keys")[side], (QUERY, KEY)[side], ALIGN[side]
+        table, titles, align = ("queries", "keys")[side], [(QUERY, KEY)[side]], ALIGN[side]
         at = {by: marks.pixels_at(self._gap + by if side else -by) for by in (1, 2, 4, PADDING, 68)}
         begin, middle = (_end(self._most, name) for name in ("begin", "middle"))
         text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": at[PADDING]}
-        titles = [title, STACKS[side]] if self.site.kind == "cross" else [title]
-        span = {"y": begin, "y2": {"field": "end"}}
+        titles += [STACKS[side]] if self.site.kind == "cross" else []
         over = {"align": align, "baseline": "bottom", "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
+        title = x | {"y": marks.pixels_at(0)}
         label = x | {"y": middle, "text": marks.field("label"), "fill": marks.as_is("ink")}
         label["tooltip"] = marks.tips(*TOOLTIP[:-1])
-        number = {"y": middle, "x": marks.pixels_of("number_at"), "text": marks.field("number")}
-        quiet, mine = {"color": self.colors.quiet}, f"datum.side === {side} &&"
-        pieces, breaks = f"{mine} !datum.is_break", f"{mine} datum.is_break"
         turn = {"y": begin, "x": at[2], "x2": at[68]}
-        picked = span | {"x": at[4], "x2": at[1]}
+        picked = {"y": begin, "y2": {"field": "end"}, "x": at[4], "x2": at[1]}
         return [
-            marks.layer("words", "rule", span | {"x": at[2]}, where=pieces, strokeWidth=1.25, **quiet),
-            marks.layer("words", "rule", turn, where=breaks, color=self.colors.line),
-            marks.layer("meta", "text", x | {"y": marks.pixels_at(0)}, text=titles, **quiet, **over),
+            marks.layer(table, "rule", turn, where="datum.breaks", color=self.colors.line),
+            marks.layer("meta", "text", title, text=titles, color=self.colors.quiet, **over),
             marks.layer(table, "rect", picked, where="datum.picked", fill=self.colors.accent),
-            marks.layer(table, "text", number, where="datum.number !== ''", **text | {"align": "right"}),
             marks.layer(table, "text", label, cursor="pointer", **text),
         ]
 
@@ -399,8 +350,7 @@ class HeadLines(SiteFigure):
         where = {"orient": "bottom", "offset": 14}
         above = {"orient": "top", "offset": 52 if self.site.kind == "cross" else 35}  # over the titles of both sides
         if self.aside:
-            right = PADDING + _widest(self._labels[1]) + (NUMBER if any(self._numbers[1]) else 0)
-            where = above = {"orient": "right", "offset": 14 + round(right)}
+            where = above = {"orient": "right", "offset": 14 + PADDING + round(_widest(self._labels[1]))}
         symbol = {"symbolType": "stroke", "symbolSize": 676}
         strength = {
             "title": "weight: the stronger a line, the larger",
@@ -454,16 +404,14 @@ def _count(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float |
     return f"{what}: those of at least {least:g}"
 
 
-def _window_notes(view: AttentionView, every: AttentionView, *, is_pinned: bool) -> list[str]:
+def window_notes(view: AttentionView, every: AttentionView, form: str) -> list[str]:
     """Note on the part that is drawn, if it is one."""
     spans = []
     for name, part, whole in (("queries", view.queries, every.queries), ("keys", view.keys, every.keys)):
-        of = "" if every.window else f" of {len(whole):,}"
-        span = f"{name} {part.starts[0]} to {part.stops[-1] - 1}{of}"
-        spans.append(f"all {name}" if len(part) == len(whole) else span)
-    around = "" if is_pinned else ", around the strongest weight"
-    note = f"too many tokens for lines: {' and '.join(spans)}{around}; the map shows all"
-    return [] if spans == ["all queries", "all keys"] else [note]
+        if len(part) < len(whole):
+            of = "" if every.window else f" of {len(whole):,}"
+            spans.append(f"{name} {part.starts[0]} to {part.stops[-1] - 1}{of}")
+    return [f"too many tokens for {form}: {' and '.join(spans)}; the map shows all"] if spans else []
 
 
 def window(

@@ -3,18 +3,17 @@
 import base64
 import io
 import math
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 from PIL import Image
 
-from attnviz.analysis import pictured
+from attnviz.analysis import Cells, pictured
 from attnviz.charts import marks, pixels
 from attnviz.charts.domain import Domain
-from attnviz.charts.legends import Ramp, heading, ramp_spec, text_width, title_spec
-from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts.legends import heading, ramp_spec, text_width, title_spec
+from attnviz.charts.marks import Spec
 from attnviz.charts.theme import TEXT_SIZE, TINT, Theme
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
@@ -23,11 +22,11 @@ from attnviz.core.places import Box, Picture
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures.base import Views
-from attnviz.figures.shade import TOOLTIP, Shade, ShadedFigure
-from attnviz.figures.text_strip import LOOKS, PLACES, balanced, word_layers
+from attnviz.figures.text_strip import LOOKS, PLACES, TOOLTIP, TokenWeights, balanced, word_layers
 
-SIDE, BETWEEN, LEAST = 300, 6, 24.0
-"""Pixels of the longer side of a picture, between pictures of one text, and of a shorter side, as of time, at least."""
+SIDE, BETWEEN, LEAST, THIN = 300, 6, 24.0, 8
+"""Pixels of the longer side of a picture, between pictures of one text, of a shorter side, as of time, at least, and of
+a patch below which it has no frame."""
 STRONGEST, UNREAD = 0.75, 0.9
 """How much the strongest tint covers of a patch, and gray of what a model was not given of a picture."""
 NARROW, OVERLAP = 0.004, 0.1
@@ -36,8 +35,6 @@ CHIP, DOT = 24, 6
 """Pixels of the height of a position that is no patch, and of one of many."""
 MOST_CHIPS, MOST_WORDS = 32, 200
 """Special positions, and any, beside patches that have names, at most; of more, as in padding, each is a dot."""
-THIN = 8
-"""Pixels of the width of a patch below which it has no frame."""
 
 CLS = "[CLS]"
 LESS = ("", "sinks")
@@ -61,14 +58,9 @@ class Frame:
     picture: Picture | None
     boxes: tuple[Box, ...] = ()
 
-    @property
-    def seconds(self) -> float:
-        """Time that a spectrogram lasts; of a picture 0."""
-        return self.picture.seconds if self.picture else 0.0
-
 
 @dataclass(frozen=True, eq=False)
-class PatchImage(ShadedFigure):
+class PatchImage(TokenWeights):
     """The picture, each patch with the more tint the more attention one position gives it, or gets from it.
 
     Attributes:
@@ -89,9 +81,8 @@ class PatchImage(ShadedFigure):
         if self.less not in LESS or (self.less and self.side != "from"):
             raise InputError(f"less is {self.less!r}; it may be 'sinks', of attention from a token.")
         if not on_grid(self.record, self.site):
-            raise InputError(
-                f"Neither queries nor keys of {self.site} are patches of a picture: say record(places=...)."
-            )
+            where = f"Neither queries nor keys of {self.site} are patches of a picture"
+            raise InputError(f"{where}: say record(places=...).")
         super().__post_init__()
         if self.chosen is None and self.side == "from" and self.record.tokens(self.site)[0][0].text == CLS:
             object.__setattr__(self, "chosen", 0)
@@ -113,65 +104,55 @@ class PatchImage(ShadedFigure):
         queries, keys = self.record.texts(self.site, sentence=self.sentence)
         return keys if keys.has_places else queries
 
-    @cached_property
-    def _is_patch(self) -> np.ndarray:
-        """Which of the tokens that are shaded stand in a picture."""
-        return np.array([token.box is not None for token in self.shade.ends[1].tokens], bool)
-
-    @property
-    def looks_at_picture(self) -> bool:
-        """Whether the tokens that are shaded stand in a picture."""
-        return bool(self._is_patch.any())
-
     @property
     def begin(self) -> str:
         size = f"{sum(token.box is not None for token in self._placed.tokens):,}"
         return f"A picture of {size} patches, the stronger their tint the more attention {{}} one position."
 
     @cached_property
-    def shade(self) -> Shade:
-        """The weights of the token, without sinks where that is asked for."""
-        shade, named = super().shade, {"sentence": self.sentence}
+    def cells(self) -> Cells:
+        """Cells of the token, without sinks where that is asked for."""
+        cells, starts = super().cells, self.ends[1].starts.tolist()
         if not self.less:
-            return shade
-        row = int(shade.ends[0].starts[shade.index])
-        values = pictured.without_sinks(self.record, self.site, self.head, row, **named)
+            return cells
+        named = {"sentence": self.sentence}
+        values = pictured.without_sinks(self.record, self.site, self.head, self.position, **named)
         places = pictured.patches(self.record, self.site, **named)
-        by_place = dict(zip(places, values.tolist(), strict=True))
-        starts = zip(shade.ends[1].starts.tolist(), shade.weights.tolist(), strict=True)
-        weights = np.array([[by_place.get(start, weight) for start, weight in starts]])
-        return replace(shade, cells=replace(shade.cells, weights=weights))
+        by_place = dict(zip(starts, cells.weights[0].tolist(), strict=True)) | dict(
+            zip(places, values.tolist(), strict=True)
+        )
+        return replace(cells, weights=np.array([[by_place[start] for start in starts]]))
 
     def state(self, i: int) -> str:
-        is_set_aside = self.less == "sinks" and np.isnan(self.shade.weights[i])
+        is_set_aside = self.less == "sinks" and np.isnan(self.weights[i])
         return "a sink, set aside" if is_set_aside else super().state(i)
+
+    @cached_property
+    def _largest(self) -> float | None:
+        """The largest weight of a patch; None where the tokens that are shaded are no patches."""
+        is_patch = np.array([token.box is not None for token in self.ends[1].tokens], bool)
+        return float(np.nan_to_num(self.weights)[is_patch].max(initial=0.0)) if is_patch.any() else None
 
     @cached_property
     def scale(self) -> Domain:
         """Color domain of the weights; one that adapts ends at the largest weight of a patch."""
-        if self.domain != "adapts" or not self.looks_at_picture:
+        if self.domain != "adapts" or self._largest is None:
             return super().scale
-        return Domain("adapts", max(0.0, self._largest) or 1.0)
-
-    @property
-    def _largest(self) -> float:
-        """The largest weight of a patch."""
-        return float(np.nan_to_num(self.shade.weights)[self._is_patch].max(initial=0.0))
+        return Domain("adapts", self._largest or 1.0)
 
     @property
     def token(self) -> str:
-        return in_title(self.shade.ends[0].labels[self.shade.index])
+        return in_title(self.ends[0].labels[self.index])
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        boxes = [token.box for token in self.shade.ends[1].tokens]
+        boxes = [token.box for token in self.ends[1].tokens]
         places = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
         return super()._arrays() | {"boxes": np.array(places, np.float32)}
 
     @property
     def lines(self) -> list[str]:
         less = [WITHOUT_SINKS] if self.less else []
-        less += [NO_WEIGHT] if self.looks_at_picture and self._largest <= 0 else []
-        return [*less, *super().lines]
+        return [*less, *([NO_WEIGHT] if self._largest == 0 else []), *super().lines]
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
@@ -179,75 +160,84 @@ class PatchImage(ShadedFigure):
 
         Without pixels nothing is to be seen of the same patches a second time.
         """
-        shade, has_pixels = self.shade, bool(self._placed.pictures)
-        alone = shade.one_text and not has_pixels
-        layout = []
-        for end in (1,) if alone else (1, 0):
-            part, is_shaded, frames = shade.ends[end], end == 1, frames_of(self._texts[end])
+        has_pixels, layout = bool(self._placed.pictures), []
+        for end in (1,) if self.one_text and not has_pixels else (1, 0):
+            part, is_shaded, frames = self.ends[end], end == 1, frames_of(self._texts[end])
             number_of = {box: i for i, frame in enumerate(frames) for box in frame.boxes}
-            looks, bright = self.looks(part, self.colors, is_shaded=is_shaded), self.scale.shade(shade.weights)
-            if shade.one_text or not is_shaded:
-                looks[shade.index] |= {"stroke": self.colors.accent, "stroke_width": 2.5}
+            looks, bright = self.looks(part, self.colors, is_shaded=is_shaded), self.scale.shade(self.weights)
             patches, words, beside = [], [], [token for token in part.tokens if token.box is None]
             is_many = sum(token.special for token in beside) > MOST_CHIPS or len(beside) > MOST_WORDS
+            is_many &= bool(frames)
             for i, (token, look) in enumerate(zip(part.tokens, looks, strict=True)):
-                tinted = is_shaded and has_pixels and shade.colored[i]
+                tinted = is_shaded and has_pixels and self.colored[i]
                 covers = STRONGEST * float(bright[i]) if tinted else float(is_shaded or not has_pixels)
-                look = look | {"cover": covers} | ({"fill": TINT, "ink": self.colors.text} if tinted else {})
+                tint = {"fill": TINT, "ink": self.colors.text} if tinted else {}
+                look = look | tint | {"cover": covers, "end": end}
                 if (box := token.box) is None:
-                    text = "" if frames and is_many else visible_text(part.labels[i], 16)
                     fill = {"fill": pixels.mixed(TINT, self.colors.background, covers)} if tinted else {}
-                    words.append({"text": text, "number": ""} | look | fill)
+                    text = "" if is_many else visible_text(part.labels[i], 16)
+                    words.append(look | fill | {"text": text, "number": ""})
                     continue
                 frame = frames[number_of[box]]
                 edge = 0.0 if (box.right - box.left) * frame.width < THIN else 0.4
                 width = look["stroke_width"] if look["stroke_width"] > 1 else edge
                 ends = {"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "stroke_width": width}
-                patches.append(look | ends | {"frame": number_of[box], "end": end})
-            size, gap = (DOT, 1.0) if frames and is_many else (CHIP, 4.0)
+                patches.append(look | ends | {"frame": number_of[box]})
+            size, gap = (DOT, 1.0) if is_many else (CHIP, 4.0)
             widths = [text_width(word["text"]) + 12 if word["text"] else DOT for word in words]
-            places = balanced(widths, [gap] * len(words), SIDE)
-            for word, (x, line), width in zip(words, places, widths, strict=True):
+            for word, (x, line), width in zip(words, balanced(widths, [gap] * len(words), SIDE), widths, strict=True):
                 top = line * (size + gap)
-                word.update({"x": x, "x2": x + width, "y": top, "y2": top + size, "end": end})
+                word.update({"x": x, "x2": x + width, "y": top, "y2": top + size})
             layout.append((frames, patches, words))
         return layout
 
     def draw(self) -> Views:
-        ramp = replace(self.scale.legend(self.colors), top=0.0)
+        """Pictures of where a position looks over its words, and beside them, or below, those of where it stands."""
+        ramp, parts, names, layout = replace(self.scale.legend(self.colors), top=0.0), [], [], self._layout
         if self._placed.pictures:
             ramp = replace(ramp, colors=(self.colors.background, TINT))
-        sides = [(frames, max((word["y2"] for word in words), default=0.0)) for frames, _, words in self._layout]
-        return Views(_form(sides, ramp, self.width is None, self.colors), self._data())
-
-    def _data(self) -> dict[str, Table]:
-        frames = [(1 - i, number, frame) for i, side in enumerate(self._layout) for number, frame in enumerate(side[0])]
-        pictures = [(end, number, frame) for end, number, frame in frames if frame.picture]
-        unread = [
-            {"end": end, "frame": number, "x": x, "y": y, "x2": x2, "y2": y2}
-            for end, number, frame in pictures
-            for x, y, x2, y2 in unread_of(frame)
-        ]
-        width = 2 * SIDE if len(self._layout) > 1 and self.width is None else SIDE
-        images = [{"end": end, "frame": number, "uri": data_uri(frame.picture)} for end, number, frame in pictures]
-        return {
+        tables: dict[str, list[dict]] = {"pictures": [], "unread": []}
+        for end, (frames, _, words) in zip((1, 0), layout, strict=False):
+            legend = [ramp_spec(ramp, {"orient": "bottom", "offset": 10})] if end else []
+            views = [_picture(frame, end, i, self.colors) for i, frame in enumerate(frames)]
+            names += [f"cells_{end}_{i}" for i in range(len(frames))]
+            if legend and not words:
+                views[-1]["layer"] = legend + views[-1]["layer"]
+            count = across(len(frames))
+            rows = [marks.beside(*views[i : i + count]) for i in range(0, len(views), count)]
+            if words:
+                names.append(f"words_{end}")
+                layers = [*legend, *word_layers("words", TEXT_SIZE, self.colors, names[-1], f"datum.end === {end}")]
+                depth = max(word["y2"] for word in words)
+                rows.append({"layer": layers, "width": SIDE, "height": depth, "resolve": marks.APART})
+            parts.append(marks.below(*rows))
+            for number, frame in enumerate(frames):
+                place = {"end": end, "frame": number}
+                if frame.picture:
+                    tables["pictures"].append(place | {"uri": data_uri(frame.picture)})
+                    tables["unread"] += [place | strip for strip in unread_of(frame)]
+        chart = marks.below(marks.beside(*parts) if self.width is None else marks.below(*parts), spacing=16)
+        params = [marks.click("cell", names, "query", "key", "rev")]
+        width = 2 * SIDE if len(layout) > 1 and self.width is None else SIDE
+        data = {
             "meta": heading(self._heading, self.lines, width, self) | {"top": [self.scale.top]},
-            "pictures": marks.columns(("end", "frame", "uri"), images),
-            "cells": marks.columns(("end", "frame", *PLACES[:4], "cover", *LOOKS), self._listed(1)),
-            "words": marks.columns(("end", *PLACES, *LOOKS), self._listed(2)),
-            "unread": marks.columns(("end", "frame", *PLACES[:4]), unread),
+            "pictures": marks.columns(("end", "frame", "uri"), tables["pictures"]),
+            "cells": marks.columns(
+                ("end", "frame", *PLACES[:4], "cover", *LOOKS), [row for side in layout for row in side[1]]
+            ),
+            "words": marks.columns(("end", *PLACES, *LOOKS), [row for side in layout for row in side[2]]),
+            "unread": marks.columns(("end", "frame", *PLACES[:4]), tables["unread"]),
         }
-
-    def _listed(self, part: int) -> list[dict]:
-        return [row for side in self._layout for row in side[part]]
+        return Views(marks.whole(chart | {"title": title_spec(), "params": params}, self.colors), data)
 
 
-def unread_of(frame: Frame) -> list[tuple[float, float, float, float]]:
+def unread_of(frame: Frame) -> list[dict[str, float]]:
     """Strips of a picture at which no patch stands: a model is not given them."""
     edges = np.array([(box.left, box.top, box.right, box.bottom) for box in frame.boxes] or [(0, 0, 1, 1)])
     (left, top), (right, bottom) = edges[:, :2].min(0).tolist(), edges[:, 2:].max(0).tolist()
     strips = (0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)
-    return [(x, y, x2, y2) for x, y, x2, y2 in strips if x2 - x > NARROW and y2 - y > NARROW]
+    wide = [strip for strip in strips if min(strip[2] - strip[0], strip[3] - strip[1]) > NARROW]
+    return [dict(zip(("x", "y", "x2", "y2"), strip, strict=True)) for strip in wide]
 
 
 def across(count: int) -> int:
@@ -258,18 +248,18 @@ def across(count: int) -> int:
 def frames_of(sentence: Sentence) -> list[Frame]:
     """The pictures of a sentence side by side, in as many rows; without pixels in the shape of their patches."""
     layers = _layers([token.box for token in sentence.tokens if token.box is not None])
-    side = (SIDE - (across(len(layers)) - 1) * BETWEEN) / across(len(layers))
+    count = across(len(layers))
+    side = (SIDE - (count - 1) * BETWEEN) / count
     frames, left, top, below = [], 0.0, 0.0, 0.0
     for number, (index, own) in enumerate(layers):
         high, wide = len({box.top for box in own}), len({box.left for box in own})
-        if sentence.pictures:
-            high, wide = sentence.pictures[index].size
+        picture = sentence.pictures[index] if sentence.pictures else None
+        high, wide = picture.size if picture else (high, wide)
         factor = side / max(high, wide)
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
-        if number % across(len(layers)) == 0:
+        if number % count == 0:
             left, top = 0.0, below + BETWEEN if number else 0.0
-        small = sentence.pictures[index].small if sentence.pictures else None
-        frames.append(Frame(left, top, width, height, small, tuple(own)))
+        frames.append(Frame(left, top, width, height, picture and picture.small, tuple(own)))
         left, below = left + width + BETWEEN, max(below, top + height)
     return frames
 
@@ -290,35 +280,10 @@ def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
     return layers
 
 
-def _form(sides: Sequence, ramp: Ramp, is_row: bool, colors: Theme) -> Form:
-    """Pictures of where a position looks over its words, and beside them, or below, those of where it stands.
-
-    Args:
-        sides: pictures of each side, and the height of its words.
-    """
-    parts, names = [], []
-    for end, (frames, depth) in zip((1, 0), sides, strict=False):
-        legend = [ramp_spec(ramp, {"orient": "bottom", "offset": 10})] if end else []
-        views = [_picture(frame, end, i, colors) for i, frame in enumerate(frames)]
-        names += [f"cells_{end}_{i}" for i in range(len(frames))]
-        if legend and not depth:
-            views[-1]["layer"] = legend + views[-1]["layer"]
-        count = across(len(frames))
-        rows = [marks.beside(*views[i : i + count]) for i in range(0, len(views), count)]
-        if depth:
-            names.append(f"words_{end}")
-            layers = [*legend, *word_layers("words", TEXT_SIZE, colors, names[-1], f"datum.end === {end}")]
-            rows.append({"layer": layers, "width": SIDE, "height": depth, "resolve": marks.APART})
-        parts.append(marks.below(*rows))
-    chart = marks.below(marks.beside(*parts) if is_row else marks.below(*parts), spacing=16)
-    params = [marks.click("cell", names, "query", "key", "rev")]
-    return marks.whole(chart | {"title": title_spec(), "params": params}, colors)
-
-
 def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
     """A picture, or nothing, under its patches on axes from 0 to 1; a spectrogram has its seconds below it."""
-    where, axis, seconds = f"datum.end === {end} && datum.frame === {number}", None, frame.seconds
-    if seconds:
+    where, axis = f"datum.end === {end} && datum.frame === {number}", None
+    if seconds := frame.picture.seconds if frame.picture else 0.0:
         step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 600, 3600) if seconds / step <= 5)
         ticks = [i * step / seconds for i in range(int(seconds / step + 1e-9) + 1)]
         label = f"format(datum.value * {seconds}, '~g') + ' s'"

@@ -2,108 +2,273 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
+from attnviz.analysis import BLOCKED, EMPTY, Cells, tables
+from attnviz.analysis.sentences import MOST_NAMED, OFF, blocked_by, named, predicting
+from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, grid, marks, pixels, signs
 from attnviz.charts.axes import KEY, QUERY
+from attnviz.charts.domain import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
 from attnviz.charts.legends import PHONE, LegendEntry, entry, heading, ramp_spec, signs_spec, text_width, title_spec
-from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts.marks import Spec
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme
-from attnviz.core import display
-from attnviz.figures.base import Views
-from attnviz.figures.shade import TOOLTIP, ShadedFigure
+from attnviz.core.amounts import written
+from attnviz.core.display import as_sentence, visible_text
+from attnviz.core.errors import InputError
+from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
+from attnviz.figures.head import called, heads_in_name
+from attnviz.figures.lines import window, window_notes
 
-WIDTH, WIDER = 560, 620
-"""Pixels in which the sentence is broken into lines, and on a screen."""
-SIZE, HIGH, LONGEST = 15, 26, 24
-"""Pixels of type and of a token's ground, code points of a token."""
-LARGER, FEW = 1.4, 40
-"""Factor of these on a screen, and tokens for which it has room; up to as many each weight stands under its token."""
+MOST_TOKENS, FEW, LONGEST = 400, 40, 24
+"""Tokens drawn at most, those with room for a weight under each, and code points of one."""
+WIDTH, WIDER, SIZE, HIGH, LARGER = 560, 620, 15, 26, 1.4
+"""Pixels of a line, of one on a screen, of type and of a token's ground; factor of few tokens on a screen."""
 BLANK, BETWEEN = 5.0, 8
 """Pixels between two words, while pieces of a word stand close together, and between two lines."""
 
+SIDES = ("from", "to")
+"""Whose attention is shown: what the chosen token gives to each key, or what each query gives to it."""
+TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("says", "cell"))
 PLACES = ("x", "x2", "y", "y2", "text", "number")
 LOOKS = ("fill", "ink", "stroke", "stroke_width", "query", "key", "rev", *dict(TOOLTIP))
 """Columns of a table of tokens: where they stand, and what they look like and say."""
 
 
 @dataclass(frozen=True, eq=False)
-class TextStrip(ShadedFigure):
+class TokenWeights(SiteFigure):
+    """Tokens, or patches, shaded by what one of them gives or gets.
+
+    A click selects a token under the name "cell" with the fields query, key and rev: one of them a position, one -1.
+
+    Attributes:
+        chosen: position of the token; None for that of the strongest weight.
+        side: "from" it, a query, or "to" it, a key.
+
+    Raises:
+        InputError: if there is no such side, or the token is not there.
+    """
+
+    head: int | str
+    _: KW_ONLY
+    chosen: int | None = None
+    side: str = "from"
+
+    most, kind = MOST_TOKENS, ""
+    begin = "The sentence, shaded by the attention {} one token."
+
+    @cached_property
+    def position(self) -> int:
+        """Position of the token whose attention is shown."""
+        if self.side not in SIDES:
+            raise InputError(f"Attention cannot be shown {self.side!r} a token; there are {', '.join(SIDES)}.")
+        view, end = self.attention_view, SIDES.index(self.side)
+        part = (view.queries, view.keys)[end]
+        chosen = view.strongest_cell(self.head)[end] if self.chosen is None else self.chosen
+        if (index := part.index_of(chosen)) is None:
+            raise InputError(
+                f"There is no token {chosen} to show attention {self.side}; there are {len(part)}, from 0."
+            )
+        return int(part.starts[index])
+
+    @cached_property
+    def window(self) -> AttentionView:
+        """Part that is drawn; of more than `most` tokens those around the chosen one and its strongest weight."""
+        pins = frozenset({("query" if self.side == "from" else "key", self.position)})
+        return window(self.attention_view, self.head, None, pins, self.most)
+
+    @property
+    def ends(self) -> tuple[Groups, Groups]:
+        """The tokens of which one is chosen, and those that are shaded."""
+        parts = self.window.queries, self.window.keys
+        return parts if self.side == "from" else parts[::-1]
+
+    @cached_property
+    def index(self) -> int:
+        return self.ends[0].index_of(self.position)
+
+    @cached_property
+    def cells(self) -> Cells:
+        """Cells of the chosen token with each other end, as one row."""
+        cells, end = self.window.cells([self.head])[0], SIDES.index(self.side)
+        rows = {name: np.take(getattr(cells, name), self.index, axis=end) for name in ("weights", "states", "blocked")}
+        return replace(cells, **{name: row.reshape(1, -1) for name, row in rows.items()})
+
+    @property
+    def weights(self) -> np.ndarray:
+        return self.cells.weights[0]
+
+    @cached_property
+    def colored(self) -> np.ndarray:
+        """Whether a weight is to be shown, (tokens,)."""
+        return colored(self.cells)[0]
+
+    @cached_property
+    def scale(self) -> Domain:
+        return domain_of(self.domain, self.window, self.cells)
+
+    @property
+    def one_text(self) -> bool:
+        """Whether both ends are the same tokens."""
+        queries, keys = self.window.queries, self.window.keys
+        same = np.array_equal(queries.starts, keys.starts) and queries.labels == keys.labels
+        return self.site.kind != "cross" and same
+
+    @property
+    def is_off(self) -> bool:
+        return self.head in self.window.step.heads_off
+
+    @property
+    def token(self) -> str:
+        return named(self.ends[0], self.index)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about the view, and about a window if one is drawn."""
+        return [*self.window.notes, *window_notes(self.window, self.attention_view, "one strip")]
+
+    @property
+    def lines(self) -> list[str]:
+        notes, view = self.notes, self.window
+        seen = [view.window] if view.window and len(notes) == len(view.notes) else []
+        return [*subtitles(self.record, self), self.scale.ending, *notes, *seen]
+
+    def facts(self) -> FigureFacts:
+        return FigureFacts(
+            heading=f"Attention {self.side} {self.token} · {called(self.attention_view, self.head)}",
+            subject=(self.site, f"{heads_in_name(self.head)}-{self.kind}{self.side}-{self.position}"),
+            table=self._table,
+            words=self._in_words,
+            arrays=self._arrays,
+            record=self.record,
+        )
+
+    def _in_words(self) -> str:
+        """The picture, the tokens that get most or give most, what the view did, and what was changed."""
+        changed, token, is_from = self.record.edits.in_words(), named(self.ends[0], self.index), self.side == "from"
+        weights = np.nan_to_num(self.weights)
+        order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
+        listed = ", ".join(f"{named(self.ends[1], i)} {weights[i]:.2f}" for i in order)
+        looks = f"{predicting(self.window, self.index)} looks most at" if is_from else " is looked at most by"
+        most = f"{token}{looks} {listed}{OFF if self.is_off else '.'}"
+        if not listed:
+            most = f"{token} gives nobody attention." if is_from else f"{token} gets no attention."
+        changes = [f"Changed: {', '.join(changed)}."] if changed else []
+        return " ".join([self.begin.format(self.side), most, *map(as_sentence, self.notes), *changes])
+
+    def _table(self) -> pd.DataFrame:
+        table = tables.weights_table(self.window, self.head)
+        cells = table[table["query" if self.side == "from" else "key"] == self.position].reset_index(drop=True)
+        cells.attrs = dict(table.attrs)
+        return cells
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        tokens = {"tokens": text_array(self.ends[1].labels), "positions": self.ends[1].starts}
+        return {"weights": self.weights, "may_attend": self.cells.blocked[0] == 0} | tokens
+
+    def state(self, i: int) -> str:
+        """The cell of one shaded token, in words."""
+        state, rule = self.cells.states[0, i], self.cells.blocked[0, i] - 1
+        if state == EMPTY:
+            return POLICIES[self.window.step.scoring.empty_rows]
+        if np.isnan(self.weights[i]):
+            return NOT_A_NUMBER
+        return blocked_by(self.cells.reasons[rule]) if state == BLOCKED else MAY_ATTEND
+
+    def looks(self, part: Groups, colors: Theme, *, is_shaded: bool) -> list[dict]:
+        """Colors of each token of a part, what a click on it selects, and what hovering says."""
+        chosen, is_key = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
+        is_query = (is_shaded and not self.one_text) != (self.side == "from")
+        shades, rows = self.scale.shade(np.nan_to_num(self.weights)), []
+        for i, (position, name) in enumerate(zip(part.starts.tolist(), axes.names(part), strict=True)):
+            fill, ends, weight, says = colors.background, ["", name], "", ""
+            if is_shaded:
+                weight, says, ends = written(float(self.weights[i]), ".4f"), self.state(i), [chosen, name]
+                fill = pixels.color_at(float(shades[i]), colors) if self.colored[i] else colors.blocked
+            query_name, key_name = ends if is_key else ends[::-1]
+            ink, is_nan = pixels.readable(fill, colors), "NaN" in says
+            rows.append(
+                {
+                    "fill": fill,
+                    "ink": colors.quiet if part.tokens[i].special and ink == colors.text else ink,
+                    "stroke": colors.warning if is_nan else colors.line,
+                    "stroke_width": 2.0 if is_nan else 1.0,
+                    "query": position if is_query else -1,
+                    "key": -1 if is_query else position,
+                    "rev": self.rev,
+                    "query_name": query_name,
+                    "key_name": key_name,
+                    "weight_text": weight,
+                    "says": says,
+                }
+            )
+        if self.one_text or not is_shaded:
+            rows[self.index] |= {"stroke": colors.accent, "stroke_width": 2.5}
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class TextStrip(TokenWeights):
     """The sentence, shaded by what one token gives or gets; of two sentences both. `selected` is outlined."""
 
     def draw(self) -> Views:
-        return Views(self._form(), self._data())
-
-    def _form(self) -> Form:
-        ramp = replace(self.scale.legend(self._colors), top=0.0)
+        tokens, captions, height = self._layout
+        right = math.ceil(max((token["x2"] for token in tokens), default=0.0))
+        extent = right if self.on_screen else self.width or WIDTH  # on a page no more than it takes, for a phone
         where = {"orient": "bottom", "offset": 10}
         caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
         layers = [
-            ramp_spec(ramp, where),
+            ramp_spec(replace(self.scale.legend(self._colors), top=0.0), where),
             signs_spec(where),
             *word_layers("tokens", SIZE * self._larger, self._colors, "tokens"),
             marks.layer("captions", "text", caption, color=self.colors.quiet, align="left", baseline="middle"),
         ]
-        chart = {"layer": layers, "width": self._extent, "height": self._layout[2], "resolve": marks.APART}
-        params = {"params": [marks.click("cell", ["tokens"], "query", "key", "rev")]}
-        return marks.whole(chart | params | {"title": title_spec()}, self._colors)
-
-    def _data(self) -> dict[str, Table]:
-        tokens, captions, _ = self._layout
-        return {
-            "meta": heading(self._heading, self.lines, self._extent, self, PHONE) | {"top": [self.scale.top]},
+        chart = {"layer": layers, "width": extent, "height": height, "resolve": marks.APART, "title": title_spec()}
+        form = marks.whole(chart | {"params": [marks.click("cell", ["tokens"], "query", "key", "rev")]}, self._colors)
+        data = {
+            "meta": heading(self._heading, self.lines, extent, self, PHONE) | {"top": [self.scale.top]},
             "tokens": marks.columns((*PLACES, *LOOKS), tokens),
             "captions": marks.columns(("y", "text"), captions),
             "legend": entry(self._legend),
         }
+        return Views(form, data)
 
     @cached_property
     def _colors(self) -> Theme:
         """Those of the theme; without colors for a head that is off."""
-        return replace(self.colors, ramp=pixels.gray_ramp(self.colors)) if self.shade.off else self.colors
-
-    @cached_property
-    def _extent(self) -> int:
-        """Pixels that the lines take: on a page no more, for a phone."""
-        right = math.ceil(max((token["x2"] for token in self._layout[0]), default=0.0))
-        return right if self.on_screen else self.width or WIDTH
+        return replace(self.colors, ramp=pixels.gray_ramp(self.colors)) if self.is_off else self.colors
 
     @property
     def _larger(self) -> float:
-        """How many times as large the tokens are."""
-        return LARGER if self.on_screen and max(map(len, self.shade.ends)) <= FEW else 1
+        return LARGER if self.on_screen and max(map(len, self.ends)) <= FEW else 1
 
     @cached_property
     def _layout(self) -> tuple[list[dict], list[dict], float]:
         """Tokens and captions at their places, and where they end."""
-        shade, tokens, captions, y = self.shade, [], [], 0.0
-        ends = [(shade.ends[1], True)] if shade.one_text else [(shade.ends[0], False), (shade.ends[1], True)]
+        tokens, captions, y = [], [], 0.0
+        ends = [(self.ends[1], True)] if self.one_text else [(self.ends[0], False), (self.ends[1], True)]
         most, high = self.width or (WIDER if self.on_screen else WIDTH), HIGH * self._larger
         character = CHARACTER * SIZE * self._larger / TEXT_SIZE
         for part, is_shaded in ends:
             rows, numbered = self.looks(part, self._colors, is_shaded=is_shaded), is_shaded and len(part) <= FEW
-            chosen = {"stroke": self.colors.accent, "stroke_width": 2.5}
-            if self.selected and is_shaded:
-                other = part.index_of(self.selected[1 if self.side == "from" else 0])
-                if other is not None:
-                    rows[other] |= chosen | {"stroke_width": 1.5}
-            if shade.one_text or not is_shaded:
-                rows[shade.index] |= chosen
+            other = part.index_of(self.selected[self.side == "from"]) if self.selected and is_shaded else None
+            if other is not None and not (self.one_text and other == self.index):
+                rows[other] |= {"stroke": self.colors.accent, "stroke_width": 1.5}
             name, stack = (KEY, "encoder") if is_shaded == (self.side == "from") else (QUERY, "decoder")
             name = f"{name} · {stack}" if self.site.kind == "cross" else name
-            for role, start, stop in [(name, 0, 0), *part.turns] if len(ends) > 1 else part.turns:
+            for role, start, stop in [*([(name, 0, 0)] if len(ends) > 1 else []), *part.turns]:
                 if role:
                     captions.append({"y": y + LINE / 2, "text": role})
                     y += LINE + 6
                 turn = part.tokens[start:stop]
-                texts = [display.visible_text(token.text, LONGEST) for token in turn]
+                texts = [visible_text(token.text, LONGEST) for token in turn]
                 widths = [max(text_width(text, character) + 10, 36.0 if numbered else 14.0) for text in texts]
-                gaps = [1.0 if token.joined else BLANK for token in turn]
                 step = high + BETWEEN + (LINE if numbered else 0)
-                places = balanced(widths, gaps, most)
+                places = balanced(widths, [1.0 if token.joined else BLANK for token in turn], most)
                 for i, (x, line), width, text in zip(range(start, stop), places, widths, texts, strict=True):
                     x, top = most - x - width if axes.from_right(part.labels) else x, y + line * step
                     place = {"x": x, "x2": x + width, "y": top, "y2": top + high, "text": text}
@@ -113,18 +278,18 @@ class TextStrip(ShadedFigure):
         return tokens, captions, y
 
     def _number(self, i: int) -> str:
-        weight = self.shade.weights[i]
+        weight = self.weights[i]
         if np.isnan(weight):
             return "NaN"
-        return f"{weight:.2f}" if self.shade.colored[i] else "–"
+        return f"{weight:.2f}" if self.colored[i] else "–"
 
     @property
     def _legend(self) -> list[LegendEntry]:
         """Legend of the signs in place of weights."""
-        colors, shade = self._colors, self.shade
-        there = {self.state(i): bool(np.isnan(shade.weights[i])) for i in np.flatnonzero(~shade.colored).tolist()}
+        colors, states = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
         frame, dash = (grid.FRAME, colors.warning), (signs.DASH, colors.hatch)
-        entries = [LegendEntry(text, *(frame if is_nan else dash), colors.blocked) for text, is_nan in there.items()]
+        looks = {text: frame if np.isnan(self.weights[i]) else dash for text, i in states.items()}
+        entries = [LegendEntry(text, *look, colors.blocked) for text, look in looks.items()]
         more = len(entries) - signs.MOST_RULES
         return entries if more <= 0 else [*entries[: signs.MOST_RULES], signs.rest(more, colors)]
 
@@ -164,11 +329,10 @@ def word_layers(table: str, size: float, colors: Theme, name: str, where: str = 
     written = x | {"y": marks.pixels_of("ym"), "text": marks.field("text"), "fill": marks.as_is("ink")}
     numbers = x | {"y": marks.pixels_of("y2"), "text": marks.field("number")}
     layers = [
-        marks.layer(table, "rect", grounds, where=where, cursor="pointer", cornerRadius=3),
         marks.layer(table, "text", written, where=where, font=MONO, fontSize=size, **text),
         marks.layer(table, "text", numbers, where=where, color=colors.quiet, dy=LINE / 2, **text),
     ]
     return [
-        layers[0] | {"name": name},
-        *(layer | {"transform": [*layer.get("transform", ()), *middle]} for layer in layers[1:]),
+        marks.layer(table, "rect", grounds, where=where, cursor="pointer", cornerRadius=3) | {"name": name},
+        *(layer | {"transform": [*layer.get("transform", ()), *middle]} for layer in layers),
     ]

@@ -156,7 +156,7 @@ class Trained(Source):
                 hidden, logits = self._decode(targets, memory, sentences, tap)
                 logits = _writable(logits)
                 words, written = self._writes.names, tuple(target.text for target in targets)
-        special = frozenset(SPECIAL.values())
+        special = frozenset(range(len(SPECIAL) + 1))  # <unk> comes after <pad>, <sos> and <eos>
         prediction = Prediction(logits, words, written, cut=cut if any(cut) else (), special=special)
         steps = tuple(tap.steps)
         provenance = "random" if self.step == 0 else self.provenance

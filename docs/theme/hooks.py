@@ -20,7 +20,6 @@ from attnviz.analysis.heads import METRICS
 from attnviz.cli import parser
 from attnviz.core import masks
 from attnviz.figures import FORMS
-from attnviz.figures.forms import OPTIONS
 from attnviz.lessons import bugs
 
 sys.path.append(str(Path(__file__).parent))
@@ -142,7 +141,7 @@ def _forms() -> Iterator[str]:
     """The forms of a head with what they take, and the figure of each."""
     yield "| `--as` | on the page Heads | what it takes |\n|---|---|---|"
     for name, form in FORMS.items():
-        takes = ", ".join(f"`{option}`" for option in OPTIONS if option in form.takes)
+        takes = ", ".join(f"`{option}`" for option in sorted(form.takes))
         yield f"| `{name}` | {'yes' if form.is_on_page else 'no'} | {takes or '–'} |"
     yield ""
     for form in FORMS.values():

@@ -78,8 +78,8 @@ def test_what_is_pushed_is_the_output_through_three_matrices(record, translated,
     end, norm = stream.final[0, position].double(), stream.weights.readout.norm
     part = (part - part.mean()) / (end.var(correction=0) + norm.eps).sqrt() * norm.weight
     adds = stream.weights.readout.unembedding.weight.double() @ part
-    adds[:3] = torch.nan  # <pad>, <sos> and <eos> are no words
-    ranked = adds[3:].sort(descending=True).values
+    adds[:4] = torch.nan  # <pad>, <sos>, <eos> and <unk> are no words
+    ranked = adds[4:].sort(descending=True).values
 
     np.testing.assert_allclose(grid.values[:4, 0], ranked[:4], atol=1e-5, rtol=1e-5)
     np.testing.assert_allclose(grid.values[4:, 0], ranked[-4:], atol=1e-5, rtol=1e-5)

@@ -66,4 +66,5 @@ def test_files_and_pages_name_the_roles(count):
 def test_lines_have_a_border_where_the_role_changes():
     chart = strand_lines(spoken(ANSWER), SITE, [0])
 
-    assert [(row["side"], row["begin"]) for row in data(chart, "words") if row["is_break"]] == [(0, 4), (1, 4)]
+    for side in ("queries", "keys"):
+        assert [row["begin"] for row in data(chart, side) if row["breaks"]] == [4]

@@ -6,7 +6,7 @@ POINTS = ((0, None, 0.0), (100, 2.0, 0.5), (300, 1.0, 0.9))
 
 
 def rows(chart) -> list[list[dict]]:
-    """The data of each layer: area, line and dots of the score, then of the loss."""
+    """The data of each layer: line and dots of the score, then of the loss."""
     spec = chart.to_dict()
     return [spec["datasets"][layer["data"]["name"]] for panel in spec["vconcat"] for layer in panel["layer"]]
 
@@ -17,14 +17,9 @@ def steps(chart) -> list[list[int]]:
 
 def test_every_point_is_drawn_and_every_kept_step_is_marked():
     """The score at all steps; the loss only where there is one, and so its dots."""
-    score, line, dots, loss, _, fewer = steps(curve(POINTS, checkpoints=(0, 300)))
+    score, dots, loss, fewer = steps(curve(POINTS, checkpoints=(0, 300)))
 
-    assert score == line == [0, 100, 300]
+    assert score == [0, 100, 300]
     assert dots == [0, 300]
     assert loss == [100, 300]
     assert fewer == [300]
-
-
-def test_a_curve_without_points_is_empty():
-    """A model that was not trained has none."""
-    assert steps(curve((), checkpoints=(1, 2))) == [[]] * 6

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from pictures import bars, data, record_of, texts
+from pictures import data, record_of, texts
 
 from attnviz import figures
 from attnviz.analysis import sentences
@@ -44,14 +44,6 @@ def test_a_token_that_cannot_have_arrived_is_hatched():
         chart = figures.rollout(traced(["one", "two", "three", "four"], shares=shares)).chart
         assert ("no path" in str(data(chart, "legend"))) is there
         assert [path is not None for path in cells(chart, "path")] == (shares.ravel() == 0).tolist()
-
-
-def test_bars_are_as_long_as_their_shares():
-    """The longest is as long as there is room."""
-    chart = figures.rollout_row(traced(shares=SHARES), 2).chart
-
-    assert bars(chart) == pytest.approx([0.5, 0.5, 1])
-    assert texts(chart) == ["25.0%", "25.0%", "50.0%"]
 
 
 def test_numbers_beside_bars_and_in_tables_are_those_of_the_metrics():

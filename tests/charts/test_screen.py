@@ -21,7 +21,6 @@ from pictures import SITE, record_of
 from attnviz import figures
 from attnviz.charts import readout
 from attnviz.charts.readout import FORMATS, CellNumbers, number_of
-from attnviz.charts.signs import CellState
 from attnviz.core.edits import Edits
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
 
@@ -37,11 +36,6 @@ def head(record, head=0, **options):
 
 def mask_of(mask, *tokens, **options):
     return figures.mask(mask, *tokens, on_screen=True, **options).drawing
-
-
-def saying(drawn, sayings, states):
-    """The same map, of which other things are said."""
-    return replace(drawn, kinds=[CellState(text) for text in sayings], states=states)
 
 
 def read(drawn):
@@ -124,16 +118,6 @@ def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
         assert all(saying.startswith("fully masked row") == left for saying in row)
 
 
-def test_a_saying_may_hold_any_character():
-    """Also one that ends a line."""
-    drawn = mask_of(Subsequent(), ["w"] * 33)
-    sayings = ("one\nline", "another")
-
-    found, _ = read(saying(drawn, sayings, drawn.states))
-
-    assert set(found.ravel().tolist()) == set(sayings)
-
-
 @given(arrays(np.float32, (33, 35), elements=st.floats(width=32)))
 @examples(25)
 def test_numbers_travel_to_their_last_bit(values):
@@ -144,20 +128,8 @@ def test_numbers_travel_to_their_last_bit(values):
 
     np.testing.assert_array_equal(numbers["weight"].astype(np.float32), values)
     np.testing.assert_array_equal(numbers["score"].astype(np.float32), -values)
-
-
-def test_one_huge_score_leaves_the_others_their_digits():
-    """A bias of -1e9 once made every other score read 0; one beyond float32 is large, and not infinite."""
-    record = record_of(["w"] * 60, scores={(0, 0, 0): -1e9})
-    drawn = head(record)
-    double = np.tile([1e300, -1e300, np.inf, 0.1], (60, 15))
-
-    _, numbers = read(drawn)
-    _, doubles = read(replace(drawn, numbers={"score": (double, "")}))
-
-    np.testing.assert_array_equal(numbers["score"].astype(np.float32), record.step(SITE).scores(0).numpy())
-    assert np.isfinite(doubles["score"][:, :2]).all()
-    assert (doubles["score"][:, 2] == np.inf).all()
+    _, huge = read(replace(drawn, numbers={"score": (np.full(values.shape, 1e300), "")}))  # is not infinite
+    assert np.isfinite(huge["score"]).all()
 
 
 HARD = (0.0, -0.0, 1.0, -1.0, 0.1, 2**-149, -(2**-127), 2**-126, 1 / 128, 123456.789, -1e9, 3.4028234e38, 1e-7)

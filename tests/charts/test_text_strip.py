@@ -15,8 +15,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures import text_strip as strip_figure
-from attnviz.figures.shade import MOST_TOKENS
-from attnviz.figures.text_strip import WIDTH, balanced
+from attnviz.figures.text_strip import MOST_TOKENS, WIDTH, balanced
 
 WORDS = ["The", "cat", "sat", "down", "there"]
 TABLE = "tokens"

@@ -13,8 +13,7 @@ from attnviz.core.finite import not_finite
 from attnviz.core.masks import Blank
 from attnviz.core.request import Request
 from attnviz.core.stack import Entry, Stack
-from attnviz.figures import FORMS, Figure
-from attnviz.figures.forms import CELL, LINE
+from attnviz.figures import CELL, FORMS, LINE, Figure
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui import cache, edits, export_menu, pictures, predictions, welcome, writing, zoom
