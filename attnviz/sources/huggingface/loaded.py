@@ -129,7 +129,8 @@ class ModelFacts(Facts):
         heads, config = self.trial.heads.values(), self.config.get_text_config()
         of_own = 2 * sum(heads) if self.keeps_own_attention else 0
         biases = 3 * max(heads, default=0) if hasattr(config, "relative_attention_num_buckets") else 0
-        return 2 * (not self.trial.takes_rules) + (of_own or biases)
+        masks = 0 if self.trial.takes_rules else 2
+        return masks + (of_own or biases)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

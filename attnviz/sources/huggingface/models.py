@@ -132,39 +132,19 @@ def of_model(
         raise InputError(f"{type(model).__name__} has no adapters of PEFT to leave out.")
     off = "" if adapters else " without adapters"
     name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1] + off
-    config, turns, pooling = copy(inner.config), Borrowed(inner, model, adapters), embedding.Pooling()
+    config, turns = copy(inner.config), Borrowed(inner, model, adapters)
     config.architectures = [type(inner).__name__]
-    if of_pictures:
-        opened = opening.sense_class(config)
-        if opened is None:
-            raise opening.not_of_text(type(inner).__name__)
-        device, task, vocabulary = next(inner.parameters()).device, opened[1], 0
-        about = {"tokenizer": None, "processor": tokenizer, "longest": None, "keeps_own_attention": True}
-    else:
-        implementation = config._attn_implementation if inner._can_set_attn_implementation() else EAGER
-        with turns.turn():
-            taken = tapped.use_on(inner)
-        table = inner.get_input_embeddings().weight
-        device = table.device if table.device.type != "meta" else torch.device("cpu")
-        task, vocabulary = opening.task_of(inner, config), len(table)
-        turns.attention = tapped.NAME if taken else EAGER
-        about = {"tokenizer": tokenizer, "processor": processor, "longest": loading.longest_of(inner, tokenizer)}
-        about |= {"keeps_own_attention": not taken, "implementation": implementation}
-        about |= {"unread": opening.without(inner)}
+    facts = _of_pictures(inner, tokenizer, config) if of_pictures else _of_text(inner, tokenizer, config, turns)
     loaded = Loaded(
         turns=turns,
         config=config,
         name=name,
         commit=None,
-        task=task,
-        device=device,
-        vocabulary=vocabulary,
-        pooling=pooling,
         limit="",
         notes=("a model that you loaded",),
         provenance=PROVENANCE,
-        **loading.facts_of(inner, config, task, pooling),
-        **about,
+        **{"processor": processor} | facts,
+        **loading.facts_of(inner, config, facts["task"], embedding.Pooling()),
     )
     if inner is not model:
         loading.check_whole(loaded, model)
@@ -174,3 +154,38 @@ def of_model(
         return LoadedPictureModel(name, borrowed=loaded)
     turns.attention = EAGER if loaded.keeps_own_attention else tapped.NAME
     return LoadedModel(name, borrowed=loaded)
+
+
+def _of_pictures(model: Any, processor: Any, config: Any) -> dict[str, Any]:
+    """Facts of a vision model."""
+    opened = opening.sense_class(config)
+    if opened is None:
+        raise opening.not_of_text(type(model).__name__)
+    return {
+        "task": opened[1],
+        "device": next(model.parameters()).device,
+        "tokenizer": None,
+        "processor": processor,
+        "longest": None,
+        "keeps_own_attention": True,
+        "vocabulary": 0,
+    }
+
+
+def _of_text(model: Any, tokenizer: Any, config: Any, turns: Borrowed) -> dict[str, Any]:
+    """Facts of a model that reads text, whose attention is set in each turn from now on."""
+    task = opening.task_of(model, config)
+    with turns.turn():
+        taken = tapped.use_on(model)
+    turns.attention = tapped.NAME if taken else EAGER
+    table = model.get_input_embeddings().weight
+    return {
+        "task": task,
+        "device": table.device if table.device.type != "meta" else torch.device("cpu"),
+        "tokenizer": tokenizer,
+        "longest": loading.longest_of(model, tokenizer),
+        "keeps_own_attention": not taken,
+        "implementation": config._attn_implementation if model._can_set_attn_implementation() else EAGER,
+        "unread": opening.without(model),
+        "vocabulary": len(table),
+    }

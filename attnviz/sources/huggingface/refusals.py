@@ -1,4 +1,4 @@
-"""What a folder or a model of a hub holds instead of a model in safetensors, and how it becomes one."""
+"""Sentences about folders and models of a hub that hold no model in safetensors, and how these become one."""
 
 import json
 from collections.abc import Iterable
