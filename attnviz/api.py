@@ -88,9 +88,9 @@ def load(
             Face cannot be loaded.
     """
     if not isinstance(name, str):
-        from attnviz.sources.huggingface.loaded_model import source_of
+        from attnviz.sources.huggingface.models import of_model
 
-        return source_of(name, tokenizer, **settings)
+        return of_model(name, tokenizer, **settings)
     if tokenizer is not None:  # a setting of random weights is called so, too
         settings["tokenizer"] = tokenizer
     if name in tuple(OFFERED) and not settings:
@@ -146,14 +146,14 @@ def chosen(source: Source) -> dict[str, Any]:
 
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
     from attnviz.sources.huggingface.hub import Canceled, is_path
-    from attnviz.sources.huggingface.named import fetch
+    from attnviz.sources.huggingface.models import by_name
     from attnviz.sources.huggingface.source import HuggingFace
 
     if unknown := [setting for setting in settings if setting not in HuggingFace.settings()]:
         has = ", ".join(HuggingFace.settings())
         raise InputError(f"A model of Hugging Face has no setting {quoted(unknown[0])}; it has: {has}.")
     try:
-        return fetch(name, *([report] if report else []), **settings)
+        return by_name(name, *([report] if report else []), **settings)
     except Canceled:
         raise
     except AttnvizError as error:

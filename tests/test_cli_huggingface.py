@@ -413,10 +413,9 @@ def test_who_cancels_by_the_report_is_not_told_about_other_models(monkeypatch):
     """It is no mistake in the name."""
     from attnviz.sources.huggingface.hub import Canceled
 
-    def load(place, report, room):
+    def load(name, report):
         raise Canceled("The download was canceled.")
 
     monkeypatch.setattr(source.loading, "load", load)
-    monkeypatch.setattr(source.hub, "find", lambda name: name)
     with pytest.raises(InputError, match=r"^The download was canceled\.$"):
         api.load("someone/tiny", report=lambda progress: False)

@@ -96,9 +96,9 @@ class Facts:
         return self.vocabulary if self.task in ("next", "fill", "write") else 0
 
     @property
-    def has_square_masks(self) -> bool:
-        """Whether a run holds masks of tokens by tokens, whatever its length."""
-        return True
+    def squares(self) -> int:
+        """Maps of tokens by tokens that a run holds at once of each text, whatever its length."""
+        return 2
 
 
 ANSWER = "answer"
@@ -135,7 +135,6 @@ class Source(ABC):
         mask_token: what is written in the place of a word to be filled in; None if nothing can be filled in.
         padding_ids: ids that stand for padding, or may; no word is changed into one of them.
         padding_question: what to answer about padding before it can be tested; "" if nothing.
-        is_loaded: whether the weights are in memory, so that a run need not wait for them.
         examples: texts to begin with, of a source without a card.
         lock: held while the model runs, where its weights may change meanwhile.
     """
@@ -168,7 +167,6 @@ class Source(ABC):
     mask_token: str | None = None
     padding_ids: frozenset[int] = frozenset()
     padding_question: str = ""
-    is_loaded: bool = True
     examples: tuple[str, ...] = ()
     lock: AbstractContextManager = nullcontext()
 

@@ -28,13 +28,13 @@ class Behavior:
 
     Attributes:
         role: where they look, in a few words without a comma.
-        does: a clause ("looks at ...").
-        evidence: a sentence with numbers.
-        rates: of each head, in what share of the rows its largest weight is there; none if that was not measured.
-        shares: of each head, the share of its weight that is there; none if that was not measured.
+        does: clause ("looks at ...").
+        evidence: sentence with numbers.
+        rates: share of the rows of each head whose largest weight is there; none if that was not measured.
+        shares: share of the weight of each head that is there; none if that was not measured.
         chance: the same for a head that looks by chance; None if that was not measured.
-        off, on: how much the model gets right with each head off, and with all on; none if that was not measured.
-        next: the words before which they look there; none if it is not the next word that says so.
+        off, on: share that the model gets right with each head off, and with all on; none if that was not measured.
+        next: words before which they look there; none if it is not the next word that says so.
     """
 
     site: Site
@@ -50,7 +50,7 @@ class Behavior:
     next: frozenset[str] = frozenset()
 
     def acts_at(self, prediction: Prediction, length: int, *, sentence: int = 0) -> int | None:
-        """The position where it acts most surely: one of its words comes next there; None where none does."""
+        """The position where one of its words comes next most surely; None where none does."""
         words = prediction.words(sentence=sentence)[:length]
         there = [position for position, word in enumerate(words) if word in self.next]
         return max(
@@ -59,7 +59,7 @@ class Behavior:
 
     @property
     def lost(self) -> float:
-        """How much less the model gets right without the head of them that it needs most."""
+        """Share that the model no longer gets right without the head of them that it needs most."""
         return self.on - min(self.off) if self.off and self.on is not None else 0.0
 
 
@@ -68,18 +68,18 @@ class Card:
     """A model's training data, sizes, measured results, and limits.
 
     Attributes:
-        title, does: a name for people, and one sentence.
-        origin: how the weights came to be, and the minutes it took.
-        trained_on: what it has read.
+        title, does: name for people, and one sentence.
+        origin: origin of the weights, and the minutes it took.
+        trained_on: texts that it has read.
         sizes: numbers by their names.
-        measured: after the last step of the training, on what it was not trained on.
-        command: what measures it and, if it was trained, trains it again, in a folder of the source, a line each.
-        behaviors: which heads do what; those without which most is lost come first.
+        measured: results after the last step of the training, on what it was not trained on.
+        command: lines that measure it and, if it was trained, train it again, in a folder of the source.
+        behaviors: what heads do; those without which most is lost come first.
         cannot: sentences.
         examples: texts in its vocabulary; the first is the one it opens with.
-        opens: the site and the head to show first.
-        curve: the learning curve: training step, loss (None before the first step) and held-out score; empty if
-            nothing was trained.
+        opens: site and head to show first.
+        curve: learning curve: training step, loss (None before the first step) and held-out score; empty if nothing was
+            trained.
         score: what the held-out score is a share of, and what a guess gets; "" if nothing was trained.
     """
 
@@ -111,10 +111,10 @@ def joined(behaviors: Sequence[Behavior]) -> Behavior | None:
     """Several roles of a head as one, without their numbers; None of none."""
     if len(behaviors) < 2:
         return behaviors[0] if behaviors else None
-    roles, clauses, evidence = zip(
-        *((behavior.role, behavior.does.rstrip(". "), behavior.evidence) for behavior in behaviors), strict=True
-    )
-    return Behavior(behaviors[0].site, behaviors[0].heads, ", ".join(roles), ", and ".join(clauses), " ".join(evidence))
+    roles = ", ".join(behavior.role for behavior in behaviors)
+    evidence = " ".join(behavior.evidence for behavior in behaviors)
+    clauses = ", and ".join(behavior.does.rstrip(". ") for behavior in behaviors)
+    return Behavior(behaviors[0].site, behaviors[0].heads, roles, clauses, evidence)
 
 
 @cache
@@ -125,74 +125,53 @@ def card(name: str) -> Card:
         AttnvizError: names the file if it cannot be read.
     """
     try:
-        data = json.loads((folder(name) / "card.json").read_text(encoding="utf-8"))
-        return _card(data)
+        return _card(json.loads((folder(name) / "card.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise AttnvizError(f"The card {name}/card.json is missing or damaged.") from None
 
 
 def _card(data: dict[str, Any]) -> Card:
-    opens = data["opens"]
-    curve = ((_whole(p["step"]), p["loss"] and _number(p["loss"]), _share(p["score"])) for p in data["curve"])
+    """A card from its file; TypeError, ValueError or KeyError where a value is none that it may be."""
+    texts = {name: _a(str, data[name]) for name in ("name", "title", "does", "trained_on", "command")}
+    measured = [Measure(**measure) for measure in data["measured"]]
+    for measure in measured:
+        _a(str, measure.what)
+        _all(float, [measure.value, measure.goal or 0], 1)
+    curve = [(point["step"], point["loss"], point["score"]) for point in data["curve"]]
     return Card(
-        **{name: _text(data[name]) for name in ("name", "title", "does", "trained_on", "command")},
-        origin=_text(data["made"]),
-        sizes={name: _whole(size) for name, size in data["sizes"].items()},
-        measured=tuple(_measure(**measure) for measure in data["measured"]),
-        behaviors=tuple(
-            sorted((_behavior(**behavior) for behavior in data["findings"]), key=lambda behavior: -behavior.lost)
-        ),
-        cannot=tuple(map(_text, _list(data["cannot"]))),
-        examples=tuple(map(_text, _list(data["examples"], least=1))),
-        opens=(Site(opens["kind"], _whole(opens["layer"])), _whole(opens["head"])),
-        curve=tuple(curve),
-        score=_text(data.get("score", "")),
+        **texts,
+        origin=_a(str, data["made"]),
+        sizes={name: _a(int, size) for name, size in data["sizes"].items()},
+        measured=tuple(measured),
+        behaviors=tuple(sorted((_behavior(**each) for each in data["findings"]), key=lambda each: -each.lost)),
+        cannot=_all(str, data["cannot"]),
+        examples=_all(str, data["examples"] or [None]),
+        opens=(Site(data["opens"]["kind"], _a(int, data["opens"]["layer"])), _a(int, data["opens"]["head"])),
+        curve=tuple((_a(int, step), loss and _a(float, loss), _a(float, score, 1)) for step, loss, score in curve),
+        score=_a(str, data.get("score", "")),
     )
 
 
-def _measure(what: str, value: float, goal: float | None) -> Measure:
-    return Measure(_text(what), _share(value), None if goal is None else _share(goal))
-
-
-def _behavior(kind: str, layer: int, heads: list[int], role: str, does: str, **numbers: Any) -> Behavior:
-    evidence = numbers.pop("known")
-    each = {name: tuple(map(_share, _list(numbers.pop(name, [])))) for name in ("rates", "shares", "off")}
+def _behavior(kind: str, layer: int, heads: list[int], role: str, does: str, known: str, **more: Any) -> Behavior:
+    site, texts, words = Site(kind, _a(int, layer)), _all(str, [role, does, known]), _a(str, more.pop("next", ""))
+    each = {name: _all(float, more.pop(name, []), 1) for name in ("rates", "shares", "off")}
     if any(shares and len(shares) != len(heads) for shares in each.values()):
         raise ValueError
-    words = frozenset(_text(numbers.pop("next", "")).split())
-    shares = {name: None if share is None else _share(share) for name, share in numbers.items()}
-    texts = map(_text, (role, does, evidence))
-    return Behavior(Site(kind, _whole(layer)), tuple(map(_whole, _list(heads))), *texts, **each, **shares, next=words)
+    shares = {name: None if share is None else _a(float, share, 1) for name, share in more.items()}
+    return Behavior(site, _all(int, heads), *texts, **each, **shares, next=frozenset(words.split()))
 
 
-# What a value must be; else TypeError or ValueError.
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
+def _a(kind: type, value: Any, most: float = math.inf) -> Any:
+    """A text, or a finite number from 0 to `most`; a whole number is a float, too."""
+    if type(value) is not kind and not (kind is float and type(value) is int):
         raise TypeError
-    return value
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise TypeError
-    return value
-
-
-def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise TypeError
-    return value
-
-
-def _share(value: Any) -> float:
-    if not 0 <= _number(value) <= 1:
+    if kind is not str and not (0 <= value <= most and math.isfinite(value)):
         raise ValueError
     return value
 
 
-def _list(value: Any, *, least: int = 0) -> list[Any]:
-    if not isinstance(value, list) or len(value) < least:
+def _all(kind: type, values: Any, most: float = math.inf) -> tuple:
+    """The same of each of a list."""
+    if not isinstance(values, list):
         raise TypeError
-    return value
+    return tuple(_a(kind, value, most) for value in values)

@@ -72,16 +72,16 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
       Transformer; the vectors of tokens are looked up, and count where they are what words are predicted by.
     - record_bytes = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of
       each call.
-    - bytes = record_bytes + 32 · tokens · d_model, what a layer holds meanwhile, + 8 · length² for each sentence of a
-      model of transformers that takes no rule in the place of a mask. Blocks of at most 64 MB are not counted.
+    - bytes = record_bytes + 32 · tokens · d_model, what a layer holds meanwhile, + 4 · length² for each
+      sentence and each of `Facts.squares`. Blocks of at most 64 MB are not counted.
     """
     layers, width, tokens = len(source.sites), source.d_model, sentences * length
     operations = _operations(source, length, edits, sentences)
     words = source.facts.words if source.facts else 0
     stored = 4 * tokens * (3 * width * layers + width + words) + 8 * tokens * source.num_heads * layers
-    masks = 8 * sentences * length**2 if source.facts and source.facts.has_square_masks else 0
+    squares = 4 * sentences * length**2 * source.facts.squares if source.facts else 0
     rate = USUAL if operations < FEW else operations_per_second()
-    return Estimate(tokens, operations / rate, stored + 32 * tokens * width + masks, stored)
+    return Estimate(tokens, operations / rate, stored + 32 * tokens * width + squares, stored)
 
 
 def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edits()) -> Estimate:

@@ -213,11 +213,7 @@ class Trained(Source):
         return self._model.decode(_read(targets), memory, _lengths(targets), _lengths(sentences), tap=tap)
 
     def _ids(self, sentences: tuple[Sentence, ...]) -> Tensor:
-        """(B, n).
-
-        Raises:
-            InputError: if there is no token, or one that this model's `tokenize` has not made.
-        """
+        """(B, n)."""
         if not (sentences and sentences[0].tokens):
             raise InputError("There is no token to look at; type a sentence.")
         ids = _read(sentences)

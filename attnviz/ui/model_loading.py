@@ -151,14 +151,14 @@ def _source(name: str) -> Source:
 
 
 def _load(name: str) -> Source:
-    from attnviz.sources.huggingface.named import fetch
+    from attnviz.sources.huggingface.models import by_name
 
     with progress.counted(1) as report:
 
         def tell(now: DownloadProgress) -> bool:
             return report(now.done, now.total, now.what)
 
-        return fetch(name, tell)
+        return by_name(name, tell)
 
 
 def _ask(place: ModelLocation, leave: Callable[[], None] | None) -> None:

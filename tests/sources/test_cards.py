@@ -63,31 +63,18 @@ def without(name):
 
 
 SPOILED = {
-    **{f"no {name}": without(name) for name in GOOD},
+    **{f"no {name}": without(name) for name in ("title", "findings", "opens")},
     "a list": [GOOD],
-    "nothing": None,
-    "a number": 3,
     "title a number": GOOD | {"title": 3},
-    "examples a text": GOOD | {"examples": "the cat"},
-    "cannot numbers": GOOD | {"cannot": [1]},
     "no example": GOOD | {"examples": []},
     "sizes a list": GOOD | {"sizes": [1]},
-    "size a text": GOOD | {"sizes": {"words": "many"}},
-    "measure a text": GOOD | {"measured": [{"what": "x", "value": "high", "goal": None}]},
     "measure above 1": GOOD | {"measured": [{"what": "x", "value": 97.0, "goal": None}]},
-    "measure more": GOOD | {"measured": [{"what": "x", "value": 0.5, "goal": None, "more": 1}]},
     "measure NaN": GOOD | {"measured": [{"what": "x", "value": float("nan"), "goal": None}]},
     "site of no kind": GOOD | {"opens": {"kind": "middle", "layer": 0, "head": 0}},
-    "layer a text": GOOD | {"opens": {"kind": "cross", "layer": "0", "head": 0}},
-    "head a text": GOOD | {"opens": {"kind": "cross", "layer": 0, "head": "0"}},
     "head below 0": GOOD | {"opens": {"kind": "cross", "layer": 0, "head": -1}},
-    "findings no list": GOOD | {"findings": 3},
     "more rates than heads": GOOD | {"findings": [GOOD["findings"][0] | {"rates": [0.5, 0.5]}]},
-    "a rate above 1": GOOD | {"findings": [GOOD["findings"][0] | {"rates": [92.0]}]},
     "a number of no name": GOOD | {"findings": [GOOD["findings"][0] | {"luck": 0.5}]},
-    "heads of a finding a text": GOOD | {"findings": [GOOD["findings"][0] | {"heads": "12"}]},
     "point without a score": GOOD | {"curve": [{"step": 0, "loss": None}]},
-    "point a text": GOOD | {"curve": [{"step": 0, "loss": "low", "score": 0.1}]},
 }
 
 
@@ -97,7 +84,7 @@ def test_a_damaged_card_is_refused(read, spoiled):
         read(json.dumps(spoiled).encode())
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"9" * 5000], ids=lambda c: str(c[:3]))
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000], ids=lambda c: str(c[:3]))
 def test_what_is_no_json_is_refused(read, content):
     with pytest.raises(AttnvizError, match=r"^The card translator/card\.json is missing or damaged\.$"):
         read(content)

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits
 from attnviz.models import constructed
 from attnviz.sources.constructed import Constructed
 
@@ -38,17 +38,6 @@ def test_the_induction_head_looks_after_the_earlier_occurrence_and_needs_the_hea
     assert run(text).step(ABOVE).weights(0)[3, 1] > 0.999
     without = run(text, edits=Edits(heads_off={(BELOW, 0)}))
     assert torch.allclose(without.step(ABOVE).weights(0)[3, 1:], torch.full((3,), 1 / 3), atol=1e-3)
-
-
-def test_a_shorter_sentence_of_a_batch_is_as_it_is_alone():
-    """Its padding takes no weight."""
-    together, alone = run("a b a b a", "b b"), run("b b")
-
-    for site in (Site("decoder", 0), Site("decoder", 1)):
-        for head in range(SOURCE.num_heads):
-            weights = together.step(site).weights(head, sentence=1)[:2]
-            assert torch.allclose(weights[:, :2], alone.step(site).weights(head), atol=1e-4)
-            assert not weights[:, 2:].any()
 
 
 def haystack(tokens, depth):

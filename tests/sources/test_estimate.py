@@ -90,13 +90,3 @@ def test_many_texts_cost_what_their_runs_compute(model, monkeypatch):
     assert whole.seconds > found.seconds
     length = max(one.length for one in source.tokenize(list(lines)))
     assert texts.cost(source, 9 * lines).bytes <= estimate(source, length, sentences=texts.TOKENS // length + 1).bytes
-
-
-def test_a_window_costs_less_than_the_future_hidden_and_that_less_than_nothing_hidden():
-    source, n = api.load("constructed"), 40_000
-    narrow, causal, full = (estimate(source, n, edits).seconds for edits in _THREE)
-
-    assert narrow < causal / 3 < full / 5
-
-
-_THREE = (Edits(Window(4_096)), Edits(), Edits(own_mask=False))

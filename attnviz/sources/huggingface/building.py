@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.core.progress import tell
-from attnviz.sources.huggingface import checks
+from attnviz.sources.huggingface import opening
 
 CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 """Methods of a tensor whose names are the types they give."""
@@ -60,13 +60,7 @@ def quiet() -> Iterator[None]:
 
 def plan(model: Any, config: Any) -> nn.Module:
     """A model of that class without its numbers, which takes no memory."""
-    with torch.device("meta"):
-        return unfilled(model, config)
-
-
-def unfilled(model: Any, config: Any) -> nn.Module:
-    """A model of that class with zeros where its numbers would be random."""
-    with Unfilled():
+    with torch.device("meta"), Unfilled():
         return model._from_config(deepcopy(config), dtype=torch.get_default_dtype(), attn_implementation="eager")
 
 
@@ -75,12 +69,22 @@ def build(
 ) -> tuple[nn.Module, dict[str, Any]]:
     """A model of that class with the weights of a folder, unpacked if they are packed, and what transformers tells.
 
+    `from_pretrained` asks the class for the context to build in, which would set the default dtype, and for the model.
+
     Args:
         prefix: left out of the names of the weights.
     """
     from transformers import Mxfp4Config
 
-    return _sparing_others(model).from_pretrained(
+    def context(cls: Any, dtype: torch.dtype, *rest: Any) -> list[Any]:
+        typed = [] if dtype is torch.get_default_dtype() else [Typed(dtype)]
+        return [*model.get_init_context(torch.get_default_dtype(), *rest), *typed, Unfilled()]
+
+    def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
+        return model(*args, **kwargs)
+
+    sparing_others = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
+    return sparing_others.from_pretrained(
         folder,
         config=config,
         dtype=dtype,
@@ -89,25 +93,9 @@ def build(
         attn_implementation="eager",
         ignore_mismatched_sizes=True,  # the loading info names them
         output_loading_info=True,
-        **({"quantization_config": Mxfp4Config(dequantize=True)} if checks.is_packed(vars(config)) else {}),
+        **({"quantization_config": Mxfp4Config(dequantize=True)} if opening.is_packed(vars(config)) else {}),
         **({"key_mapping": {f"^{re.escape(prefix)}": ""}} if prefix else {}),
     )
-
-
-def _sparing_others(model: Any) -> Any:
-    """A class that stands for a model's own while it is built, and leaves torch's default dtype as it is.
-
-    `from_pretrained` asks it for the context to build in, which would set the default dtype, and then for the model.
-    """
-
-    def context(cls: Any, dtype: torch.dtype, *rest: Any) -> list[Any]:
-        typed = [] if dtype is torch.get_default_dtype() else [Typed(dtype)]
-        return [*model.get_init_context(torch.get_default_dtype(), *rest), *typed]
-
-    def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
-        return model(*args, **kwargs)
-
-    return type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
 
 
 class Unfilled(TorchFunctionMode):

@@ -1,4 +1,4 @@
-"""Attention that a model computes in its own code: the weights that it gives, as steps, where they are whole maps."""
+"""Attention that a model computes in its own code: the weights that it returns, as steps, where they are whole maps."""
 
 from typing import Any
 
@@ -15,24 +15,22 @@ from attnviz.sources.huggingface import faults
 from attnviz.sources.huggingface.loaded import Loaded
 
 SCORES = {"squeezebert": ("encoder", "decoder"), "prophetnet": ("encoder", "cross")}
-"""Kinds of attention for which a family, by its model_type, gives the scores before the softmax, masks added."""
+"""Kinds of attention for which a family, by its model_type, returns the scores before the softmax, masks added."""
 ROUNDING = 0.01
-"""Difference of the same weights, computed in two ways: below it in 16 bits, too."""
+"""Largest difference of one weight computed in two ways, in 16 bits, too."""
 BLOCKED = -1e30
-"""Score below which a cell is masked: what families add for that is about the lowest float32."""
-
-
+"""Score below which a cell is masked: families add about the lowest float32."""
 BOUNDS = {torch.float64: 0.01, torch.float32: 0.01}
-"""Relative difference of the same hidden states, computed in two ways: rounding is far below, another formula above."""
+"""Relative difference of the same hidden states computed in two ways: rounding is far below, another formula above."""
 BOUND = 0.1
 """The same in 16 bits."""
 
 
 def maps(output: Any, alone: str) -> dict[Site, Tensor]:
-    """Attention weights that a model gives, by site, in the order of the calls.
+    """Attention weights that a model returns, by site, in the order of the calls.
 
     Args:
-        alone: the kind of the attention of a model that has only one.
+        alone: kind of the attention of a model that has only one.
     """
     names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
     if not hasattr(output, "decoder_attentions"):
@@ -49,36 +47,27 @@ def maps(output: Any, alone: str) -> dict[Site, Tensor]:
 
 
 def sizes(read: dict[str, Tensor]) -> dict[str, tuple[int, int]]:
-    """How many queries and keys a whole map of each kind has."""
+    """Numbers of queries and keys of a whole map of each kind."""
     n = read["input_ids"].shape[1]
     m = read.get("decoder_input_ids", read["input_ids"]).shape[1]
     return {"encoder": (n, n), "decoder": (m, m), "cross": (m, n)}
 
 
 def whole(model: Any, output: Any, read: dict[str, Tensor]) -> dict[Site, int]:
-    """The sites at which a model gave whole maps, with their heads."""
-    causal = _is_causal(output)
-    if causal is None:
+    """Sites at which a model returned whole maps, with their numbers of heads.
+
+    The only attention of a model is a decoder's if no query looks at a later key.
+    """
+    weights = [w for w in getattr(output, "attentions", None) or () if isinstance(w, Tensor) and w.dim() == 4]
+    causal = not any(w.triu(1).any() for w in weights)
+    if not weights or weights[0].shape[-1] < 2:  # one token tells nothing
         causal = model.can_generate()
-    alone = "decoder" if causal else "encoder"
-    candidates, family, expected = maps(output, alone), model.config.model_type, sizes(read)
+    expected, family = sizes(read), model.config.model_type
     return {
         site: weights.shape[1]
-        for site, weights in candidates.items()
+        for site, weights in maps(output, "decoder" if causal else "encoder").items()
         if is_map(family, site, weights, *expected[site.kind])
     }
-
-
-def _is_causal(output: Any) -> bool | None:
-    """Whether no query looks at a later key, by the weights of a run; None if one token tells nothing."""
-    weights = [
-        tensor
-        for tensor in getattr(output, "attentions", None) or ()
-        if isinstance(tensor, Tensor) and tensor.dim() == 4
-    ]
-    if not weights or weights[0].shape[-1] < 2:
-        return None
-    return all(not tensor.triu(1).any() for tensor in weights)
 
 
 def is_map(family: str, site: Site, weights: Tensor, queries: int, keys: int) -> bool:
@@ -92,16 +81,19 @@ def is_map(family: str, site: Site, weights: Tensor, queries: int, keys: int) ->
 
 
 def are_weights(step: Step, model_weights: Tensor, family: str, lengths: tuple[int, ...]) -> bool:
-    """Whether what a model gives at a site are the weights of a step; of positions without padding."""
+    """Whether the maps that a model returned at a site are the weights of a step, padding aside."""
     if step.site.kind in SCORES.get(family, ()):
         model_weights = model_weights.softmax(-1)
-    for sentence, length in enumerate(lengths):
-        rows = slice(length)
-        for head in range(step.num_heads):
-            own = model_weights[sentence, head, rows].float().cpu()
-            if not torch.allclose(step.weights(head, rows, sentence=sentence).float(), own, rtol=0, atol=ROUNDING):
-                return False
-    return True
+    return all(
+        torch.allclose(
+            step.weights(head, slice(length), sentence=sentence).float(),
+            model_weights[sentence, head, :length].float().cpu(),
+            rtol=0,
+            atol=ROUNDING,
+        )
+        for sentence, length in enumerate(lengths)
+        for head in range(step.num_heads)
+    )
 
 
 def steps(loaded: Loaded, output: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:
@@ -114,8 +106,7 @@ def steps(loaded: Loaded, output: Any, read: dict[str, Tensor], lengths: tuple[i
         InputError: if the model cuts a text of this length into pieces.
     """
     expected, family = sizes(read), loaded.config.model_type
-    by_site = maps(output, next(iter(loaded.trial.heads)).kind)
-    result = []
+    by_site, tap = maps(output, next(iter(loaded.trial.heads)).kind), Tap()
     for site in loaded.trial.heads:
         weights = by_site[site].float().cpu()
         if weights.dim() != 4 or weights.shape[2:] != expected[site.kind]:
@@ -123,14 +114,12 @@ def steps(loaded: Loaded, output: Any, read: dict[str, Tensor], lengths: tuple[i
             raise InputError(f"{cut}, of which there is no map of all queries and keys. Shorten the text.")
         scored = site.kind in SCORES.get(family, ())
         blocked = weights.amax(1, keepdim=True) <= (BLOCKED if scored else 0)
-        mask = named(~blocked, *weights.shape[2:], lengths)
         bias = weights.masked_fill(blocked, 0) if scored else weights.log()
-        tap = Tap()
         nothing = weights.new_zeros(*weights.shape[:2], sum(weights.shape[2:]), 1)
         query, key = nothing.split(weights.shape[2:], 2)
+        mask = named(~blocked, *weights.shape[2:], lengths)
         tap.attend(query, key, key, site=site, scoring=Scoring(bias=bias, scale=1.0), mask=mask)
-        result += tap.steps
-    return tuple(result)
+    return tuple(tap.steps)
 
 
 def is_whole(step: Step, sizes: dict[str, tuple[int, int]]) -> bool:

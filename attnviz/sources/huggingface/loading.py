@@ -1,19 +1,22 @@
-"""From a folder to a model and its tokenizer, ready to run: checked before anything is built, and complete after."""
+"""From a name or a folder to a model and its tokenizer, ready to run: checked before it is built, and kept."""
 
 import itertools
+import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnviz.core.amounts import size
+from attnviz.core.cache import BoundedCache
 from attnviz.core.display import visible_text
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.sources.huggingface import (
     building,
-    checks,
     embedding,
     faults,
     files,
@@ -21,59 +24,120 @@ from attnviz.sources.huggingface import (
     memory,
     opening,
     pictures,
+    refusals,
+    running,
     sounds,
     tapped,
     trial,
 )
 from attnviz.sources.huggingface.hub import DownloadProgress, ModelLocation
-from attnviz.sources.huggingface.loaded import Loaded, Trial
-from attnviz.sources.huggingface.turns import Turns
+from attnviz.sources.huggingface.loaded import Loaded, Turns
 
 UNREAD = ("pooler.",)
 """Weights that may be missing where only vectors of tokens are read."""
+SHARED_LAYERS = 64
+"""Layers that may share one set of weights, as in ALBERT; more layers than tensors are not believed."""
+SHARE = 0.5
+"""Part of a device's memory that models may keep; runs, records and other programs need the rest."""
+SAME = 1e-3
+"""Difference of logits, in parts of the largest: rounding is below."""
+
+Report = Callable[[DownloadProgress], bool | None]
 
 
-class Room:
-    """Memory for a model to be loaded: others may be let go of for it. By default there are none."""
-
-    def reserve(self, size: int) -> None:
-        """Hold room for weights of so many bytes before they are read."""
-
-    def let_go(self, size: int) -> bool:
-        """Let go of models of so many bytes; of none, and False, if there are fewer."""
-        return False
+def _size(loaded: Loaded) -> int:
+    """As much as all may have, if it is larger: then it is kept alone, not loaded anew for each run."""
+    return min(loaded.size, _models.most_bytes)
 
 
-def load(
-    place: ModelLocation | str,
-    report: Callable[[DownloadProgress], bool | None] = lambda progress: None,
-    room: Room = Room(),
-) -> Loaded:
-    """Load a model from where it is; one that is not here yet is fetched, and `report` is told how far that is.
+_models: BoundedCache[Loaded] = BoundedCache(int(SHARE * memory.whole(memory.devices()[0])), _size)
+"""Models of this process; the one that was not run for the longest makes room."""
+
+
+def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
+    """The model of that name, loaded if it is not kept; who asks for one that is being loaded waits for it.
+
+    Raises:
+        Canceled: if this call's own `report` ended the download; if another's did, it begins again for this one.
+    """
+    begun = False
+
+    def make() -> Loaded:
+        nonlocal begun
+        begun = True
+        with faults.unforeseen(name, "loaded"):
+            return load(name, report)
+
+    while True:
+        try:
+            return _models.get(name, make)
+        except Canceled:
+            if begun:
+                raise
+
+
+def make_room(needs: int, devices: list[torch.device], name: str, own: int = 0) -> int | None:
+    """Let go of other models until one of the devices has so much memory free.
+
+    Args:
+        own: bytes of the model itself, if it is among those that are kept.
+
+    Returns:
+        None; or how much is free, if that is less and the others are too small.
+    """
+    while needs > (free := max(map(memory.free, devices))):
+        if _models.bytes - own < needs - free or not _warn(_models.let_go(needs - free), name):
+            return free
+    return None
+
+
+def _warn(names: tuple, name: str) -> bool:
+    for other in names:
+        logging.getLogger(__name__).warning("%s makes room for %s; its next run loads it again.", other, name)
+    return bool(names)
+
+
+def load(name: str | ModelLocation, report: Report = lambda progress: None) -> Loaded:
+    """Load a model; one that is not here yet is fetched. The folder of an adapter of PEFT opens on its base model.
 
     Short runs of the model are part of it, once for each class, configuration and implementation, see `trial`.
+
+    Args:
+        report: called with the progress; False ends it.
 
     Raises:
         InputError: if it is no language model, or does not fit, with both numbers.
         AttnvizError: if its files are missing, damaged, or do not belong together.
     """
+    if isinstance(name, str) and (folder := _adapter_folder(name)):
+        return _with_adapter(folder, report)
     faults.need_transformers()
-    place = hub.find(place) if isinstance(place, str) else place
-    name = place.name
-    _fit(sum(file.size for file in place.files if file.is_weights), memory.devices(), name, room)
-    place = hub.fetch(place, report, check=lambda folder: _check(folder, name, room))
-    if place.kind == "cached":
-        files.check(place.folder, {}, name)
-    config = checks.config(place.folder, name)
-    held = checks.weights(place.folder, name, place.kind == "cached")
-    checks.layers(config, held, name)
-    _tell(report, "reading", place)
-    with building.quiet():  # others load meanwhile: a tokenizer may take forever
-        opened = opening.read(place.folder, name)
-    _tell(report, "reading", place)
+    place = hub.find(name) if isinstance(name, str) else name
+
+    def tell(what: str) -> None:
+        if report(DownloadProgress(what, place.size, place.size)) is False:
+            raise Canceled(f"The load of {faults.name(place.name)} was canceled.")
+
+    def read(folder: Path) -> opening.Unweighted:
+        with building.quiet():  # others load meanwhile: a tokenizer may take forever
+            return opening.read(folder, place.name)
+
+    _fit(sum(file.size for file in place.files if file.is_weights), memory.devices(), place.name)
+    place = hub.fetch(place, report, check=read)
+    if not files.weights(place.folder):
+        names = (path.name for path in place.folder.iterdir())
+        raise InputError(refusals.of_files(place.name, names, place.folder))
+    tell("reading")
+    unweighted = read(place.folder)
+    tell("reading")
     with building.alone():
-        loaded = _load(place, opened, held, room)
-    _tell(report, "trying", place)
+        loaded = _build(place, unweighted)
+    tell("trying")
+    return tried(loaded)
+
+
+def tried(loaded: Loaded) -> Loaded:
+    """The same with what its first runs showed; see `trial`, `pictures` and `sounds`."""
     if loaded.hears:
         return sounds.tried(loaded)
     if loaded.tokenizer is None:
@@ -82,121 +146,99 @@ def load(
         return trial.tried(loaded)
     except AttnvizError as error:
         if opening.has_senses(loaded.config) and not isinstance(error, InputError):
-            raise opening.not_of_text(f"{faults.name(name)} ({loaded.made_of})") from error
+            raise opening.not_of_text(f"{faults.name(loaded.name)} ({loaded.made_of})") from error
         raise
 
 
-def _tell(report: Callable[[DownloadProgress], bool | None], what: str, place: ModelLocation) -> None:
-    """Raises: Canceled: if nobody waits for the model any more."""
-    if report(DownloadProgress(what, place.size, place.size)) is False:
-        raise hub.Canceled(f"The load of {faults.name(place.name)} was canceled.")
-
-
-def _check(folder: Path, name: str, room: Room) -> None:
-    """Raises: AttnvizError: if it can be known without the weights that they would be of no use, or do not fit."""
-    opened = opening.check(folder, name)
-    if checks.is_packed(vars(opened.config)):  # the files are a quarter of what they need in memory
-        with building.alone():
-            plan = _plan(opened.kind, opened.config, name)
-        _fit(_numbers(plan) * torch.bfloat16.itemsize, memory.devices(), name, room, is_packed=True)
-
-
-def _load(place: ModelLocation, opened: opening.Unweighted, held: checks.WeightHeaders, room: Room) -> Loaded:
+def _build(place: ModelLocation, unweighted: opening.Unweighted) -> Loaded:
     """The part of loading that one thread does at a time."""
-    folder, name = place.folder, place.name
-    config, task, kind, tokenizer = opened.config, opened.task, opened.kind, opened.tokenizer
-    of_text = tokenizer is not None and not hasattr(opened.processor, "sampling_rate")
-    dense, why = _made_full(config)
-    plan, is_packed = _plan(kind, config, name, held), checks.is_packed(vars(config))
-    longest, limit = _limited(longest_of(plan, tokenizer), dense, why) if of_text else (None, "")
-    room.reserve(_numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices()))
-    device, dtype = _device(plan, held.dtype, longest, name, room, is_packed=is_packed)
+    folder, name, config, task = place.folder, place.name, unweighted.config, unweighted.task
+    tokenizer, pooling = unweighted.tokenizer, embedding.of_folder(folder)
+    of_text = tokenizer is not None and not hasattr(unweighted.processor, "sampling_rate")
+    dense, held = _made_full(config), files.headers(folder, name, place.kind == "cached")
+    plan, is_packed = _plan(unweighted.kind, config, name, held), opening.is_packed(vars(config))
+    longest = longest_of(plan, tokenizer) if of_text else None
+    limit = ""
+    if dense is not None and (longest is None or longest > dense):
+        longest, limit = dense, "longer texts are read in sparse blocks, which attnviz does not show"
+    most = _numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices())
+    _warn(_models.reserve(name, min(most, _models.most_bytes)), name)
+    device, dtype = _device(plan, held.dtype, name)
     prefix = _prefix(held.names, plan)
-    model, unread = _model(kind, folder, config, dtype, name, prefix, task)
+    model, unread = _model(unweighted.kind, folder, config, dtype, name, prefix, task)
     model = model.to(device)
     implementation = model.get_correct_attn_implementation(None) if model._can_set_attn_implementation() else "eager"
-    taken = of_text and tapped.use_on(model)
+    notes = [*unweighted.notes, *(["weights of 4 bits, unpacked"] if is_packed else [])]
+    notes += [f"weights named without their prefix “{prefix}”"] if prefix else []
     return Loaded(
-        model=model,
-        processor=opened.processor,
         turns=Turns(model),
         tokenizer=tokenizer,
+        processor=unweighted.processor,
         config=model.config,
         name=place.title,
         commit=place.commit,
         task=task,
-        dtype=dtype,
         device=device,
         longest=longest,
-        keeps_own_attention=not taken,
-        implementation=implementation,
-        unread=unread,
-        made_of=type(model).__name__,
-        parameters=_numbers(model),
-        size=sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers())),
-        vocabulary=0 if tokenizer is None else _vocabulary(plan, name),
         limit=limit,
-        trial=Trial(),
-        **_facts(place, config, task, prefix, opened.notes + (("weights of 4 bits, unpacked",) if is_packed else ())),
+        keeps_own_attention=not (of_text and tapped.use_on(model)),
+        implementation=implementation,
+        unread=(*unread, *(opening.without(model) if of_text else ())),
+        vocabulary=0 if tokenizer is None else _vocabulary(plan, name),
+        pooling=pooling,
+        notes=tuple(notes),
+        provenance="from a folder" if place.kind == "folder" else "pretrained",
+        **facts_of(model, config, task, pooling) | {"dtype": dtype},
     )
 
 
-def _facts(
-    place: ModelLocation, config: Any, task: opening.Task, prefix: str, notes: tuple[str, ...]
-) -> dict[str, Any]:
-    """Facts that the files of a model state of its task and of themselves."""
-    pooling = embedding.of_folder(place.folder)
+def facts_of(model: Any, config: Any, task: opening.Task, pooling: embedding.Pooling) -> dict[str, Any]:
+    """Facts of any model, whoever loaded it."""
+    weights = [*model.parameters(), *model.buffers()]
     return {
+        "model": model,
+        "made_of": type(model).__name__,
+        "dtype": next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
+        "parameters": _numbers(model),
+        "size": sum(tensor.nbytes for tensor in weights),
         "labels": opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
         "detail": opening.detail(config, task, pooling),
-        "pooling": pooling,
-        "notes": (*notes, *([f"weights named without their prefix “{prefix}”"] if prefix else [])),
-        "provenance": "from a folder" if place.kind == "folder" else "pretrained",
     }
 
 
-def _made_full(config: Any) -> tuple[int | None, str]:
+def _made_full(config: Any) -> int | None:
     """Undo settings that save memory or time and change no number, so that all of attention is seen.
 
     Feed-forward parts in chunks fail on lengths that chunks do not divide. BigBird's sparse attention has the weights
     of its full one, and up to some length it switches to that itself.
 
     Returns:
-        How many tokens the model reads so at most, or None; and why no more.
+        Number of tokens up to which the model reads so, or None.
     """
     if getattr(config, "chunk_size_feed_forward", 0):
         config.chunk_size_feed_forward = 0
     if getattr(config, "attention_type", None) != "block_sparse":
-        return None, ""
+        return None
     config.attention_type = "original_full"
-    dense = (5 + 2 * config.num_random_blocks) * config.block_size
-    return dense, "longer texts are read in sparse blocks, which attnviz does not show"
+    return (5 + 2 * config.num_random_blocks) * config.block_size
 
 
-def _limited(longest: int | None, dense: int | None, why: str) -> tuple[int | None, str]:
-    """The smaller of two lengths, and why it is no more, where that is the second."""
-    if dense is None or (longest is not None and longest <= dense):
-        return longest, ""
-    return dense, why
-
-
-def _plan(kind: Any, config: Any, name: str, held: checks.WeightHeaders | None = None) -> nn.Module:
-    """The model without its numbers, which takes no memory; `held` is None before its weights are here.
-
-    Raises:
-        InputError: with both counts, if its configuration asks for more numbers than its files hold.
-    """
+def _plan(kind: Any, config: Any, name: str, held: files.WeightHeaders) -> nn.Module:
+    """The model without its numbers, which takes no memory."""
+    what, again = f"config.json of {faults.name(name)}", "They do not belong together; fetch both again"
+    if (layers := opening.layers(config)) > max(SHARED_LAYERS, len(held.names)):
+        raise InputError(f"{what} has {layers} layers, and its files hold {len(held.names)} tensors. {again}.")
     try:
         plan = building.plan(kind, config)
-    except hub.Canceled:
+    except Canceled:
         raise
     except Exception as error:
-        raise AttnvizError(f"config.json of {faults.name(name)} cannot be built: {faults.first(error)}") from None
+        raise AttnvizError(f"{what} cannot be built: {faults.first(error)}") from None
     computed = tuple(getattr(plan, "_keys_to_ignore_on_load_missing", None) or ())  # as Marian's positions are
     needed = _numbers(plan, without=UNREAD + computed)
-    if held is not None and needed > held.numbers:
-        what = f"config.json of {faults.name(name)} describes a model of {needed:,} numbers, and its files hold"
-        raise InputError(f"{what} {held.numbers:,}. They do not belong together; fetch both again, or choose another.")
+    if needed > held.numbers:
+        what = f"{what} describes a model of {needed:,} numbers, and its files hold {held.numbers:,}"
+        raise InputError(f"{what}. {again}, or choose another.")
     return plan
 
 
@@ -226,39 +268,23 @@ def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
     return min((int(limit) for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)
 
 
-def _device(
-    plan: nn.Module, dtype: torch.dtype, longest: int | None, name: str, room: Room, *, is_packed: bool
-) -> tuple[torch.device, torch.dtype]:
-    """The fastest device with enough memory, and the type of numbers to use there.
-
-    Unpacking needs three times the largest tensor beside what is unpacked: its bytes as indices, values, and a copy.
-
-    Raises:
-        InputError: with both numbers, if there is none.
-    """
-    devices, numbers = memory.devices(), _numbers(plan)
-    numbers += 3 * max(weight.numel() for weight in plan.parameters()) if is_packed else 0
-    for device in devices[:-1]:
-        used = _on(device, dtype)
-        if memory.needed(plan, numbers, used, longest) <= memory.free(device):
-            return device, used
-    used = _on(devices[-1], dtype)
-    _fit(memory.needed(plan, numbers, used, longest), devices[-1:], name, room, is_packed=is_packed)
-    return devices[-1], used
+def _device(plan: nn.Module, dtype: torch.dtype, name: str) -> tuple[torch.device, torch.dtype]:
+    """The fastest device with enough memory, and the type of numbers to use there."""
+    *fast, last = memory.devices()
+    numbers = _numbers(plan)
+    for device in fast:
+        if memory.needed(plan, numbers, _on(device, dtype)) <= memory.free(device):
+            return device, _on(device, dtype)
+    _fit(memory.needed(plan, numbers, _on(last, dtype)), [last], name)
+    return last, _on(last, dtype)
 
 
-def _fit(needs: int, devices: list[torch.device], name: str, room: Room, *, is_packed: bool = False) -> None:
-    """Let go of other models, if that is needed, until one of the devices has so much memory.
-
-    Raises:
-        InputError: with both numbers, if none can have it.
-    """
-    while needs > (free := max(map(memory.free, devices))):
-        if not room.let_go(needs - free):
-            unpacked = " with its 4-bit weights unpacked" if is_packed else ""
-            what = f"{faults.name(name)} needs about {size(needs)} of memory{unpacked}, and {size(free)} are free here"
-            by_hand = f'Or {checks.BY_HAND}; device_map="auto" with offload_folder= leaves on disk what does not fit.'
-            raise InputError(f"{what}. Choose a smaller model.{f' {by_hand}' if is_packed else ''}")
+def _fit(needs: int, devices: list[torch.device], name: str) -> None:
+    """Raises: InputError: with both numbers, if none of the devices can have so much memory, other models let go of."""
+    free = make_room(needs, devices, name)
+    if free is not None:
+        what = f"{faults.name(name)} needs about {size(needs)} of memory, and {size(free)} are free here"
+        raise InputError(f"{what}. Choose a smaller model.")
 
 
 def _on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
@@ -274,21 +300,16 @@ def _prefix(names: tuple[str, ...], plan: nn.Module) -> str:
     columns = zip(*(name.split(".") for name in names), strict=False)
     shared = [column[0] for column in itertools.takewhile(lambda column: len({*column}) == 1, columns)]
     prefixes = ["".join(f"{part}." for part in shared[:count]) for count in range(len(shared) + 1)]
-    fitting = [sum(name.removeprefix(prefix) in own for name in names) for prefix in prefixes]
-    if not any(fitting):  # a head beside the body has no prefix, or another one
-        prefixes = ["", *sorted({f"{column}." for column in (name.partition(".")[0] for name in names)})]
-        fitting = [sum(name.removeprefix(prefix) in own for name in names) for prefix in prefixes]
-    return prefixes[fitting.index(max(fitting))]
+    if not any(name.removeprefix(prefix) in own for name in names for prefix in prefixes):
+        # a head beside the body has no prefix, or another one
+        prefixes = ["", *sorted({f"{name.partition('.')[0]}." for name in names})]
+    return max(prefixes, key=lambda prefix: sum(name.removeprefix(prefix) in own for name in names))
 
 
 def _model(
     kind: Any, folder: Path, config: Any, dtype: torch.dtype, name: str, prefix: str, task: opening.Task
 ) -> tuple[nn.Module, tuple[str, ...]]:
-    """The model with all its weights, in evaluation, with its eager attention; and a finding of unread weights.
-
-    Raises:
-        AttnvizError: names weights that are missing or have another shape.
-    """
+    """The model with all its weights, in evaluation, with its eager attention; and a finding of unread weights."""
     try:
         model, info = building.build(kind, folder, config, dtype, prefix)
     except Exception as error:  # a file that vanished, no memory left
@@ -313,3 +334,74 @@ def _unread(model: nn.Module, names: Iterable[str]) -> tuple[str, ...]:
     more = f" and {len(of_modules) - 3} more" if len(of_modules) > 3 else ""
     listed = ", ".join(visible_text(name, 120) for name in of_modules[:3]) + more
     return (f"The model leaves {len(of_modules)} weights of its files unread: {listed}",)
+
+
+def _adapter_folder(name: str) -> Path | None:
+    """The folder of an adapter of PEFT (LoRA), where a name means one."""
+    folder = Path(name)
+    try:
+        is_adapter = (folder / files.ADAPTER).is_file() and not (folder / files.CONFIG).is_file()
+    except (OSError, ValueError):
+        return None
+    return folder if is_adapter and hub.allowed() is None else None
+
+
+def _with_adapter(folder: Path, report: Report) -> Loaded:
+    """Load the base model of an adapter, which is here already, and put the adapter into it."""
+    base, place = refusals.base_of(folder)[0], None
+    with suppress(AttnvizError):  # it is not here
+        place = hub.find(base)
+    if place is None or place.kind == "download" or not (folder / files.ADAPTER_WEIGHTS).is_file():
+        raise InputError(refusals.of_folder(str(folder), folder))
+    try:
+        from peft import PeftModel
+    except ImportError:
+        to_merge = refusals.of_folder(str(folder), folder)
+        raise InputError(f"{to_merge} Or install peft, and open it again.") from None
+    loaded = load(place, report)
+    try:
+        whole = PeftModel.from_pretrained(loaded.model, folder)
+    except Exception as error:  # whatever PEFT makes of files that do not fit
+        raise AttnvizError(f"{faults.name(str(folder))} does not fit {base}: {faults.first(error)}") from None
+    model = loaded.model.eval().requires_grad_(False)
+    check_whole(loaded, whole.eval())
+    return replace(
+        loaded,
+        name=folder.resolve().name,
+        provenance="from a folder",
+        notes=(*loaded.notes, f"an adapter on {base}"),
+        **facts_of(model, loaded.config, loaded.task, loaded.pooling),
+    )
+
+
+def check_whole(loaded: Loaded, whole: nn.Module) -> None:
+    """Compare a model with the object around it, whose own forward may add inputs or keys.
+
+    Raises:
+        InputError: if the first logits of the two differ.
+    """
+    model = loaded.model
+    with loaded.turns.turn(), torch.inference_mode(), faults.unforeseen(loaded.name):
+        if loaded.hears:
+            read = sounds.example(loaded, sounds.hearing_of(loaded))
+        elif loaded.tokenizer is None:
+            read = pictures.inputs(loaded, (pictures.EXAMPLE,))
+        else:
+            read = trial.inputs(loaded, trial.TEXTS[:1])[0]
+        if is_tapped := model.config._attn_implementation == tapped.NAME:
+            model.set_attn_implementation("eager")
+        try:
+            own, inner = (_logits(module(**read, **running.settings(model))) for module in (whole, model))
+        finally:
+            if is_tapped:
+                tapped.use_on(model)
+    if own.shape != inner.shape or not torch.allclose(own, inner, 0, SAME * float(inner.abs().max()), equal_nan=True):
+        what = f"{type(whole).__name__} gives other logits than the {type(model).__name__} in it"
+        why = "it adds inputs or keys of its own, as prompt and prefix tuning do"
+        raise InputError(f"{what}: {why}. attnviz.capture(model) shows a run of it.")
+
+
+def _logits(output: Any) -> Tensor:
+    """Logits of a run, or the hidden states of a model that gives none."""
+    logits = getattr(output, "logits", None)
+    return running.hidden(output) if logits is None else logits

@@ -5,50 +5,21 @@ import gc
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 import torch
+from torch import nn
 
 GROUP = Path("/sys/fs/cgroup")
 """Folder in which Linux shows the control group of a process."""
-USUAL = 512
-"""Tokens that a run is reckoned with, if the model reads so many."""
+RUN = 0.1
+"""Memory for runs beside a model, as a share of its own; each run is checked on its own, see `sources.estimate`."""
 
 
-def needed(model: Any, numbers: int, dtype: torch.dtype, longest: int | None) -> int:
-    """Bytes for the weights of a model, its buffers, and a run over `longest` tokens or 512, whichever is less."""
+def needed(model: nn.Module, numbers: int, dtype: torch.dtype) -> int:
+    """Bytes for a model of so many numbers, its buffers, and runs of it."""
     buffers = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
-    return numbers * dtype.itemsize + buffers + activations(model.config, min(longest or USUAL, USUAL))
-
-
-def activations(config: Any, tokens: int) -> int:
-    """Bytes that one run over so many tokens needs, reckoned generously: what each layer keeps, one layer's scores,
-    its feed-forward part, and the scores over the vocabulary."""
-    per_token, _, heads = _sizes(config.get_text_config())
-    return 4 * tokens * (per_token + 4 * heads * tokens)
-
-
-def run(config: Any, sentences: int, tokens: int, *, own: bool, masks: bool = True) -> int:
-    """Bytes that a run over a batch needs at least; `own` is a model that computes attention itself, and so gives the
-    weights of all layers and heads at once. Through the tap only `masks` are as large as that, and T5's biases."""
-    config = config.get_text_config()
-    per_token, layers, heads = _sizes(config)
-    square = 2 * layers * heads if own else 3 * heads * hasattr(config, "relative_attention_num_buckets")
-    return 4 * sentences * tokens * (per_token + (square + 2 * masks) * tokens)
-
-
-def _sizes(config: Any) -> tuple[int, int, int]:
-    """Numbers that a run keeps of each token; how many layers there are, and heads in each."""
-
-    def number(*names: str, otherwise: int) -> int:
-        return next((value for name in names if isinstance(value := getattr(config, name, None), int)), otherwise)
-
-    d_model = number("hidden_size", "d_model", otherwise=1024)
-    layers = number("num_hidden_layers", "num_layers", otherwise=12) + number("decoder_layers", otherwise=0)
-    heads = number("num_attention_heads", "num_heads", otherwise=16)
-    inner = number("intermediate_size", "d_ff", "encoder_ffn_dim", "n_inner", otherwise=4 * d_model)
-    return 6 * layers * d_model + 3 * inner + 2 * number("vocab_size", otherwise=0), layers, heads
+    return round((numbers * dtype.itemsize + buffers) * (1 + RUN))
 
 
 def free(device: torch.device) -> int:

@@ -1,34 +1,48 @@
-"""Facts of a model before its weights are read: its configuration, task, class and tokenizer."""
+"""Facts of a model before its weights are read: its configuration, bounded, its task, class and tokenizer."""
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.amounts import size
+from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import LabelKind
-from attnviz.sources.huggingface import building, checks, embedding, faults, files, mixing
+from attnviz.sources.huggingface import embedding, faults, files, mixing
 
 Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states", "objects"]
 """Outputs of a model: the next token, what a mask hides, a label of a text, a picture or each token, another text,
 vectors of texts, nothing that is shown but its hidden states, or objects in a picture."""
-
 HEADS: tuple[tuple[str, Task, str], ...] = (
     ("FOR_SEQUENCE_CLASSIFICATION_", "labels", "AutoModelForSequenceClassification"),
     ("FOR_NEXT_SENTENCE_PREDICTION_", "labels", "AutoModelForNextSentencePrediction"),
     ("FOR_TOKEN_CLASSIFICATION_", "tokens", "AutoModelForTokenClassification"),
 )
 """Tables of transformers with the classes that label, their tasks, and the automatic class of each."""
-
 NEXT_SENTENCE = ("the second text follows the first", "the second text is another one")
 """Labels of models that were trained to tell whether two texts belong together, by their ids."""
-
-
-def check(folder: Path, name: str) -> "Unweighted":
-    """Facts that need no weights. Raises: AttnvizError: if it is known by them that the weights are of no use."""
-    with building.quiet():
-        return read(folder, name)
+BY_HAND = (
+    "load it with transformers, AutoModelForCausalLM.from_pretrained, and show it by attnviz.load(model, tokenizer)"
+)
+PACKED = "mxfp4"
+"""Method of quantization that transformers undoes on any device."""
+LONGEST_CONFIG = 2_000_000
+"""Bytes."""
+MOST = {"layers": 1_000, "heads": 4_096, "experts": 4_096, "labels": 100_000}
+"""Largest numbers of parts of a model; another whole number is below `LARGEST`, or `ROTATION` if it is the base of
+rotary positions."""
+LARGEST, ROTATION = 2**31, 10**15
+ADD_TOKENIZER = (
+    'Add it to the folder: AutoTokenizer.from_pretrained("the model that it was made from").save_pretrained(folder).'
+)
+MORE_INPUTS = {
+    "bbox": "the place of each token on its page (bbox)",
+    "xpath_tags_seq": "the place of each token in its web page (xpath_tags_seq)",
+}
+"""Inputs beside a text, by the argument of a model's class, without which it takes all of them for the same."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +51,8 @@ class Unweighted:
 
     Attributes:
         kind: its class.
-        tokenizer: None of a model that reads no text.
-        processor: of images, of texts with pictures, or of sounds; None of a model that reads none.
+        tokenizer: tokenizer of transformers; None of a model that reads no text.
+        processor: makes inputs of images, of texts with pictures, or of sounds; None of a model that reads none.
         notes: why it reads no pictures, if it could.
     """
 
@@ -51,68 +65,126 @@ class Unweighted:
 
 
 def read(folder: Path, name: str) -> Unweighted:
-    """Configuration, task, class and tokenizer or image processor, which need no weights."""
-    config = _config(folder, name)
-    if of_pictures := picture_class(config):
-        return Unweighted(*of_pictures, processor=_processor(folder, name))
-    if of_sounds := _sound_class(config):
-        tokenizer = _tokenizer(folder, name) if of_sounds[1] == "write" else None
-        return Unweighted(*of_sounds, tokenizer=tokenizer, processor=_processor(folder, name, "sounds"))
-    task, kind = _class(config, name, embedding.of_folder(folder))
-    opened = Unweighted(config, task, kind, tokenizer=_tokenizer(folder, name))
-    if not has_senses(config):
-        return opened
-    try:
-        return replace(opened, processor=mixing.processor_of(folder, config))
-    except AttnvizError as error:
-        return replace(opened, notes=(f"{error}",))
-
-
-def picture_class(config: Any) -> tuple[Any, Task, Any] | None:
-    """Configuration, task and class of a vision model, or of the vision tower of one of texts and pictures."""
-    import transformers
-    from transformers.models.auto import modeling_auto as names
-
-    class_name = _class_name(config)
-    tower = getattr(config, "vision_config", None)
-    if tower is not None and config.model_type in names.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES:
-        return tower, "states", transformers.AutoModel._model_mapping.get(type(tower), None)
-    model = getattr(transformers, class_name, None) or transformers.AutoModel._model_mapping.get(type(config), None)
-    is_of_videos = config.model_type in names.MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES
-    if is_of_videos or not (isinstance(model, type) and getattr(model, "main_input_name", "") == "pixel_values"):
-        return None
-    tables = ("IMAGE_CLASSIFICATION", "labels"), ("OBJECT_DETECTION", "objects")
-    listed = [
-        task
-        for table, task in tables
-        if class_name in str(getattr(names, f"MODEL_FOR_{table}_MAPPING_NAMES").get(config.model_type))
-    ]
-    return config, listed[0] if listed else "states", model
-
-
-def _sound_class(config: Any) -> tuple[Any, Task, Any] | None:
-    """Configuration, task and class of a model that hears, and writes at most what it heard."""
-    import transformers
-    from transformers.models.auto import modeling_auto as names
-
-    class_name = _class_name(config)
-    model = getattr(transformers, class_name, None)
-    if not (isinstance(model, type) and getattr(model, "main_input_name", "") in ("input_features", "input_values")):
-        return None
-    if has_senses(config):  # a sound within a text
-        return None
-    if config.model_type == "whisper":
-        return config, "write", transformers.WhisperForConditionalGeneration
-    labels = class_name == names.MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES.get(config.model_type)
-    return config, "labels" if labels else "states", model
-
-
-def _processor(folder: Path, name: str, sense: str = "pictures") -> Any:
-    """The image processor of a folder, or its feature extractor of sounds.
+    """Configuration, task, class, and tokenizer or processor of a folder.
 
     Raises:
-        InputError: if there is none, or it cannot be read.
+        AttnvizError: if they cannot be used, or the model reads something that attnviz does not show.
     """
+    config = configuration(folder, name)
+    if of_sense := sense_class(config):
+        *facts, sense = of_sense
+        tokenizer = _tokenizer(folder, name) if facts[1] == "write" else None
+        return Unweighted(*facts, tokenizer=tokenizer, processor=_processor(folder, name, sense))
+    task, kind = _class(config, name, embedding.of_folder(folder))
+    tokenizer, processor, notes = _tokenizer(folder, name), None, ()
+    if has_senses(config):
+        try:
+            processor = mixing.processor_of(folder, config)
+        except AttnvizError as error:
+            notes = (f"{error}",)
+    return Unweighted(config, task, kind, tokenizer, processor, notes)
+
+
+def configuration(folder: Path, name: str) -> Any:
+    """Configuration of a folder, with no number in it that could not be meant.
+
+    Raises:
+        InputError: names the number, or says that the folder holds no model of transformers.
+        AttnvizError: if the file is damaged.
+    """
+    from transformers import CONFIG_MAPPING, AutoConfig
+
+    settings = _settings(folder / files.CONFIG, f"config.json of {faults.name(name)}")
+    kind = settings["model_type"]
+    if "quantization_config" in settings and not is_packed(settings):
+        raise InputError(f"{faults.name(name)} is quantized; {BY_HAND}, or choose the original.")
+    if kind not in CONFIG_MAPPING:
+        own = " It would need code of its own, which attnviz does not run." if "auto_map" in settings else ""
+        raise InputError(f"{faults.name(name)} is a {faults.name(kind)}, which transformers does not know.{own}")
+    try:
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except Exception as error:  # whatever a class of transformers makes of odd settings
+        raise AttnvizError(f"config.json of {faults.name(name)} does not fit a {kind}: {faults.first(error)}") from None
+
+
+def _settings(path: Path, what: str) -> dict[str, Any]:
+    """Settings of a config.json, each number bounded; see `configuration`."""
+    try:
+        if path.stat().st_size > LONGEST_CONFIG:
+            raise InputError(f"{what} has {size(path.stat().st_size)}; {size(LONGEST_CONFIG)} is the most.")
+        settings = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):
+            raise InputError(f"{what} does not name its model_type: it is not a model of transformers.")
+        listed = settings.get("architectures")
+        if not (listed is None or (isinstance(listed, list) and all(isinstance(name, str) for name in listed))):
+            raise InputError(f"{what} says 'architectures': {quoted(listed)}; it must be a list of names of classes.")
+        for key, number in _numbers(settings):
+            most = MOST.get(_counts(key), ROTATION if "theta" in key else LARGEST)
+            if abs(number) > most:
+                raise InputError(f"{what} says {quoted(key)}: {quoted(number)}; the most is {most}. It is not built.")
+    except InputError:
+        raise
+    except (OSError, ValueError, RecursionError):
+        raise AttnvizError(f"{what} is missing or damaged; fetch it again.") from None
+    return settings
+
+
+def layers(config: Any) -> int:
+    """The largest number of layers that a configuration names."""
+    return max((number for key, number in _numbers(config.to_dict()) if _counts(key) == "layers"), default=0)
+
+
+def is_packed(settings: dict[str, Any]) -> bool:
+    """Whether weights are of 4 bits in a configuration, and are unpacked when they are read, as those of GPT-OSS."""
+    quantization = settings.get("quantization_config")
+    return isinstance(quantization, dict) and quantization.get("quant_method") == PACKED
+
+
+def _counts(key: str) -> str:
+    """Kind of parts that a setting counts: "layers" for n_layer, encoder_layers, num_hidden_layers ...; else ""."""
+    words = {*key.lower().split("_")}
+    if "window" in words:  # Qwen's max_window_layers may be more than there are
+        return ""
+    return next((part for part in MOST if words & {part, part[:-1]} and words & {"num", "n", part}), "")
+
+
+def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
+    """All whole numbers in a configuration, each with the key it stands under."""
+    if isinstance(value, dict | list):
+        for inner, item in value.items() if isinstance(value, dict) else ((key, item) for item in value):
+            yield from _numbers(item, str(inner))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield key, value
+
+
+def sense_class(config: Any) -> tuple[Any, Task, Any, str] | None:
+    """Configuration, task, class and sense of a model that reads "pictures" or "sounds", and no text; else None.
+
+    The vision tower of a model of texts and pictures is one, and Whisper, which writes at most what it heard.
+    """
+    import transformers
+    from transformers.models.auto import modeling_auto as names
+
+    kind, tower = config.model_type, getattr(config, "vision_config", None)
+    if tower is not None and kind in names.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES:
+        return tower, "states", transformers.AutoModel._model_mapping.get(type(tower), None), "pictures"
+    model = getattr(transformers, _class_name(config), None)
+    model = model or transformers.AutoModel._model_mapping.get(type(config), None)
+    main_input = getattr(model, "main_input_name", "") if isinstance(model, type) else ""
+    if main_input == "pixel_values" and kind not in names.MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES:
+        sense, tables = "pictures", {"FOR_IMAGE_CLASSIFICATION_": "labels", "FOR_OBJECT_DETECTION_": "objects"}
+    elif main_input in ("input_features", "input_values") and not has_senses(config):
+        sense, tables = "sounds", {"FOR_AUDIO_CLASSIFICATION_": "labels"}
+    else:
+        return None
+    if kind == "whisper":
+        return config, "write", transformers.WhisperForConditionalGeneration, sense
+    task = next((task for table, task in tables.items() if _is_among(config, table)), "states")
+    return config, task, model, sense
+
+
+def _processor(folder: Path, name: str, sense: str) -> Any:
+    """Image processor of a folder, or its feature extractor of sounds."""
     import transformers
 
     auto = {"pictures": "AutoImageProcessor", "sounds": "AutoFeatureExtractor"}[sense]
@@ -140,7 +212,7 @@ def label_kind(config: Any) -> LabelKind:
 
 
 def labels(config: Any, count: int) -> tuple[str, ...]:
-    """The names of the classes of a model that classifies, by their ids."""
+    """Names of the classes of a model that classifies, by their ids."""
     if _class_name(config).endswith("ForNextSentencePrediction"):
         return NEXT_SENTENCE
     names = config.id2label or {}
@@ -155,20 +227,6 @@ def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
         return f"the head of {_class_name(config)} is not shown"
     kinds = {"several": "several labels at once", "number": "regression"}
     return kinds.get(label_kind(config), "") if task == "labels" else ""
-
-
-def _config(folder: Path, name: str) -> Any:
-    from transformers import CONFIG_MAPPING, AutoConfig
-
-    settings = checks.config(folder, name)
-    kind = settings["model_type"]
-    if kind not in CONFIG_MAPPING:
-        own = " It would need code of its own, which attnviz does not run." if "auto_map" in settings else ""
-        raise InputError(f"{faults.name(name)} is a {faults.name(kind)}, which transformers does not know.{own}")
-    try:
-        return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except Exception as error:  # whatever a class of transformers makes of odd settings
-        raise AttnvizError(f"config.json of {faults.name(name)} does not fit a {kind}: {faults.first(error)}") from None
 
 
 def _class(config: Any, name: str, pooling: embedding.Pooling) -> tuple[Task, Any]:
@@ -198,9 +256,28 @@ def not_of_text(who: str) -> InputError:
     return InputError(f"{who} {why}. In Python, attnviz.capture(model) sees a run of it.")
 
 
+def without(model: Any) -> tuple[str, ...]:
+    """Findings of inputs beside the text that a model was trained with, and that attnviz does not give it."""
+    arguments, kind = signature(model.forward).parameters, type(model).__name__
+    missing = [words for argument, words in MORE_INPUTS.items() if argument in arguments]
+    if hasattr(model.config, "type_vocab_sizes"):
+        missing.append("the column, the row and the rank of each token in its table (token_type_ids)")
+    return tuple(
+        f"{kind} also reads {words}, which attnviz leaves out: its numbers are those without it" for words in missing
+    )
+
+
 def _class_name(config: Any) -> str:
     """The class that a model was made as, or ""."""
     return str((config.architectures or [""])[0])
+
+
+def _is_among(config: Any, table: str) -> bool:
+    """Whether a table of transformers has the class of a model."""
+    from transformers.models.auto import modeling_auto as names
+
+    listed = getattr(names, f"MODEL_{table}MAPPING_NAMES").get(config.model_type)
+    return _class_name(config) in ([listed] if isinstance(listed, str) else listed or ())
 
 
 def _has_both(config: Any) -> bool:
@@ -212,17 +289,12 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     """Task of a model, and the automatic class for that; None twice if it does not read text.
 
     Args:
-        pooled: its folder says how a vector of a sentence is made.
+        pooled: whether its folder says how a vector of a sentence is made.
     """
     import transformers
     from transformers.models.auto import modeling_auto as names
 
-    class_name, kind = _class_name(config), config.model_type
-
-    def among(table: str) -> bool:
-        listed = getattr(names, f"MODEL_{table}MAPPING_NAMES").get(kind)
-        return class_name in ([listed] if isinstance(listed, str) else listed or ())
-
+    class_name, kind, among = _class_name(config), config.model_type, partial(_is_among, config)
     fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and class_name.endswith("ForPreTraining")
     fills = fills and kind not in ("electra", "funnel")  # which tell replaced tokens
     if has_senses(config):
@@ -254,8 +326,7 @@ def task_of(model: Any, config: Any) -> Task:
     if not _reads_text(type(model)):
         raise not_of_text(type(model).__name__)
     task = _task(config, False)[0]
-    writes = model.get_output_embeddings() is not None
-    if task in (None, "vectors", "states") and writes:
+    if task in (None, "vectors", "states") and model.get_output_embeddings() is not None:
         return "write" if _has_both(config) else "next"
     return task or "states"
 
@@ -269,53 +340,31 @@ def _reads_text(model: type) -> bool:
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
-    """The tokenizer as transformers makes it, a fast one or one written in Python, tried once.
+    """The tokenizer as transformers makes it, a fast one or one written in Python, tried once."""
+    import transformers
 
-    Raises:
-        InputError: if there is none, or a file that it is made from is missing.
-        AttnvizError: if it cannot be read.
-    """
-    from transformers import AutoTokenizer
-
-    files_there = {path.name for path in folder.iterdir()}
+    files_there, who, broken = {path.name for path in folder.iterdir()}, faults.name(name), ""
     if not files_there & files.TOKENIZER:
-        raise InputError(f"{faults.name(name)} has no tokenizer. {ADD_TOKENIZER}")
-    kind = _tokenizer_class(folder)
+        raise InputError(f"{who} has no tokenizer. {ADD_TOKENIZER}")
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        settings = json.loads((folder / files.TOKENIZER_CONFIG).read_text(encoding="utf-8"))
+        kind = getattr(transformers, settings["tokenizer_class"], None)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        kind = None
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         kind = type(tokenizer)
-        pieces = tokenizer("A test.")["input_ids"]
+        if not tokenizer("A test.")["input_ids"]:
+            broken = "finds no token in 'A test.'; it is damaged."
     except BaseException as error:  # a tokenizer written in Rust panics past Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        if missing := _missing(kind, files_there):
-            raise _without_tokenizer(name, kind, missing) from None
-        raise AttnvizError(f"The tokenizer of {faults.name(name)} cannot be used: {faults.first(error)}") from None
+        broken = f"cannot be used: {faults.first(error)}"
     if missing := _missing(kind, files_there):
-        raise _without_tokenizer(name, kind, missing)
-    if not pieces:
-        raise AttnvizError(f"The tokenizer of {faults.name(name)} finds no token in 'A test.'; it is damaged.")
+        raise InputError(f"{who} has no tokenizer: a {kind.__name__} needs {missing}. {ADD_TOKENIZER}")
+    if broken:
+        raise AttnvizError(f"The tokenizer of {who} {broken}")
     return tokenizer
-
-
-ADD_TOKENIZER = (
-    'Add it to the folder: AutoTokenizer.from_pretrained("the model that it was made from").save_pretrained(folder).'
-)
-
-
-def _without_tokenizer(name: str, kind: type, missing: str) -> InputError:
-    return InputError(f"{faults.name(name)} has no tokenizer: a {kind.__name__} needs {missing}. {ADD_TOKENIZER}")
-
-
-def _tokenizer_class(folder: Path) -> Any:
-    """The class that a folder names for its tokenizer; None if it names none that transformers has."""
-    import transformers
-
-    try:
-        named = json.loads((folder / files.TOKENIZER_CONFIG).read_text(encoding="utf-8"))["tokenizer_class"]
-        return getattr(transformers, named, None)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 def _missing(kind: Any, files_there: set[str]) -> str:

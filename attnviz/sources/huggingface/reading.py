@@ -148,11 +148,7 @@ def _fast(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
 
 
 def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
-    """The pieces of a tokenizer written in Python, which knows no places: they are found by spelling the text.
-
-    Raises:
-        AttnvizError: if a text in its frame of special tokens is cut in another way than alone.
-    """
+    """The pieces of a tokenizer written in Python, which knows no places: they are found by spelling the text."""
     whole = tokenizer(*parts, add_special_tokens=added, **_WHOLE)["input_ids"]
     pieces, position = [], 0
     for part, text in enumerate(parts):
@@ -163,98 +159,76 @@ def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
             kind = type(tokenizer).__name__
             raise AttnvizError(f"{kind} cuts a text between special tokens in another way than alone.")
         pieces += [Piece(id, 0, 0, None, None) for id in whole[position:begin]]
-        places = _places(names, text, bytewise=type(tokenizer).__name__ in BYTEWISE)
-        words = _words(names, places)
-        pieces += [Piece(id, *place, word, part) for id, place, word in zip(ids, places, words, strict=True)]
+        places = _spelled(names, text, bytewise=type(tokenizer).__name__ in BYTEWISE)
+        pieces += [Piece(id, *place, part) for id, place in zip(ids, places, strict=True)]
         position = begin + len(ids)
     return pieces + [Piece(id, 0, 0, None, None) for id in whole[position:]]
 
 
-def _bare(name: str) -> str:
-    """A piece without the signs that say where words begin or end."""
-    return name.replace(BLANK, " ").strip().removeprefix("##").removesuffix("@@").removesuffix("</w>") or name.strip()
+def _spelled(names: list[str], text: str, *, bytewise: bool) -> Iterator[tuple[int, int, int]]:
+    """Start, end and number of the word of each piece; places are empty from the first piece that does not spell on.
 
-
-def _places(names: list[str], text: str, *, bytewise: bool) -> list[tuple[int, int]]:
-    """Places of pieces that spell a text from its beginning; empty ones from the first that does not on."""
-    if bytewise:
-        starts = [i for i, character in enumerate(text) for _ in character.encode()]
-        places = [(start, start + 1) for start in starts]
-        return places if len(places) == len(names) else [(0, 0)] * len(names)
-    places, offset = [], 0
-    for name in names:
-        bare = _bare(name)
-        start = offset if name.isspace() else offset + len(text[offset:]) - len(text[offset:].lstrip())
-        if text[start : start + len(bare)].casefold() != bare.casefold() and bare != BLANK:
-            return places + [(offset, offset)] * (len(names) - len(places))
-        offset = start if bare == BLANK else start + len(bare)
-        places.append((start, offset))
-    return places
-
-
-def _words(names: list[str], places: list[tuple[int, int]]) -> Iterator[int]:
-    """The number of each piece's word, by the sign that its vocabulary has for a continued word, if it has one."""
+    A word goes on by the sign that a vocabulary has for that: "##" before a piece, "@@" at its end, or no blank.
+    """
     blanks, ends = (any(sign in name for name in names) for sign in (BLANK, "</w>"))
-    word, before, place = 0, "", (0, 0)
-    for name, here in zip(names, places, strict=True):
-        continued = name.startswith("##") or before.endswith("@@") or (here == place and here[0] < here[1])
+    starts = [i for i, character in enumerate(text) for _ in character.encode()] if bytewise else []
+    offset, word, before, place, is_lost = 0, 0, "", (0, 0), len(starts) != len(names) and bytewise
+    for number, name in enumerate(names):
+        bare = name.replace(BLANK, " ").strip().removeprefix("##").removesuffix("@@").removesuffix("</w>")
+        bare = bare or name.strip()
+        start = offset if name.isspace() else offset + len(text[offset:]) - len(text[offset:].lstrip())
+        is_lost |= not bytewise and bare != BLANK and text[start : start + len(bare)].casefold() != bare.casefold()
+        if bytewise and not is_lost:
+            start, offset = starts[number], starts[number] + 1
+        elif is_lost:
+            start = offset
+        else:
+            offset = start if bare == BLANK else start + len(bare)
+        here = (start, offset)
+        continued = name.startswith("##") or before.endswith("@@") or (here == place and start < offset)
         continued |= (blanks and not name.startswith(BLANK)) or (ends and bool(before) and not before.endswith("</w>"))
         word, before, place = word + (not continued), name, here
-        yield word
+        yield start, offset, word
 
 
 def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...]:
     """Texts in the language that an encoder-decoder writes, as its decoder reads them: without an end, from a start
-    token on."""
-    rows = sentences(_for_targets(tokenizer), texts)
-    begin = Token(str(tokenizer.convert_ids_to_tokens(start)), start, 0, 0, special=True)
-    pad = rows[0].tokens[-1]
-    shifted = []
-    for row in rows:
+    token on.
+
+    Marian has another vocabulary for what it writes, NLLB other special tokens.
+    """
+    begin, rows = Token(str(tokenizer.convert_ids_to_tokens(start)), start, 0, 0, special=True), []
+    if hasattr(tokenizer, "_switch_to_target_mode"):
+        tokenizer = deepcopy(tokenizer)  # the one that all runs share stays as it is
+        tokenizer._switch_to_target_mode()
+        tokenizer._in_target_context_manager = True  # else each call switches back
+    for row in sentences(tokenizer, texts):
         tokens = row.tokens[: row.length]
         ends = tokens[-1].special and tokens[-1].start == tokens[-1].end
-        shifted.append((begin, *(tokens[:-1] if ends else tokens)))
-    longest = max(map(len, shifted))
-    return tuple(
-        Sentence(
-            row.text,
-            decoder_tokens + (replace(pad, special=True),) * (longest - len(decoder_tokens)),
-            len(decoder_tokens),
-        )
-        for row, decoder_tokens in zip(rows, shifted, strict=True)
-    )
-
-
-def _for_targets(tokenizer: Any) -> Any:
-    """The tokenizer for what a model writes: Marian has another vocabulary for that, NLLB other special tokens."""
-    if not hasattr(tokenizer, "_switch_to_target_mode"):
-        return tokenizer
-    other = deepcopy(tokenizer)  # the one that all runs share stays as it is
-    other._switch_to_target_mode()
-    other._in_target_context_manager = True  # else each call switches back
-    return other
+        tokens = (begin, *(tokens[:-1] if ends else tokens))
+        rows.append(Sentence(row.text, tokens, len(tokens)))
+    return padded(tokenizer, rows)
 
 
 def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> tuple[Sentence, ...]:
     """Written sentences, as the decoder read them: (B, n) ids from the start token on; `lengths` of them count."""
-    return tuple(_written(tokenizer, row, length) for row, length in zip(ids, lengths, strict=True))
-
-
-def _written(tokenizer: Any, ids: list[int], length: int) -> Sentence:
-    special, tokens, text = {*tokenizer.all_special_ids, *special_ids(tokenizer)}, [], ""
-    for i, id in enumerate(ids):
-        if not 0 < i < length or id in special:
-            tokens.append(Token(str(tokenizer.convert_ids_to_tokens(id)), id, len(text), len(text), special=True))
-            continue
-        longer = _decoded(tokenizer, ids[1 : i + 1], skip_special_tokens=True)
-        grows = longer.startswith(text) and not longer.endswith(PARTLY)
-        piece = longer[len(text) :] if grows else name_of(tokenizer, id)
-        longer = longer if grows else text
-        joined = bool(text) and not piece[:1].isspace()
-        start = len(longer) - len(piece.lstrip()) if grows else len(text)
-        tokens.append(Token(piece.strip() or piece, id, start, len(longer), joined=joined))
-        text = longer
-    return Sentence(text, tuple(tokens), length)
+    special, sentences = {*tokenizer.all_special_ids, *special_ids(tokenizer)}, []
+    for row, length in zip(ids, lengths, strict=True):
+        tokens, text = [], ""
+        for i, id in enumerate(row):
+            if not 0 < i < length or id in special:
+                tokens.append(Token(str(tokenizer.convert_ids_to_tokens(id)), id, len(text), len(text), special=True))
+                continue
+            longer = _decoded(tokenizer, row[1 : i + 1], skip_special_tokens=True)
+            grows = longer.startswith(text) and not longer.endswith(PARTLY)
+            piece = longer[len(text) :] if grows else name_of(tokenizer, id)
+            longer = longer if grows else text
+            joined = bool(text) and not piece[:1].isspace()
+            start = len(longer) - len(piece.lstrip()) if grows else len(text)
+            tokens.append(Token(piece.strip() or piece, id, start, len(longer), joined=joined))
+            text = longer
+        sentences.append(Sentence(text, tuple(tokens), length))
+    return tuple(sentences)
 
 
 def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:

@@ -1,7 +1,6 @@
 """A model of Hugging Face as a source: its own tokens, its attention through the tap, and what it says."""
 
-import logging
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -9,7 +8,6 @@ from torch import Tensor
 
 from attnviz.core import checksum
 from attnviz.core.amounts import size
-from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, TooLong, quoted
 from attnviz.core.origin import Origin
@@ -22,13 +20,11 @@ from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking
 from attnviz.sources.base import ANSWER, MOST_WRITTEN, Continuation, Source
+from attnviz.sources.estimate import estimate
 from attnviz.sources.huggingface import (
-    adapters,
     chatting,
     faults,
-    hub,
     loading,
-    memory,
     mixing,
     opening,
     reading,
@@ -36,14 +32,12 @@ from attnviz.sources.huggingface import (
     streams,
     writing,
 )
-from attnviz.sources.huggingface.hub import DownloadProgress
 from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
+from attnviz.sources.huggingface.loading import _models, loaded_model  # noqa: F401 (tests clear the first)
 from attnviz.tokenizers.vocabulary import UNK
 
 MOST_LOGITS = 2**28
 """Numbers (1 GiB) that may say how probable each word is at each position."""
-SHARE = 0.5
-"""Part of a device's memory that models may keep; runs, records and other programs need the rest."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +81,6 @@ class HuggingFace(Source):
     def loaded(self) -> Loaded:
         """The model with its weights; ask once for each run, as they may be let go of at any time."""
         return loaded_model(self.model)
-
-    @property
-    def is_loaded(self) -> bool:
-        return self.model in _models
 
     @property
     def reads(self) -> str:
@@ -326,12 +316,11 @@ class HuggingFace(Source):
         if logits > MOST_LOGITS:
             what = f"{positions:,} tokens, at each of which {self.name} gives {config.vocab_size:,} words a probability"
             raise InputError(f"{what}, are too much: {logits:,} numbers; at most {MOST_LOGITS:,} are kept. Shorten it.")
-        squares = {"own": facts.keeps_own_attention, "masks": facts.has_square_masks}
-        needs, others = memory.run(config, batch, length, **squares), Others(self.model)
-        while needs > (free := memory.free(facts.device)):
-            if _models.bytes - facts.size < needs - free or not others.let_go(needs - free):
-                what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"
-                raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")
+        needs = estimate(self, length, sentences=batch).bytes
+        free = loading.make_room(needs, [facts.device], self.model, facts.size)
+        if free is not None:
+            what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"
+            raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")
 
     def _predicted(
         self,
@@ -389,53 +378,3 @@ def _shifted(loaded: Loaded, sentence: Sentence) -> Sentence:
     id = running.begins_with(loaded.model)
     start = Token(str(loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
     return Sentence(sentence.text, (start, *sentence.tokens[:-1]), sentence.length)
-
-
-def _size(loaded: Loaded) -> int:
-    """As much as all may have, if it is larger: then it is kept alone, not loaded anew for each run."""
-    return min(loaded.size, _models.most_bytes)
-
-
-_models: BoundedCache[Loaded] = BoundedCache(int(SHARE * memory.whole(memory.devices()[0])), _size)
-
-
-class Others(loading.Room):
-    """The models that may be let go of for one; that they have to be loaded again is in the log."""
-
-    def __init__(self, name: str):
-        self.name = name
-
-    def reserve(self, size: int) -> None:
-        self._tell(_models.reserve(self.name, min(size, _models.most_bytes)))
-
-    def let_go(self, size: int) -> bool:
-        return self._tell(_models.let_go(size))
-
-    def _tell(self, names: tuple[Hashable, ...]) -> bool:
-        for name in names:
-            logging.getLogger(__name__).warning("%s makes room for %s; its next run loads it again.", name, self.name)
-        return bool(names)
-
-
-def loaded_model(name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None) -> Loaded:
-    """The model of that name, loaded if it is not kept; who asks for one that is being loaded waits for it.
-
-    Raises:
-        Canceled: if this call's own `report` ended the download; if another's did, it begins again for this one.
-    """
-    begun = False
-
-    def load() -> Loaded:
-        nonlocal begun
-        begun = True
-        with faults.unforeseen(name, "loaded"):
-            if folder := adapters.folder_of(name):
-                return adapters.load(folder, report, Others(name))
-            return loading.load(hub.find(name), report, Others(name))
-
-    while True:
-        try:
-            return _models.get(name, load)
-        except hub.Canceled:
-            if begun:
-                raise

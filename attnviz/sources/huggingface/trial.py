@@ -5,8 +5,10 @@ map of all queries and keys. Where only its eager form gives these numbers, the 
 once for each class, configuration and implementation in a process.
 """
 
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -17,8 +19,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, faults, reading, running, tapped, unseen
-from attnviz.sources.huggingface.eager import is_whole
+from attnviz.sources.huggingface import eager, faults, reading, running, tapped
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.tapped import ModelRun
 
@@ -28,14 +29,26 @@ TEXTS = ["A test.", "A test of a few more words."]
 """Texts of two lengths: windows and blocks have the shape of a map at one length only, and padding is tried."""
 OWN = "{} computes attention in its own code."
 NO_MAP = "has no attention that is one map of all queries and keys"
-
+ELSEWHERE = "work in code of their own"
+MIXERS = {
+    "delta": "linear attention (gated delta rule)",
+    "lightning": "linear attention (lightning attention)",
+    "mamba": "state-space mixing (Mamba)",
+    "recurrentblock": "linear recurrence (RG-LRU)",
+    "conv": "short convolution",
+}
+"""Words for what a layer computes in place of attention, by a part of the name or the class of one of its modules."""
+BESIDE = "mamba"
+"""The one that a layer may have beside attention, too."""
+FEED_FORWARD = re.compile("norm|mlp|moe")
+"""Part of the names and classes of all modules of a layer that is feed-forward alone."""
 
 _trials: dict[Hashable, tuple[Trial, bool]] = {}
 """Trials by class, configuration and implementation, and whether the model keeps its own attention."""
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """The same, with what its first runs showed, or those of a model of its class, configuration and implementation.
+    """The same with its trial, or with that of a model of its class, configuration and implementation.
 
     Raises:
         AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
@@ -46,46 +59,47 @@ def tried(loaded: Loaded) -> Loaded:
     kind = type(loaded.model), settings, loaded.implementation, loaded.device, loaded.dtype
     key = *kind, loaded.task, loaded.longest, loaded.keeps_own_attention, lengths
     if key not in _trials:
-        result = itself(loaded)
-        _trials[key] = result.trial, result.keeps_own_attention
-        return result
+        with loaded.turns.turn(), faults.unforeseen(f"{loaded.name} ({type(loaded.model).__name__})"):
+            _trials[key] = _first_that_works(loaded)
     trial, keeps_own_attention = _trials[key]
     if keeps_own_attention and not loaded.keeps_own_attention:
         loaded.model.set_attn_implementation("eager")
     return replace(loaded, trial=trial, keeps_own_attention=keeps_own_attention)
 
 
-def itself(loaded: Loaded) -> Loaded:
-    """The same, with what its own first runs showed.
-
-    Raises:
-        AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
-        Canceled: if nobody waits for it any more; nothing is known of it then.
-    """
-    kind = type(loaded.model).__name__
-    with loaded.turns.turn(), faults.unforeseen(f"{loaded.name} ({kind})"):
-        why = OWN.format(kind)
-        if not loaded.keeps_own_attention:
-            try:
-                return _through_the_tap(loaded)
-            except Canceled:
-                raise
-            except AttnvizError as error:
-                why = str(error)
-            except Exception as error:
-                why = f"{kind} fails with attnviz's attention: {faults.first(error)}"
-            loaded.model.set_attn_implementation("eager")
+def _first_that_works(loaded: Loaded) -> tuple[Trial, bool]:
+    """The trial through the tap, else captured in the model's own code, else of the weights that it returns."""
+    name = type(loaded.model).__name__
+    why = OWN.format(name)
+    if not loaded.keeps_own_attention:
         try:
-            return _captured(loaded)
+            return _through_the_tap(loaded), False
         except Canceled:
             raise
-        except Exception:  # then nothing is known of it but its weights, if it gives them
-            return _read_only(loaded, why)
+        except AttnvizError as error:
+            why = str(error)
+        except Exception as error:
+            why = f"{name} fails with attnviz's attention: {faults.first(error)}"
+        loaded.model.set_attn_implementation("eager")
+    try:
+        return _captured(loaded), True
+    except Canceled:
+        raise
+    except Exception:  # then nothing is known of it but its weights, if it returns them
+        return _read_only(loaded, why), True
 
 
-def inputs(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[int, ...]]:
-    """Inputs of a run, and the lengths; the decoder of an encoder-decoder reads one token less."""
-    sentences = tuple(map(_shortened(loaded), reading.sentences(loaded.tokenizer, texts)))
+def inputs(loaded: Loaded, texts: list[str]) -> Batch:
+    """Inputs of a run: texts cut to what the model reads, in tokens that it has vectors for.
+
+    The decoder of an encoder-decoder reads one token less.
+    """
+
+    def fitting(sentence: Sentence) -> Sentence:
+        tokens = tuple(replace(token, id=token.id % loaded.vocabulary) for token in sentence.tokens[: loaded.longest])
+        return replace(sentence, tokens=tokens, length=min(sentence.length, len(tokens)))
+
+    sentences = tuple(map(fitting, reading.sentences(loaded.tokenizer, texts)))
     read = running.inputs(sentences, loaded)
     if loaded.task == "write":
         start = torch.full_like(read["input_ids"][:, :1], running.begins_with(loaded.model) % loaded.vocabulary)
@@ -93,86 +107,83 @@ def inputs(loaded: Loaded, texts: list[str]) -> tuple[dict[str, Tensor], tuple[i
     return read, tuple(sentence.length for sentence in sentences)
 
 
-def _shortened(loaded: Loaded) -> Any:
-    """A function that cuts a sentence to the length that a model reads, in tokens that it has vectors for."""
+def _through_the_tap(loaded: Loaded) -> Trial:
+    """Run a model with attnviz's attention: a padded batch, and its longest text alone.
 
-    def shortened(sentence: Sentence) -> Sentence:
-        tokens = sentence.tokens[: loaded.longest]
-        tokens = tuple(replace(token, id=token.id % loaded.vocabulary) for token in tokens)
-        return replace(sentence, tokens=tokens, length=min(sentence.length, len(tokens)))
-
-    return shortened
-
-
-def _through_the_tap(loaded: Loaded) -> Loaded:
-    """Run a model with attnviz's attention.
-
-    Raises:
-        AttnvizError: if the model computes another attention, or if not all of it are maps.
+    Some implementations leave the mask out where there is no padding.
     """
     model, name = loaded.model, type(loaded.model).__name__
     unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
-    batches = [inputs(loaded, TEXTS[1:]), inputs(loaded, TEXTS[:1] if unpadded else TEXTS)]
-    read, lengths = batches[-1]
+    single = inputs(loaded, TEXTS[1:])
+    batch = single if unpadded else inputs(loaded, TEXTS)
     tapped.use_on(model)
-    output, run = _tapped(model, read, lengths)
-    alone = None
+    output, run = _tapped(model, *batch)
     steps, hidden = run.tap.steps, running.hidden(output)
     if not steps:
         raise AttnvizError(OWN.format(name))
-    if not all(is_whole(step, eager.sizes(read)) for step in steps):
+    if not all(eager.is_whole(step, eager.sizes(batch[0])) for step in steps):
         raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
-    if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)):
-        alone = "decoder"
-        output, run = _tapped(model, read, lengths, alone)
-        steps = run.tap.steps
-    alone_output = _tapped(model, *batches[0], alone)[0]
-    findings = _compared(loaded, batches, [alone_output, output])
-    layers = {step.site: _number(model, module) for step, module in zip(steps, run.modules, strict=True)}
+    alone = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
+    sites = [replace(step.site, kind=alone or step.site.kind) for step in steps]
+    by_rule = _by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
+    single_output = _tapped(model, *single)[0] if by_rule is None else by_rule
+    findings = _compared(loaded, [single, batch], [single_output, output])
+    layers = {site: _number(model, module) for site, module in zip(sites, run.modules, strict=True)}
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and run.modules[0] in part.modules()]
-    layers, others = unseen.not_shown(output, layers, "work in code of their own", lists)
-    heads = {Site(step.site.kind, layers.get(step.site, step.site.layer)): step.num_heads for step in steps}
-    trial = Trial(heads, _width(loaded, hidden, read), None, others, layers, alone, findings=findings)
-    return replace(
-        loaded, trial=replace(trial, takes_rules=_takes_rules(loaded, alone, *batches[0], running.hidden(alone_output)))
-    )
+    layers, others = not_shown(output, layers, ELSEWHERE, lists)
+    heads = {
+        Site(site.kind, layers.get(site, site.layer)): step.num_heads for site, step in zip(sites, steps, strict=True)
+    }
+    width, takes_rules = _width(loaded, hidden, batch[0]), by_rule is not None
+    return Trial(heads, width, None, others, layers, alone, takes_rules=takes_rules, findings=findings)
+
+
+def _by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
+    """Output of a text alone, if each attention call gets what stands for a causal mask and the numbers stay; or None.
+
+    Args:
+        expected: hidden states of the text in a batch.
+    """
+    try:
+        with tapped.rules():
+            output, run = _tapped(model, *batch)
+    except Canceled:
+        raise
+    except Exception:  # it does something else with a mask than handing it on
+        return None
+    hidden = running.hidden(output)[0]
+    same = hidden.isfinite().all() and not eager.differ(hidden, expected)
+    return output if run.by_rule == len(run.tap.steps) and same else None
 
 
 def _compared(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
-    """Compare runs through the tap with the model as it was loaded; gives a finding where only its eager form agrees.
-
-    A text alone is among them: some implementations leave the mask out where there is no padding.
-
-    Raises:
-        AttnvizError: if the model's eager attention gives other numbers, too.
-    """
-    name, implementation = type(loaded.model).__name__, loaded.implementation
-    try:
-        own = _own(loaded, implementation, batches)
-    except Canceled:
-        raise
-    except Exception as error:
-        if implementation == "eager":
+    """Compare runs through the tap with the model as it was loaded; a finding where only its eager form agrees."""
+    name, finding = type(loaded.model).__name__, ""
+    for implementation in dict.fromkeys((loaded.implementation, "eager")):
+        try:
+            own = _own(loaded.model, implementation, batches)
+        except Canceled:
             raise
-        tapped.use_on(loaded.model)
-        own, off = None, f"{name} fails under {implementation}: {faults.first(error).rstrip('.')}"
-    if own is not None:
+        except Exception as error:
+            if implementation == "eager":
+                raise
+            finding = f"{name} fails under {implementation}: {faults.first(error).rstrip('.')}"
+            continue
         if not _differ(outputs, own, batches):
-            return ()
-        off = f"{name} answers otherwise under {implementation} than under eager: {_difference(outputs, own, batches)}"
-    if implementation == "eager" or _differ(outputs, _own(loaded, "eager", batches), batches):
-        raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
-    return (f"{off}. Its eager attention is shown",)
+            return (f"{finding}. Its eager attention is shown",) if finding else ()
+        size = _difference(outputs, own, batches)
+        finding = f"{name} answers otherwise under {implementation} than under eager: {size}"
+    raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
 
 
-def _own(loaded: Loaded, implementation: str, batches: list[Batch]) -> list[Any]:
-    """Outputs of the model with an attention of its own; the tap is on it again afterwards."""
-    model = loaded.model
+def _own(model: nn.Module, implementation: str, batches: list[Batch]) -> list[Any]:
+    """Outputs of a model with an attention of its own; the tap is on it again afterwards."""
     model.set_attn_implementation(implementation)
-    with torch.inference_mode():
-        outputs = [model(**read, **running.settings(model)) for read, _ in batches]
-    tapped.use_on(model)
-    return outputs
+    try:
+        with torch.inference_mode():
+            return [model(**read, **running.settings(model)) for read, _ in batches]
+    finally:
+        tapped.use_on(model)
 
 
 def _differ(outputs: list[Any], own: list[Any], batches: list[Batch]) -> bool:
@@ -199,52 +210,44 @@ def _difference(outputs: list[Any], own: list[Any], batches: list[Batch]) -> str
     return "{:.2g} of {:.2g}".format(*max(pairs))
 
 
-def _takes_rules(
-    loaded: Loaded, alone: str | None, read: dict[str, Tensor], lengths: tuple[int, ...], plain: Tensor
-) -> bool:
-    """Whether each attention call gets what stands for a causal mask, and the model then gives the same."""
-    try:
-        with tapped.rules():
-            output, run = _tapped(loaded.model, read, lengths, alone)
-    except Canceled:
-        raise
-    except Exception:  # it does something else with a mask than handing it on
-        return False
-    return run.by_rule == len(run.tap.steps) > 0 and torch.equal(running.hidden(output), plain)
-
-
-def _captured(loaded: Loaded) -> Loaded:
-    """Run a model with attention in its own code, and capture it there.
-
-    Raises:
-        AttnvizError: if not all that is seen are maps with their scores, or its own weights are other ones.
-    """
+def _captured(loaded: Loaded) -> Trial:
+    """Run a model with attention in its own code, and capture it there."""
     model, name = loaded.model, type(loaded.model).__name__
     read, lengths = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
         output = model(**read, output_attentions=True, **running.settings(model))
     steps, expected = {step.site: step for step in captured.steps}, eager.sizes(read)
-    if any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps.values()):
+    partly, others = not_shown(output, {site: site.layer for site in steps}, ELSEWHERE)
+    hidden = any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps.values())
+    if hidden or partly or not all(eager.is_whole(step, expected) for step in steps.values()):
         raise AttnvizError(OWN.format(name))
-    if not all(is_whole(step, expected) for step in steps.values()):
-        raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
-    alone = next(iter(steps)).kind
-    for site, weights in eager.maps(output, alone).items():
-        is_map = eager.is_map(model.config.model_type, site, weights, *expected[site.kind])
-        if is_map and not eager.are_weights(steps[site], weights, model.config.model_type, lengths):
-            raise AttnvizError(f"{name} gives other weights than its scores have.")
-    partly, others = unseen.not_shown(output, {site: site.layer for site in steps}, "work in code of their own")
-    if partly:
-        raise AttnvizError(OWN.format(name))
+    family = model.config.model_type
+    for site, weights in eager.maps(output, next(iter(steps)).kind).items():
+        is_map = eager.is_map(family, site, weights, *expected[site.kind])
+        if is_map and not eager.are_weights(steps[site], weights, family, lengths):
+            raise AttnvizError(f"{name} returns other weights than its scores have.")
     heads = {site: step.num_heads for site, step in steps.items()}
-    trial = Trial(heads, _width(loaded, running.hidden(output), read), None, others, calls=captured.sites)
-    return replace(loaded, keeps_own_attention=True, trial=trial)
+    return Trial(heads, _width(loaded, running.hidden(output), read), None, others, calls=captured.sites)
 
 
-def _tapped(
-    model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...], alone: str | None = None
-) -> tuple[Any, ModelRun]:
-    run = ModelRun(model, Edits(), lengths, alone=alone)
+def _read_only(loaded: Loaded, why: str) -> Trial:
+    """Run a model, and look for whole maps among the weights that it returns, at two lengths."""
+    name, model, whole = faults.name(loaded.name), loaded.model, []
+    for text in TEXTS:
+        read, _ = inputs(loaded, [text])
+        with torch.inference_mode():
+            output = model(**read, output_attentions=True, **running.settings(model))
+        whole.append(eager.whole(model, output, read))
+    heads = {site: heads for site, heads in whole[1].items() if site in whole[0]}
+    if not heads:
+        raise InputError(f"{name} ({type(model).__name__}) {NO_MAP}, so attnviz cannot show it.")
+    _, others = not_shown(output, {site: site.layer for site in heads}, "give no map of all queries and keys")
+    only = f"{why.rstrip('.')}: its weights can be shown, but masks and heads cannot be changed."
+    return Trial(heads, _width(loaded, running.hidden(output), read), only, others)
+
+
+def _tapped(model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
+    run = ModelRun(model, Edits(), lengths)
     with torch.inference_mode():
         return model(**read, attnviz=run, **running.settings(model)), run
 
@@ -261,28 +264,77 @@ def _number(model: nn.Module, module: nn.Module) -> int:
     return int(next((part for part in reversed(path.split(".")) if part.isdecimal()), -1))
 
 
-def _read_only(loaded: Loaded, why: str) -> Loaded:
-    """Raises: InputError: if the model gives no maps."""
-    whole: dict[Site, int] | None = None
-    name, model = faults.name(loaded.name), loaded.model
-    for text in TEXTS:
-        read, _ = inputs(loaded, [text])
-        with torch.inference_mode():
-            output = model(**read, output_attentions=True, **running.settings(model))
-        site_heads = eager.whole(model, output, read)
-        whole = site_heads if whole is None else {site: heads for site, heads in site_heads.items() if site in whole}
-    if not whole:
-        raise InputError(f"{name} ({type(model).__name__}) {NO_MAP}, so attnviz cannot show it.")
-    _, others = unseen.not_shown(output, {site: site.layer for site in whole}, "give no map of all queries and keys")
-    only = f"{why.rstrip('.')}: its weights can be shown, but masks and heads cannot be changed."
-    width = _width(loaded, running.hidden(output), read)
-    return replace(loaded, keeps_own_attention=True, trial=Trial(whole, width, only, others))
-
-
 def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
-    """Raises: InputError: if hidden states are not one for each token."""
+    """Width of the hidden states. Raises: InputError: if there is not one vector for each token."""
     rows = read.get("decoder_input_ids", read["input_ids"]).shape
-    if hidden.shape[:2] != rows:
-        what = f"{faults.name(loaded.name)} ({type(loaded.model).__name__}) gives no vector for each token"
-        raise InputError(f"{what} ({rows[1]} tokens, hidden states of {tuple(hidden.shape)}), so it cannot be shown.")
-    return hidden.shape[-1]
+    if hidden.shape[:2] == rows:
+        return hidden.shape[-1]
+    name = f"{faults.name(loaded.name)} ({type(loaded.model).__name__})"
+    what = f"gives hidden states of {tuple(hidden.shape)} for {rows[1]} tokens"
+    if hidden.shape[1:3] == rows:
+        what = f"keeps {len(hidden)} vectors for each token"
+    elif hidden.dim() == 3:
+        what = f"shortens its texts: {rows[1]} tokens have {hidden.shape[1]} hidden states"
+    raise InputError(f"{name} {what}, and attnviz shows models with one vector for each token.")
+
+
+def not_shown(
+    output: Any, layer_numbers: dict[Site, int], how: str, lists: Sequence[nn.ModuleList] = ()
+) -> tuple[dict[Site, int], str | None]:
+    """Attention of a model that is not shown, by how many layers gave hidden states.
+
+    Args:
+        layer_numbers: the number that the layer of each site has in the model.
+        how: what the other layers do, where their modules do not say it.
+        lists: modules among which the layers are, where the numbers are theirs.
+
+    Returns:
+        The numbers, of kinds of which some layers are not shown; and the sentence, None if all of them are.
+    """
+    if hasattr(output, "decoder_hidden_states"):
+        layers = {kind: getattr(output, f"{kind}_hidden_states", None) for kind in ("encoder", "decoder")}
+        layers["cross"], lists = layers["decoder"], ()
+    else:
+        layers = {next(iter(layer_numbers)).kind: getattr(output, "hidden_states", None)}
+    partly, sentences = {}, []
+    for kind, states in layers.items():
+        total = max(0, len(states or ()) - 1)
+        numbers = {site: number for site, number in layer_numbers.items() if site.kind == kind}
+        if len(numbers) > total > 0:
+            sentences.append(
+                f"{total} {kind} layers compute attention {len(numbers)} times; each counts as a layer here"
+            )
+        elif total and not numbers:
+            sentences.append(f"the {kind} attention is not shown: its layers {how}")
+        elif others := _others(lists, total, {*numbers.values()}):
+            sentences.append(f"of {total} {kind} layers, counted from 0, {others}")
+        elif len(numbers) < total:
+            listed = ", ".join(str(number) for number in numbers.values())
+            sentences.append(f"shown of {total} {kind} layers, counted from 0: {listed}; the others {how}")
+        if 0 < len(numbers) < total and len({*numbers.values()}) == len(numbers):
+            partly |= numbers
+    text = "; ".join(sentences)
+    return partly, f"{text[0].upper()}{text[1:]}." if text else None
+
+
+def _others(lists: Sequence[nn.ModuleList], total: int, with_attention: set[int]) -> str:
+    """Parts of a hybrid model that are not the attention shown, by layer; "" if there are none, or unknown ones."""
+    layers_by_part: dict[str, list[int]] = {}
+    for number, layer in enumerate(next((part for part in lists if len(part) == total), ())):
+        parts = [f"{name} {type(part).__name__}".lower() for name, part in layer.named_children()]
+        mixer = next((words for sign, words in MIXERS.items() if any(sign in part for part in parts)), "")
+        if number not in with_attention and not mixer and not all(map(FEED_FORWARD.search, parts)):
+            return ""
+        if number not in with_attention:
+            layers_by_part.setdefault(f"{mixer or 'feed-forward alone'}, not shown", []).append(number)
+        elif any(BESIDE in part for part in parts):
+            beside = f"attention beside {MIXERS[BESIDE]}, and the latter is not shown"
+            layers_by_part.setdefault(beside, []).append(number)
+    return "; ".join(f"{_layers(numbers)} {words}" for words, numbers in layers_by_part.items())
+
+
+def _layers(numbers: Sequence[int]) -> str:
+    """Layers by their ascending numbers, and a verb: "layer 3 is", "layers 0 to 2, 4 to 6 are"."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    listed = ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
+    return f"layers {listed} are" if len(numbers) > 1 else f"layer {listed} is"

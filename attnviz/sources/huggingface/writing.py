@@ -12,9 +12,8 @@ from attnviz.core.edits import Edits
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Continuation, Source
 from attnviz.sources.huggingface import faults, mixing, tapped
-from attnviz.sources.huggingface.loaded import Loaded
+from attnviz.sources.huggingface.loaded import DELTAS, Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
-from attnviz.sources.huggingface.turns import DELTAS
 
 IN_MODULES = ("recurrent_gemma",)
 """Types of models that keep what they have read in their modules, where two readers would meet."""

@@ -77,13 +77,31 @@ def test_a_class_and_configuration_are_tried_once(tmp_path, monkeypatch):
     zoo.save("bert", "BertForMaskedLM", tmp_path / "c", num_attention_heads=8)
     first = attnviz.load(str(tmp_path / "a"))
     tried = []
-    itself = trial.itself
-    monkeypatch.setattr(trial, "itself", lambda loaded: tried.append(loaded.name) or itself(loaded))
+    first_that_works = trial._first_that_works
+    monkeypatch.setattr(trial, "_first_that_works", lambda one: tried.append(one.name) or first_that_works(one))
     second = attnviz.load(str(tmp_path / "b"))
     attnviz.load(str(tmp_path / "c"))
 
     assert tried == ["c"]
     assert second.heads == first.heads
+
+
+@pytest.mark.parametrize(
+    ("family", "name", "words"),
+    [
+        ("layoutlm", "LayoutLMForMaskedLM", "the place of each token on its page (bbox)"),
+        ("tapas", "TapasModel", "the column, the row and the rank of each token in its table (token_type_ids)"),
+        ("bert", "BertModel", ""),
+    ],
+)
+def test_an_input_that_a_model_is_not_given_is_a_finding(tmp_path, family, name, words):
+    """A text alone opens, and the record says what it was read without."""
+    zoo.save(family, name, tmp_path)
+    source = attnviz.load(str(tmp_path))
+    record = source.run(source.tokenize(trial.TEXTS))
+
+    expected = (f"{name} also reads {words}, which attnviz leaves out: its numbers are those without it",)
+    assert source.findings == record.findings == (expected if words else ())
 
 
 def test_weights_that_stay_unread_are_a_finding(tmp_path):

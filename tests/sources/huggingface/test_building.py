@@ -15,8 +15,6 @@ from families import OWN, TAPPED, build
 from torch.testing import assert_close
 
 from attnviz import api
-from attnviz.core.errors import Canceled
-from attnviz.core.progress import Progress, watched
 from attnviz.models import constructed
 from attnviz.models import trained as weights
 from attnviz.sources import scratch
@@ -49,22 +47,6 @@ def folder_of(path: Path, seed: int = 0, **sizes) -> str:
 def nothing_kept():
     yield
     source._models.clear()
-
-
-class Watched:
-    """The lock of all builds; it knows who holds it, and tells when somebody comes to it."""
-
-    def __init__(self):
-        self.lock, self.came, self.holder = threading.Lock(), threading.Semaphore(0), None
-
-    def __enter__(self):
-        self.came.release()
-        self.lock.acquire()
-        self.holder = threading.get_ident()
-
-    def __exit__(self, *_):
-        self.holder = None
-        self.lock.release()
 
 
 @pytest.fixture
@@ -110,34 +92,6 @@ def test_what_runs_while_a_model_is_built_gives_the_same(place, held):
         held.wait(PATIENCE)
     loader.join(PATIENCE)
     assert loaded[0].dtype is torch.bfloat16
-
-
-def test_models_are_built_one_at_a_time(place, monkeypatch):
-    """What is read of them before is not, as a tokenizer may take forever: who builds holds the one lock."""
-    lock, held = Watched(), []
-    monkeypatch.setattr(building, "_one_at_a_time", lock)
-    make, cut = transformers.GPT2LMHeadModel.__init__, transformers.AutoTokenizer.from_pretrained
-
-    def makes(self, *args, **kwargs):
-        held.append(lock.holder == threading.get_ident())
-        make(self, *args, **kwargs)
-
-    def cuts(*args, **kwargs):
-        held.append(lock.holder == threading.get_ident())
-        return cut(*args, **kwargs)
-
-    monkeypatch.setattr(transformers.GPT2LMHeadModel, "__init__", makes)
-    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", cuts)
-    loading.load(place)
-    loading.opening.check(Path(place), place)
-
-    assert held == [False, True, True, False]
-
-
-def test_a_build_that_nobody_waits_for_ends(place):
-    """Settings can ask for a model that is never done, and others wait for their turn."""
-    with pytest.raises(Canceled), watched(Progress(1, canceled=True)):
-        loading.load(place)
 
 
 def test_two_different_models_open_at_once(tmp_path):

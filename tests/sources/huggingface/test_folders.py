@@ -167,16 +167,6 @@ def test_a_prefix_of_the_class_itself_stays(tmp_path):
     assert HuggingFace(str(folder)).facts.notes == ()
 
 
-def test_weights_of_a_folder_are_called_that(tmp_path):
-    """Nobody knows whether they were trained."""
-    from attnviz.charts.theme import CAUTIONS
-
-    record = attnviz.analyze(TEXT, str(write(tmp_path)))
-
-    assert record.provenance == "from a folder"
-    assert CAUTIONS[record.provenance] == "weights from a folder"
-
-
 # Names
 
 

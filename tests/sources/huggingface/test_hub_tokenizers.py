@@ -305,11 +305,3 @@ def test_a_text_that_is_cut_says_so(tmp_path):
     assert record.prediction.cut == (63,)
     assert "The text was cut after 63 tokens." in figures.step_by_step(record).description
     assert attnviz.analyze("the black cat sleeps").prediction.cut == ()
-
-
-def test_the_translator_takes_a_translation():
-    """The words that are given stand at its decoder's rows."""
-    record = attnviz.analyze("the black cat sleeps", target="le chat dort")
-
-    assert record.targets[0].labels == ("<sos>", "le", "chat", "dort")
-    assert len(record.tokens(Site("cross", 0))[0]) == 4

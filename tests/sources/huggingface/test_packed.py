@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import fake_hub
 import pytest
 import torch
 import transformers
@@ -12,9 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import attnviz
-from attnviz.core.amounts import size
 from attnviz.core.errors import InputError
-from attnviz.sources.huggingface import loading, memory
+from attnviz.sources.huggingface import loading
 
 WIDTHS = {"hidden_size": 128, "intermediate_size": 64, "head_dim": 64}
 """Heads as wide as those of GPT-OSS."""
@@ -71,36 +69,6 @@ def test_weights_are_those_unpacked_by_hand_and_attention_is_eager(tmp_path, dty
     for step, expected in zip(record.steps, attentions, strict=True):
         mine = torch.stack([step.weights(head) for head in range(step.num_heads)])
         assert torch.allclose(mine[..., :-1].float(), expected[0].float(), atol=atol)  # eager leaves the sink out
-
-
-@pytest.fixture
-def world(tmp_path, monkeypatch):
-    """A hub that has the model, and its number of numbers."""
-    packed(tmp_path / "model", torch.bfloat16)
-    with fake_hub.running() as (hub, address):
-        fake_hub.connect(monkeypatch, address, tmp_path / "cache")
-        hub.add("some/packed", tmp_path / "model")
-        yield hub, sum(one.numel() for one in zoo.build("gpt_oss", "GptOssForCausalLM", **WIDTHS).parameters())
-
-
-def test_what_does_not_fit_unpacked_is_refused_before_it_is_fetched(world, monkeypatch):
-    """With both numbers: there is room for the file, and not for four times of it."""
-    hub, numbers = world
-    monkeypatch.setattr(memory, "free", lambda device: 2 * numbers - 1)
-    needed = f"needs about {size(2 * numbers)} of memory with its 4-bit weights unpacked, and {size(2 * numbers)} are"
-
-    with pytest.raises(InputError, match=rf"{needed} free here\. .* attnviz.load\(model, tokenizer\)"):
-        loading.load("some/packed")
-
-    assert not any("safetensors" in path for path in hub.paths("GET"))
-
-
-def test_what_does_not_fit_unpacked_is_refused_in_a_folder(world, tmp_path, monkeypatch):
-    """There a run is reckoned with, and what unpacking takes."""
-    _, numbers = world
-    monkeypatch.setattr(memory, "free", lambda device: 2 * numbers)
-    with pytest.raises(InputError, match="with its 4-bit weights unpacked"):
-        loading.load(str(tmp_path / "model"))
 
 
 def test_a_configuration_that_the_blocks_deny_is_not_believed(tmp_path):

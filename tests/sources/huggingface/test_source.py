@@ -15,7 +15,8 @@ from attnviz.analysis.heads import head_metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.sources.huggingface import hub, memory, named, running, source
+from attnviz.sources.huggingface import hub, memory, running, source
+from attnviz.sources.huggingface import models as huggingface_models
 from attnviz.sources.huggingface.source import HuggingFace
 
 CAT = "The cat sat on the mat because it was tired."
@@ -493,12 +494,12 @@ def test_how_far_a_download_is_reaches_whoever_asked(opened, monkeypatch):
     loaded = model.loaded
     source._models.clear()
 
-    def load(place, report, room):
+    def load(name, report):
         report(hub.DownloadProgress("fetching", 3, 7))
         return loaded
 
     monkeypatch.setattr(source.loading, "load", load)
-    fetched = named.fetch(model.model, told.append)
+    fetched = huggingface_models.by_name(model.model, told.append)
 
     assert told == [hub.DownloadProgress("fetching", 3, 7)]
     assert fetched == HuggingFace(model.model)

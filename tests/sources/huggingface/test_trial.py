@@ -9,13 +9,12 @@ import pytest
 import torch
 import transformers
 import zoo
-from torch.nn import functional
 from torch.testing import assert_close
 
 from attnviz.analysis.rollout import mixed
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import running, source, tapped, trial, unseen
+from attnviz.sources.huggingface import running, source, tapped, trial
 from attnviz.sources.huggingface.source import HuggingFace
 
 TO_SEND = re.compile(r"\(attnviz \S+, transformers \S+, tokenizers \S+, torch \S+, Python \S+\)\. Please send us this ")
@@ -112,18 +111,6 @@ def test_too_little_memory_is_no_fault_to_send(opened, monkeypatch):
         run(model)
 
 
-def test_a_model_that_is_refused_leaves_others_as_they_are(opened):
-    """A crash in one changes no number of another, nor what is loaded after it."""
-    model = opened("gpt2", "GPT2LMHeadModel")
-    before = run(model)
-    for family, name in (("rwkv", "RwkvForCausalLM"), ("yoso", "YosoForMaskedLM"), ("bros", "BrosModel")):
-        with pytest.raises(AttnvizError):
-            opened(family, name)
-    source._models.clear()
-
-    assert torch.equal(run(HuggingFace(model.model)).output, before.output)
-
-
 # What is not believed
 
 
@@ -149,33 +136,6 @@ def test_attention_that_cannot_be_seen_is_not_changed(opened, monkeypatch):
     with pytest.raises(InputError, match="cannot be changed"):
         run(model, edits=Edits(heads_off={(Site("encoder", 0), 0)}))
     zoo.check(model, run(model))
-
-
-@pytest.mark.parametrize(
-    ("family", "name", "kinds"),
-    [
-        ("squeezebert", "SqueezeBertModel", {"encoder"}),
-        ("prophetnet", "ProphetNetForConditionalGeneration", {"encoder", "decoder"}),
-    ],
-)
-def test_scores_that_a_family_calls_attention_become_its_weights(opened, monkeypatch, family, name, kinds):
-    """Held to every softmax that the model itself computes in the run."""
-    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
-    model, computed = opened(family, name), []
-    softmax = functional.softmax
-
-    def watched(scores, dim=None, **settings):
-        computed.append(softmax(scores, dim, **settings))
-        return computed[-1]
-
-    monkeypatch.setattr(functional, "softmax", watched)
-    record = run(model, zoo.TEXTS[:1])
-
-    assert {site.kind for site in record.sites} == kinds
-    for step in record.steps:
-        weights = torch.stack([step.weights(head) for head in range(step.num_heads)])
-        own = [one[0] for one in computed if one.shape[1:] == weights.shape]
-        assert any(torch.allclose(weights, one, atol=1e-6) for one in own)
 
 
 def test_layers_that_are_not_shown_are_not_followed(opened):
@@ -230,15 +190,6 @@ def layers_in(said: str) -> list[int]:
     listed = re.search(r"layers? ([\d, to]+) (?:is|are) ", said)[1].split(", ")
     ends = [[int(number) for number in part.split(" to ")] for part in listed]
     return [number for end in ends for number in range(end[0], end[-1] + 1)]
-
-
-def test_a_layer_of_no_known_kind_works_in_code_of_its_own(opened, monkeypatch):
-    """Nothing is said of what nobody knows."""
-    monkeypatch.setattr(unseen, "MIXERS", {})
-
-    assert opened("jamba", "JambaForCausalLM").unseen == (
-        "Shown of 2 decoder layers, counted from 0: 1; the others work in code of their own."
-    )
 
 
 def test_a_text_that_a_model_cuts_into_pieces_is_refused(opened):

@@ -9,8 +9,8 @@ import transformers
 from fake_hub import WORDS
 
 from attnviz import api
-from attnviz.sources.huggingface import loading, source, tapped
-from attnviz.sources.huggingface.turns import Turns
+from attnviz.sources.huggingface import source, tapped
+from attnviz.sources.huggingface.loaded import Turns
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
@@ -84,14 +84,6 @@ def test_short_and_long_texts_run_one_after_the_other(place, monkeypatch):
 
     assert free == [False] * 4
     assert all(given[text].equal(expected[text]) for text in expected)
-
-
-def test_other_models_run_side_by_side(tmp_path):
-    """They wait for nobody: one run begins, and ends, within another."""
-    turns = loading.load(str(fake_hub.write(tmp_path / "gpt2"))).turns
-
-    with turns.turn(), turns.turn():
-        pass
 
 
 def test_a_run_that_fails_leaves_the_model_as_it_was():

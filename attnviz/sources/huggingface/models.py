@@ -1,13 +1,13 @@
-"""A model of transformers that a person loaded: quantized, with adapters, on several devices or of remote code.
+"""Sources of transformers: by a name or a folder, or of a model that a person loaded.
 
-It is the person's own object: during a run it is in evaluation and its attention is attnviz's, and afterwards it is as
-it was.
+A person's model may be quantized, with adapters, on several devices or of remote code. It is their own object: during a
+run it is in evaluation and its attention is attnviz's, and afterwards it is as it was.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
@@ -16,22 +16,38 @@ from torch import nn
 
 from attnviz.capturing.seen import PROVENANCE
 from attnviz.core.errors import InputError, quoted
-from attnviz.sources.huggingface import embedding, faults, opening, pictures, tapped, trial
-from attnviz.sources.huggingface.adapters import check_whole
-from attnviz.sources.huggingface.loaded import Loaded, Trial
-from attnviz.sources.huggingface.loading import longest_of
+from attnviz.sources.huggingface import embedding, faults, loading, opening, tapped
+from attnviz.sources.huggingface.hub import DownloadProgress
+from attnviz.sources.huggingface.loaded import Loaded, Turns
 from attnviz.sources.huggingface.picture_model import PictureModel
+from attnviz.sources.huggingface.sound_model import SoundModel
 from attnviz.sources.huggingface.source import HuggingFace
-from attnviz.sources.huggingface.turns import Turns
 
 EAGER, PIXELS = "eager", "pixel_values"
+
+
+def by_name(
+    name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None, **settings: object
+) -> HuggingFace:
+    """A model by its name or folder.
+
+    Args:
+        report: called with the progress of a download and of the load; False ends it.
+
+    Raises:
+        AttnvizError: one sentence that says why it cannot be loaded; `Canceled` if `report` gave False.
+    """
+    loaded = loading.loaded_model(name, report)
+    if loaded.hears:
+        return SoundModel(name, **settings)
+    return (PictureModel if loaded.tokenizer is None else HuggingFace)(name, **settings)
 
 
 class Borrowed(Turns):
     """Runs of a person's own model, one after the other; between them it is as the person has it.
 
     Attributes:
-        attention: the name of its attention during a run; "" to leave it as it is.
+        attention: name of its attention during a run; "" to leave it as it is.
     """
 
     def __init__(self, model: nn.Module, whole: nn.Module, adapters: bool):
@@ -71,10 +87,6 @@ class Lent:
     def loaded(self) -> Loaded:
         return self.borrowed
 
-    @property
-    def is_loaded(self) -> bool:
-        return True
-
 
 @dataclass(frozen=True)
 class LoadedPictureModel(Lent, PictureModel):
@@ -90,14 +102,14 @@ class LoadedModel(Lent, HuggingFace):
     borrowed: Loaded = field(default=None, repr=False)
 
 
-def source_of(
+def of_model(
     model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bool = True
 ) -> LoadedModel | LoadedPictureModel:
     """Source of a model of transformers as it is, with its tokenizer.
 
     Args:
         tokenizer: or the processor of a model of texts and pictures, or the image processor of a vision model.
-        title: as it is called; by default its own name, or its class.
+        title: title for people; by default its own name, or its class.
         adapters: False runs a model of PEFT without its adapters.
 
     Raises:
@@ -120,95 +132,60 @@ def source_of(
         raise InputError(f"{type(model).__name__} has no adapters of PEFT to leave out.")
     off = "" if adapters else " without adapters"
     name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1] + off
-    if of_pictures:
-        loaded = _of_pictures(inner, model, tokenizer, name, adapters)
-    else:
-        loaded = replace(_loaded(inner, model, tokenizer, name, adapters), processor=processor)
+    config, turns = copy(inner.config), Borrowed(inner, model, adapters)
+    config.architectures = [type(inner).__name__]
+    facts = _of_pictures(inner, tokenizer, config) if of_pictures else _of_text(inner, tokenizer, config, turns)
+    loaded = Loaded(
+        turns=turns,
+        config=config,
+        name=name,
+        commit=None,
+        limit="",
+        notes=("a model that you loaded",),
+        provenance=PROVENANCE,
+        **{"processor": processor} | facts,
+        **loading.facts_of(inner, config, facts["task"], embedding.Pooling()),
+    )
     if inner is not model:
-        check_whole(loaded, model)
+        loading.check_whole(loaded, model)
+    with turns.turn(), faults.unforeseen(name):
+        loaded = loading.tried(loaded)
     if of_pictures:
-        return LoadedPictureModel(name, borrowed=pictures.tried(loaded))
-    return LoadedModel(name, borrowed=_tried(loaded))
+        return LoadedPictureModel(name, borrowed=loaded)
+    turns.attention = EAGER if loaded.keeps_own_attention else tapped.NAME
+    return LoadedModel(name, borrowed=loaded)
 
 
-def _of_pictures(model: Any, whole: Any, processor: Any, name: str, adapters: bool) -> Loaded:
-    config = _config_of(model)
-    opened = opening.picture_class(config)
+def _of_pictures(model: Any, processor: Any, config: Any) -> dict[str, Any]:
+    """Facts of a vision model."""
+    opened = opening.sense_class(config)
     if opened is None:
         raise opening.not_of_text(type(model).__name__)
-    task = opened[1]
-    labels = opening.labels(config, config.num_labels) if task == "labels" else ()
-    return Loaded(
-        turns=Borrowed(model, whole, adapters),
-        tokenizer=None,
-        processor=processor,
-        config=config,
-        task=task,
-        device=next(model.parameters()).device,
-        longest=None,
-        keeps_own_attention=True,
-        vocabulary=0,
-        labels=labels,
-        **_facts(model, name),
-    )
-
-
-def _config_of(model: Any) -> Any:
-    config = copy(model.config)
-    config.architectures = [type(model).__name__]
-    return config
-
-
-def _facts(model: Any, name: str) -> dict[str, Any]:
-    """Facts of any model that a person loaded."""
-    weights = [*model.parameters(), *model.buffers()]
     return {
-        "model": model,
-        "name": name,
-        "commit": None,
-        "dtype": next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
-        "made_of": type(model).__name__,
-        "parameters": sum(weight.numel() for weight in model.parameters()),
-        "size": sum(tensor.nbytes for tensor in weights),
-        "limit": "",
-        "trial": Trial(),
-        "notes": ("a model that you loaded",),
-        "provenance": PROVENANCE,
+        "task": opened[1],
+        "device": next(model.parameters()).device,
+        "tokenizer": None,
+        "processor": processor,
+        "longest": None,
+        "keeps_own_attention": True,
+        "vocabulary": 0,
     }
 
 
-def _loaded(model: Any, whole: Any, tokenizer: Any, name: str, adapters: bool) -> Loaded:
-    config, turns, implementation = _config_of(model), Borrowed(model, whole, adapters), _implementation(model)
+def _of_text(model: Any, tokenizer: Any, config: Any, turns: Borrowed) -> dict[str, Any]:
+    """Facts of a model that reads text, whose attention is set in each turn from now on."""
+    task = opening.task_of(model, config)
     with turns.turn():
         taken = tapped.use_on(model)
-    task, pooling = opening.task_of(model, config), embedding.Pooling()
     turns.attention = tapped.NAME if taken else EAGER
     table = model.get_input_embeddings().weight
-    return Loaded(
-        turns=turns,
-        tokenizer=tokenizer,
-        config=config,
-        task=task,
-        device=table.device if table.device.type != "meta" else torch.device("cpu"),
-        longest=longest_of(model, tokenizer),
-        keeps_own_attention=not taken,
-        implementation=implementation,
-        vocabulary=table.shape[0],
-        labels=opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
-        detail=opening.detail(config, task, pooling),
-        pooling=pooling,
-        **_facts(model, name),
-    )
-
-
-def _implementation(model: Any) -> str:
-    """The attention of a model as the person has it, if another one can be set."""
-    return model.config._attn_implementation if model._can_set_attn_implementation() else EAGER
-
-
-def _tried(loaded: Loaded) -> Loaded:
-    """The same with its trial; its attention is set in each turn from now on."""
-    with loaded.turns.turn(), faults.unforeseen(loaded.name):
-        tried = trial.tried(loaded)
-    loaded.turns.attention = EAGER if tried.keeps_own_attention else tapped.NAME
-    return tried
+    return {
+        "task": task,
+        "device": table.device if table.device.type != "meta" else torch.device("cpu"),
+        "tokenizer": tokenizer,
+        "longest": loading.longest_of(model, tokenizer),
+        "keeps_own_attention": not taken,
+        "implementation": config._attn_implementation if model._can_set_attn_implementation() else EAGER,
+        "unread": opening.without(model),
+        "vocabulary": len(table),
+    }
