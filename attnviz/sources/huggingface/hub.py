@@ -96,7 +96,7 @@ def check_allowed(name: str, only: tuple[str, ...] | None) -> None:
 def find(name: str) -> ModelLocation:
     """Find the model of a name: a folder, an installed package, a model in the cache, or one that a hub has.
 
-    Only for the last is anybody asked, at most 5 seconds long. Nothing is fetched: `fetch` does that.
+    Only for the last is anybody asked, with 5 seconds for each of two answers. Nothing is fetched: `fetch` does that.
 
     Raises:
         InputError: if the name is none, not allowed here, or unknown.
@@ -242,7 +242,6 @@ def _cached(model: str, revision: str | None) -> ModelLocation | None:
 
 def _at_hub(model: str, revision: str | None) -> ModelLocation:
     """A model that a hub has, with the files that are still to be fetched."""
-
     from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
 
     name = _full(model, revision)
