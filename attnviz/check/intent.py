@@ -289,10 +289,6 @@ class Combination:
         wrong = self.may_attend[:, :, rows] ^ self.cells(self.mistakes, rows)
         return wrong, wrong & self.counts[:, :, rows]
 
-    def distance(self, cells: Tensor) -> int:
-        """Number of cells that differ, times `MORE` for each fault."""
-        return int(cells.count_nonzero()) * MORE ** (len(self.mistakes) + bool(self.whole))
-
     def turned(self, *, is_stated: bool) -> Iterator["Combination"]:
         """The same, and with each fault of the whole mask; inverted only if the convention leaves no choice."""
         yield self
@@ -328,11 +324,11 @@ def explain(readings: Sequence[Combination]) -> Combination:
     """The combination of the fewest faults that gives a mask of which no reading is right, or the nearest one."""
     is_stated = len({reading.convention for reading in readings}) == 1
     turned = [each for reading in readings for each in reading.turned(is_stated=is_stated)]
-    distances = {reading: reading.distance(reading.differing(reading.sample)[1]) for reading in readings}
+    distances = {reading: int(reading.differing(reading.sample)[1].count_nonzero()) for reading in readings}
     for number, reading in product((1, 2), turned):
         for combination in reading.with_faults(number):
             wrong, of_read_rows = combination.differing(reading.sample)
-            distances[combination] = combination.distance(of_read_rows)
+            distances[combination] = int(of_read_rows.count_nonzero()) * MORE**number
             if not wrong.any() and not combination.differing()[0].any():
                 return combination
     for combination, distance in distances.items():
