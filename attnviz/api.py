@@ -15,7 +15,6 @@ from attnviz.core.finite import not_finite
 from attnviz.core.parameters import parameters
 from attnviz.core.record import Record
 from attnviz.core.request import Request
-from attnviz.core.tokens import Sentence
 from attnviz.models import trained
 from attnviz.sources import base
 from attnviz.sources.base import Source
@@ -241,12 +240,6 @@ def live(model: str | Path = "story", text: str | None = None) -> "Page":
         name=folder.name,
         about=[CAUTIONS["trained here"]] if model in LIVE else [],
     )
-
-
-def predicted(sentence: Sentence) -> list[str]:
-    """The token that each position predicts, as in a decoder: the next one, ``<eos>`` after the last, then padding."""
-    labels = sentence.labels
-    return [*labels[1 : sentence.length], "<eos>", *labels[sentence.length :]]
 
 
 def _check_heads(source: Source, edits: Edits) -> None:

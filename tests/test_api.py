@@ -49,14 +49,6 @@ def test_edits_reach_the_run():
     assert record.steps[0].output(1).eq(0).all()
 
 
-def test_a_decoder_predicts_the_next_token_and_then_the_end():
-    """Row by row: what stands there, and what it is to say; padding says nothing."""
-    short, long = attnviz.load("scratch", sos=True).tokenize(["The cat", "The cat sat"])
-
-    assert api.predicted(short) == ["The", "cat", "<eos>", "<pad>"]
-    assert api.predicted(long) == ["The", "cat", "sat", "<eos>"]
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -166,7 +166,7 @@ def test_a_saved_run_stands_where_a_text_stands(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     for text, model in (("case.attn", "scratch"), ("none.attn", None)):
         assert main(["predict", text, "--show", "tokens", "--json", *(("--model", model) if model else ())]) == 0
-        assert json.loads(capsys.readouterr().out)[0]["text"] == text
+        assert json.loads(capsys.readouterr().out)["texts"] == [text]
     assert main(["export", "case.attn", "--step", "1"]) == 2
     assert "A saved run has no setting 'step'" in capsys.readouterr().err
 
@@ -181,11 +181,8 @@ def test_what_a_case_names_is_loaded_with_a_word_about_it_and_runs_no_code(tmp_p
         with pytest.raises(ZeroDivisionError):
             main(["open", "a.attn", "--verify"])
 
-    assert [(name, type(how["report"]).__name__) for name, how in asked] == [
-        ("gpt2", "Download"),
-        ("evil.py:build", "Download"),
-        ("other.attn", "Download"),
-    ]
+    assert [name for name, _ in asked] == ["gpt2", "evil.py:build", "other.attn"]
+    assert all(callable(how["report"]) for _, how in asked)
 
 
 def test_a_record_is_a_source_that_gives_it_back():

@@ -80,13 +80,14 @@ def test_a_click_on_a_form_reaches_the_page(name):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--set", "zoom=1.4.0.1"), "zoom is 1.4.0.1; there are 4 queries and 4 keys, counted from 0."),
-        (("--set", "cell=4.0"), "There is no cell 4.0; there are 4 queries and 4 keys, counted from 0."),
-        (("--set", "cell=4"), "--set cell: '4' cannot be read; it should look like 2.1."),
+        (("--set", "zoom=1.4.0.1"), "The zoom ends at 4.1; there are 4 queries and 4 keys, counted from 0."),
+        (("--set", "zoom=2.1.0.1"), "The zoom ends at 1.1; there are 4 queries and 4 keys, counted from 0."),
+        (("--set", "cell=4.0"), "The cell ends at 4.0; there are 4 queries and 4 keys, counted from 0."),
+        (("--set", "cell=4"), "--set cell: '4' cannot be read"),
         (("--form", "?"), f"There is no form '?'. There are: {', '.join(FORMS)}, heads, overview,"),
         (("--form", "picture"), "Neither queries nor keys of encoder layer 0 are patches of a picture"),
         (("--form", "lines", "--set", "zoom=0.1.0.3", "--set", "pins=q2"), "Token 2 is not shown in this view"),
-        (("--form", "lines", "--set", "pins=q4"), "There is no token 4 to show the attention of; there are 4, from 0."),
+        (("--form", "lines", "--set", "pins=q4"), "Token 4 is not shown in this view"),
         (("--form", "lines", "--set", "least=nan"), "--set least: 'nan' cannot be read"),
         (("--form", "lines", "--set", "also=a"), "--set also: 'a' cannot be read"),
         (("--form", "lines", "--set", "also=9"), "There is no head 9"),
@@ -109,4 +110,4 @@ def test_a_grid_of_words_is_a_form(run, form, column):
     assert column in pd.read_csv("words.csv")
     status, output = run("--model", "story", "--form", form, "--set", "zoom=1.99.0.1")
     assert status
-    assert "zoom is 1.99.0.1; there are 5 queries and 5 keys, counted from 0." in output.err
+    assert "The zoom ends at 99.1; there are 5 queries and 5 keys, counted from 0." in output.err

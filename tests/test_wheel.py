@@ -67,8 +67,8 @@ def test_help_says_what_there_is(installed, command):
     ("arguments", "sentence"),
     [
         (["xyz"], "There is no command 'xyz'. There are: app, export, explore, predict,"),
-        (["app", "--port", "abc"], "Argument --port: 'abc' is no port; give 1 to 65535."),
-        (["app", "--port", "65536"], "Argument --port: '65536' is no port; give 1 to 65535."),
+        (["app", "--port", "abc"], "'abc' is no port; give 1 to 65535."),
+        (["app", "--port", "65536"], "'65536' is no port; give 1 to 65535."),
         (["app", "--address", "nowhere.invalid"], "'nowhere.invalid' is no address of this machine; 127.0.0.1 always"),
         (["app", "--address", "a..b"], "'a..b' is no address of this machine; 127.0.0.1 always is."),
         (["app", "hats"], "There is no page and no file 'hats'. The pages are: compare, heads, learn, masks,"),

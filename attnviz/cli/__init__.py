@@ -8,6 +8,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from importlib import import_module
 from urllib.parse import quote, urlencode
 
 from attnviz.cli import parser, terminal
@@ -37,22 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Namespace) -> int:
     """Run a command. torch and Altair are imported now, not for --help; Streamlit for the app alone."""
-    if options.command == "app" or (options.command == "open" and not options.verify):
-        return _open(options)
-    if options.command == "open":
-        return _verify(options)
-    if options.command == "check":
-        from attnviz.cli import checking
-
-        return checking.run(options)
-    if options.command == "atlas":
-        from attnviz.cli import atlas
-
-        return atlas.run(options)
+    command = options.command
+    if command in ("app", "open"):
+        return _verify(options) if command == "open" and options.verify else _open(options)
+    if command in ("check", "atlas"):
+        return import_module(f"attnviz.cli.{'checking' if command == 'check' else 'atlas'}").run(options)
     from attnviz.cli import pictures, tables
 
     printing = {"models": tables.models, "predict": tables.predict, "generate": tables.write}
-    for line in printing.get(options.command, pictures.run)(options):
+    for line in printing.get(command, pictures.run)(options):
         terminal.say(line)
     return 0
 
@@ -72,8 +66,10 @@ def _open(options: Namespace) -> int:
     }
     os.environ.update({name: str(value) for name, value in variables.items() if value is not None})
     address = options.address or os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
-    port = options.port or parser.port(os.environ.get("STREAMLIT_SERVER_PORT", "8501"))
-    launch.launch(address, port, options.browser, link)
+    port = options.port or os.environ.get("STREAMLIT_SERVER_PORT", "8501")
+    if not (port.isdecimal() and 0 < int(port) < 65536):
+        raise InputError(f"{quoted(port)} is no port; give 1 to 65535.")
+    launch.launch(address, int(port), not options.no_browser, link)
     return 0
 
 
@@ -101,9 +97,9 @@ def _link(file: str) -> str:
     source = request.load(file)
     choices, _ = read(cases.state_of(source) if isinstance(source, Saved) else {})
     choices = choices.without("edits").put(model=api.offer(source))
-    if parser.FILE.fullmatch(file) and not source.one_run:
-        return f"masks?{urlencode(write(choices.put(lab='model')), quote_via=quote)}"
-    return f"?{urlencode(write(choices), quote_via=quote)}"
+    is_own = parser.FILE.fullmatch(file) and not source.one_run
+    state = write(choices.put(lab="model") if is_own else choices)
+    return f"{'masks' if is_own else ''}?{urlencode(state, quote_via=quote)}"
 
 
 def _reason(error: Exception) -> str:

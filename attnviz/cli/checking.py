@@ -5,24 +5,18 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from attnviz.check import ArrayReport, check, reading
 from attnviz.check.batch import IDS, check_batch
-from attnviz.check.findings import status_of
+from attnviz.check.findings import Report, status_of
 from attnviz.cli import terminal
-from attnviz.cli.parser import FILE
+from attnviz.cli.parser import FILE, RUNS
 from attnviz.core.errors import AttnvizError, InputError, quoted
 
 OF_MODELS = {"text": "A text", "output": "-o", "mask": "--mask", "off": "--off", "runs": "--runs"}
 OF_ARRAYS = {"array": "--array", "kind": "--kind", "convention": "--convention", "shape": "--shape"}
-CODE = (
-    "{file} is code; name a function of it that gives your model: attnviz check {path}:build. "
-    "Two lines are enough in the file: import attnviz; def build(): return attnviz.wrap(model, tokenize)"
-)
-"""Message about a file of Python that is given without a function."""
 
 
 def run(options: Namespace) -> int:
@@ -34,7 +28,9 @@ def run(options: Namespace) -> int:
     if not options.file:
         raise InputError("There is nothing to check; give a file of numbers, FILE.py:FUNCTION, or --model NAME.")
     if options.file.endswith(".py"):
-        raise InputError(CODE.format(file=quoted(options.file), path=options.file))
+        name = f"name a function of it that gives your model: attnviz check {options.file}:build"
+        two = "import attnviz; def build(): return attnviz.wrap(model, tokenize)"
+        raise InputError(f"{quoted(options.file)} is code; {name}. Two lines are enough in the file: {two}")
     _refuse(options, OF_MODELS, "models")
     content = _read(options.file)
     if any(name in content.arrays for name in IDS) and not options.array:
@@ -48,10 +44,16 @@ def _refuse(options: Namespace, flags: Mapping[str, str], of: str) -> None:
         raise InputError(f"{unsuitable[0]} is of {of}; leave it out here.")
 
 
-def _batch(arrays: Mapping[str, Any], options: Namespace) -> int:
-    pad = None if options.pad == "none" else options.pad
-    report = check_batch(arrays, pad=pad, padded=options.pad != "none", intent=options.intent or None)
-    return _show(report, options)
+def _read(file: str) -> reading.ArrayFile:
+    try:
+        if file == "-":
+            return reading.read_text(sys.stdin.read(reading.MOST_TEXT + 1))
+        with Path(file).open("rb") as opened:
+            return reading.read_file(os.path.basename(file), opened.read(reading.MOST_BYTES + 1))
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{quoted(file)} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
 def _show(report: Any, options: Namespace) -> int:
@@ -61,51 +63,36 @@ def _show(report: Any, options: Namespace) -> int:
     return report.status(strict=options.strict)
 
 
+def _batch(arrays: Mapping[str, Any], options: Namespace) -> int:
+    pad = None if options.pad == "none" else options.pad
+    return _show(check_batch(arrays, pad=pad, padded=options.pad != "none", intent=options.intent or None), options)
+
+
 def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
     """Check each array, or each layer of one of five axes: (layers, B, H, Q, K)."""
     reports: dict[str, ArrayReport] = {}
     for name, array in content.chosen(options.array).items():
-        layers = [(name, array)]
-        if array.ndim == 5:
-            layers = [(f"{name or 'array'}[{layer}]", part) for layer, part in enumerate(array)]
-        reports |= {name: _report(name, part, options) for name, part in layers}
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for name, report in reports.items():
-        alike.setdefault(tuple(report.lines()), []).append(quoted(name) if name else "")
+        kind = options.kind or reading.kind_by_name(name)
+        convention = options.convention or ("may-attend" if name == "may_attend" else None)  # as this project writes it
+        if options.kind is None and kind in ("weights", "scores"):  # a convention is of the mask beside them
+            convention = None
+        settings = {"kind": kind, "intent": options.intent, "convention": convention, "shape": options.shape}
+        is_one = array.ndim < 5
+        layers = {name: array} if is_one else {f"{name or 'array'}[{n}]": part for n, part in enumerate(array)}
+        reports |= {name: check(part, **settings) for name, part in layers.items()}
     if options.json:
         terminal.say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
-        alike = {}
-    for number, ((first, *rest), names) in enumerate(alike.items()):
-        listed = ", ".join(names) if len(names) < 5 else f"{names[0]} to {names[-1]} ({len(names)} arrays)"
-        for line in [*([""] if number else []), f"{listed}: {first}" if listed else first, *rest]:
-            terminal.say(line)
+    else:
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for name, report in reports.items():
+            alike.setdefault(tuple(report.lines()), []).append(quoted(name) if name else "")
+        for number, ((first, *rest), names) in enumerate(alike.items()):
+            listed = ", ".join(names) if len(names) < 5 else f"{names[0]} to {names[-1]} ({len(names)} arrays)"
+            for line in [*([""] if number else []), f"{listed}: {first}" if listed else first, *rest]:
+                terminal.say(line)
     findings = [finding for report in reports.values() for finding in report.findings]
     question = next((report.question for report in reports.values() if report.question), "")
     return status_of(findings, question, strict=options.strict)
-
-
-def _read(file: str) -> reading.ArrayFile:
-    if file == "-":
-        try:
-            return reading.read_text(sys.stdin.read(reading.MOST_TEXT + 1))
-        except UnicodeDecodeError:
-            raise InputError("What came on stdin is no text in UTF-8; give a file of numbers by its name.") from None
-    try:
-        with Path(file).open("rb") as opened:
-            return reading.read_file(os.path.basename(file), opened.read(reading.MOST_BYTES + 1))
-    except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{quoted(file)} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-
-
-def _report(name: str, array: object, options: Namespace) -> ArrayReport:
-    """A convention is of masks: beside a mask, arrays whose names say that they are something else go without."""
-    named = reading.kind_by_name(name)
-    convention = options.convention or ("may-attend" if name == "may_attend" else None)  # as this project writes it
-    if options.kind is None and named in ("weights", "scores"):
-        convention = None
-    return check(array, kind=options.kind or named, intent=options.intent, convention=convention, shape=options.shape)
 
 
 def _model(options: Namespace) -> int:
@@ -113,7 +100,6 @@ def _model(options: Namespace) -> int:
     from attnviz import figures
     from attnviz.check.model import check_model, of_capture
     from attnviz.cli import pictures, request
-    from attnviz.sources.base import Source
     from attnviz.sources.wrapped import Wrapped
 
     _refuse(options, OF_ARRAYS, "arrays")
@@ -125,24 +111,22 @@ def _model(options: Namespace) -> int:
     except AttnvizError as error:
         if (finding := of_capture(str(error))).severity == "note":
             raise
-        for line in [json.dumps({"findings": [asdict(finding)]}, indent=1)] if options.json else finding.lines():
-            terminal.say(line)
-        return 1
-    if not isinstance(source, Source):
+        return _show(Report(findings=(finding,)), options)
+    if isinstance(source, Mapping):
         _refuse(options, OF_MODELS, "models")
         return _batch(source, options)
     if options.pad is not None:
         if not isinstance(source, Wrapped):
             raise InputError("--pad is of batches and of models that attnviz.wrap makes; this one names its padding.")
         source = source if options.pad == "none" else source.with_padding(options.pad)
-    report = check_model(
-        source,
-        request.texts(text)[0] if text else None,
-        intent=options.intent,
-        edits=request.edits(options, source),
-        padded=options.pad != "none",
-        runs=options.runs,
-    )
+    text = request.texts(text)[0] if text else None
+    tests = {
+        "intent": options.intent,
+        "edits": request.edits(options, source),
+        "padded": options.pad != "none",
+        "runs": RUNS if options.runs == "all" else [*filter(None, map(str.strip, options.runs.split(",")))],
+    }
+    report = check_model(source, text, **tests)
     status = _show(report, options)
     if options.output:
         if report.future is None:

@@ -9,91 +9,99 @@ from typing import Any
 from attnviz import analysis, api, cases, export, figures, files
 from attnviz.analysis.align import Side, beside
 from attnviz.cli import terminal
+from attnviz.cli.parser import FORMS
 from attnviz.cli.request import Inputs, read, request_of, source_of
 from attnviz.core import whole
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.masks import Full
 from attnviz.core.record import Record
-from attnviz.core.request import Request
 from attnviz.export.explore import explore
-from attnviz.figures import FORMS, Figure
+from attnviz.figures import Figure
 from attnviz.figures.base import stem
 from attnviz.link import Choices
-from attnviz.sources.base import Source
-from attnviz.studies import ablation, patching
-
-IMAGES = (".png", ".svg", ".pdf")
-"""Endings of files that are drawn."""
-OTHER_FORMS = ("heads", "overview", "mask", "change", "lens", "pushed", "contributions", "patching", "prediction")
-"""Forms of what is not one head."""
+from attnviz.studies import ablation, gradients, patching
 
 
 def run(options: Namespace) -> list[str]:
     """Write the files of export, explore or save; returns their paths."""
     if options.command == "explore" and options.live:
-        path = single(options, "explore.html", "a page", ".html", ".htm")
-        return put({path: api.live(options.live, options.text).encode()})
+        page = api.live(options.live, options.text or None)
+        return put({single(options, "explore.html", "a page"): page.encode()})
     inputs = read(options)
     if options.command == "export":
-        paths = write(figure(options, inputs), options)
-    else:
-        paths = (_explore if options.command == "explore" else _save)(options, inputs)
-    for line in inputs.notes:
-        terminal.note(line)
-    return paths
+        return write(figure(options, inputs), options)
+    if options.command == "explore":
+        path = single(options, "explore.html", "a page")
+        before, after = inputs.before(), inputs.record()
+        place = {"site": inputs.site, "head": inputs.head, "sentence": inputs.sentence(after)}
+        return put({path: explore(after, before=before, **place).encode()})
+    record = inputs.record()
+    path = single(options, f"{stem(record)}{files.ENDING}", "a saved run")
+    settings = cases.settings_of(inputs.source) | cases.made_with(inputs.request)
+    return [str(files.save(record, path, settings=settings, precision=options.precision))]
 
 
 def figure(options: Namespace, inputs: Inputs) -> Figure:
     """The figure of a form."""
-    if inputs.form not in (*FORMS, *OTHER_FORMS, "difference"):
-        near, forms = did_you_mean(inputs.form, OTHER_FORMS), ", ".join((*FORMS, *OTHER_FORMS))
-        raise InputError(f"There is no form {quoted(inputs.form)}.{near} There are: {forms}.")
-    if inputs.form == "difference":
+    form, choices = inputs.form, inputs.choices
+    if form == "difference":
         return _difference(options, inputs)
-    if inputs.form == "patching":
-        record, measured = carried(inputs)
-        return figures.carried(record, measured, dark=options.dark)
-    record = inputs.record(stream=inputs.form in ("lens", "pushed", "contributions"))
-    arguments: dict[str, Any] = {"sentence": inputs.sentence(record), "dark": options.dark}
-    if inputs.form == "heads":
-        return figures.heads(record, inputs.site, domain=inputs.domain, view=inputs.choices["view"], **arguments)
-    if inputs.form == "overview":
-        return figures.overview(record, domain=inputs.domain, **arguments)
-    if inputs.form == "mask":
-        return _mask(inputs, record, arguments)
-    if inputs.form == "change":
-        if (before := inputs.before()) is None:
-            raise InputError("Nothing is changed; give --mask, --off, --take, --temperature or --set own_mask=false.")
-        return figures.change(before, record, **arguments)
-    if inputs.form == "prediction":
-        return _prediction(inputs, record, arguments)
-    if inputs.form == "contributions":
-        logit, falls = contributions(options, inputs, record)
-        place = {"token": logit.token, "minus": logit.minus, "position": logit.position}
-        if falls is not None:
-            return figures.replaced(record, **place, falls=falls, **arguments)
-        return figures.contributions(record, **place, **arguments)
-    if inputs.form in ("lens", "pushed"):
-        rows = _zoom(inputs, record).get("rows")
-        if inputs.form == "lens":
-            return figures.logit_lens(record, columns=rows, **arguments)
-        return figures.pushed(record, inputs.site, inputs.head, columns=rows, **arguments)
-    return _head(inputs, record, arguments)
+    if form == "patching":
+        return _patching(options, inputs)
+    if form not in FORMS:
+        raise InputError(f"There is no form {quoted(form)}.{did_you_mean(form, FORMS)} There are: {', '.join(FORMS)}.")
+    record = inputs.record(stream=form in ("lens", "pushed", "contributions"))
+    place: dict[str, Any] = {"sentence": inputs.sentence(record), "dark": options.dark}
+    cell, zoom = _places(choices, *map(len, record.tokens(inputs.site, sentence=place["sentence"])))
+    domain = "adapts" if choices["colors"] == "adaptive" else choices["colors"]
+    if form in figures.FORMS:
+        return _head(inputs, record, domain, zoom, {**cell, **place})
+    if form == "heads":
+        return figures.heads(record, inputs.site, domain=domain, view=choices["view"], **place)
+    if form == "overview":
+        return figures.overview(record, domain=domain, **place)
+    if form == "mask":
+        number, site = place["sentence"], inputs.site
+        texts, predicted = record.tokens(site, sentence=number), record.predicted(site, sentence=number)
+        mask, yours = record.step(site).mask or Full(), record.edits.mask_at(site.kind)
+        return figures.mask(mask, *texts, predicted=predicted, yours=yours, **place)
+    if form == "lens":
+        return figures.logit_lens(record, columns=zoom.get("rows"), **place)
+    if form == "pushed":
+        return figures.pushed(record, inputs.site, inputs.head, columns=zoom.get("rows"), **place)
+    if form == "contributions":
+        word = {"token": choices["word"], "minus": choices["minus"], "position": options.position}
+        if not options.switch_off:
+            return figures.contributions(record, **word, **place)
+        run = {"targets": record.targets if inputs.request.targets else (), "sentence": place["sentence"]}
+        falls = ablation.logit_falls(inputs.source, record.sentences, inputs.request.edits, **run, **word)
+        return figures.replaced(record, **word, falls=falls, **place)
+    if form == "gradients":
+        word = {"position": None if options.position == -1 else options.position, "sentence": place["sentence"]}
+        integrated = gradients.integrated(inputs.source, record, choices["word"], **word)
+        return figures.integrated_gradients(record, integrated, dark=options.dark)
+    if form == "prediction":
+        return prediction(record, inputs.before(), **place)
+    if (before := inputs.before()) is None:
+        raise InputError("Nothing is changed; give --mask, --off, --take, --temperature or --set own_mask=false.")
+    return figures.change(before, record, **place)
 
 
-def _head(inputs: Inputs, record: Record, arguments: dict[str, Any]) -> Figure:
+def _head(inputs: Inputs, record: Record, domain: str, zoom: dict[str, slice], place: dict[str, Any]) -> Figure:
     """One head in its form, as the page Heads draws it."""
-    choices, form = inputs.choices, FORMS[inputs.form]
-    queries, keys = map(len, record.tokens(inputs.site, sentence=arguments["sentence"]))
-    zoom = _zoom(inputs, record) if "rows" in form.takes else {}
+    choices, form = inputs.choices, figures.FORMS[inputs.form]
+    zoom = zoom if "rows" in form.takes else {}
     axis = "query" if choices["side"] == "from" else "key"
     picked = sorted(position for end, position in choices["pins"] if end == axis)
-    if form.takes & {"pins", "chosen"}:
-        _check_pins(inputs, record, arguments["sentence"], zoom)
+    if form.takes & {"pins", "chosen"}:  # without a token that is not there, the lines of all would be drawn
+        view = analysis.views.see(record, inputs.site, sentence=place["sentence"], view=choices["view"], **zoom)
+        for end, position in sorted(choices["pins"]):
+            if (view.queries if end == "query" else view.keys).index_of(position) is None:
+                raise InputError(f"Token {position} is not shown in this view; choose another, or show it.")
     values = {
         "view": choices["view"],
-        "domain": inputs.domain,
+        "domain": domain,
         "before": inputs.before() if "before" in form.takes else None,
         "least": choices["least"],
         "pins": choices["pins"],
@@ -103,96 +111,48 @@ def _head(inputs: Inputs, record: Record, arguments: dict[str, Any]) -> Figure:
     }
     named = {name: value for name, value in values.items() if name in form.takes}
     heads = [inputs.head, *choices["also"]] if "heads" in form.takes else inputs.head
-    return form.figure(record, inputs.site, heads, **named, **zoom, **_cell(choices, queries, keys), **arguments)
+    return form.figure(record, inputs.site, heads, **named, **zoom, **place)
 
 
-def _cell(choices: Choices, queries: int, keys: int) -> dict[str, tuple[int, int]]:
-    """The cell to outline; empty for none."""
-    cell = choices["cell"]
-    if cell is None:
-        return {}
-    if cell[0] >= queries or cell[1] >= keys:
-        counts = f"{queries:,} queries and {keys:,} keys"
-        raise InputError(f"There is no cell {cell[0]}.{cell[1]}; there are {counts}, counted from 0.")
-    return {"selected": cell}
+def _places(choices: Choices, queries: int, keys: int) -> tuple[dict[str, Any], dict[str, slice]]:
+    """The cell to outline and the part that is drawn, as fields of a figure; empty for none, and for all."""
+    cell, zoom = choices["cell"], choices["zoom"][-1] if choices["zoom"] else None
+    for name, last in (("cell", cell), ("zoom", zoom and zoom[1::2])):
+        first = (0, 0) if name == "cell" else zoom and zoom[::2]
+        if last is not None and not (first[0] <= last[0] < queries and first[1] <= last[1] < keys):
+            counts = f"{queries:,} queries and {keys:,} keys"
+            raise InputError(f"The {name} ends at {last[0]}.{last[1]}; there are {counts}, counted from 0.")
+    window = {"rows": slice(zoom[0], zoom[1] + 1), "columns": slice(zoom[2], zoom[3] + 1)} if zoom else {}
+    return {} if cell is None else {"selected": cell}, window
 
 
-def _zoom(inputs: Inputs, record: Record) -> dict[str, slice]:
-    """The rows and columns that are drawn; empty for all."""
-    if not inputs.choices["zoom"]:
-        return {}
-    top, bottom, left, right = inputs.choices["zoom"][-1]
-    queries, keys = map(len, record.tokens(inputs.site, sentence=inputs.sentence(record)))
-    if not (top <= bottom < queries and left <= right < keys):
-        counts = f"{queries:,} queries and {keys:,} keys"
-        raise InputError(f"zoom is {top}.{bottom}.{left}.{right}; there are {counts}, counted from 0.")
-    return {"rows": slice(top, bottom + 1), "columns": slice(left, right + 1)}
-
-
-def _check_pins(inputs: Inputs, record: Record, sentence: int, zoom: dict[str, slice]) -> None:
-    """Refuse a token that is not there, or not shown: without it the lines of all tokens would be drawn."""
-    tokens = record.tokens(inputs.site, sentence=sentence)
-    for end, position in sorted(inputs.choices["pins"]):
-        count = len(tokens[end == "key"])
-        if position >= count:
-            raise InputError(f"There is no token {position} to show the attention of; there are {count}, from 0.")
-        view = analysis.views.see(record, inputs.site, sentence=sentence, view=inputs.choices["view"], **zoom)
-        if (view.queries if end == "query" else view.keys).index_of(position) is None:
-            raise InputError(f"Token {position} is not shown in this view; choose another, or show it.")
-
-
-def _mask(inputs: Inputs, record: Record, arguments: dict[str, Any]) -> Figure:
-    number = arguments["sentence"]
-    queries, keys = record.tokens(inputs.site, sentence=number)
-    predicted, targets = record.predicted(inputs.site, sentence=number), "sos" in inputs.source.settings()
-    if targets:
-        predicted = api.predicted(record.sentences[number])
-    mask, yours = record.step(inputs.site).mask or Full(), record.edits.mask_at(inputs.site.kind)
-    return figures.mask(mask, queries, keys, predicted=predicted, targets=targets, yours=yours, **arguments)
-
-
-def _prediction(inputs: Inputs, after: Record, arguments: dict[str, Any]) -> Figure:
+def prediction(after: Record, before: Record | None, *, sentence: int, **style: Any) -> Figure:
     """The labels, the words that were written or fill the blanks, or the next one."""
-    if after.labels is after.vectors is after.prediction is None:
-        raise InputError(f"'{after.source}' predicts nothing; choose another --model.")
     if after.vectors is not None and after.labels is None:
         raise InputError(f"'{after.source}' gives sentence embeddings, of which there is no picture; leave out -o.")
-    arguments = {"before": inputs.before(), **arguments}
+    place = {"before": before, "sentence": sentence, **style}
     if after.labels:
-        return figures.labels(after, **arguments)
-    sentence = arguments["sentence"]
+        return figures.labels(after, **place)
     last = after.sentences[sentence].length - 1
     blanks = after.prediction.blanks[sentence] if analysis.fills_in(after) else (last,)
     if after.targets or len(blanks) != 1:
-        return figures.step_by_step(after, **arguments)
-    return figures.next_word(after, blanks[0], **arguments)
+        return figures.step_by_step(after, **place)
+    return figures.next_word(after, blanks[0], **place)
 
 
-def contributions(options: Namespace, inputs: Inputs, record: Record) -> tuple[Any, Any]:
-    """Contribution of each part to the logit of a word, and with --switch-off how much it falls with each head off."""
-    word = options.word or inputs.choices["word"], options.minus or inputs.choices["minus"]
-    place = {"token": word[0], "minus": word[1], "position": options.position, "sentence": inputs.sentence(record)}
-    logit = analysis.contributions(record, **place)
-    if not options.switch_off:
-        return logit, None
-    targets = record.targets if inputs.request.targets else ()
-    edits = inputs.request.edits
-    return logit, ablation.logit_falls(inputs.source, record.sentences, edits, targets=targets, **place)
-
-
-def carried(inputs: Inputs) -> tuple[Record, Any]:
+def _patching(options: Namespace, inputs: Inputs) -> Figure:
     """How much of the way from the text to that of --compare each head carries."""
-    b = inputs.choices["b"]
+    b, edits = inputs.choices["b"], replace(inputs.request.edits, taken=())
     if b is None or b["text"] is None:
         raise InputError("Patching needs a second text: --compare 'text=Another text'.")
-    edits = replace(inputs.request.edits, taken=())
-    record = replace(inputs, request=replace(inputs.request, edits=edits)).record()
+    record = api.analyze(replace(inputs.request, edits=edits), inputs.source)
     targets = record.targets if inputs.request.targets else ()
-    return record, patching.carried(inputs.source, record.sentences, b["text"], edits, targets=targets)
+    measured = patching.carried(inputs.source, record.sentences, b["text"], edits, targets=targets)
+    return figures.carried(record, measured, dark=options.dark)
 
 
 def _difference(options: Namespace, inputs: Inputs) -> Figure:
-    """Two maps and their difference, as the page Compare draws them."""
+    """Two maps and their difference, as the page Compare draws them: B is A but for what it names."""
     source, request, b = inputs.source, inputs.request, inputs.choices["b"] or Choices()
     record = inputs.record()
     a = Side(record, inputs.site, inputs.head, inputs.sentence(record))
@@ -207,43 +167,20 @@ def _difference(options: Namespace, inputs: Inputs) -> Figure:
     elif b["step"] is not None:
         other = source_of(inputs.choices.put(step=b["step"]))
     has_text = b["text"] is not None or b["picture"] is not None
-    if b["picture"] is not None:
-        path = api.EXAMPLES.get(b["picture"], b["picture"])
-        request = replace(request_of(b, source, [path], is_link=False), edits=request.edits)
-    elif has_text:
-        request = Request((b["text"],), pictures=request.pictures[:1], edits=request.edits)
-    elif request.answer and other is not source and "model" in b.chosen:  # another model has other ids
-        request = Request((record.sentences[a.sentence].text,), edits=request.edits)
-    site, head = b["layer"] or a.site, b["head"] if "head" in b.chosen else a.head
-    if b["layer"] is not None and "head" not in b.chosen:
-        head = 0
+    if has_text or (request.answer and "model" in b.chosen):  # another model has other ids
+        texts = b if has_text else Choices({"text": record.sentences[a.sentence].text})
+        paths = [api.EXAMPLES.get(b["picture"], b["picture"])] if b["picture"] is not None else []
+        pictures = request.pictures[:1] if b["text"] is not None else ()
+        request = replace(request_of(texts, source, paths, is_link=False), edits=request.edits)
+        request = replace(request, pictures=request.pictures or pictures)
     run = api.analyze(request.unchanged if other.read_only else request, other)
-    side = Side(run, site, head, 0 if has_text else a.sentence)
-    comparison = beside(a, _same_words(a, side, source, other))
-    cell = _cell(inputs.choices, len(comparison.rows), len(comparison.columns))
+    if source.id == other.id and source is not other and a.record.targets not in ((), run.targets):
+        run = other.run(run.sentences, run.edits, a.record.targets)  # each row is of one word: that which A wrote
+    head = inputs.head if b["layer"] is None else 0
+    head = b["head"] if "head" in b.chosen else head
+    comparison = beside(a, Side(run, b["layer"] or a.site, head, 0 if has_text else a.sentence))
+    cell, _ = _places(inputs.choices, len(comparison.rows), len(comparison.columns))
     return figures.difference(comparison, dark=options.dark, **cell)
-
-
-def _same_words(a: Side, b: Side, source: Source, other: Source) -> Side:
-    """Another training step of A's model reads the words that A wrote, so that each row is of one word."""
-    written = a.record.targets
-    if not written or b.record.targets == written or source.id != other.id or source is other:
-        return b
-    return Side(other.run(b.record.sentences, b.record.edits, written), b.site, b.head, b.sentence)
-
-
-def _explore(options: Namespace, inputs: Inputs) -> list[str]:
-    path = single(options, "explore.html", "a page", ".html", ".htm")
-    before, after = inputs.before(), inputs.record()
-    place = {"site": inputs.site, "head": inputs.head, "sentence": inputs.sentence(after)}
-    return put({path: explore(after, before=before, **place).encode()})
-
-
-def _save(options: Namespace, inputs: Inputs) -> list[str]:
-    record = inputs.record()
-    path = single(options, f"{stem(record)}{files.ENDING}", "a saved run", files.ENDING)
-    settings = cases.settings_of(inputs.source) | cases.made_with(inputs.request)
-    return [str(files.save(record, path, settings=settings, precision=options.precision))]
 
 
 def write(figure: Figure, options: Namespace) -> list[str]:
@@ -255,17 +192,17 @@ def write(figure: Figure, options: Namespace) -> list[str]:
         if format not in export.NAMES:
             raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.NAMES)}.")
         contents[path] = export.render(figure, format, **size)
-    if any(path.suffix.lower() in IMAGES for path in contents):
+    if any(path.suffix.lower() in (".png", ".svg", ".pdf") for path in contents):
         for line in export.notes(figure, options.preset):
             terminal.note(line)
     return put(contents)
 
 
-def single(options: Namespace, usual: str, what: str, *endings: str) -> Path:
-    """The one file of -o, or the usual one."""
-    path = options.output[-1] if options.output else Path(usual)
-    if path.suffix.lower() not in endings:
-        raise InputError(f"{quoted(path.name)} is no name of {what}: it ends in {endings[0]}.")
+def single(options: Namespace, usual: str, what: str) -> Path:
+    """The one file of -o, or the usual one, whose ending it must have."""
+    path, ending = options.output[-1] if options.output else Path(usual), Path(usual).suffix
+    if path.suffix.lower() != ending:
+        raise InputError(f"{quoted(path.name)} is no name of {what}: it ends in {ending}.")
     return path
 
 

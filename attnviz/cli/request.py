@@ -1,10 +1,9 @@
 """From arguments to a request: a link and the flags beside it name a model, texts, changes and what is shown."""
 
-import math
-import re
+import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,14 @@ from attnviz import api, cases, files, link
 from attnviz.cli import terminal
 from attnviz.cli.parser import FILE, LINK
 from attnviz.core.display import as_sentence, visible_text
-from attnviz.core.edits import BY_LETTER, Edits, Site
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import PICTURES, AttnvizError, InputError, did_you_mean, quoted
-from attnviz.core.finite import not_finite
 from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.files import media
 from attnviz.link import Choices
 from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
-from attnviz.studies import gradients
 
 PAGES = {"": "", "heads": "", "overview": "overview", "masks": "mask", "compare": "difference"}
 """Form of the picture of a page, by its path; on the page Heads the link names it."""
@@ -31,14 +28,10 @@ PARTS = {"All heads": "overview", "Contributions": "contributions", "Logit lens"
 """Forms of the parts of the page Overview."""
 PROBE = "The cat sat on the mat because it was tired"
 """Text of a link without one, of a model without an example."""
-NO_PICTURE = "none"
-"""Name of no picture in a link, for a model that reads text without one, too."""
 SILENT = 2.0
 """Seconds a run may take before its cost is printed."""
-MOST_UNKNOWN = 10
-"""Unknown words that are named, at most."""
-FLAGS = {name: name for name in ("step", "target", "temperature", "head", "sentence", "form")} | {"compare": "b"}
-"""Flags whose values are written as the link writes them, and their names there."""
+FLAGS = ("step", "target", "temperature", "head", "sentence", "form", "word", "minus", "model")
+"""Flags whose values are written as the link writes them, under the same name."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +41,6 @@ class Inputs:
     Attributes:
         choices: values of the link and the flags.
         form: form of the picture.
-        notes: lines about the run for stderr.
     """
 
     source: Source
@@ -57,18 +49,13 @@ class Inputs:
     site: Site
     head: int | str
     form: str
-    notes: tuple[str, ...] = ()
-
-    @property
-    def domain(self) -> str:
-        """Range of the colors, as figures name it."""
-        return {"adaptive": "adapts"}.get(self.choices["colors"], self.choices["colors"])
 
     def record(self, *, stream: bool = False) -> Record:
         """Run the model with the changes."""
         record = api.analyze(self.request, self.source, stream=stream)
-        if sentence := not_finite(record):
-            terminal.note(sentence)
+        for finding in record.findings:
+            if finding not in self.source.findings:  # which were printed when it was loaded
+                terminal.note(finding)
         return record
 
     def before(self) -> Record | None:
@@ -84,49 +71,40 @@ class Inputs:
 
 
 def read(options: Namespace) -> Inputs:
-    """Read a text or a link, and the flags beside it; the flags win."""
-    if options.text is None:
-        raise InputError("There is no text; type one, or name a model that needs none: --live story.")
-    is_link = LINK.fullmatch(options.text) is not None
-    form, choices = _link(options.text) if is_link else ("", Choices())
-    chosen = _flags(options)
-    choices = choices.put(**chosen)
-    if options.command == "export" and "b" in chosen:
-        form = "difference"
-    form = chosen.get("form") or form
+    """Read a text or a link, and the flags beside it, which win; notes on stderr name unknown words and the cost."""
     name, paths = options.text, options.picture
-    if not (is_link or paths) and is_file(name) and name.lower().endswith((*PICTURES, media.SOUND_ENDING)):
+    is_link = LINK.fullmatch(name) is not None
+    form, choices = _link(name) if is_link else ("", Choices())
+    flags = _flags(options)
+    choices = choices.put(**flags)
+    if options.command == "export" and "b" in flags:
+        form = "difference"
+    form = flags.get("form") or form
+    if not (is_link or paths) and name.lower().endswith((*PICTURES, media.SOUND_ENDING)) and os.path.isfile(name):
         name, paths = "", [name]
-    if not (is_link or paths or options.model) and Path(name[:200]).suffix and is_file(name):
+    if not (is_link or paths or options.model) and Path(name[:200]).suffix and os.path.isfile(name):
         source = load(name, **({} if choices["step"] is None else {"step": choices["step"]}))
         request = Request(source.one_run)
     else:
-        source = source_of(choices, sos=form == "mask")
+        source = source_of(choices)
         if not (is_link or (paths and not name)):
-            lines = texts(name, by_line=options.lines)
-            choices = choices.put(text="\n".join(lines), lines=options.lines)
+            choices = choices.put(text="\n".join(texts(name, by_line=options.lines)), lines=options.lines)
         request = request_of(choices, source, paths, is_link=is_link)
-    if form == "mask" and choices["mask"] is None and "sos" in source.settings():
-        choices = choices.put(mask=link.NAMES["mask"].codec.read("causal"))
-    site = _site(options.layer, choices, source, is_mask=form == "mask")
+    site = _site(options, choices, source, is_mask=form == "mask")
     request = replace(request, answer=choices["answer"], edits=_edits(options, choices, source, site))
     opens, head = opening(source)
     head = head if site == opens else 0
     head = choices["head"] if "head" in choices.chosen else head
     form = form or ("picture" if is_link and request.pictures else "map")
-    notes = (*_unknown(source, request), *_cost(options, source, request))
-    return Inputs(source, request, choices, site, head, form, notes)
-
-
-def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> Edits:
-    choices = choices.put(heads_off=choices["heads_off"] | _off(options.off, site))
-    return link.edits(choices, of_cross=any(other.kind == "cross" for other in source.sites))
+    for note in _notes(source, request):
+        terminal.note(note)
+    return Inputs(source, request, choices, site, head, form)
 
 
 def edits(options: Namespace, source: Source) -> Edits:
     """Changes of the flags alone, for a check of a model."""
     choices = Choices(_flags(options))
-    return _edits(options, choices, source, _site(options.layer, choices, source))
+    return _edits(options, choices, source, _site(options, choices, source))
 
 
 def _link(address: str) -> tuple[str, Choices]:
@@ -138,83 +116,67 @@ def _link(address: str) -> tuple[str, Choices]:
     choices, complaints = link.read(parse_qs(parts.query, keep_blank_values=True))
     for complaint in complaints:
         terminal.note(complaint)
-    if choices["gray"]:
-        raise InputError("The shell makes no patches gray in a picture: export this picture in the app.")
-    if choices["less"] == "neutral":
-        raise InputError("The shell asks no neutral question: export this picture in the app.")
-    if page != "overview":
-        return PAGES[page] or choices["form"] or "", choices
-    if (part := choices["part"] or "All heads") not in PARTS:
+    if choices["gray"] or choices["less"] == "neutral":
+        what = "makes no patches gray in a picture" if choices["gray"] else "asks no neutral question"
+        raise InputError(f"The shell {what}: export this picture in the app.")
+    part = choices["part"] or "All heads"
+    if page == "overview" and part not in PARTS:
         raise InputError(f"The shell draws no {quoted(part)}: export this picture in the app.")
-    return PARTS[part], choices
+    return PARTS[part] if page == "overview" else PAGES[page] or choices["form"] or "", choices
 
 
 def _flags(options: Namespace) -> dict[str, Any]:
     """Values of the flags by their names in a link."""
-    written = {
-        name: str(getattr(options, flag)) for flag, name in FLAGS.items() if getattr(options, flag, None) is not None
-    }
-    flags = {name: f"--{flag}" for flag, name in FLAGS.items()}
-    if options.model is not None and options.command != "check":
-        written["model"] = options.model
-    if getattr(options, "system", None) and not options.chat:
-        raise InputError("--system is what the system says in a chat; add --chat.")
-    if getattr(options, "chat", False):
-        written["chat"] = options.system or "-"
-    if options.mask:
-        masks = [f"({mask})" for mask in options.mask] if len(options.mask) > 1 else options.mask
-        written["mask"], flags["mask"] = " & ".join(masks), "--mask"
-    if options.take:
-        written["take"] = "\n".join(options.take)
+    typed = {name: getattr(options, name, None) for name in FLAGS}
+    typed["take"] = "\n".join(options.take) or None
+    masks = [f"({mask})" for mask in options.mask] if len(options.mask) > 1 else options.mask
+    typed["mask"] = " & ".join(masks) or None
+    if getattr(options, "chat", False) or getattr(options, "system", None):
+        typed["chat"] = options.system or "-"
+    values = {name: _value(name, str(text), f"--{name}") for name, text in typed.items() if text is not None}
+    if (other := getattr(options, "compare", None)) is not None:
+        values["b"] = _value("b", other, "--compare")
     for setting in options.set:
-        name, sign, value = setting.partition("=")
+        name, sign, text = setting.partition("=")
         if not sign:
             raise InputError(f"{quoted(setting)} is no setting; give NAME=VALUE, such as cell=7.2.")
         if name not in link.NAMES:
             raise InputError(f"A link has no {quoted(name)}.{did_you_mean(name, link.NAMES)}")
-        written[name], flags[name] = value, f"--set {name}"
-    values = {}
-    for name, value in written.items():
-        try:
-            values[name] = link.NAMES[name].codec.read(value)
-        except AttnvizError as error:
-            raise InputError(f"{flags.get(name, f'--{name}')}: {error}") from None
+        values[name] = _value(name, text, f"--set {name}")
     return values
 
 
-# Models
+def _value(name: str, text: str, flag: str) -> Any:
+    """Read the value of a name of the link; an error begins with the flag that gives it."""
+    try:
+        return link.NAMES[name].codec.read(text)
+    except AttnvizError as error:
+        raise InputError(f"{flag}: {error}") from None
 
 
-def source_of(choices: Choices, *, sos: bool = False) -> Source:
-    """Load the model of a link.
-
-    Args:
-        sos: begin each sentence with <sos> where the model can, as for a mask alone.
-    """
+def source_of(choices: Choices) -> Source:
+    """Load the model of a link."""
     name, settings = api.named_model(choices["model"])
     step = {} if choices["step"] is None else {"step": choices["step"]}
     chat = {} if choices["chat"] is None else {"chat": True, "system": choices["chat"]}
-    source = load(name, **settings, **step, **chat)
-    return load(name, sos=True, **settings) if sos and "sos" in source.settings() else source
+    return load(name, **settings, **step, **chat)
 
 
 def load(name: str, **settings: object) -> Source:
     """Load a model by its name; notes on stderr that it is fetched, or that the code of a file is run."""
-    if file := FILE.fullmatch(name):
-        if settings:
-            raise InputError(f"What a file builds has no setting {quoted(next(iter(settings)))}; set it in the file.")
-        return own(*file.groups(), of=script.build)
-    if name.lower().endswith(files.READ) or is_file(name):
-        if settings:
-            raise InputError(f"A saved run has no setting {quoted(next(iter(settings)))}; it is shown as it is.")
-        return cases.source(name)
-    return fetch(name, **settings)
+    file = FILE.fullmatch(name)
+    if not file and not name.lower().endswith(files.READ) and not os.path.isfile(name):
+        return fetch(name, **settings)
+    if settings:
+        what = "What a file builds" if file else "A saved run"
+        raise InputError(f"{what} has no setting {quoted(next(iter(settings)))}; it is shown as it is.")
+    return own(*file.groups(), of=script.build) if file else cases.source(name)
 
 
 def fetch(name: str, **settings: object) -> Source:
     """Load a model by its name alone, with its findings on stderr: no file of that name is opened, no code is run."""
-    with terminal.Download(name, sys.stderr) as progress:
-        source = api.load(name, report=progress, **settings)
+    with terminal.download(name) as report:
+        source = api.load(name, report=report, **settings)
     for finding in source.findings:
         terminal.note(as_sentence(finding))
     return source
@@ -224,17 +186,6 @@ def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -
     """Run a person's file and return what its function returns: a model, or with `script.value_of` anything."""
     terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(name)}.")
     return of(file, name)
-
-
-def is_file(name: str) -> bool:
-    """Whether there is a file of that name; a text may be too long to be one."""
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):
-        return False
-
-
-# Texts
 
 
 def texts(typed: str, *, by_line: bool = False) -> list[str]:
@@ -260,12 +211,17 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
     text = "" if source.reads in ("picture", "sound") and (is_link or paths) else choices["text"] or offered[0]
     several = len(text.strip("\r\n").splitlines()) > 1 if choices["lines"] is None else choices["lines"]
     lines = tuple(line for line in text.splitlines() if line.strip()) if several else (text,)
-    request = Request(lines)
-    if (target := choices["target"]).strip():
-        targets = target.splitlines() if several else [target.strip("\r\n")]
-        request = replace(request, targets=tuple(line for line in targets if line.strip()))
-    if is_link and not paths and source.reads != "text" and choices["picture"] != NO_PICTURE:
-        paths = [_example(source, choices["picture"])]
+    target = choices["target"]
+    targets = target.splitlines() if several else [target.strip("\r\n")]
+    request = Request(lines, targets=tuple(line for line in targets if line.strip()))
+    name = choices["picture"]
+    if is_link and not paths and source.reads != "text" and name != "none":
+        is_sound = source.reads == "sound"
+        there = {key: path for key, path in api.EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound}
+        if name is not None and name not in there:
+            examples = f"Examples are: {', '.join(there)}."
+            raise InputError(f"The link shows {quoted(name)}, which it does not hold. {examples}")
+        paths = [there[name or next(iter(there))]]
     if paths:
         picture = media.sound(paths[0]) if str(paths[0]).lower().endswith(media.SOUND_ENDING) else media.picture(paths)
         request = replace(request, pictures=picture.pictures * len(lines))
@@ -273,76 +229,42 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
     return request
 
 
-def _example(source: Source, name: str | None) -> Path:
-    """The example that a link names, or the first that the model reads."""
-    hears = source.reads == "sound"
-    there = {name: path for name, path in api.EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == hears}
-    if name is not None and name not in there:
-        raise InputError(f"The link shows {quoted(name)}, which it does not hold. Examples are: {', '.join(there)}.")
-    return there[name or next(iter(there))]
-
-
-# Places
-
-
 def opening(source: Source) -> tuple[Site, int]:
     """The layer and the head that a model opens with."""
     return source.card.opens if source.card else (source.sites[0], 0)
 
 
-def _site(typed: str | None, choices: Choices, source: Source, *, is_mask: bool = False) -> Site:
+def _site(options: Namespace, choices: Choices, source: Source, *, is_mask: bool = False) -> Site:
     """The layer that is shown; a mask is shown where a decoder hides the future."""
     opens, _ = opening(source)
     kind = "decoder" if is_mask and any(site.kind == "decoder" for site in source.sites) else opens.kind
-    if typed is not None:
-        match = re.fullmatch(r"([edc]?)(\d{1,9})", typed, re.ASCII)
-        if match is None:
-            raise InputError(f"{quoted(typed)} is no layer; give a number, or one with its kind: e0, d0 or c0.")
-        return Site(BY_LETTER[match[1]] if match[1] else kind, int(match[2]))
-    return choices["layer"] or Site(kind, opens.layer)
+    if options.layer is None:
+        return choices["layer"] or Site(kind, opens.layer)
+    return _value("layer", f"{kind[0]}{options.layer}" if options.layer.isdecimal() else options.layer, "--layer")
 
 
-def _off(typed: Iterable[str], site: Site) -> frozenset[tuple[Site, int]]:
-    """Heads of --off: "2,3", "0.2,1.3" or "c1.2"."""
-    parts = [part.strip() for text in typed for part in text.split(",")]
-    matches = {part: re.fullmatch(r"(?:([edc]?)(\d{1,9})\.)?(\d{1,9})", part, re.ASCII) for part in parts}
-    if wrong := [part for part, match in matches.items() if match is None]:
-        raise InputError(f"--off: {quoted(wrong[0])} are no heads; give 2,3 or LAYER.HEAD, such as 0.2 or d0.2.")
-    return frozenset(
-        (Site(BY_LETTER[match[1]] if match[1] else site.kind, int(match[2] or site.layer)), int(match[3]))
-        for match in matches.values()
-    )
+def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> Edits:
+    """Changes of the choices and of --off: "2,3" of the layer that is shown, "0.2,1.3" of its kind, or "c1.2"."""
+    off = set(choices["heads_off"])
+    for head in (part.strip() for text in options.off for part in text.split(",")):
+        layer = f"{site.layer}." if head.isdecimal() else ""
+        off |= _value("heads_off", f"{site.kind[0]}{layer}{head}" if head[:1].isdecimal() else head, "--off")
+    choices = choices.put(heads_off=frozenset(off))
+    return link.edits(choices, of_cross=any(other.kind == "cross" for other in source.sites))
 
 
-# Notes
+def _notes(source: Source, request: Request) -> Iterable[str]:
+    """Unknown words, each with known ones that are spelled like it; and the cost of a run that takes time."""
+    unknown = {} if request.pictures else source.unknown([*request.texts])
+    words = [_quotes([word]) + (f" (it knows {_quotes(near)})" if near else "") for word, near in unknown.items()]
+    if words:
+        more = f" and {len(words) - 10} more words" if len(words) > 10 else ""
+        yield f"'{source.name}' does not know {', '.join(words[:10])}{more} and reads {source.unknown_token}."
+    if not source.one_run and (sentences := source.sentences(request)):
+        cost = estimate.estimate(source, len(sentences[0].tokens), request.edits, len(sentences))
+        if cost.seconds > SILENT:
+            yield f"{cost}."
 
 
-def _unknown(source: Source, request: Request) -> list[str]:
-    """A line for each unknown word that known ones are spelled like, with these, and one for all others."""
-    words: Mapping[str, Any] = {} if request.pictures else source.unknown([*request.texts])
-    named, more = list(words.items())[:MOST_UNKNOWN], len(words) - MOST_UNKNOWN
-    lines = [(_listed([word]), f"; it knows {_listed(near)}") for word, near in named if near]
-    others = [_listed([word]) for word, near in named if not near]
-    text = ", ".join(others) + (f" and {more} more words" if others and more > 0 else "")
-    lines += [(text, "")] if others else []
-    return [f"'{source.name}' does not know {what} and reads {source.unknown_token}{hint}." for what, hint in lines]
-
-
-def _listed(words: Iterable[str]) -> str:
+def _quotes(words: Iterable[str]) -> str:
     return ", ".join(f"“{visible_text(word)}”" for word in words)
-
-
-def _cost(options: Namespace, source: Source, request: Request) -> list[str]:
-    """Cost of the run as a line, if it takes time; a run beyond what was allowed is refused."""
-    sentences = () if source.one_run else source.sentences(request)
-    if not sentences:
-        return []
-    tokens, count = len(sentences[0].tokens), len(sentences)
-    estimated = estimate.estimate(source, tokens, request.edits, count)
-    if getattr(options, "show", None) == "gradients":  # as many runs, forward and backward
-        runs = gradients.RUNS * (gradients.STEPS + 1) * count
-        estimated = replace(estimated, seconds=estimate.estimate(source, tokens, request.edits, runs).seconds)
-    seconds = math.inf if options.seconds is None else options.seconds
-    if estimated.seconds > seconds or estimated.bytes > (math.inf if options.memory is None else 1e9 * options.memory):
-        raise InputError(f"{estimated}; that is more than --seconds or --memory allows. Use less of the text.")
-    return [f"{estimated}."] if estimated.seconds > SILENT else []
