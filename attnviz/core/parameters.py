@@ -69,17 +69,17 @@ def check_numbers(mask: Any) -> None:
     Raises:
         MaskError: if one is no whole number, or less than it must be.
     """
-    for one in mask.parameters():
-        value = getattr(mask, one.name)
-        if one.kind == "cells" or (value is None and not one.needed):
+    for parameter in mask.parameters():
+        value = getattr(mask, parameter.name)
+        if parameter.kind == "cells" or (value is None and not parameter.needed):
             continue
-        many = one.kind == "numbers"
+        many = parameter.kind == "numbers"
         try:
             numbers = tuple(map(operator.index, value if many else (value,)))
         except TypeError:
             kind = "are a list of whole numbers" if many else "is a whole number"
-            raise MaskError(f"The {one.name} of '{mask.rule}' {kind}; given {quoted(value)}.") from None
-        if numbers and min(numbers) < one.least and not one.signed:
-            what = f"A {one.name.removesuffix('s')}" if many else f"The {one.name}"
-            raise MaskError(f"{what} of '{mask.rule}' is {min(numbers)}; it must be {one.least} or more.")
-        object.__setattr__(mask, one.name, numbers if many else numbers[0])
+            raise MaskError(f"The {parameter.name} of '{mask.rule}' {kind}; given {quoted(value)}.") from None
+        if numbers and min(numbers) < parameter.least and not parameter.signed:
+            what = f"A {parameter.name.removesuffix('s')}" if many else f"The {parameter.name}"
+            raise MaskError(f"{what} of '{mask.rule}' is {min(numbers)}; it must be {parameter.least} or more.")
+        object.__setattr__(mask, parameter.name, numbers if many else numbers[0])

@@ -214,17 +214,18 @@ def filename(figure: Any, format: str, *, preset: str | None = None, scale: int 
 
 def notes(figure: Any, preset: str | None = None) -> list[str]:
     """Sentences about a picture that a person should know before it is printed."""
-    said, use = [], PRESETS.get(preset)
+    notes, use = [], PRESETS.get(preset)
     if missing := lacking(getattr(figure, "caption", "")):
         listed = ", ".join(missing[:8]) + ("" if len(missing) <= 8 else ", …")
-        said.append(f"attnviz has no font for {listed}: other fonts of this computer draw them, or a box stands there.")
+        why = "other fonts of this computer draw them, or a box stands there"
+        notes.append(f"attnviz has no font for {listed}: {why}.")
     if use and use.inches[1] == TWO_COLUMNS:
         svg = SizedFigure(figure, use, time.monotonic() + 30).draw("svg").decode()
         inches = float(re.search(r'width="([\d.]+)pt"', svg)[1]) / POINTS_PER_INCH
         if inches > use.inches[0] + 0.01:
-            one = f"in one of {use.inches[0]} in its text would be smaller than {use.points[1]} pt"
-            said.append(f"The picture takes two columns ({inches:.1f} in): {one}.")
-    return said
+            narrow = f"in one of {use.inches[0]} in its text would be smaller than {use.points[1]} pt"
+            notes.append(f"The picture takes two columns ({inches:.1f} in): {narrow}.")
+    return notes
 
 
 # Archives

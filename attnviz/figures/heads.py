@@ -155,15 +155,15 @@ class Thumbnails(Figure):
             *filter(None, lines),
             *([f"each square shows the largest of {most} × {most} cells"] if most > 1 else []),
         ]
-        drawn = Collage("heads", ("kind", "layer", "head", "rev", "name", "largest", "state"))
+        collage = Collage("heads", ("kind", "layer", "head", "rev", "name", "largest", "state"))
         style = self if title else replace(self, width=layout.ends[0])  # in a column of a page
         for x, y, text, *ends in layout.labels:
-            drawn.text(x, y, text, colors.quiet, *ends)
+            collage.text(x, y, text, colors.quiet, *ends)
         for thumbnail in layout.thumbnails:
-            self._add(thumbnail, drawn)
+            self._add(thumbnail, collage)
         where = {"orient": "right" if self.aside else "bottom", "offset": 14}
         orient = "top" if title else "bottom"
-        form = drawn.form(
+        form = collage.form(
             ((-MARGIN, layout.ends[0] + MARGIN), (-max(MARGIN, layout.above), layout.ends[1] + MARGIN)),
             ("head", "kind", "layer", "head", "rev"),
             colors,
@@ -179,9 +179,9 @@ class Thumbnails(Figure):
             "meta": heading(title, lines, layout.ends[0], style) | {"top": [self._ramp.top]},
             "legend": entry(signs.legend([state for state, occurs in states.items() if occurs], colors)),
         }
-        return Views(form, drawn.data | data)
+        return Views(form, collage.data | data)
 
-    def _add(self, thumbnail: Thumbnail, drawn: Collage) -> None:
+    def _add(self, thumbnail: Thumbnail, collage: Collage) -> None:
         """Draw a head; one that is off is gray and struck through."""
         (site, number), x, y, label = thumbnail
         colors, view, layout = self.colors, self.views[site], self.layout
@@ -193,17 +193,17 @@ class Thumbnails(Figure):
         sides = {"height": layout.height, "width": layout.side}
         uri = pixels.uri(states, kinds, domain.shade(cells.weights), painted, **sides)
         words = site.head(number), self.largest[site, number], "off: its output is zero" if off else "on"
-        drawn.image(x, x2, y, y2, x, x2, uri, site.kind, site.layer, number, self.rev, *words)
-        drawn.frame(x, x2, y, y2, colors.line)
+        collage.image(x, x2, y, y2, x, x2, uri, site.kind, site.layer, number, self.rev, *words)
+        collage.frame(x, x2, y, y2, colors.line)
         if off:
-            drawn.frame(x, x2, y2, y, colors.quiet, 1.5, "line")
+            collage.frame(x, x2, y2, y, colors.quiet, 1.5, "line")
         if is_focused:
-            drawn.frame(x - 1.5, x2 + 1.5, y - 1.5, y2 + 1.5, colors.accent, 2.5)
+            collage.frame(x - 1.5, x2 + 1.5, y - 1.5, y2 + 1.5, colors.accent, 2.5)
         if self._ramp.title == OF_MARKED and domain.kind == "adapts":
-            drawn.frame(x2 - CORNER, x2, y + 2, y + 2, colors.accent, 4)
+            collage.frame(x2 - CORNER, x2, y + 2, y + 2, colors.accent, 4)
         if label:
             ink = colors.quiet if off else colors.text
-            drawn.text(x, y - layout.above + 3, label, colors.accent if is_focused else ink, baseline="top")
+            collage.text(x, y - layout.above + 3, label, colors.accent if is_focused else ink, baseline="top")
 
 
 @dataclass(frozen=True, eq=False)

@@ -169,28 +169,28 @@ class StepsOverview(HeadSteps):
 
     def draw(self) -> Views:
         """Thumbnails with the names and shapes of the stages right of them."""
-        colors, drawn, y = self.colors, Collage("stages", ("position", "rev")), 0.0
+        colors, collage, y = self.colors, Collage("stages", ("position", "rev")), 0.0
         for i, stage in enumerate(self.stages):
             matrix, name, is_current = main(stage), f"{i + 1}  {stage.title}", stage.key == self.current
             bottom, wide, uri = y + (HIGH if matrix else MISSING), 0.0, None
             ink = colors.accent if is_current and self.on_screen else colors.text
             if matrix:
-                wide, uri = self._thumbnail(matrix, y, drawn)
-                drawn.text(WIDE + 14, y + 8, name, ink, weight=600, size=TITLE_SIZE - 1)
-                drawn.text(WIDE + 14, y + 27, _sizes(stage.letters[1:], stage.shape[1:]), colors.quiet)
+                wide, uri = self._thumbnail(matrix, y, collage)
+                collage.text(WIDE + 14, y + 8, name, ink, weight=600, size=TITLE_SIZE - 1)
+                collage.text(WIDE + 14, y + 27, _sizes(stage.letters[1:], stage.shape[1:]), colors.quiet)
             else:
                 missing = "not shown" if stage.is_used else "not used"
-                drawn.text(0, y + MISSING / 2, f"{name}: {missing}", colors.quiet)
+                collage.text(0, y + MISSING / 2, f"{name}: {missing}", colors.quiet)
             if ink == colors.accent:
-                drawn.frame(-8, -8, y, bottom, ink, 4)
-            drawn.image(0, wide, y, bottom, -10, WIDTH, uri, i, self.rev)
+                collage.frame(-8, -8, y, bottom, ink, 4)
+            collage.image(0, wide, y, bottom, -10, WIDTH, uri, i, self.rev)
             y = bottom + GAP
         title, ends = None if self.on_screen else title_spec(), ((0, WIDTH), (0, max(1, y - GAP)))
         meta = heading(self._heading, subtitles(self.record, self), WIDTH, self)
-        form = drawn.form(ends, ("stage", "position", "rev"), colors, title=title)
-        return Views(form, drawn.data | {"meta": meta})
+        form = collage.form(ends, ("stage", "position", "rev"), colors, title=title)
+        return Views(form, collage.data | {"meta": meta})
 
-    def _thumbnail(self, matrix: Matrix, y: float, drawn: Collage) -> tuple[float, str]:
+    def _thumbnail(self, matrix: Matrix, y: float, collage: Collage) -> tuple[float, str]:
         """Width and address of a thumbnail; what is selected of it is framed, and its number written."""
         wide = float(WIDE)
         if {*matrix.axes} == {*TOKENS}:
@@ -199,11 +199,11 @@ class StepsOverview(HeadSteps):
             matrix = _first(matrix, FIRST)
         across, down = wide / max(1, len(matrix.columns)), HIGH / max(1, len(matrix.rows))
         grid, accent = number_grid(matrix, (across, down), self.style), self.colors.accent
-        drawn.frame(0, wide, y, y + HIGH, self.colors.line)
+        collage.frame(0, wide, y, y + HIGH, self.colors.line)
         for row, row2, column, column2, *_ in zip(*grid.chosen().values(), strict=True):
-            drawn.frame(column * across, column2 * across, y + row * down, y + row2 * down, accent, 1.5)
+            collage.frame(column * across, column2 * across, y + row * down, y + row2 * down, accent, 1.5)
         if None not in grid.selected:
-            drawn.text(WIDTH, y + 9, digits(matrix.values[grid.selected]), accent, "right")
+            collage.text(WIDTH, y + 9, digits(matrix.values[grid.selected]), accent, "right")
         return wide, grid.uri(1 if self.on_screen else 2)
 
 

@@ -35,13 +35,13 @@ def python(figure: Figure) -> str:
     name = next((name for name in figures.__all__ if getattr(figures, name) is type(figure)), "")
     named = {name: value for name, value in named.items() if name not in OF_SCREEN}
     try:
-        made = snippet.call(f"attnviz.figures.{name}", first, named)
+        code = snippet.call(f"attnviz.figures.{name}", first, named)
     except (NoSnippet, LookupError):
         return ""
     imports = [f"from {home} import {', '.join(sorted(names))}" for home, names in sorted(snippet.names.items())]
     file = f"open({json.dumps(f'{figure.name}.svg', ensure_ascii=False)}, 'wb')"
     written = f'{file}.write(attnviz.render(figure, "svg"))'
-    return "\n".join(["import attnviz", *imports, "", *snippet.lines, f"figure = {made}", written])
+    return "\n".join(["import attnviz", *imports, "", *snippet.lines, f"figure = {code}", written])
 
 
 class _Snippet:
@@ -114,12 +114,12 @@ class _Snippet:
             named = [f"target={self._texts(request.targets)}"] if request.targets else []
             named += [f"continued={self.value(request.answer)}"] if request.answer else []
             named += ["stream=True"] if record.stream is not None else []
-            made = f"attnviz.analyze({', '.join([prompt, source, *edits, *named])})"
+            code = f"attnviz.analyze({', '.join([prompt, source, *edits, *named])})"
             if by is not None:  # its decoder reads what the decoder of that run wrote
                 name = self._name(by)
-                made = f"{source}.run({', '.join([f'{name}.sentences', *edits, f'targets={name}.targets'])})"
+                code = f"{source}.run({', '.join([f'{name}.sentences', *edits, f'targets={name}.targets'])})"
             self.records.append(record)
-            self.lines.append(f"{self._name(record)} = {made}")
+            self.lines.append(f"{self._name(record)} = {code}")
         return self._name(record)
 
     def _name(self, record: Record) -> str:

@@ -429,10 +429,10 @@ class Search:
         if next(module.children(), None) is not None or call.input.shape != call.output.shape:
             return None
         weight, bias = (getattr(module, name, None) for name in ("weight", "bias"))
-        sized = [one for one in (weight, bias) if isinstance(one, Tensor)]
-        if any(one.shape != call.input.shape[-1:] for one in sized):
+        sized = [tensor for tensor in (weight, bias) if isinstance(tensor, Tensor)]
+        if any(tensor.shape != call.input.shape[-1:] for tensor in sized):
             return None
-        weight, bias = (None if one is None else floats(one) for one in (weight, bias))
+        weight, bias = (None if tensor is None else floats(tensor) for tensor in (weight, bias))
         names = ("eps", "variance_epsilon", "epsilon", "norm_eps")
         eps = next((float(getattr(module, name)) for name in names if getattr(module, name, None) is not None), 1e-6)
         for is_centered in (True, False):
