@@ -223,12 +223,11 @@ def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool,
 def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
     """Part of padding; `tokens` is boolean (B, K)."""
     (batch, heads, queries, keys), real = shape, tokens[:, None, None]
-    states = {"": real, "missing": torch.ones_like(real)}  # one or two keys of padding: missing, not off by one
+    states = {"": real, "wrong-axis": real.mT} if queries == keys else {"": real}
+    states["missing"] = torch.ones_like(real)  # before off by one, which is the same for one or two keys of padding
     states["opens-padding"] = pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]
     states["blocks-token"] = ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
     states["inverted"] = ~real
-    if queries == keys:
-        states["wrong-axis"] = real.mT
     if batch == queries > 1:
         states["as-queries"] = tokens[None, None]
     if batch == heads > 1:

@@ -65,9 +65,9 @@ def of_padding(real):
     for text, key in product(range(len(real)), range(n)):
         beside = real[text, max(0, key - 1) : key + 2]
         longer[text, key], shorter[text, key] = beside.any(), beside.all()
-    states = {"": real, "missing": torch.ones_like(real), "opens-padding": longer}
-    states |= {"blocks-token": shorter, "inverted": ~real}
-    states = {name: tokens[:, None, None] for name, tokens in states.items()} | {"wrong-axis": real[:, None, :, None]}
+    of_keys = {"missing": torch.ones_like(real), "opens-padding": longer, "blocks-token": shorter, "inverted": ~real}
+    states = {"": real[:, None, None], "wrong-axis": real[:, None, :, None]}
+    states |= {name: tokens[:, None, None] for name, tokens in of_keys.items()}
     return states | ({"as-queries": real[None, None]} if len(real) == n else {})
 
 
