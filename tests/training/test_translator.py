@@ -252,12 +252,13 @@ def test_a_full_stop_is_written_where_one_is_read():
 def test_rows_and_keys_of_a_role_are_words_of_its_kind(held_out):
     """An adjective and its noun, a word and itself, a pronoun and what it stands for."""
     nouns = {form for noun in words.NOUN_LIST for form in noun.english}
-    adjectives = {adjective.english for adjective in words.ADJECTIVE_LIST}
+    parts = {"adjective": {word.english for word in words.ADJECTIVE_LIST}, "article": {*words.DETERMINERS, "an"}}
+    assert all(any(translator.cells(made)["encoder", role] for made in held_out) for role in parts)
     for made in held_out:
         asked = translator.cells(made)
-        for row, (key,) in asked["encoder", "adjective"]:
-            assert made.english[row] in adjectives
-            assert made.english[key] in nouns
+        for role, english in parts.items():
+            assert all(made.english[row] in english for row, _ in asked["encoder", role])
+            assert all(made.english[key] in nouns for _, (key,) in asked["encoder", role])
         for row, (key,) in asked["encoder", "antecedent"]:
             assert made.english[row] in ("it", "he", "she", "they")
             assert made.english[key] in nouns
