@@ -158,6 +158,8 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
         _check(isinstance(value, list), f"{name} is no list")
         if origin is tuple and parts[-1] is not Ellipsis:
             return tuple(unpack(part, item, store, name) for part, item in zip(parts, value, strict=True))
+        if parts[0] is str and {*map(type, value)} <= {str}:  # a vocabulary may have 150,000 words
+            return (frozenset if origin is frozenset else tuple)(value)
         return (frozenset if origin is frozenset else tuple)(unpack(parts[0], item, store, name) for item in value)
     if kind in (Token, Box, Site):  # a list of the fields, of which the last may be left out
         _check(isinstance(value, list), f"a {kind.__name__.lower()} is no list")
