@@ -241,6 +241,11 @@ class _Check:
             return self.skipped.append(f"Hidden tokens: not tested. {error}")
         if any("decides the mask itself" in note for note in test.notes):  # it cannot be what is meant cell by cell
             self.findings = [finding for finding in self.findings if finding.rule != "deviation"]
+            is_hidden = [~moves.open_cells(step).any(0) & _tokens(self.record, step)[0] for step in self.targets]
+            for position in torch.stack(is_hidden).all(0).nonzero().flatten().tolist() if self.targets else ():
+                token = visible_text(self.record.texts(self.targets[0].site)[1].tokens[position].text)
+                what = f"“{token}” ({position}) is hidden from every query, and it is no padding."
+                self.error("padding", what, "Mask by the id of padding alone: ids != pad.")
         hides = f"o output moved with a token that its mask hides ({test.promise})."
         if test.is_blind:
             self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")

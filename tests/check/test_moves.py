@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from own_models import WORDS, Server, Translator, Writer, tokenize
+from own_models import IDS, WORDS, Server, Translator, Writer, tokenize
 from torch import nn
 
 import attnviz
@@ -99,6 +99,22 @@ def test_a_leaking_mask_of_the_tokens_never_passes_in_silence():
     ]
     for intent in (None, "causal"):
         assert attnviz.check_model(wrapped(Sparse(False)), intent=intent).status(strict=True) == 0
+
+
+class WrongPadding(Writer):
+    """Takes a word for padding."""
+
+    def mask(self, ids):
+        return super().mask(ids) & (ids != IDS["cat"])[:, None, None, :]
+
+
+def test_a_word_that_the_mask_takes_for_padding_is_named():
+    """Whatever else a mask of the tokens may hide: nobody can look at this one."""
+    report = attnviz.check_model(wrapped(WrongPadding()), intent="causal")
+
+    assert report.status() == 1
+    (finding,) = (finding for finding in report.findings if finding.severity == "error")
+    assert finding.message == "“cat” (1) is hidden from every query, and it is no padding."
 
 
 class Keeping(Writer):
