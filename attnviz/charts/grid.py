@@ -294,10 +294,13 @@ class Grid:
         dot = "·" if size.cell >= DOTTED and not self.is_table else ""
         row = None if chosen is None else chosen // size.tile
         texts = self.texts[side] or [""] * len(self.sides[side])
-        return [
-            text if i == row or (i % every == 0 and (row is None or abs(i - row) >= every)) else dot
+        labels = [
+            text if i % every == 0 and (row is None or abs(i - row) >= every) else dot
             for i, text in enumerate(texts[:: size.tile])
         ]
+        if row is not None:
+            labels[row] = texts[chosen]
+        return labels
 
     @cached_property
     def _words(self) -> Table:

@@ -195,3 +195,14 @@ def test_rows_of_padding_are_quiet_and_named_as_that(cat):
     assert PADDING in legend(chart)
     assert PADDING not in str(heatmap(cat, SITE, 0).to_dict())
     assert all(see(padded, SITE).strongest_cell(head)[0] < 3 for head in range(2))
+
+
+def test_a_square_of_many_cells_has_the_label_of_the_token_that_is_selected():
+    """Not of the first one that it stands for."""
+    record = api.analyze(" ".join(f"w{i}" for i in range(1200)), "scratch")
+    figure = figures.head(record, record.sites[0], 0, selected=(1001, 777))
+    tables, tile = figure.drawing.data, figure.drawing.size.tile
+
+    assert tile > 1
+    assert tables["rows"]["label"][1001 // tile] == "w1001"
+    assert tables["columns"]["label"][777 // tile] == "w777"
