@@ -96,8 +96,8 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
         for total, numbers in zip(sums, (*weights, difference.abs()), strict=True):
             total[down.within] += numbers.sum(1)
         all_known = bool(sums[2, down.within].isfinite().all())
-        for largest, known, numbers in zip(high, is_known, (*weights, difference), strict=True):
-            known[tiles] |= all_known or numbers.isfinite().view(squares).any(3).any(1)
+        for largest, has_known, numbers in zip(high, is_known, (*weights, difference), strict=True):
+            has_known[tiles] |= all_known or numbers.isfinite().view(squares).any(3).any(1)
             numbers = numbers if all_known else numbers.nan_to_num_(nan=0.0)  # leave out rows that are NaN
             largest[tiles] = largest[tiles].maximum(numbers.view(squares).amax((1, 3)))
         low[tiles] = low[tiles].minimum(difference.view(squares).amin((1, 3)))
@@ -255,8 +255,8 @@ def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = 
         InputError: if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
     """
     if written(a.record, a.site) != written(b.record, b.site):
-        one, other = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
-        raise InputError(f"A is {one} and B is {other}: they are over different texts, so they cannot be subtracted.")
+        left, right = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
+        raise InputError(f"A is {left} and B is {right}: they are over different texts, so they cannot be subtracted.")
     queries, keys = max((tuple(map(len, side.tokens)) for side in (a, b)), key=math.prod)
     if queries * keys > MOST_CELLS and a.tokens != b.tokens:
         size = f"A map of {queries:,} x {keys:,} is too large to compare with that of another text"
@@ -278,7 +278,7 @@ def written(record: Record, site: Site) -> tuple[bool, bool]:
 def first_moved(before: Record, after: Record, *, sentence: int = 0, least: float = 0.0) -> tuple[Site, int] | None:
     """The first attention call whose weights changed, and its head with the largest change of a weight.
 
-    None if no weight changed by more than `least`. Head 0 if its tokens changed, as after another generated text.
+    None if no weight changed by more than `least`; head 0 if the tokens of the call changed.
     """
     for step in after.steps:
         old, texts = before.step(step.site), [record.tokens(step.site, sentence=sentence) for record in (before, after)]

@@ -65,8 +65,7 @@ class HeadBlock:
     """Some rows of all heads of a step, for some texts of the batch.
 
     Attributes:
-        texts, rows: slices of the batch and of the queries.
-        position: position of each row in its text, (R,).
+        texts, rows, position: slices of the batch and of the queries, and position of each row in its text, (R,).
         dtype: number type of the weights and of all numbers computed from them.
     """
 
@@ -337,7 +336,7 @@ def duplicate(block: HeadBlock) -> Sums:
 
 
 def induction(block: HeadBlock) -> Sums:
-    """Weight on the keys right after earlier copies of the row's token."""
+    """Weight on the keys right after other copies of the row's token; in a decoder, after earlier copies."""
     text, row, key = block.twins
     inside = key + 1 < block.num_keys[text]
     return _weight_on_pairs(block, text[inside], row[inside], key[inside] + 1)

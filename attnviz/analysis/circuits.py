@@ -90,7 +90,7 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
     - previous_token: mean weight on the previous position, over all rows but the first. Queries and keys are made from
       the learned position vectors alone, with the model's scale and without its windows; a decoder has a causal mask.
     - induction: Σλ / Σ|λ| of W_E W_Q W_Kᵀ (W_V W_O of an earlier head)ᵀ W_Eᵀ, for the earlier head with the largest
-      K-composition. At 1 the head attends to tokens after a copy of its own token.
+      K-composition. At 1 a query matches keys that attended to the query's token in the earlier head.
     - composition: ‖W_V W_O M‖ / (‖W_V W_O‖ ‖M‖), Frobenius norms, with M = W_Q W_Kᵀ, W_K W_Qᵀ or W_V W_O of the later
       head for q, k and v.
 
@@ -101,7 +101,7 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
     Args:
         fold_norms: whether to fold gain and centering of norms into the weights: of the norm before the layer into W_Q,
             W_K and W_V, of the last norm into W_U, of a norm after W_O into W_O. A norm's divisor depends on the text,
-        is left out. For `previous_token` the norm is applied to the position vectors.
+            so it is left out. For `previous_token` the norm is applied to the position vectors.
 
     Raises:
         InputError: if the model has no self-attention, or embedding and unembedding have different vocabularies.

@@ -223,7 +223,7 @@ def stream_of(record: Record) -> Stream:
 
 
 def id_of(record: Record, token: str | int) -> int:
-    """Look up the id of a word in the vocabulary; a word that exists only with a space before it is accepted without.
+    """Look up the id of a word in the vocabulary, or else of the word with a space before it.
 
     Raises:
         InputError: if there is no such word; the message names words with a similar spelling.

@@ -145,7 +145,7 @@ class Groups:
 
 
 def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
-    """Group tokens by the words, sentences or parts of a view, and drop hidden special tokens; `text` is the text."""
+    """Group the tokens of `text` by the words, sentences or parts of a view, and drop hidden special tokens."""
     is_answered = any(token.role == "answer" for token in tokens)
     if view.special == "show" and not (view.words or view.sentences or view.parts):
         starts = np.arange(len(tokens))

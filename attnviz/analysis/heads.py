@@ -234,8 +234,8 @@ def farthest(
 def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0) -> pd.DataFrame:
     """Rank all heads by the weight from one word to another.
 
-    A weight of words of several tokens is the mean over the query's and the sum over the key's. If a word occurs
-    several times, the pair of occurrences with the largest weight counts.
+    For words of several tokens, the weight is the mean over the query's tokens and the sum over the key's. If a word
+    occurs several times, the pair of occurrences with the largest weight counts.
 
     Args:
         query, key: a word or a phrase (case is ignored), or the position of a token, counted from 0.
@@ -260,8 +260,8 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
                 places.append([(word, word + 1)] if 0 <= word < len(part) else [])
                 continue
             whole = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
-            found = occurrences(text.text, part, whole) if word.strip() else []
-            places.append([(first, stop) for first, stop, _ in found])
+            matches = occurrences(text.text, part, whole) if word.strip() else []
+            places.append([(first, stop) for first, stop, _ in matches])
         for head in range(step.num_heads) if all(places) else ():
             weights = {}
             for a in places[0]:

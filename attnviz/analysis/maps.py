@@ -189,8 +189,8 @@ class _Tiles:
         sizes = [np.diff(np.append(np.arange(0, len(part), self.tile), len(part))) for part in positions]
         more = [None, None, None]
         if not self.several:
-            at = (part[index.numpy()] for part, index in zip(positions, self.argmax, strict=True))
-            more = [*at, self.sums.numpy()]
+            maxima = (part[index.numpy()] for part, index in zip(positions, self.argmax, strict=True))
+            more = [*maxima, self.sums.numpy()]
         firsts = (part[:: self.tile] for part in positions)
         return Pooled(*firsts, self.tile, self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy())
 

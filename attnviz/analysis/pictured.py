@@ -78,7 +78,7 @@ def without_sinks(
     open_cells = may_attend(step, head, slice(length), sentence=sentence)[:, places]
     seeing = open_cells[:, open_cells.any(0)].all(1)
     if not seeing.any():
-        raise InputError("No row may attend to every patch, so none of them can be called a sink.")
+        raise InputError("No row may attend to every patch, so sinks among the patches are not defined.")
     means = weights_of(step, head, slice(length), sentence=sentence)[:, places].double()[seeing].mean(0)
     is_sink = means > multiple * means.quantile(0.5)
     rest = row_weights.masked_fill(is_sink, 0)

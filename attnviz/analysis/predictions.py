@@ -206,7 +206,7 @@ def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
     if lengths[0] != lengths[1] or not read_alike(before, after, lengths[0] - 1, sentence=sentence):
         why = "The model wrote another text" if after.targets else "The records are of other texts"
         counts = "{} tokens and {}".format(*lengths) if lengths[0] != lengths[1] else f"other tokens, {lengths[0]} each"
-        raise ShapeError(f"{why}, so the outputs cannot be compared token by token: they stand at {counts}.")
+        raise ShapeError(f"{why}, so the outputs cannot be compared token by token: they have {counts}.")
     old, new = (record.output[sentence, :shared] for record in (before, after))
     moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
     return torch.where(moved == 0, torch.zeros_like(moved), moved / length)

@@ -32,8 +32,7 @@ class WordLogit:
 
     Attributes:
         token, id: the word.
-        position, sentence: position of the prediction, and index in the batch.
-        logit: the logit of the model.
+        position, sentence, logit: position of the prediction, index in the batch, and the model's logit.
         texts: texts that the model reads; see `texts_of`.
     """
 

@@ -62,7 +62,7 @@ BECAUSE = {
 
 
 def blocked_by(reason: str) -> str:
-    """Name the rule that blocks a cell; "mask" is added to a rule that ends in a word."""
+    """Name the rule that blocks a cell, with "mask" added unless the rule ends in "mask" or a number."""
     is_mask = reason.split()[-1].isalpha() and not reason.endswith("mask")
     return f"blocked by {reason} mask" if is_mask else f"blocked by {reason}"
 
@@ -107,7 +107,7 @@ def cell(
 
 
 def _weight_text(weight: float) -> str:
-    """A weight with two significant digits, or "less than 0.0001"."""
+    """A weight with two decimals; below 0.005 with two significant digits, or "less than 0.0001"."""
     if 0 < weight < 0.0001:
         return "less than 0.0001"
     return f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"

@@ -34,7 +34,7 @@ def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
 
 
 def heads_table(view: AttentionView) -> pd.DataFrame:
-    """`weights_table` for all heads of a site, with a first column "head"; many cells: the strongest keys per head."""
+    """`weights_table` for all heads of a site, with a first column "head"; above `MOST_CELLS`, the strongest keys per head."""
     heads = range(view.step.num_heads)
     many = len(heads) * len(view.queries) * len(view.keys) > MOST_CELLS
     parts = [_weights(view, head, many=many, among=len(heads)) for head in heads]
@@ -49,7 +49,7 @@ def mask_table(view: SeenMask) -> pd.DataFrame:
     """Make a table with a row per cell of a mask: query, query_token, key, key_token, may_attend, rule.
 
     A note names the changes of the view. Above `MOST_CELLS` cells, a row is the first of a run of open keys or of keys
-    blocked by the same rule; then there are at most as many rows as queries plus `MOST_CELLS`.
+    blocked by the same rule; queries after about `MOST_CELLS` such rows are left out, and the note says so.
     """
     many, parts, count = len(view.queries) * len(view.keys) > MOST_CELLS, [], 0
     for rows, reasons, blocked in view.blocks():

@@ -95,9 +95,9 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class AttentionView(_Window):
-    """A site of a record in a view and a window; see `see`. A window has the groups whose first position it has.
+    """A site of a record in a view and a window; see `see`. A group is in the window that has its first position.
 
-    `every_key` also has the keys outside of the pair's text and the window; "renormalize" counts them.
+    `every_key` also has the keys of the other text and outside of the window: "renormalize" sums over all of them.
     """
 
     record: Record
@@ -135,7 +135,7 @@ class AttentionView(_Window):
 
     @cached_property
     def predicted(self) -> tuple[str, ...] | None:
-        """The most probable word after each row (after the last piece of merged words), or "NaN"; None without any.
+        """Most probable word after each row (after a merged word's last piece), or "NaN"; None if nothing is predicted.
 
         Rows of padding have ""; if the model fills in blanks, so do all rows that are not blanks.
         """

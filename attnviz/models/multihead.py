@@ -17,7 +17,7 @@ def linear_of(linear: nn.Linear) -> Linear:
 
 
 class Reached(Exception):
-    """Signal that a run has come to the last call it is needed for."""
+    """Exception that ends a run at the last call needed."""
 
 
 class Watching(Tap):

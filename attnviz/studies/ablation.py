@@ -1,7 +1,6 @@
 """Importance of each head on a text: effects of switching the head off, next to the size of its weights.
 
-Many heads are measured in one forward pass: the batch repeats a sentence, with another head off in each copy (zero
-ablation).
+Many heads are measured in one forward pass, on copies of a sentence with another head off in each (zero ablation).
 """
 
 from collections.abc import Callable, Iterator
@@ -110,7 +109,7 @@ def sweep(
 
     With a head off, the decoder of an encoder-decoder reads the text generated with all heads on, so that words can be
     compared position by position; a second run tells whether it would generate another text. With `targets` it reads
-    those, in a single run. Donors in the edits come from their run with all heads on.
+    those, in a single run. Parts that the edits take from other texts come from a run with all heads on.
     """
     before, heads, off = _run_before(source, sentences, edits, targets)
     effects, is_given = [], bool(targets or edits.taken)
@@ -177,7 +176,7 @@ def step_of(logits: Tensor) -> float | None:
 def _run_before(
     source: Source, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
 ) -> tuple[Record, tuple[Head, ...], Callable[[tuple[Head, ...]], Edits]]:
-    """The run with the heads on that the edits leave on, these heads, and a function to the edits of copies."""
+    """Run with no head off besides the edits' own; return the record, its heads, and a function from heads to edits."""
     if why := source.read_only or source.alone:
         raise InputError(why)
     acting, targets = source.resolved(sentences, edits, targets)
@@ -200,7 +199,7 @@ def runs_of_copies(
     is_given: bool,
     report: OnProgress | None,
 ) -> Iterator[tuple[tuple[Head, ...], tuple[Record, Record | None]]]:
-    """Iterate over groups of heads with their runs on copies of the sentences; also free runs if text is generated.
+    """Iterate over groups of heads with a run on copies of the sentences, and a run that generates text anew or None.
 
     Args:
         edits: function from heads to the edits of a run with a copy per head.

@@ -35,7 +35,7 @@ def carried(
     Args:
         sentences: a single sentence, A.
         other: text B, with as many tokens as A.
-        edits: edits of both runs; A is first run without their donors.
+        edits: edits of both runs; parts that they take from other texts are ignored.
         part: "output", "pattern" or "values".
         position: position after which the words are predicted; negative ones count from the end. By default the last
             position, or the first blank if the model fills in blanks.

@@ -82,7 +82,7 @@ def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], di
         except AttnvizError as error:
             sentences.append(None)
             wrong[i] = str(error)
-    try:  # as one batch they are padded, and can be run as a batch
+    try:  # padded as a batch, they can be run together
         good = iter(source.tokenize([text for text, sentence in zip(texts, sentences, strict=True) if sentence]))
         return [sentence and next(good) for sentence in sentences], wrong
     except AttnvizError:

@@ -78,8 +78,8 @@ class _Writer(Dice):
         clause, year, part = self.clause(), int(self.random() * 2100), int(self.random() * 100)
         plain = f"{clause}."
         joined = f"{clause}{self.maybe(0.3, ',')} {self.word('joins')} {self.clause()}."
-        asked = self.choose(["why", "when", "where", "how"])
-        question = f"{asked} did {self.subject()} {self.word('verbs').split('/')[0]} it?"
+        adverb = self.choose(["why", "when", "where", "how"])
+        question = f"{adverb} did {self.subject()} {self.word('verbs').split('/')[0]} it?"
         quoted = f'"{clause[0].upper()}{clause[1:]}," {self.word("said")} {self.subject()}.'
         dated = f"{self.word('adverbs')}, in {year}, {clause} ({part}.{part % 7}, {part * 10}%)!"
         text = self.choose([*[plain] * 5, joined, joined, question, quoted, dated])

@@ -90,8 +90,8 @@ def card(
     text = json.loads((trained.folder(name) / "card.json").read_text(encoding="utf-8"))
     if steps:
         result = learning(name)
-        made = f"Trained here from random weights: {steps:,} steps, {result['minutes']:g} minutes on one CPU core."
-        text |= {"made": f"{made} No head was told where to look.", "curve": result["curve"]}
+        training = f"Trained here from random weights: {steps:,} steps, {result['minutes']:g} minutes on one CPU core."
+        text |= {"made": f"{training} No head was told where to look.", "curve": result["curve"]}
     return text | {
         "sizes": sizes,
         "measured": [{"what": what, "value": value, "goal": goal} for what, value, goal in measured],

@@ -124,13 +124,13 @@ def cells(kind: str, story: Story, test: HardWord) -> dict[str, tuple[int, tuple
     if kind == "name":
         begins = test.position - len(test.opening.split())
         named = {name.word for name in NAMES}
-        second = [at for at in range(begins, words.index(".", begins)) if words[at] in named][1]
+        second = [i for i in range(begins, words.index(".", begins)) if words[i] in named][1]
         return {kind: (test.position, (second,))}
-    asked = {kind: (test.position, test.source)}
+    rows = {kind: (test.position, test.source)}
     articles = [position for position in range(last + 2, test.position) if words[position] == "the"]
     if articles:
-        asked["the"] = articles[0] + 1, (articles[0] - 1,)
-    return asked
+        rows["the"] = articles[0] + 1, (articles[0] - 1,)
+    return rows
 
 
 @torch.inference_mode()
@@ -148,8 +148,8 @@ def looks(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dic
 
 def correct_by_pairs(tested: list[Case], count: int = 20_000) -> float:
     """Measure the accuracy of predictions from the previous word alone, by counts of pairs in training stories."""
-    told = islice(stories(Random(COUNTED), held_out=False), count)
-    pairs = Counter(pair for story in told for pair in pairwise(("<sos>", *story.words, "<eos>")))
+    counted = islice(stories(Random(COUNTED), held_out=False), count)
+    pairs = Counter(pair for story in counted for pair in pairwise(("<sos>", *story.words, "<eos>")))
     right = 0
     for story, test in tested:
         before, word = story.words[test.position - 1 : test.position + 1]

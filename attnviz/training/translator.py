@@ -73,8 +73,8 @@ def translations(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> 
 
 def exact(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> float:
     """Measure the share of sentences whose translation has no wrong word."""
-    made = translations(model, pairs, *heads_off)
-    return sum(words == pair.french for words, pair in zip(made, pairs, strict=True)) / len(pairs)
+    translated = translations(model, pairs, *heads_off)
+    return sum(words == pair.french for words, pair in zip(translated, pairs, strict=True)) / len(pairs)
 
 
 SIZES = {"d_model": 96, "num_heads": 4, "num_layers": 2, "d_ff": 256, "longest": LONGEST + 2}

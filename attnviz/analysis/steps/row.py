@@ -27,7 +27,7 @@ def window_positions(window: slice, size: int, what: str) -> range:
     """Positions of a window, cut at the end of the text: consecutive, and at most 64."""
     positions = range(*window.indices(size))
     if positions.step != 1:
-        raise InputError(f"A window of {what} holds neighbors, first to last; given steps of {positions.step}.")
+        raise InputError(f"A window of {what} must be consecutive, first to last; its step is {positions.step}.")
     if len(positions) > MOST_TOKENS:
         raise InputError(f"{len(positions):,} {what} are too many for one table; ask for at most {MOST_TOKENS}.")
     return positions
