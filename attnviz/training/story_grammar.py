@@ -128,7 +128,7 @@ class Story:
 
     @property
     def held_out(self) -> bool:
-        """Whether an opening is held out from training, as one in ten is."""
+        """Whether a tested word has a held-out opening, which is one opening in ten."""
         return any(is_held_out(test.opening) for test in self.tested)
 
     @property
@@ -355,7 +355,7 @@ class Writer(Dice):
         self.say(right)
 
     def misleading(self, subject: _Subject) -> Noun:
-        """The nearest noun before; the subject's own noun if a word in between reveals its pronoun."""
+        """Find the noun nearest before; the subject's own noun if a word in between reveals its pronoun."""
         position, noun = self.nouns[-1]
         is_nearer = position > subject.source[-1] and _CLUES.isdisjoint(self.words[subject.source[-1] :])
         return noun if is_nearer else subject.noun
