@@ -128,7 +128,7 @@ def pushed(
         place = position_of(record, position, sentence=sentence)
         positions = range(place, place + 1)
     if isinstance(head, bool) or not isinstance(head, int):
-        raise InputError(f"One head, given by its number, raises and lowers words; {head!r} is not a number.")
+        raise InputError(f"Words are raised and lowered by one head, given by its number; {head!r} is none.")
     stream, prediction = stream_of(record), predicting(record)
     (positions, tokens), readout = _columns(record, positions, sentence), stream.weights.readout
     if site not in stream.weights.sites:

@@ -34,7 +34,7 @@ def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
 
 
 def heads_table(view: AttentionView) -> pd.DataFrame:
-    """`weights_table` for all heads of a site, with a first column "head"; of many cells, the strongest keys per head."""
+    """`weights_table` for all heads of a site, with a first column "head"; for many cells, the strongest keys."""
     heads = range(view.step.num_heads)
     many = len(heads) * len(view.queries) * len(view.keys) > MOST_CELLS
     parts = [_weights(view, head, many=many, among=len(heads)) for head in heads]
