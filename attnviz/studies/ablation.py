@@ -109,7 +109,7 @@ def sweep(
 
     With a head off, the decoder of an encoder-decoder reads the text generated with all heads on, so that words can be
     compared position by position; a second run tells whether it would generate another text. With `targets` it reads
-    those, in a single run. Parts that the edits take from other texts come from a run with all heads on.
+    these targets, in a single run. Parts that the edits take from other texts come from a run with all heads on.
     """
     before, heads, off = _run_before(source, sentences, edits, targets)
     effects, is_given = [], bool(targets or edits.taken)
