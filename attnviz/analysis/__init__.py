@@ -1,6 +1,6 @@
-"""Analysis of records: numbers of heads and maps, predictions, rollout, circuits, tables, sentences and views.
+"""Analysis of records: metrics of heads, maps, predictions, rollout, circuits, tables, sentences and views.
 
-Numbers are exact; what would need n x n of them is computed in blocks of rows. No model is run here.
+Numbers are exact; n x n arrays are computed in blocks of rows. No model is run here.
 """
 
 from attnviz.analysis.blocks import AGGREGATIONS, may_attend, reasons_of, weights_of

@@ -1,4 +1,4 @@
-"""Two maps, A and B, on one grid: every token of either has its row or column, blank where the other lacks it."""
+"""Alignment of two attention maps, A and B, on one grid with the tokens of both; cells missing in one map are blank."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,21 +19,21 @@ from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
 
 BLANK = -1
-"""State of a cell whose token the map does not have, besides the states of `analysis.cells`."""
+"""State of a cell whose token is missing from the map, in addition to the states of `analysis.cells`."""
 
 MOST_CELLS, TILES = 2**22, 256
-"""Cells of maps that are held, those of about 2,000 tokens; and tiles on the longer side of larger maps, at least."""
+"""Most cells of a map kept in memory, about 2,000 tokens squared; tiles on the longer side of a larger map."""
 
 SAME, SHARED = 1e-6, 0.5
-"""Differences up to this are those of rounding; and the least share of tokens that must have a counterpart."""
+"""Largest difference explained by rounding; least share of tokens that must have a counterpart."""
 
 Pair = tuple[int | None, int | None]
-"""Place of a token in A and in B, from 0; None where that one lacks it."""
+"""Position of a token in A and in B, from 0; None where that text lacks the token."""
 
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One of two maps: a head (or a name of `AGGREGATIONS`) at a site of a record, of one sentence of its batch."""
+    """One of two maps to compare: a head (or a name of `AGGREGATIONS`) at a site of a record, for one sentence."""
 
     record: Record
     site: Site
@@ -42,7 +42,7 @@ class Side:
 
     @property
     def step(self) -> Step:
-        """The attention call."""
+        """The attention call of the site."""
         return self.record.step(self.site)
 
     @cached_property
@@ -54,9 +54,9 @@ class Side:
 
 
 def align(a: Sequence[Token | str], b: Sequence[Token | str]) -> tuple[Pair, ...]:
-    """Pair the tokens of two rows by difflib: the same tokens in the same order, and what replaced them.
+    """Pair the tokens of two sequences by difflib: equal tokens in the same order, and the tokens that replace them.
 
-    A run of tokens that is replaced by as many others is paired in order; what else differs has no counterpart.
+    A replaced run of tokens is paired in order if the new run has the same length; other tokens have no counterpart.
     """
     texts = [[token if isinstance(token, str) else token.text for token in row] for row in (a, b)]
     if texts[0] == texts[1]:
@@ -71,15 +71,15 @@ def align(a: Sequence[Token | str], b: Sequence[Token | str]) -> tuple[Pair, ...
 
 
 Tiled = tuple[tuple[np.ndarray, np.ndarray], ...]
-"""Numbers and states of A, of B and of A - B in squares of cells, each (r, c)."""
+"""Numbers and states of A, of B and of A - B per tile, each (r, c)."""
 
 
 def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Tiled, np.ndarray]:
-    """`AlignedPair.tiled` of a window of two maps over the same tokens, and its variation, worked block by block."""
+    """Compute `AlignedPair.tiled` and the row variation of a window of two maps over equal tokens, block by block."""
     shape = len(rows[::tile]), len(columns[::tile])
-    high = torch.zeros(3, *shape, dtype=torch.float64)  # of A, of B, of A - B
+    high = torch.zeros(3, *shape, dtype=torch.float64)  # A, B, A - B
     low, has_number, is_known = torch.zeros_like(high[0]), *torch.zeros(2, 3, *shape, dtype=torch.bool)
-    sums = torch.zeros(3, len(rows), dtype=torch.float64)  # of A, of B, of |A - B|
+    sums = torch.zeros(3, len(rows), dtype=torch.float64)  # A, B, |A - B|
     each = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
     for pair in zip(*each, strict=True):
         down, across = pair[0].down, pair[0].across
@@ -96,9 +96,9 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
         for total, numbers in zip(sums, (*weights, difference.abs()), strict=True):
             total[down.within] += numbers.sum(1)
         all_known = bool(sums[2, down.within].isfinite().all())
-        for largest, known, numbers in zip(high, is_known, (*weights, difference), strict=True):
-            known[tiles] |= all_known or numbers.isfinite().view(squares).any(3).any(1)
-            numbers = numbers if all_known else numbers.nan_to_num_(nan=0.0)  # a row that is NaN is left out
+        for largest, has_known, numbers in zip(high, is_known, (*weights, difference), strict=True):
+            has_known[tiles] |= all_known or numbers.isfinite().view(squares).any(3).any(1)
+            numbers = numbers if all_known else numbers.nan_to_num_(nan=0.0)  # leave out rows that are NaN
             largest[tiles] = largest[tiles].maximum(numbers.view(squares).amax((1, 3)))
         low[tiles] = low[tiles].minimum(difference.view(squares).amin((1, 3)))
     high[2] = torch.where(-low > high[2], low, high[2])
@@ -115,9 +115,9 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
 
 
 def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
-    """Total variation of rows by their sums of A, B and |A - B| over some keys; the others count as one more.
+    """Total variation of rows, from their sums of A, B and |A - B| over some keys; all other keys count as one.
 
-    NaN of rows that are no distributions: whose weights over all keys, `totals`, do not sum to 1.
+    NaN for rows that are not distributions: their weights over all keys, `totals`, do not sum to 1.
     """
     others = (totals[0] - sums[0]) - (totals[1] - sums[1])
     counted = (totals.isfinite() & ((totals - 1).abs() < 1e-3)).all(0)
@@ -126,12 +126,13 @@ def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class AlignedPair:
-    """Two maps on one grid, or a part of it; a difference is A - B: changed minus original.
+    """Two maps on one grid, or a part of this grid; a difference is A - B: changed minus original.
 
     Attributes:
-        a, b, rows, columns: what is compared, and the tokens of the grid by their places.
-        measure: what measures two maps that are too large to be held: `apart`, or what keeps its results.
-        row_variation, window: variation of a part's rows, None until it is measured; its rows and columns of the grid.
+        a, b: the two maps.
+        rows, columns: positions of the grid's query and key tokens in both maps.
+        measure: function that compares two maps too large for memory: `apart`, or a function that caches its results.
+        row_variation, window: total variation of a part's rows (None: not computed yet); rows and columns of the part.
     """
 
     a: Side
@@ -144,18 +145,18 @@ class AlignedPair:
 
     @property
     def tile(self) -> int:
-        """Cells per side of the squares in which it is measured; 1 if it is held."""
+        """Cells per side of a tile; 1 if the maps fit in memory."""
         rows, columns = len(self.rows), len(self.columns)
         return -(-max(rows, columns) // TILES) if rows * columns > MOST_CELLS else 1
 
     def part(self, rows: slice = ALL, columns: slice = ALL) -> "AlignedPair":
-        """Some rows and columns of the grid; a row's variation is still that over all its keys."""
+        """Cut out some rows and columns of the grid; the variation of a row still covers all its keys."""
         part = {"rows": self.rows[rows], "columns": self.columns[columns], "row_variation": self.variation[rows]}
         return replace(self, **part, window=(rows, columns))
 
     @cached_property
     def maps(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Weights and states of all cells of A, and of B; the weight of a blank cell is NaN."""
+        """Weights and states of all cells, for A and for B; the weight of a blank cell is NaN."""
         sides = []
         for end, side in enumerate((self.a, self.b)):
             axes = [np.array([-1 if p[end] is None else p[end] for p in pairs]) for pairs in (self.rows, self.columns)]
@@ -173,16 +174,16 @@ class AlignedPair:
 
     @property
     def difference(self) -> np.ndarray:
-        """A - B; NaN where one of the two lacks the token, or is not a number."""
+        """A - B per cell; NaN where a map lacks the token or its weight is not a number."""
         (a, _), (b, _) = self.maps
         return a - b
 
     def tiled(self, tile: int) -> Tiled:
-        """Numbers and states of A, of B and of their difference in squares of cells.
+        """Numbers and states of A, B and A - B per tile.
 
-        A square has the number that is largest in size among its cells that are numbers, with its sign; NaN if none is.
-        It is `BLANK` where all cells are, `BLOCKED` where none has a number, else `WEIGHT`; a difference is blank where
-        either map is.
+        The number of a tile is its finite number of largest magnitude, with its sign; NaN if no number is finite.
+        A tile is `BLANK` if all its cells are, `BLOCKED` if no cell has a number, else `WEIGHT`. A - B is blank where
+        A or B is.
         """
         if self.tile > 1:
             return self.measure(*self.measured(tile))[0]
@@ -190,21 +191,21 @@ class AlignedPair:
         both = np.select([(a == BLANK) | (b == BLANK), (a == BLOCKED) & (b == BLOCKED)], [BLANK, BLOCKED], WEIGHT)
         tiles = []
         for numbers, states in (*self.maps, (self.difference, both)):
-            ranks = np.array([2.0, 1.0, 2.0, 2.0, 0.0])[states]  # `BLANK`, -1, is the last
+            ranks = np.array([2.0, 1.0, 2.0, 2.0, 0.0])[states]  # state `BLANK`, -1, indexes the last rank
             largest = largest_in_size(ranks, tile).astype(int)
             tiles.append((largest_in_size(numbers, tile), np.array([BLANK, BLOCKED, WEIGHT])[largest]))
         return tuple(tiles)
 
     def measured(self, tile: int | None = None) -> tuple[Side, Side, range, range, int]:
-        """Arguments of `measure`."""
+        """Arguments for `measure`."""
         rows, columns = (range(part[0][0], part[-1][0] + 1) for part in (self.rows, self.columns))
         return self.a, self.b, rows, columns, tile or self.tile
 
     @cached_property
     def variation(self) -> np.ndarray:
-        """Total variation of each row, 0 to 1: half of how far the weights of all its keys differ.
+        """Total variation of each row, 0 to 1: half the sum of |A - B| over all its keys.
 
-        NaN of rows that one map lacks, or that are no distributions, as no row of "max" is.
+        NaN for rows missing from one map and for rows that are not distributions, such as all rows of "max".
         """
         if self.row_variation is not None:
             return self.row_variation
@@ -222,15 +223,15 @@ class AlignedPair:
 
     @property
     def most_row(self) -> int | None:
-        """The row that differs most; None if none does."""
+        """The row with the largest variation; None if no row differs."""
         variation = np.nan_to_num(self.variation)
         return int(variation.argmax()) if variation.max(initial=0.0) > SAME else None
 
     @property
     def most_cell(self) -> tuple[int, int] | None:
-        """The cell that differs most; None if none does.
+        """The cell with the largest difference; None if no cell differs.
 
-        Between heads of different kinds, such as causal and two-way, a cell counts if both may attend to it.
+        Between sites of different kinds, such as causal and bidirectional, only cells open in both maps count.
         """
         (_, a), (_, b), (difference, _) = self.tiled(self.tile)
         if self.a.site.kind != self.b.site.kind:
@@ -241,21 +242,21 @@ class AlignedPair:
         return place if self.tile == 1 else self.most_of(*place, self.tile)
 
     def most_of(self, row: int, column: int, tile: int) -> tuple[int, int]:
-        """The cell that differs most in a square of a grid of tiles."""
+        """The cell with the largest difference in one tile."""
         first = row * tile, column * tile
         place = _largest(self.part(*(slice(start, start + tile) for start in first)).difference)
         return first[0] + place[0], first[1] + place[1]
 
 
 def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = apart) -> AlignedPair:
-    """Lay two maps on one grid: other edits, sentences, models, layers or heads.
+    """Align two maps on one grid: of different edits, sentences, models, layers or heads.
 
     Raises:
-        InputError: if fewer than half of the tokens belong together, or maps of different texts are too large.
+        InputError: if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
     """
     if written(a.record, a.site) != written(b.record, b.site):
-        one, other = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
-        raise InputError(f"A is {one} and B is {other}: they are over different texts, so they cannot be subtracted.")
+        left, right = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
+        raise InputError(f"A is {left} and B is {right}: they are over different texts, so they cannot be subtracted.")
     queries, keys = max((tuple(map(len, side.tokens)) for side in (a, b)), key=math.prod)
     if queries * keys > MOST_CELLS and a.tokens != b.tokens:
         size = f"A map of {queries:,} x {keys:,} is too large to compare with that of another text"
@@ -269,15 +270,15 @@ def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = 
 
 
 def written(record: Record, site: Site) -> tuple[bool, bool]:
-    """Whether the queries of a site, and its keys, are what the model writes; else they are what it was given."""
+    """Whether the model generates the query tokens of a site, and the key tokens; False for tokens of its input."""
     writes = bool(record.targets) and site.kind != "encoder"
     return writes, writes and site.kind != "cross"
 
 
 def first_moved(before: Record, after: Record, *, sentence: int = 0, least: float = 0.0) -> tuple[Site, int] | None:
-    """The first call of a run whose weights are others than before, and its head in which a weight moved most.
+    """The first attention call whose weights changed, and its head with the largest change of a weight.
 
-    None if no weight moved by more than `least`; head 0 of a call over other tokens, as where another text was written.
+    None if no weight changed by more than `least`; head 0 if the tokens of the call changed.
     """
     for step in after.steps:
         old, texts = before.step(step.site), [record.tokens(step.site, sentence=sentence) for record in (before, after)]
@@ -293,5 +294,5 @@ def first_moved(before: Record, after: Record, *, sentence: int = 0, least: floa
 
 
 def _largest(numbers: np.ndarray) -> tuple[int, int]:
-    """Place of the number that is largest in size, NaN aside."""
+    """Row and column of the number with the largest magnitude, NaN aside."""
     return divmod(int(np.abs(np.nan_to_num(numbers)).argmax()), numbers.shape[1])

@@ -1,9 +1,9 @@
-"""The weights of all heads of a step in blocks of rows, of one text or of all of a run, and measures of them.
+"""Attention weights of all heads of a step in blocks of rows, for one text or a whole batch, and their metrics.
 
     B texts   H heads   R queries of a block   K keys   w weights   s scores
 
-Weights are computed once a block, in the number type of the run, and stay in a processor's cache; sums are float64.
-Every measure is a quotient of two sums; rows of padding, with no key left, or of no numbers are in neither.
+Weights are computed once per block, in the dtype of the run, and stay in the processor cache; sums are float64.
+Every metric is a quotient of two sums, without rows that are padding, have no open key or contain NaN.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,22 +19,22 @@ from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ALL, Area
 
 NEAR = 16
-"""Tokens up to which a key is local."""
+"""Largest distance, in tokens, at which a key is local."""
 
 BLOCK = 2**20
-"""Weights that are held at once: 4 MB of float32."""
+"""Most weights in memory at once: 4 MB of float32."""
 
 Sums = tuple[Tensor, Tensor]
-"""Numerator and denominator of a measure in a block, both (B, H), float64."""
+"""Numerator and denominator of a metric in a block, both (B, H), float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowMeasure:
-    """A measure that is the mean of one number of each row.
+    """A metric that is the mean of one number per row.
 
     Attributes:
-        values: (B, H, R); what is no finite number is not measured.
-        where: which rows count besides, (B or 1, R); None for all that are distributions.
+        values: (B, H, R); entries that are not finite are left out.
+        where: rows that also satisfy a condition of the metric, (B or 1, R); None for no condition.
     """
 
     values: Tensor
@@ -43,12 +43,13 @@ class RowMeasure:
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Tokens at the queries and keys of a kind of site, in each text of a run.
+    """Tokens at the queries and keys of a kind of site, for each text of a batch.
 
     Attributes:
-        num_queries, num_keys, queries, keys: numbers of those that are no padding, (B,); ids, (B, Q) and (B, K).
-        typed: which queries are tokens that somebody typed, (B, Q).
-        columns: of each key, numbers to weigh besides its value, (B, K, C); the first says whether it is special.
+        num_queries, num_keys: numbers of queries and keys that are not padding, (B,).
+        queries, keys: token ids, (B, Q) and (B, K).
+        typed: whether a query is an ordinary token, not a special one, (B, Q).
+        columns: numbers per key to sum with the weights, (B, K, C); the first is 1 for a special token.
     """
 
     num_queries: Tensor
@@ -61,11 +62,11 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class HeadBlock:
-    """Some rows of all heads of a step, in some texts.
+    """Some rows of all heads of a step, for some texts of the batch.
 
     Attributes:
-        texts, rows, position: which, as slices; where each row stands, (R,).
-        dtype: the number type of weights and of what is made of them.
+        texts, rows, position: slices of the batch and of the queries, and position of each row in its text, (R,).
+        dtype: number type of the weights and of all numbers computed from them.
     """
 
     step: Step
@@ -77,17 +78,17 @@ class HeadBlock:
 
     @cached_property
     def counted(self) -> Tensor:
-        """Which rows are measured, (B, H, R): those of tokens that are distributions."""
+        """Whether a row is measured, (B, H, R): it is not padding, and its weights are a distribution."""
         return self.step.logsumexp[self.texts, :, self.rows].isfinite() & self.real[:, None]
 
     @cached_property
     def real(self) -> Tensor:
-        """Which rows are not padding, (B, R)."""
+        """Whether a row is not padding, (B, R)."""
         return self.position < self.sides.num_queries[self.texts, None]
 
     @property
     def left_out(self) -> Tensor:
-        """Rows of tokens that are not measured, (B, H)."""
+        """Number of rows that are neither padding nor measured, (B, H)."""
         return (self.real[:, None] & ~self.counted).sum(-1)
 
     @cached_property
@@ -96,13 +97,13 @@ class HeadBlock:
 
     @cached_property
     def one_text(self) -> bool:
-        """Whether a query has a place among the keys."""
+        """Whether queries and keys are the same tokens."""
         keys = self.step.shape[3] - self.step.has_sink
         return self.step.site.kind != "cross" and self.step.shape[2] == keys
 
     @cached_property
     def open(self) -> Tensor | None:
-        """Open cells, broadcasting to (B, H, R, K); None if all are open."""
+        """Mask of open cells, broadcasting to (B, H, R, K); None if all are open."""
         queries, keys = self.step.shape[2:]
         mask = attention.window(self.step.mask, self.rows, queries=queries, keys=keys)
         mask = None if mask is None else Area(self.texts).of(mask)
@@ -110,7 +111,7 @@ class HeadBlock:
 
     @cached_property
     def open_keys(self) -> Tensor:
-        """Keys that each row may attend to, broadcasting to (B, H, R)."""
+        """Number of keys that each row may attend to, broadcasting to (B, H, R)."""
         if self.open is None:
             return torch.tensor(float(self.step.shape[3])).expand(1, 1, 1)
         counts = self.open.expand(*self.open.shape[:-1], self.step.shape[3]).sum(-1)
@@ -118,17 +119,17 @@ class HeadBlock:
 
     @cached_property
     def scores(self) -> Tensor:
-        """Before the mask, (B, H, R, K)."""
+        """Scores before the mask, (B, H, R, K)."""
         return self.scores_of(self.rows)
 
     def scores_of(self, rows: slice, columns: slice = ALL) -> Tensor:
-        """Those of other rows and columns of the texts."""
+        """Scores before the mask, for the given rows and columns."""
         return self.step.scoring.scores(self.step.query, self.step.key, Area(self.texts, ALL, rows, columns))
 
     @cached_property
-    def _spread(self) -> tuple[Tensor, Tensor]:
-        """The weights, (B, H, R, K), 0 in rows that are not measured, and the entropy of each row, (B, H, R)."""
-        # so large a sum makes the weights of a row that is not measured 0
+    def _weights_and_entropies(self) -> tuple[Tensor, Tensor]:
+        """Weights, (B, H, R, K), 0 in rows that are not measured, and the entropy of each row, (B, H, R)."""
+        # this large log-sum-exp makes all weights of an unmeasured row 0
         sums = self.step.logsumexp[self.texts, :, self.rows].masked_fill(~self.counted, 2.0**100)
         logarithms = attention.logarithms(self.scores, sums)
         weights = logarithms.exp().to(self.dtype)
@@ -141,17 +142,17 @@ class HeadBlock:
 
     @property
     def weights(self) -> Tensor:
-        """(B, H, R, K); 0 in rows that are not measured."""
-        return self._spread[0]
+        """Weights, (B, H, R, K); 0 in rows that are not measured."""
+        return self._weights_and_entropies[0]
 
     @property
     def entropies(self) -> Tensor:
         """Entropy of each row in nats, (B, H, R)."""
-        return self._spread[1]
+        return self._weights_and_entropies[1]
 
     @cached_property
     def on_tokens(self) -> Tensor:
-        """Weights without the column of a sink, each row divided by its new sum, (B, H, R, n)."""
+        """Weights without the column of an attention sink, each row divided by its new sum, (B, H, R, n)."""
         if not self.step.has_sink:
             return self.weights
         weights = self.weights[..., : self.step.shape[3] - 1]
@@ -160,11 +161,11 @@ class HeadBlock:
 
     @cached_property
     def by_distance(self) -> Tensor:
-        """The weights on tokens by key - query, the furthest back first, (B, H, Q + n - 1), float64."""
+        """Weights without the sink, summed by distance key - query, smallest first, (B, H, Q + n - 1), float64."""
         return self.diagonals(self.on_tokens)
 
     def diagonals(self, cells: Tensor) -> Tensor:
-        """The sums of (..., R, n) numbers at each distance, (..., Q + n - 1), float64."""
+        """Sum (..., R, n) numbers at each distance key - query, (..., Q + n - 1), float64."""
         *many, rows, keys = cells.shape
         sums = cells.new_zeros(*many, self.step.shape[2] + keys - 1, dtype=torch.float64)
         first = self.step.shape[2] - self.rows.start - rows
@@ -173,19 +174,19 @@ class HeadBlock:
 
     @cached_property
     def taken(self) -> Tensor:
-        """Output of each head, weighted sum of value norms, weights on columns, joined in (B, H, R, d_v + 1 + C)."""
+        """Head outputs, weighted sums of value norms and weights on `columns`, concatenated, (B, H, R, d_v + 1 + C)."""
         value = self.step.value[self.texts].to(self.dtype)
         columns = self.sides.columns[self.texts, None].to(self.dtype).expand(-1, value.shape[1], -1, -1)
         return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), columns], -1)
 
     @property
     def on_columns(self) -> Tensor:
-        """The weights on the keys of each column of the sides, (B, H, R, C)."""
+        """Sum of weight times each of `Sides.columns`, (B, H, R, C)."""
         return self.taken[..., self.step.value.shape[-1] + 1 :]
 
     @cached_property
     def twins(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Every typed row and another key that holds its token; of a decoder, an earlier one: text, row, key."""
+        """Indices (text, row, key) of each typed row and another key with its token; in a decoder, an earlier key."""
         keys = torch.arange(self.sides.keys.shape[1])
         alike = self.sides.queries[self.texts, self.rows, None] == self.sides.keys[self.texts, None]
         there = keys < self.position[:, None] if self.step.site.kind == "decoder" else keys != self.position[:, None]
@@ -193,7 +194,7 @@ class HeadBlock:
         return alike.nonzero(as_tuple=True)
 
     def means(self, measured: Sequence[RowMeasure]) -> Tensor:
-        """Numerators and denominators of M measures over the rows that count, (2, B, H, M), float64."""
+        """Numerators and denominators of M metrics over the rows that count, (2, B, H, M), float64."""
         values = torch.stack([rows.values for rows in measured])
         counted = values.isfinite() & self.counted
         for index, rows in enumerate(measured):
@@ -206,12 +207,12 @@ class HeadBlock:
 def blocks(
     step: Step, sides: Sides, texts: range | None = None, *, heads: int = 0, dtype: torch.dtype | None = None
 ) -> Iterator[HeadBlock]:
-    """A step in blocks of at most about `BLOCK` weights: whole texts, or rows of one that is long.
+    """Iterate over a step in blocks of at most about `BLOCK` weights: whole texts, or some rows of one long text.
 
     Args:
-        texts: range of texts; None for all.
-        heads: number of heads that the caller holds at once; by default those of this step.
-        dtype: the number type to compute in; None for that of the run.
+        texts: indices in the batch; None for all.
+        heads: number of heads that the caller has in memory at once; by default all heads of this step.
+        dtype: number type for the computation; None for that of the run.
     """
     count, own, queries, keys = step.shape
     cells, texts = (heads or own) * max(1, keys), texts or range(count)
@@ -226,10 +227,10 @@ def blocks(
 
 
 def sides_of(record: Record, step: Step, columns: Tensor | None = None) -> Sides:
-    """Tokens at the queries and keys of a site, and of all others of its kind that are as wide.
+    """Tokens at the queries and keys of a site; they are the same for all sites of its kind and shape.
 
     Args:
-        columns: of each key, (B, K, C), numbers to weigh; the first says whether it is special, no padding.
+        columns: as in `Sides`; by default only the first, which is 1 for special tokens that are not padding.
     """
     each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
     num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(each))]).T
@@ -241,14 +242,14 @@ def sides_of(record: Record, step: Step, columns: Tensor | None = None) -> Sides
 
 
 def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
-    """How many queries and keys stand for tokens; a position that the sentence does not know is one of its own."""
+    """Number of queries and keys that are not padding; positions that are not in the text count, too."""
     query_text, key_text = record.texts(step.site, sentence=sentence)
     queries, keys = step.shape[2], step.shape[3] - step.has_sink
     return queries - (len(query_text.tokens) - query_text.length), keys - (len(key_text.tokens) - key_text.length)
 
 
 def is_token(step: Step, num_keys: Tensor) -> Tensor:
-    """Which keys are not padding, (B, K), where so many of each text are not; a sink is not."""
+    """Whether a key is not padding, (B, K), given the number of such keys per text; a sink counts as not padding."""
     positions = torch.arange(step.shape[3])
     return (positions < num_keys[:, None]) | ((positions == len(positions) - 1) & bool(step.has_sink))
 
@@ -262,7 +263,7 @@ def effective_keys(block: HeadBlock) -> RowMeasure:
 
 
 def evenness(block: HeadBlock) -> Sums:
-    """Rows that may attend to one key alone are left out: such a row can only be pointed."""
+    """Entropy over the logarithm of the open keys; a row with one open key adds 0 to both sums."""
     widest = block.open_keys.clamp(min=1).double().log()
     numbers = block.entropies.masked_fill(~block.counted, 0)
     return numbers.sum(-1, dtype=torch.float64), (widest * block.counted).sum(-1)
@@ -273,24 +274,24 @@ def confidence(block: HeadBlock) -> RowMeasure:
 
 
 def distance(block: HeadBlock) -> Sums:
-    """Mean over the weight on tokens: a sink has no position."""
-    return _on_tokens(block, lambda far: far)
+    """Mean distance from query to key, over the weight on tokens; a sink has no position."""
+    return _mean_of_distance(block, lambda far: far)
 
 
 def local(block: HeadBlock) -> Sums:
-    return _on_tokens(block, lambda far: far <= NEAR)
+    return _mean_of_distance(block, lambda far: far <= NEAR)
 
 
-def _on_tokens(block: HeadBlock, of: Callable[[Tensor], Tensor]) -> Sums:
-    """The mean over the weight on tokens of something of their distance."""
+def _mean_of_distance(block: HeadBlock, of: Callable[[Tensor], Tensor]) -> Sums:
+    """Mean of a function of the distance |key - query|, over the weight on tokens."""
     counted, n = block.counted, (block.by_distance.shape[-1] + 1) // 2
     if block.step.has_sink:
         counted = counted & (block.on_tokens.sum(-1) > 0)
     return block.by_distance @ of(torch.arange(-n + 1, n).abs()).double(), counted.sum(-1).double()
 
 
-def _at_offset(block: HeadBlock, by: int) -> RowMeasure:
-    """The weight on the key so many places after the row, where there is a token."""
+def _weight_at_offset(block: HeadBlock, by: int) -> RowMeasure:
+    """Weight on the key `by` positions after the query, in rows that have such a key."""
     offset, rows = block.rows.start + by, len(block.position)
     values = block.weights.diagonal(offset, -2, -1)
     before = min(max(0, -offset), rows)
@@ -300,29 +301,29 @@ def _at_offset(block: HeadBlock, by: int) -> RowMeasure:
 
 
 def itself(block: HeadBlock) -> RowMeasure:
-    return _at_offset(block, 0)
+    return _weight_at_offset(block, 0)
 
 
 def previous(block: HeadBlock) -> RowMeasure:
-    return _at_offset(block, -1)
+    return _weight_at_offset(block, -1)
 
 
 def following(block: HeadBlock) -> RowMeasure:
-    return _at_offset(block, 1)
+    return _weight_at_offset(block, 1)
 
 
 def first(block: HeadBlock) -> RowMeasure:
-    """In one text the first row is left out: it would look at itself."""
+    """Weight on the first key; queries and keys of the same text leave out row 0, which can only attend to itself."""
     return RowMeasure(block.weights[..., 0], (block.position > 0)[None] if block.one_text else None)
 
 
 def special(block: HeadBlock) -> RowMeasure:
-    """Measured only where there is a special token among the keys that are not padding."""
+    """Weight on special tokens, in texts that have special tokens among the keys."""
     return RowMeasure(block.on_columns[..., 0], (block.sides.columns[block.texts, :, 0] > 0).any(-1, keepdim=True))
 
 
-def _on_pairs(block: HeadBlock, text: Tensor, row: Tensor, key: Tensor) -> Sums:
-    """The weights of the rows on some keys each, over the rows that have one."""
+def _weight_on_pairs(block: HeadBlock, text: Tensor, row: Tensor, key: Tensor) -> Sums:
+    """Total weight on the given (text, row, key) triples, and the number of measured rows among these."""
     shape = block.counted.shape
     weights = block.weights[text, :, row, key].double()
     has = torch.zeros(shape[0], shape[2], dtype=torch.bool)
@@ -331,18 +332,18 @@ def _on_pairs(block: HeadBlock, text: Tensor, row: Tensor, key: Tensor) -> Sums:
 
 
 def duplicate(block: HeadBlock) -> Sums:
-    return _on_pairs(block, *block.twins)
+    return _weight_on_pairs(block, *block.twins)
 
 
 def induction(block: HeadBlock) -> Sums:
-    """The keys right after those that hold the row's token."""
+    """Weight on the keys right after other copies of the row's token; in a decoder, after earlier copies."""
     text, row, key = block.twins
     inside = key + 1 < block.num_keys[text]
-    return _on_pairs(block, text[inside], row[inside], key[inside] + 1)
+    return _weight_on_pairs(block, text[inside], row[inside], key[inside] + 1)
 
 
 def asymmetry(block: HeadBlock) -> Sums:
-    """Over all pairs of tokens with a finite score either way, masked or not."""
+    """Asymmetry over all pairs of tokens whose scores are finite in both directions, masked or not."""
     n, is_square = block.step.shape[2], len(block.position) == block.step.shape[2]
     there = block.scores[..., :n].to(block.dtype)
     pairs = block.real[:, None, :, None] & (torch.arange(n) < block.num_keys[:, None])[:, None, None]
@@ -350,25 +351,25 @@ def asymmetry(block: HeadBlock) -> Sums:
         there = there.where(pairs, 0)
     back = there if is_square else block.scores_of(slice(n), block.rows).to(block.dtype)
     back = back.mT if is_square or pairs.all() else back.mT.where(pairs, 0)
-    sums = _lengths(there, back)
+    sums = _antisymmetry(there, back)
     if sums[0].isfinite().all():
         return sums
     finite = there.isfinite() & back.isfinite()
-    return _lengths(there.where(finite, 0), back.where(finite, 0))
+    return _antisymmetry(there.where(finite, 0), back.where(finite, 0))
 
 
-def _lengths(there: Tensor, back: Tensor) -> Sums:
+def _antisymmetry(there: Tensor, back: Tensor) -> Sums:
     apart, length = (torch.linalg.vector_norm(x, dim=(-2, -1)).double().square() for x in (there - back, there))
     return apart, 4 * length
 
 
 def value_weighted(block: HeadBlock) -> RowMeasure:
-    """Σ_j ‖w_ij v_j‖ of each row: how long all that a query takes would be, end to end."""
+    """Σ_j ‖w_ij v_j‖ per row: the total length of the weighted value vectors."""
     return RowMeasure(block.taken[..., block.step.value.shape[-1]])
 
 
 def output_share(block: HeadBlock) -> RowMeasure:
-    """Over the rows that are measured in every head, so that the heads of a site share 1."""
+    """Share of a head in the output norms of all heads, over rows measured in every head, so that shares sum to 1."""
     step = block.step
     norms = block.taken[..., : step.value.shape[-1]].norm(dim=-1)
     if step.heads_off or step.off_alone:

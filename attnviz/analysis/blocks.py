@@ -1,4 +1,4 @@
-"""Weights of one head, of several, or of all combined, block by block: all that is computed of a map of any length."""
+"""Attention weights of one head, several heads or all heads combined, block by block, for maps of any length."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from attnviz.core.progress import tell
 from attnviz.core.record import ALL, Step
 
 AGGREGATIONS = ("mean", "max", "min")
-"""Ways to see all heads of a step as one."""
+"""Ways to combine all heads of a step into one map."""
 
 BLOCK = 2**21
-"""Cells held at once (8 MB of float32)."""
+"""Most cells in memory at once (8 MB of float32)."""
 
 HEIGHT, WIDTH = 512, 512
-"""Queries of a block, for each thread, and its keys: 1 MB of float32, which stay in a cache."""
+"""Queries of a block, for each thread, and its keys: 1 MB of float32, which fits in the processor cache."""
 
 
 def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-    """Weights of one head, or of all as one, (rows, columns): their mean, or the largest or smallest of each cell."""
+    """Weights of one head, or the mean, maximum or minimum of all heads per cell, (rows, columns)."""
     if not isinstance(head, str):
         return step.weights(head, rows, columns, sentence=sentence)
     if head not in AGGREGATIONS:
@@ -38,30 +38,30 @@ def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = 
 def reasons_of(
     step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], Tensor]:
-    """`Step.reasons` of one head; of combined heads a cell is blocked where every head blocks it."""
+    """`Step.reasons` of one head, or of combined heads: there a cell is blocked if every head blocks it."""
     reasons = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
-    return reasons[0][0], reduce(torch.minimum, (blocked for _, blocked in reasons))  # amin takes 8 ms of 256 x 256
+    return reasons[0][0], reduce(torch.minimum, (blocked for _, blocked in reasons))  # faster than amin
 
 
 def may_attend(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-    """`Step.may_attend` of one head; of combined heads, where any may."""
+    """`Step.may_attend` of one head, or of combined heads: there a cell is open if it is open in any head."""
     masks = [step.may_attend(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
     return torch.stack(masks).any(0)
 
 
 def empty_queries(step: Step, head: int | str, *, sentence: int = 0) -> Tensor:
-    """Which queries have no key left, boolean, (Q,); of combined heads, those that no head can answer."""
+    """Whether a query has no open key, boolean, (Q,); for combined heads, none in any head."""
     heads = range(step.num_heads) if isinstance(head, str) else (head,)
     return torch.stack([step.empty_queries(h, sentence=sentence) for h in heads]).all(0)
 
 
 def has_own_masks(step: Step) -> bool:
-    """Whether heads may have different masks."""
+    """Whether heads of a step may have different masks."""
     return isinstance(step.mask, Tensor) and step.mask.dim() == 4 and step.mask.shape[1] > 1
 
 
 def _heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
-    """Heads to ask about masks: of combined heads that share one mask, the first stands for all."""
+    """Heads whose masks differ: one head, or all combined heads; head 0 alone if the heads share one mask."""
     if not isinstance(head, str):
         return (head,)
     return range(step.num_heads) if has_own_masks(step) else (0,)
@@ -69,9 +69,9 @@ def _heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Positions of an axis that are in a block: `count` tiles of `size` each from tile `first` on, or a part of one.
+    """Run of positions of an axis in a block: `count` tiles of `size` positions, from tile `first` on.
 
-    `start` positions of the axis stand before them.
+    `start` is the number of positions of the axis before this run.
     """
 
     places: range
@@ -90,20 +90,19 @@ class Stretch:
 
     @property
     def within(self) -> slice:
-        """The positions, counted within the axis."""
+        """Slice of the run, relative to the start of the axis."""
         return slice(self.start, self.start + len(self.places))
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """A block of cells.
+    """A block of cells of a map.
 
     Attributes:
-        down, across: queries and keys.
-        open: which cells may be attended to, (queries, keys) or, of several heads, (H, queries, keys); or a boolean for
-            all of them.
-        cells: numbers that rise with the weights, (H, queries, keys), until the next block; None where all weigh 0.
-        weigh: makes weights of them, or of the largest of some, in place; None where they are weights.
+        down, across: positions of the queries and of the keys.
+        open: mask of open cells, (queries, keys) or, for several heads, (H, queries, keys); or a boolean for all cells.
+        cells: numbers that grow with the weights, (H, queries, keys), valid until the next block; None if all are 0.
+        weigh: function that turns some `cells` into weights, in place; None where `cells` are weights already.
     """
 
     down: Stretch
@@ -114,7 +113,7 @@ class Block:
 
     @cached_property
     def weights(self) -> Tensor | None:
-        """Weights of the only head, (queries, keys), until the next block; None where all are 0."""
+        """Weights of the only head, (queries, keys), valid until the next block; None where all are 0."""
         if self.cells is None:
             return None
         return (self.cells if self.weigh is None else self.weigh(self.cells))[0]
@@ -123,10 +122,10 @@ class Block:
 def blocks(
     step: Step, heads: int | str | Sequence[int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
 ) -> Iterator[Block]:
-    """Every block of a window, row by row; none holds a part of a tile beside another tile.
+    """Iterate over the blocks of a window, row by row; a block does not hold parts of two tiles side by side.
 
-    Parts that a mask blocks whole are not computed. `core.progress` counts a map as one call. Several heads have
-    smaller blocks; `heads` may be a name of `AGGREGATIONS`.
+    Blocks that a mask closes completely are not computed. `core.progress` counts a map as one call. `heads` is a head,
+    several heads, which make blocks smaller, or a name of `AGGREGATIONS`.
     """
     heads = heads if isinstance(heads, Sequence) else (heads,)
     count = 1 if isinstance(heads, str) else len(heads)
@@ -134,13 +133,13 @@ def blocks(
     high, wide = (max(1, int(side / count**0.5)) for side in (HEIGHT, WIDTH))
     for down in _stretches(queries, tile, high * torch.get_num_threads()):
         sums = step.logsumexp[sentence, slice(None) if isinstance(heads, str) else list(heads), down.slice]
-        # rows that weigh the same everywhere, blocked or not: they are NaN, or empty and not to be zero
+        # rows whose weights ignore the mask: NaN, or without an open key and not set to zero
         is_filled = bool((sums.isnan() | ((sums == -torch.inf) & (step.scoring.empty_rows != "zero"))).any())
         cells, weigh = each.rows(down.slice) if each else (None, None)
         for across in _stretches(keys, tile, wide):
             allowed, open = None, is_open(step, down.places, across.places, sentence=sentence)
             if open is None:
-                open, allowed = _looked_up(step, heads, down.places, across.places, sentence)
+                open, allowed = _open_cells(step, heads, down.places, across.places, sentence)
             if open is False and not is_filled:
                 numbers = None
             elif each:
@@ -158,7 +157,7 @@ def blocks(
 def openings(
     mask: Mask, lengths: tuple[int, int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
 ) -> Iterator[Block]:
-    """As `blocks`, of a mask alone: no block has weights."""
+    """Iterate over a mask like `blocks`, without weights."""
     own_mask = mask.of_sentence(sentence)
     for down in _stretches(queries, tile, HEIGHT):
         for across in _stretches(keys, tile, WIDTH):
@@ -168,12 +167,12 @@ def openings(
             yield Block(down, across, open, None, None)
 
 
-def _looked_up(
+def _open_cells(
     step: Step, heads: str | Sequence[int], rows: range, columns: range, sentence: int
 ) -> tuple[Tensor | bool, Tensor]:
-    """Which cells of a block are open, or False for none, and the same as a tensor."""
+    """Open cells of a block: a mask, or False if no cell is open, and the mask in any case."""
     if isinstance(step.mask, Mask):
-        return _of_mask(step.mask, step.shape[2:], rows, columns, sentence)
+        return _open_cells_of_mask(step.mask, step.shape[2:], rows, columns, sentence)
     window = {"rows": _slice(rows), "columns": _slice(columns), "sentence": sentence}
     if isinstance(heads, str):
         allowed = may_attend(step, heads, **window)
@@ -184,10 +183,10 @@ def _looked_up(
 
 
 @lru_cache(maxsize=32)
-def _of_mask(
+def _open_cells_of_mask(
     mask: Mask, lengths: tuple[int, int], rows: range, columns: range, sentence: int
 ) -> tuple[Tensor | bool, Tensor]:
-    """As `_looked_up`. Layers drawn one after another share a mask: the blocks of a text of 512 tokens are kept."""
+    """`_open_cells` of a `Mask`, cached for blocks of 512 tokens: layers drawn one after another share a mask."""
     allowed = mask.grid(*lengths, sentence=sentence, rows=_slice(rows), columns=_slice(columns))
     return allowed if allowed.any() else False, allowed
 
@@ -197,7 +196,7 @@ def _slice(places: range) -> slice:
 
 
 def _stretches(places: range, tile: int, most: int) -> Iterator[Stretch]:
-    """An axis in stretches of at most `most` positions."""
+    """Cut an axis into runs of at most `most` positions, each of whole tiles or of a part of one tile."""
     n, wide = len(places), max(tile, most // tile * tile)
     for start in range(0, n, wide):
         for begin in range(start, min(start + wide, n), min(wide, most)):
@@ -214,15 +213,15 @@ def window_ranges(step: Step, rows: slice, columns: slice) -> tuple[range, range
 
 
 def row_slices(queries: int, keys: int, tile: int = 1) -> list[slice]:
-    """Blocks of rows, at least one, of about `BLOCK` cells; each but the last is a whole number of tiles high."""
+    """Blocks of about `BLOCK` cells, as slices of rows, at least one; all but the last hold whole tiles."""
     height = max(1, BLOCK // max(1, keys) // tile) * tile
     return [slice(start, min(start + height, queries)) for start in range(0, max(1, queries), height)]
 
 
 def pool(block: Tensor, tile: int, how: str = "max", *, across: int | None = None) -> Tensor:
-    """The largest ("max") or smallest ("min") of each tile, (n, m) -> (⌈n / tile⌉, ⌈m / tile⌉).
+    """Pool each tile to its largest ("max") or smallest ("min") number, (n, m) -> (⌈n / tile⌉, ⌈m / tile⌉).
 
-    The last tiles may hold fewer cells. `across` sets their width apart from their height.
+    The last tiles may hold fewer cells. `across` is the width of a tile, by default `tile`.
     """
     across = across or tile
     if tile == across == 1:
@@ -239,9 +238,9 @@ def pool(block: Tensor, tile: int, how: str = "max", *, across: int | None = Non
 
 
 def diagonal_sums(cells: Tensor) -> Tensor:
-    """The sum of each diagonal of (..., n, m) numbers, that of the lower left corner first, (..., n + m - 1).
+    """Sum each diagonal of (..., n, m) numbers, from the lower left corner on, (..., n + m - 1).
 
-    In a copy with n - 1 zeros before it and n after each row, a diagonal is a column of another stride.
+    In a copy with n - 1 zeros before the numbers and n zeros after each row, a diagonal is a column of another stride.
     """
     *many, n, m = cells.shape
     padded = cells.new_zeros(*many, n * (n + m) + n)
@@ -251,7 +250,7 @@ def diagonal_sums(cells: Tensor) -> Tensor:
 
 
 def largest_in_size(numbers: np.ndarray, tile: int) -> np.ndarray:
-    """The number of largest magnitude in each square of cells, with its sign; NaN where all are."""
+    """The number of largest magnitude in each tile, with its sign; NaN where no number is finite."""
     if tile == 1:
         return numbers
     filled = torch.from_numpy(np.nan_to_num(numbers))

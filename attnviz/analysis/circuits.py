@@ -22,10 +22,10 @@ from attnviz.core.scoring import Scoring
 from attnviz.core.stream import ModelWeights, Norm, Projections
 
 KINDS = ("q", "k", "v")
-"""Inputs of a later head that an earlier head can write into: its queries, keys or values."""
+"""Inputs of a later head that an earlier head can change: queries, keys or values."""
 
 PLACE, NUMBERS = ("kind", "layer", "head"), ("copying", "previous_token", "induction", "eigenvalue")
-"""Columns that name a head, and those of its numbers."""
+"""Columns that identify a head, and columns with its numbers."""
 
 LACKING = {
     "copying": "No copying score and no eigenvalues: W_V is no plain projection of what enters its layer, no head "
@@ -37,13 +37,13 @@ LACKING = {
     "composition": "No composition scores: there is one layer, or queries, keys and values are more than a projection "
     "of the stream.",
 }
-"""Reasons why all heads lack a number."""
+"""Reasons for which no head has a number."""
 
 ROWS = 4096
-"""Rows of the vocabulary that are multiplied at once."""
+"""Rows of the vocabulary per matrix product."""
 
 POSITIONS = 1024
-"""Positions whose vectors are attended to, at most."""
+"""Most position vectors used for `previous_token`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,10 @@ class Circuits:
 
     Attributes:
         heads: a row per head: kind, layer, head, copying, previous_token, induction, eigenvalue (the real part of the
-            largest of its OV circuit), and through (earlier head used in the induction score, such as "decoder 0.0").
+            largest one of its OV circuit), and through (earlier head of the induction score, such as "decoder 0.0").
         eigenvalues: a row per eigenvalue of an OV circuit: kind, layer, head, real, imaginary; the largest first.
         composition: a row per pair: kind, layer, head, then later_layer, later_head, and the q, k and v scores.
-        left_out: sites of cross-attention, whose keys are another text's.
+        left_out: sites of cross-attention, whose keys come from another text.
     """
 
     heads: pd.DataFrame
@@ -65,13 +65,13 @@ class Circuits:
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Sentences about numbers that no head has, and why."""
+        """Sentences about the numbers that no head has, with the reasons."""
         numbers = {name: self.heads[name] for name in LACKING if name in self.heads}
         numbers["composition"] = self.composition[[*KINDS]].stack()
         return tuple(LACKING[name] for name, of_heads in numbers.items() if of_heads.isna().all())
 
     def matrix(self, kind: str) -> np.ndarray:
-        """Composition scores "q", "k" or "v", (heads, heads), NaN where none is earlier; rows are the earlier heads."""
+        """Composition scores "q", "k" or "v", (earlier heads, later heads), NaN where the row's head is not earlier."""
         if kind not in KINDS:
             raise InputError(f"There is no composition {kind!r}. There are: {', '.join(KINDS)}.")
         numbers = {place: i for i, place in enumerate(self.heads[["layer", "head"]].itertuples(index=False, name=None))}
@@ -83,28 +83,28 @@ class Circuits:
 
 
 def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
-    """OV, QK and composition scores of all heads of self-attention, from the weights alone.
+    """Compute OV, QK and composition scores of all heads of self-attention, from the weights alone.
 
     - copying: Σλ / Σ|λ| of the eigenvalues λ of W_E W_V W_O W_U. At 1 a token that is attended to raises its own
       logit, at -1 it lowers it. Without an unembedding W_U is W_Eᵀ.
-    - previous_token: mean weight on the position before, of queries and keys of the learned position vectors alone,
-      with the model's scale and without its windows, over all rows but the first; a decoder's rows are causal.
-    - induction: Σλ / Σ|λ| of W_E W_Q W_Kᵀ (W_V W_O of an earlier head)ᵀ W_Eᵀ, through the earlier head with which its
-      keys compose most. At 1 it looks for its own token where the earlier head looked.
+    - previous_token: mean weight on the previous position, over all rows but the first. Queries and keys are made from
+      the learned position vectors alone, with the model's scale and without its windows; a decoder has a causal mask.
+    - induction: Σλ / Σ|λ| of W_E W_Q W_Kᵀ (W_V W_O of an earlier head)ᵀ W_Eᵀ, for the earlier head with the largest
+      K-composition. At 1 a query matches keys that attended to the query's token in the earlier head.
     - composition: ‖W_V W_O M‖ / (‖W_V W_O‖ ‖M‖), Frobenius norms, with M = W_Q W_Kᵀ, W_K W_Qᵀ or W_V W_O of the later
       head for q, k and v.
 
-    Biases count for previous_token alone. Queries and keys that are turned by their positions are taken at distance 0.
-    A number is missing where its weights are not known, where a head writes nothing that is read, or, of
-    previous_token, where no vector of positions is learned: nothing that is published measures it of rotary weights.
+    Biases count for previous_token alone. Rotary queries and keys are taken at distance 0. A number is missing if its
+    weights are not known or if no later part reads what the head writes; previous_token also if the model learned no
+    vectors of positions: there is no published measure for rotary weights.
 
     Args:
-        fold_norms: whether the gain and the centering of norms are parts of the weights: of the norm before in W_Q, W_K
-            and W_V, of the last norm in W_U, of a norm after W_O in W_O. What a norm divides by depends on the text,
-            and is left out. `previous_token` takes the norm of the vectors of positions, as they are.
+        fold_norms: whether to fold gain and centering of norms into the weights: of the norm before the layer into W_Q,
+            W_K and W_V, of the last norm into W_U, of a norm after W_O into W_O. A norm's divisor depends on the text,
+            so it is left out. For `previous_token` the norm is applied to the position vectors.
 
     Raises:
-        InputError: if the model has no self-attention, or embedding and unembedding are of different words.
+        InputError: if the model has no self-attention, or embedding and unembedding have different vocabularies.
     """
     places = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
     if not places:
@@ -120,13 +120,13 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
             raise InputError(f"{sizes}; copying is from words to the same words, so both must be of one vocabulary.")
         is_tied = unembedding.data_ptr() == embedding.data_ptr() and unembedding.shape == embedding.shape
         product = gram if is_tied else _product(embedding, unembedding)
-        through_words = _folded(norm if fold_norms else None, product).mT * weights.readout.factor
+        through_words = _fold_norm(norm if fold_norms else None, product).mT * weights.readout.factor
     rows, eigenvalues = [], []
     for site, heads in sites.items():
         values = torch.zeros(heads.count, 0, dtype=torch.complex128)
         if heads.value is not None and through_words is not None:
             values = torch.linalg.eigvals(heads.output @ through_words @ heads.value)  # (H, d_v)
-        copying, previous = _positive(values), _previous_token(places[site], weights, site, fold_norms)
+        copying, previous = _positivity(values), _previous_token(places[site], weights, site, fold_norms)
         own = composition[composition["later_layer"] == site.layer]
         for head in range(heads.count):
             largest = sorted(values[head].tolist(), key=abs, reverse=True)
@@ -140,7 +140,7 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
                 if gram is not None:
                     value, output = (getattr(sites[place[0]], name)[place[1]] for name in ("value", "output"))
                     inner = (output @ heads.key[head]).mT @ (value.mT @ gram @ heads.query[head])
-                    (induction,) = _positive(torch.linalg.eigvals(inner)[None])
+                    (induction,) = _positivity(torch.linalg.eigvals(inner)[None])
             real = largest[0].real if largest else np.nan
             rows.append((site.kind, site.layer, head, copying[head], previous[head], induction, real, through))
     left_out = tuple(site for site in weights.sites if site not in places)
@@ -149,21 +149,21 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
 
 
 def seconds(weights: ModelWeights) -> float:
-    """About how long `circuits` takes: products over the vocabulary, and for each pair of heads."""
+    """Estimated time of `circuits`: products over the vocabulary, and for each pair of heads."""
     sizes = [p.w_o.weight.shape for site, p in weights.sites.items() if site.kind != "cross"]
     words = 0 if weights.embedding is None else 2 * weights.embedding.numel() * weights.embedding.shape[1]
     pairs = sum(d_model * width * 3 * sum(other for _, other in sizes[:i]) for i, (d_model, width) in enumerate(sizes))
-    return (words + pairs) / 2e10  # multiplications and additions a second that a core does
+    return (words + pairs) / 2e10  # multiply-adds per second of one core
 
 
 def bytes_of(weights: ModelWeights) -> int:
-    """Bytes that `circuits` holds, about: seven matrices of each attention call in double precision."""
+    """Estimated memory of `circuits` in bytes: seven matrices per attention call in double precision."""
     return sum(7 * 8 * projections.w_o.weight.numel() for projections in weights.sites.values())
 
 
 @dataclass(frozen=True, eq=False)
 class _Heads:
-    """Weights of the heads of a site, float64: what reads is (H, d_model, d), what writes (H, d_v, d_model)."""
+    """Weights of the heads of a site, float64: query, key and value (H, d_model, d), output (H, d_v, d_model)."""
 
     query: Tensor | None
     key: Tensor | None
@@ -176,27 +176,27 @@ class _Heads:
 
     @cached_property
     def writes(self) -> Tensor | None:
-        """W_V W_O of length 1, without an orthonormal factor on its left, (H, d_v, d_model)."""
-        return None if self.value is None else _unit(_root(self.value) @ self.output)
+        """W_V W_O with Frobenius norm 1, without an orthonormal factor on its left, (H, d_v, d_model)."""
+        return None if self.value is None else _normalize(_square_root(self.value) @ self.output)
 
     @cached_property
     def reads(self) -> dict[str, Tensor | None]:
-        """W_Q W_Kᵀ, its transpose and W_V W_O of length 1, without an orthonormal factor on their right."""
+        """W_Q W_Kᵀ, its transpose and W_V W_O with Frobenius norm 1, without an orthonormal factor on their right."""
         pairs = {"q": (self.query, self.key), "k": (self.key, self.query), "v": (self.value, self.output.mT)}
         return {
-            kind: None if left is None or right is None else _unit(left @ _root(right).mT)
+            kind: None if left is None or right is None else _normalize(left @ _square_root(right).mT)
             for kind, (left, right) in pairs.items()
         }
 
 
-def _root(matrices: Tensor) -> Tensor:
-    """R with Rᵀ R = Mᵀ M of each matrix, (H, d_model, d) -> (H, d, d): what follows M is as long after R."""
+def _square_root(matrices: Tensor) -> Tensor:
+    """Compute R with Rᵀ R = Mᵀ M for each matrix, (H, d_model, d) -> (H, d, d), so that ‖R X‖ = ‖M X‖."""
     values, vectors = torch.linalg.eigh(matrices.mT @ matrices)
     return values.clamp(min=0).sqrt().unsqueeze(-1) * vectors.mT
 
 
-def _unit(matrices: Tensor) -> Tensor:
-    """Matrices divided by their Frobenius norms; NaN where that is 0."""
+def _normalize(matrices: Tensor) -> Tensor:
+    """Divide matrices by their Frobenius norms; NaN where the norm is 0."""
     return matrices / torch.linalg.matrix_norm(matrices, keepdim=True)
 
 
@@ -207,15 +207,15 @@ def _heads(projections: Projections, num_heads: int, fold_norms: bool) -> _Heads
         output = output - output.mean(-1, keepdim=True) if after.is_centered else output
         output = output if after.weight is None else output * after.weight
     inputs = (projections.w_q, projections.w_k, projections.w_v)
-    parts = [None if linear is None else _folded(before, linear.weight.double()) for linear in inputs]
+    parts = [None if linear is None else _fold_norm(before, linear.weight.double()) for linear in inputs]
     return _Heads(
         *(None if part is None else part.unflatten(0, (num_heads, -1)).mT for part in parts),
         output.unflatten(0, (num_heads, -1)),
     )
 
 
-def _folded(norm: Norm | None, weight: Tensor) -> Tensor:
-    """A matrix that reads normalized vectors, (..., d_model), as one of the vectors before, but for their scale."""
+def _fold_norm(norm: Norm | None, weight: Tensor) -> Tensor:
+    """Fold gain and centering of a norm into a matrix that reads its output, (..., d_model)."""
     if norm is None:
         return weight
     gained = weight if norm.weight is None else weight * norm.weight
@@ -223,12 +223,12 @@ def _folded(norm: Norm | None, weight: Tensor) -> Tensor:
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """leftᵀ right of two matrices with a row for each word, float64."""
+    """Compute leftᵀ right for two matrices with a row per word, float64."""
     return sum(a.double().mT @ b.double() for a, b in zip(left.split(ROWS), right.split(ROWS), strict=True))
 
 
-def _positive(eigenvalues: Tensor) -> list[float]:
-    """Σλ / Σ|λ| of each row: 1 if all are positive, -1 if all are negative; NaN where all are 0."""
+def _positivity(eigenvalues: Tensor) -> list[float]:
+    """Compute Σλ / Σ|λ| per row: 1 if all eigenvalues are positive, -1 if all are negative; NaN if all are 0."""
     return (eigenvalues.sum(-1).real / eigenvalues.abs().sum(-1)).tolist()
 
 
@@ -247,7 +247,7 @@ def _previous_token(projections: Projections, weights: ModelWeights, site: Site,
 
 
 def _composition(sites: dict[Site, _Heads]) -> pd.DataFrame:
-    """A row per pair of heads, the later layer's below."""
+    """Composition scores, a row per pair of heads of an earlier and a later layer."""
     tables = []
     for done, (later, reading) in enumerate(sites.items()):
         tell(done / len(sites))

@@ -1,8 +1,8 @@
-"""Direct contributions of each part of a model to a word's logit, and the part of a logit difference that heads carry.
+"""Direct contributions of each part of a model to a word's logit, and logit differences carried by each head.
 
-The last norm is linear once its scale is fixed to that of this run, so the logit is a sum over all that was written
-into the residual stream: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits"; nostalgebraist 2020,
-"interpreting GPT: the logit lens".
+With the scale of the last norm fixed to its value in this run, the norm is linear, so the logit is a sum over all
+vectors written into the residual stream: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits";
+nostalgebraist 2020, "interpreting GPT: the logit lens".
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ BIAS = "bias of values"
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Contributions of each part to a logit, or to the difference of two, at one position.
+    """Contributions of all parts to a logit, or to the difference of two logits, at one position.
 
     Attributes:
-        table: a row per part: part ("head", "feed-forward", ...), kind, layer, head (else missing) and contribution.
-        logit: the model's own, or the difference of both.
+        table: a row per part: part ("head", "feed-forward", ...), kind, layer, head (if it is one), contribution.
+        logit: the logit of the model, or the difference of both logits.
         residual: the logit minus the sum of the table.
-        position, sentence: where.
-        token, minus: the words; None where there is no second.
+        position, sentence: position after which the word is predicted, and index in the batch.
+        token, minus: the word, and the second word of a difference or None.
     """
 
     table: pd.DataFrame
@@ -45,13 +45,13 @@ class Contributions:
 
     @property
     def heads(self) -> pd.DataFrame:
-        """The rows of heads, the largest first."""
+        """Rows of the heads, the largest contribution first."""
         heads = self.table[self.table["part"] == "head"].astype({"layer": int, "head": int})
         return heads.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
     @property
     def names(self) -> list[str]:
-        """Names of the parts, row by row: "head 0 of decoder layer 1", "feed-forward, layer 1"."""
+        """Names of the parts, one per row: "head 0 of decoder layer 1", "feed-forward, layer 1"."""
         names = []
         for part, kind, layer, head in self.table[["part", *HEAD]].itertuples(index=False):
             if pd.notna(head):
@@ -64,7 +64,7 @@ class Contributions:
         return names
 
     def with_falls(self, falls: pd.DataFrame | None) -> pd.DataFrame:
-        """The table with how much the logit falls when a head is off (`studies.ablation.logit_falls`); else NaN."""
+        """Add a column with the fall of the logit if a head is off (`studies.ablation.logit_falls`), else NaN."""
         if falls is None:
             return self.table.assign(fall=float("nan"))
         table = self.table.merge(falls[[*HEAD, "fall"]], "left", on=HEAD)
@@ -72,17 +72,17 @@ class Contributions:
 
     @property
     def most(self) -> tuple[Site, int] | None:
-        """The head that adds most; None where none adds anything."""
+        """The head with the largest contribution; None if no contribution is positive."""
         head = next(self.heads.itertuples(), None)
         return None if head is None or not head.contribution > 0 else (Site(head.kind, head.layer), head.head)
 
     @property
     def called(self) -> str:
-        """The word, or the difference, as a sentence names it: “it” − “she”."""
+        """The word or the difference, as written in a sentence: “it” − “she”."""
         return " − ".join(f"“{visible_text(word)}”" for word in (self.token, self.minus) if word is not None)
 
     def in_words(self, falls: pd.DataFrame | None = None) -> str:
-        """Which head adds most, and with the table of `studies.ablation.logit_falls` whether others replace it."""
+        """Name the head with the largest contribution; given `logit_falls`, also say whether other parts replace it."""
         what, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
         if self.most is None:
             return f"No head adds to {self.called} directly; its {what} is {logit}."
@@ -93,7 +93,7 @@ class Contributions:
         falling, parts = (
             (t["kind"] == site.kind) & (t["layer"] == site.layer) & (t["head"] == head) for t in (falls, self.table)
         )
-        whole = float(self.table["contribution"][parts.fillna(False)].sum())  # with its bias of values
+        whole = float(self.table["contribution"][parts.fillna(False)].sum())  # including its bias of values
         step = falls.attrs.get("step")
         steps = f" Logits of this model come in steps of {step:.2g}: it computes in half precision." if step else ""
         fall = float(falls["fall"][falling].iloc[0])
@@ -109,7 +109,7 @@ class Contributions:
 
     @property
     def summary(self) -> pd.DataFrame:
-        """The sum as a few rows, part and contribution: the heads of each layer together, and all biases."""
+        """The sum in a few rows (part and contribution): one row for the heads of each layer and one for all biases."""
         layers = self.table["layer"].astype(str)
         names = self.table["part"].case_when(
             [
@@ -132,15 +132,15 @@ def contributions(
     minus: str | int | None = None,
     sentence: int = 0,
 ) -> Contributions:
-    """Contributions of each head and each other part to the logit of a word after a position; their sum is the logit.
+    """Split the logit of a word after a position into contributions of each head and other part, which sum to it.
 
-    Values have a part that no token changes, (b_V + b_norm W_V) W_O, whatever a head looks at: "bias of values".
+    One part of the values, (b_V + b_norm W_V) W_O, does not depend on the tokens attended to: the "bias of values".
 
     Args:
-        record: of a run with `stream=True`, see `attnviz.analyze`.
+        record: result of a run with `stream=True`, see `attnviz.analyze`.
         token: the word, or its id; by default the most probable one.
-        position: where it is predicted; negative ones count from the end.
-        minus: a second word; then it is about the difference of both logits.
+        position: position after which the word is predicted; negative ones count from the end.
+        minus: a second word, for contributions to the difference of both logits.
 
     Raises:
         InputError: if the record has no stream, or there is no such word or position.
@@ -191,7 +191,7 @@ def contributions(
 def place_of(
     record: Record, token: str | int | None, position: int, *, minus: str | int | None = None, sentence: int = 0
 ) -> tuple[int, int, int | None]:
-    """The position counted from 0, and the ids of both words; the most probable word where none is named.
+    """Resolve a position, counted from 0, and the ids of both words; the first is by default the most probable one.
 
     Raises:
         InputError: if the record predicts no words, or there is no such word or position.
@@ -210,23 +210,23 @@ def place_of(
 
 
 def logit_of(record: Record, rows: int | list[int], position: int, first: int, second: int | None) -> Tensor:
-    """The logit of a word in rows of a batch, or its difference to that of a second word."""
+    """Logit of a word in rows of a batch, or its difference from that of a second word."""
     logits = predicting(record).logits[rows, position].double()
     return logits[..., first] - (0 if second is None else logits[..., second])
 
 
 def stream_of(record: Record) -> Stream:
-    """The residual stream of a record; an `InputError` if it was not asked for."""
+    """Return the residual stream of a record, or raise InputError if the run did not keep one."""
     if record.stream is None:
         raise InputError("This record has no residual stream. Make it with attnviz.analyze(text, source, stream=True).")
     return record.stream
 
 
 def id_of(record: Record, token: str | int) -> int:
-    """The id of a word of the vocabulary; of one that is there with a space before it alone, that one.
+    """Look up the id of a word in the vocabulary, or else of the word with a space before it.
 
     Raises:
-        InputError: if there is none, with what is spelled like it.
+        InputError: if there is no such word; the message names words with a similar spelling.
     """
     vocabulary = predicting(record).vocabulary
     if isinstance(token, int):
@@ -244,11 +244,11 @@ def id_of(record: Record, token: str | int) -> int:
 def written_by_heads(
     record: Record, site: Site, rows: slice, *, sentence: int = 0
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Vectors that heads write into the residual stream at some positions.
+    """Compute the vectors that heads write into the residual stream at some positions.
 
     Returns:
-        Vectors of the heads, (H, n, d_model); the part of them that is the bias of values, of the same shape; and the
-        bias of W_O, (n, d_model) or one row where it is the same everywhere. None where there is no such bias.
+        The vectors of the heads, (H, n, d_model); the bias of values within these vectors, with the same shape; and the
+        bias of W_O, (n, d_model), or one row if it is the same at all positions. None for a bias that does not exist.
     """
     step, projections = record.step(site), stream_of(record).weights.sites[site]
     heads, n = range(step.num_heads), step.shape[3] - step.has_sink
@@ -274,16 +274,16 @@ def written_by_heads(
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """Logit difference of two words while each head alone takes a part from another text.
+    """Logit difference of two words while each head, alone, takes one part from the run of another text.
 
     Attributes:
-        texts, part: A, and B, from which a part is taken, of `core.edits.PARTS`.
-        position: after which the words are predicted, or at which a blank is.
+        texts, part: texts A and B, and the part that a head of A takes from B, of `core.edits.PARTS`.
+        position: position after which the words are predicted, or position of a blank.
         words: the word of A and that of B; the difference is the logit of the first minus that of the second.
-        moved: both texts predict the same word: the words are those whose logits fall and rise most from A to B.
+        moved: whether both texts predict one word; then `words` are those whose logits fall and rise most from A to B.
         before, other: the difference in A and in B.
         table: a row per head: site, kind, layer, head, difference and carried, (difference - before) / (other -
-            before): 0 is A, 1 is B; it may lie beyond both.
+            before): 0 is A, 1 is B; values below 0 and above 1 are possible.
     """
 
     texts: tuple[str, str]
@@ -297,12 +297,12 @@ class Carried:
 
     @property
     def strongest(self) -> tuple[Site, int]:
-        """The head that carries most."""
+        """The head that carries most of the difference."""
         row = self.table.loc[self.table["carried"].idxmax()]
         return Site(row["kind"], int(row["layer"])), int(row["head"])
 
     def in_words(self) -> str:
-        """The two words, their differences, and the head that carries most."""
+        """Sentence with the two words, their differences, and the head that carries most."""
         first, second = (f"“{visible_text(word)}”" for word in self.words)
         (site, head), most = self.strongest, self.table["carried"].max()
         why = " A and B predict the same word, so these are the two that move most." if self.moved else ""

@@ -1,6 +1,6 @@
-"""Views, and the groups that they make of the tokens of a text: stretches of positions that are seen as one each.
+"""Views of maps, and the groups that a view makes of tokens: runs of positions merged into one row or column each.
 
-A view changes nothing in a record: weights of groups are sums of its weights, computed block by block.
+A view does not change the record: weights of groups are sums of the record's weights, computed block by block.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,29 +17,29 @@ from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token, begins_sentence
 
 SPECIAL = ("show", "hide", "renormalize")
-"""Treatments of special tokens: "renormalize" hides them and divides what is left of each row by its sum."""
+"""Treatments of special tokens: "renormalize" hides them and divides the remaining weights of each row by their sum."""
 
 PAIRS = {"all": (None, None), "A to A": (0, 0), "A to B": (0, 1), "B to A": (1, 0), "B to B": (1, 1)}
-"""Which text of a pair the queries and the keys are of, by `Token.segment`."""
+"""Texts of the queries and of the keys, for each choice of a pair, by `Token.segment`."""
 
 Spans = tuple[np.ndarray, np.ndarray]
-"""The first position of each group and the one after its last, in the order of the text; no group is empty."""
+"""First position of each group, and the position after its last, in the order of the text; no group is empty."""
 
 
 @dataclass(frozen=True)
 class View:
-    """How a map is looked at; as it is given, everything is seen as it is.
+    """Options for reading a map; the defaults show every token on its own.
 
     Attributes:
-        words: whether pieces of a word are seen as one: their weights are summed over keys and averaged over queries,
-            so that row sums are kept.
-        special: one of `SPECIAL`.
-        pair: one of `PAIRS`, of a pair of texts A and B.
-        sentences: whether the tokens of a sentence are seen as one, as the pieces of a word are: see `begins_sentence`.
-        parts: into how many stretches of as many tokens each the text is cut, which are seen as one each; 0 for none.
+        words: whether to merge the pieces of a word: weights are summed over keys and averaged over queries, so that
+            row sums are kept.
+        special: treatment of special tokens, of `SPECIAL`.
+        pair: queries and keys to keep of a pair of texts A and B, of `PAIRS`.
+        sentences: whether to merge the tokens of a sentence like the pieces of a word; see `begins_sentence`.
+        parts: number of runs of equal length that the text is cut into, with the tokens of a run merged; 0 for no cut.
 
     Raises:
-        InputError: names what there is.
+        InputError: if an option does not exist; the message names those that do.
     """
 
     words: bool = False
@@ -64,17 +64,18 @@ class View:
         return "words" if self.words else ""
 
     def in_short(self) -> str:
-        """For the name of a file: "words hide A to B"."""
+        """Short form for the name of a file: "words hide A to B"."""
         return " ".join(part for part in (self.unit, self.special, self.pair) if part not in ("", "show", "all"))
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Rows or columns of a map: stretches of positions, in order, that are seen as one each.
+    """Rows or columns of a map: runs of positions, in order, each merged into one.
 
     Attributes:
-        tokens, starts, stops: what each is called, where it begins and ends, (groups,).
-        is_answered: whether tokens without a role are the prompt of an answer, which may be outside of a window.
+        tokens: names of the groups.
+        starts, stops: first position of each group and the position after its last, (groups,).
+        is_answered: whether the whole text has an answer, so that tokens without a role are its prompt.
     """
 
     tokens: tuple[Token, ...]
@@ -100,7 +101,7 @@ class Groups:
 
     @property
     def stretch(self) -> slice:
-        """The positions from the first group to the last, which are at least one."""
+        """Slice of positions from the first group to the last; there must be a group."""
         return slice(int(self.starts[0]), int(self.stops[-1]))
 
     @property
@@ -118,33 +119,33 @@ class Groups:
 
     @cached_property
     def turns(self) -> tuple[tuple[str, int, int], ...]:
-        """Stretches of groups with one role: the role, the first group, and the one after the last."""
+        """Runs of groups with the same role: the role, the first group, and the group after the last."""
         ends = [(role, len([*run])) for role, run in groupby(self.roles)]
         stops = [*accumulate(count for _, count in ends)]
         return tuple((role, stop - count, stop) for (role, count), stop in zip(ends, stops, strict=True))
 
     def index_of(self, position: int) -> int | None:
-        """The group that holds a position; None if it is not seen."""
+        """Index of the group with a position; None if no group has it."""
         index = np.flatnonzero((self.starts <= position) & (position < self.stops))
         return int(index[0]) if len(index) else None
 
     def place(self, i: int) -> int | str:
-        """The position of a group; of several, the first and the last: "1–5"."""
+        """The position of a group, or the first and last position of several: "1–5"."""
         start, last = int(self.starts[i]), int(self.stops[i]) - 1
         return start if start == last else f"{start}–{last}"
 
     def last(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Last text of each group that is not empty, by the texts of all positions."""
+        """Last text of each group that is not empty, given the texts of all positions."""
         spans = (reversed(range(*span)) for span in zip(*self.spans, strict=True))
         return tuple(next(filter(None, (texts[i] for i in span)), "") for span in spans)
 
     def every(self, flags: np.ndarray) -> np.ndarray:
-        """Groups all of whose positions are flagged, boolean."""
+        """Whether all positions of a group are flagged, boolean, (groups,)."""
         return np.array([flags[start:stop].all() for start, stop in zip(*self.spans, strict=True)], bool)
 
 
 def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
-    """Each token, word, sentence or part of a view, without special tokens if it hides them; `text` is what was cut."""
+    """Group the tokens of `text` by the words, sentences or parts of a view, and drop hidden special tokens."""
     is_answered = any(token.role == "answer" for token in tokens)
     if view.special == "show" and not (view.words or view.sentences or view.parts):
         starts = np.arange(len(tokens))
@@ -152,7 +153,7 @@ def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Grou
     n, cut = len(tokens), view.parts or 1
     spans: list[list[int]] = []
     for i, token in enumerate(tokens):
-        if i and i * cut // n == (i - 1) * cut // n and _continues(tokens[i - 1], token, view, text):
+        if i and i * cut // n == (i - 1) * cut // n and _is_merged(tokens[i - 1], token, view, text):
             spans[-1][1] = i + 1
         else:
             spans.append([i, i + 1])
@@ -165,7 +166,7 @@ def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Grou
             merged.append(replace(first, text=percent, special=False, joined=False, box=None))
         elif start + 1 == stop:
             merged.append(first)
-        else:  # the text from where the first begins to where the last ends
+        else:  # text from the start of the first token to the end of the last
             rest = (piece.text if piece.joined else f" {piece.text}" for piece in tokens[start + 1 : stop])
             whole = text[first.start : last.end].strip() or first.text + "".join(rest)
             merged.append(replace(first, text=whole, end=last.end, box=None))
@@ -174,12 +175,12 @@ def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Grou
 
 
 def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
-    """Texts as tokens that are neither special nor joined."""
+    """Turn texts into tokens that are neither special nor joined."""
     return tuple(Token(token, 0, 0, 0) if isinstance(token, str) else token for token in tokens)
 
 
-def _continues(before: Token, token: Token, view: View, text: str) -> bool:
-    """Whether a view sees a token and the one before it as one, where they are in one part."""
+def _is_merged(before: Token, token: Token, view: View, text: str) -> bool:
+    """Whether a view merges a token with the one before it, if both are in the same part."""
     if token.role != before.role:
         return False
     if view.parts:
@@ -190,18 +191,18 @@ def _continues(before: Token, token: Token, view: View, text: str) -> bool:
 
 
 def stretch(spans: Spans) -> range:
-    """The positions from the first group to the last."""
+    """Range of positions from the first group to the last."""
     return range(int(spans[0][0]), int(spans[1][-1]))
 
 
 def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of the weights between groups, float64, and whether any query in one group may attend to any key in
-    another; both (queries, keys).
+    """Sum the weights between groups, float64, and tell whether any query of a group may attend to any key of another
+    group; both (queries, keys).
 
     Args:
         blocks: from `blocks.blocks` or `blocks.openings`, over the `stretch` of queries and keys.
     """
-    numbers = []  # the group of each position of a stretch, -1 for none
+    numbers = []  # group of each position from the first group on, -1 for none
     for starts, stops in (queries, keys):
         of_positions = np.full(stops[-1] - starts[0], -1)
         for i, (start, stop) in enumerate(zip(starts - starts[0], stops - starts[0], strict=True)):
@@ -210,7 +211,7 @@ def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.nd
     shape = len(queries[0]), len(keys[0])
     sums, is_open = np.zeros(shape), np.zeros(shape, bool)
     for block in blocks:
-        runs = []  # the first position of each run of the same group in the block, and that group
+        runs = []  # first position and group of each run of the same group in the block
         for of_positions, part in zip(numbers, (block.down, block.across), strict=True):
             inside = of_positions[part.within]
             firsts = np.flatnonzero(np.diff(inside, prepend=-2))
@@ -231,7 +232,7 @@ def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.nd
 def first_reasons(
     mask: Mask | torch.Tensor, lengths: tuple[int, int], queries: Spans, keys: Spans, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """`Step.reasons` of the first query of each group for the first key of each, as if none of them were open."""
+    """`Step.reasons` for the first query and first key of each pair of groups, as if all cells were blocked."""
     if isinstance(mask, torch.Tensor):
         return ("the model's mask",), np.ones((len(queries[0]), len(keys[0])), np.int64)
     firsts = {"rows": torch.from_numpy(queries[0]), "columns": torch.from_numpy(keys[0])}

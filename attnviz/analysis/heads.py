@@ -1,7 +1,7 @@
-"""Metrics of each head of a record, what they suggest of it, and heads that link two words or look least like one.
+"""Metrics of each head of a record, the roles they suggest, and heads that link two words or differ most from another.
 
-Rows of padding, rows with no key left and rows that are no numbers are left out; where nothing is left to measure a
-number is missing (`pandas.NA`), never NaN.
+Rows of padding, rows without an open key and rows with NaN are left out; if no row is left, the number of a metric is
+missing (`pandas.NA`), not NaN.
 """
 
 import re
@@ -27,19 +27,19 @@ from attnviz.core.tokens import occurrences
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that says something of a head on a text.
+    """A number that describes a head on a text.
 
     Attributes:
-        name, title: name of the column, and for people.
-        formula: LaTeX of one row i, or of all pairs; a head has the mean over its rows.
-        where: meaning of other letters, and the rows that count; "" for nothing. LaTeX stands between $.
-        range: smallest and largest value in words, LaTeX between $.
-        low, high: ends of the range; `high` is None where it depends on the text or has no end.
-        source, means: first use, and meaning in one sentence.
-        kinds: kinds of sites where it can be measured.
-        needs: "weights", or what a record that is read only has not: "scores" or "values".
-        main: whether it is among the few that a page shows first.
-        measure: quotient of two sums in a block, or the mean of a number of its rows.
+        name, title: name of the column, and title for readers.
+        formula: LaTeX for one row i, or for all pairs of tokens; a head has the mean over its rows.
+        where: meaning of further letters, and the rows that count, with LaTeX between $; "" if the formula needs none.
+        range: smallest and largest value as text, with LaTeX between $.
+        low, high: ends of the range; `high` is None if it depends on the text or does not exist.
+        source, means: first publication, and meaning in one sentence.
+        kinds: kinds of sites with this metric.
+        needs: data for the metric: "weights", or "scores" or "values", which a read-only record lacks.
+        main: whether a page shows it first.
+        measure: function from a block to a quotient of two sums, or to the mean of a number per row.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Metric:
     main: bool = False
 
     def applies(self, record: Record, block: HeadBlock) -> bool:
-        """Whether it can be measured there at all: at such a site, and of a model that is not read only."""
+        """Whether the metric exists at the site of a block, for this kind of record."""
         there = block.step.site.kind in self.kinds and (block.one_text or "cross" in self.kinds)
         return there and (self.needs == "weights" or not record.read_only)
 
@@ -68,11 +68,11 @@ METRICS = tuple(
     for fields in _FIELDS
 )
 MAIN = tuple(metric.name for metric in METRICS if metric.main)
-"""Names of the few that a page shows first."""
+"""Names of the metrics that a page shows first."""
 
 
 def metric(name: str) -> Metric:
-    """The metric of that name, or an `InputError` with the names that there are."""
+    """Look up a metric by name, or raise InputError with the names that exist."""
     metrics = {metric.name: metric for metric in METRICS}
     if name not in metrics:
         raise InputError(f"There is no metric {name!r}; there are {', '.join(metrics)}.")
@@ -87,13 +87,13 @@ def head_metrics(
     names: Sequence[str] | None = None,
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> pd.DataFrame:
-    """Table with a row for each head: site, kind, layer, head, each of `METRICS`, rows, left_out.
+    """Compute a table with a row per head: site, kind, layer, head, all `METRICS`, rows, left_out.
 
-    `rows` counts the rows of tokens that were measured, `left_out` those with no key left or no numbers.
+    `rows` is the number of measured rows, `left_out` the number of rows without an open key or with NaN.
 
     Args:
-        names: metrics to measure; None for all. The others are missing.
-        report: told how many weights are measured, and of how many.
+        names: metrics to measure, None for all; columns of other metrics have missing values.
+        report: callback with the number of weights measured so far, and the total.
     """
     steps = record.steps if site is None else (record.step(site),)
     metrics = [metric for metric in METRICS if names is None or metric.name in names]
@@ -117,12 +117,12 @@ def head_metrics(
 
 
 def weights_of_all(steps: Sequence[Step]) -> int:
-    """Number of weights of all heads of some calls on one text."""
+    """Number of weights of all heads of some attention calls on one text."""
     return sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
 
 
 def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRICS) -> Tensor:
-    """Numerators and denominators of metrics in a block, (2, B, H, M), float64; 0 of 0 where one cannot be measured."""
+    """Numerators and denominators of metrics in a block, (2, B, H, M), float64; 0 for metrics that do not apply."""
     sums = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
     measured = {index: metric.measure(block) for index, metric in enumerate(metrics) if metric.applies(record, block)}
     means = {index: metric for index, metric in measured.items() if isinstance(metric, RowMeasure)}
@@ -134,7 +134,7 @@ def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRIC
 
 
 def seconds(record: Record, sentence: int = 0) -> float:
-    """Estimated seconds of `head_metrics` here: as many times as long as a few rows take."""
+    """Estimated seconds of `head_metrics`, extrapolated from a few rows."""
     step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
     begin, rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
     block = next(batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64))
@@ -144,7 +144,7 @@ def seconds(record: Record, sentence: int = 0) -> float:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A role for heads whose metric is at least `least`, unless another one is, which explains the same number."""
+    """Rule for a role: the metric is at least `least`, unless the metric named `unless` is, too, which explains it."""
 
     name: str
     metric: str
@@ -162,14 +162,14 @@ THRESHOLDS: tuple[Threshold, ...] = (
     Threshold("induction", "induction", 0.5),
     Threshold("looks evenly", "evenness", 0.9),
 )
-"""More than half of the weight must be where the name says. Duplicates and induction are rarer, so half is enough."""
+"""More than half of the weight must match the role. Duplicates and induction are rarer, so half is enough."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """A suggestion: what a head does on this text, by a number from 0 to 1.
+    """A suggested role of a head on this text, with the value of its metric from 0 to 1.
 
-    `fails` is the share of many texts on which the number stays below the threshold; None if not known.
+    `fails` is the share of many texts on which the value stays below the threshold; None if unknown.
     """
 
     name: str
@@ -179,7 +179,7 @@ class Role:
 
 
 def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
-    """Roles of a head, the strongest first, by a row of `head_metrics` or of `Atlas.heads`; empty where it has none."""
+    """Roles of a head, the strongest first, from a row of `head_metrics` or `Atlas.heads`; empty if it has none."""
     numbers = {name: float(value) for name, value in row.items() if not isinstance(value, str) and pd.notna(value)}
     texts, suggested = int(numbers.get("texts", 1)), []
     for rule in THRESHOLDS:
@@ -195,7 +195,7 @@ def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
 
 
 def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
-    """H((p + q) / 2) - (H(p) + H(q)) / 2 over the last axis, in nats: 0 to ln 2 for distributions.
+    """Jensen-Shannon divergence H((p + q) / 2) - (H(p) + H(q)) / 2 over the last axis, in nats: 0 to ln 2.
 
     Source: Lin 1991, Divergence Measures Based on the Shannon Entropy.
     """
@@ -208,17 +208,17 @@ def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
 def farthest(
     record: Record, site: Site, head: int, *, sentence: int = 0, count: int = 3
 ) -> list[tuple[Site, int, float]]:
-    """The heads of its kind that look least like one, farthest first, each with its Jensen-Shannon divergence in nats.
+    """Find the heads of the same kind with the largest Jensen-Shannon divergence in nats from a head, largest first.
 
-    The divergence is the mean over the rows that both heads have, 0 (the same weights) to ln 2 (no key in common);
-    heads that share no row are left out.
+    The divergence is the mean over rows measured in both heads: 0 for equal weights, ln 2 if no key has weight in both;
+    heads with no such row are left out.
     """
     steps = [step for step in record.steps if step.site.kind == site.kind]
     heads = [(step.site, number) for step in steps for number in range(step.num_heads)]
     if (site, head) not in heads:
         raise InputError(f"{site.head(head).capitalize()} is not among the {len(heads)} heads that were compared.")
     index, (sums, counts) = heads.index((site, head)), torch.zeros(2, len(heads), dtype=torch.float64)
-    options = {"heads": 2 * len(heads), "dtype": torch.float64}  # each held twice
+    options = {"heads": 2 * len(heads), "dtype": torch.float64}  # each head twice in memory
     texts = range(sentence, sentence + 1)
     for parts in zip(*(batch.blocks(s, batch.sides_of(record, s), texts, **options) for s in steps), strict=True):
         weights, counted = (torch.cat([getattr(part, name)[0] for part in parts]) for name in ("weights", "counted"))
@@ -232,21 +232,21 @@ def farthest(
 
 
 def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0) -> pd.DataFrame:
-    """Every head by the weight that one word gives to another.
+    """Rank all heads by the weight from one word to another.
 
-    The weight of a word of several tokens is the mean over the tokens of the query, and the sum over those of the key.
-    For words that stand in several places it is the pair of places with the largest weight.
+    For words of several tokens, the weight is the mean over the query's tokens and the sum over the key's. If a word
+    occurs several times, the pair of occurrences with the largest weight counts.
 
     Args:
-        query, key: a word or a phrase, whatever its case, or the position of a token, counted from 0.
+        query, key: a word or a phrase (case is ignored), or the position of a token, counted from 0.
         sentence: index in the batch.
 
     Returns:
-        site, kind, layer, head, the positions `query` and `key` where the words begin, and weight; the largest weight
-        first. Heads of a call that reads neither word are not in it.
+        Columns site, kind, layer, head, query and key (positions of the words' first tokens), weight; the largest
+        weight first. Heads of calls that do not have both words are left out.
 
     Raises:
-        InputError: if no call has both.
+        InputError: if no call has both words.
     """
     if not 0 <= sentence < len(record.sentences):
         raise InputError(f"There is no sentence {quoted(sentence)}; there are {len(record.sentences)}, counted from 0.")
@@ -254,14 +254,14 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
     for step in record.steps:
         texts = record.texts(step.site, sentence=sentence)
         tokens = record.tokens(step.site, sentence=sentence)
-        places = []  # the first token of each place of a word, and the one after its last
+        places = []  # first token of each occurrence, and the token after its last
         for text, part, word in zip(texts, tokens, (query, key), strict=True):
             if isinstance(word, int):
                 places.append([(word, word + 1)] if 0 <= word < len(part) else [])
                 continue
             whole = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
-            found = occurrences(text.text, part, whole) if word.strip() else []
-            places.append([(first, stop) for first, stop, _ in found])
+            matches = occurrences(text.text, part, whole) if word.strip() else []
+            places.append([(first, stop) for first, stop, _ in matches])
         for head in range(step.num_heads) if all(places) else ():
             weights = {}
             for a in places[0]:

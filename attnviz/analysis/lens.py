@@ -1,7 +1,7 @@
-"""Words that partial sums of the residual stream would predict, and words that one head pushes up and down.
+"""Words predicted from partial sums of the residual stream, and words whose logits one head raises and lowers.
 
-Both read vectors through the last norm and the unembedding: the logit lens, nostalgebraist 2020, "interpreting GPT: the
-logit lens". The model itself reads only the end of the stream; the words before that are a reading.
+Both apply the last norm and the unembedding to vectors: the logit lens, nostalgebraist 2020, "interpreting GPT: the
+logit lens". The model itself reads only the last sum; words at earlier sums are an interpretation.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 
 BLOCK = 2**22
-"""Logits that are held at once: 16 MB of float32."""
+"""Most logits in memory at once: 16 MB of float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +28,8 @@ class WordGrid:
 
     Attributes:
         rows: names of the rows.
-        positions, tokens: of the columns.
-        words, values: (rows, positions) each; values are probabilities, or what is added to logits, float64.
+        positions, tokens: position and token of each column.
+        words, values: (rows, positions) each; values are probabilities or contributions to logits, float64.
     """
 
     rows: tuple[str, ...]
@@ -40,7 +40,7 @@ class WordGrid:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row for each cell: row, position, token, word, value."""
+        """Table with a row per cell: row, position, token, word, value."""
         cells = [
             (name, position, token, word, value)
             for name, words, values in zip(self.rows, self.words, self.values.tolist(), strict=True)
@@ -50,23 +50,23 @@ class WordGrid:
 
 
 def stages(record: Record) -> tuple[str, ...]:
-    """Names of the partial sums: the embedding, and that after each layer; the last is what the model reads."""
+    """Names of the partial sums: the embedding, and the sum after each layer; the model reads the last."""
     stream = stream_of(record)
     layers = sorted({site.layer for site in stream.weights.sites} | {*stream.feed_forward})
     return ("embedding", *(f"layer {layer}" for layer in layers))
 
 
 def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = None) -> WordGrid:
-    """The word that would be most probable after each position if the model ended at each layer.
+    """The most probable word after each position if the model ended after each layer.
 
-    Every partial sum is scaled by the last norm on its own. The last row is the prediction of the model.
+    Every partial sum is normalized by the last norm. The last row is the prediction of the model.
 
     Args:
-        record: of a run with `stream=True`, see `attnviz.analyze`.
-        positions: None for all.
+        record: result of a run with `stream=True`, see `attnviz.analyze`.
+        positions: positions to read; None for all.
 
     Raises:
-        InputError: if the record has no stream, or there are no such positions.
+        InputError: if the record has no residual stream, or there are no such positions.
     """
     (positions, tokens), prediction = _columns(record, positions, sentence), predicting(record)
     words, values = [], []
@@ -83,7 +83,7 @@ def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, 
     """The words of one cell of the logit lens, the most probable first.
 
     Args:
-        stage: 0 for the embedding, i for after i layers; negative ones count from the end, as negative positions do.
+        stage: 0 for the embedding, i for the sum after i layers; negative stages and positions count from the end.
 
     Raises:
         InputError: if there is no such stage or position.
@@ -109,26 +109,26 @@ def pushed(
     sentence: int = 0,
     positions: range | None = None,
 ) -> WordGrid:
-    """The words whose logits a head raises and lowers most, and by how much: W_O, the last norm, W_U.
+    """The words whose logits a head raises and lowers most, and by how much, through W_O, the last norm and W_U.
 
-    The norm scales as in this run, so that a number is the head's part of a word's logit as in `contributions`, its
-    bias of values included. Special tokens, as <eos>, are left out.
+    The norm has the scale of this run, so a number is the head's contribution to a word's logit as in `contributions`,
+    including its bias of values. Special tokens, such as <eos>, are left out.
 
     Args:
-        position: one position; None for `positions`, and without these for all.
-        count: how many words up, and how many down.
+        position: one position; None for `positions`, or for all positions if that is None, too.
+        count: number of words raised, and of words lowered.
 
     Returns:
-        Rows up 1, up 2, ... and then down ..., down 2, down 1.
+        Rows up 1, up 2, ... and then ..., down 2, down 1.
 
     Raises:
-        InputError: if the record has no stream, the head writes to none, or there is no such position or count.
+        InputError: if the record has no residual stream, the head does not write to it, or position or count is wrong.
     """
     if position is not None:
         place = position_of(record, position, sentence=sentence)
         positions = range(place, place + 1)
     if isinstance(head, bool) or not isinstance(head, int):
-        raise InputError(f"Words are pushed by one head, given by its number; {head!r} is none.")
+        raise InputError(f"Words are raised and lowered by one head, given by its number; {head!r} is none.")
     stream, prediction = stream_of(record), predicting(record)
     (positions, tokens), readout = _columns(record, positions, sentence), stream.weights.readout
     if site not in stream.weights.sites:
@@ -168,13 +168,13 @@ def _probabilities(record: Record, stage: int, positions: range, sentence: int) 
         read = logits[first : first + high]
         if stage < len(stream.states):
             reading = stream.weights.readout.logits(stream.states[stage][sentence, window][first : first + high])
-            read = reading.masked_fill(read == -torch.inf, -torch.inf)  # a word that the model cannot write
+            read = reading.masked_fill(read == -torch.inf, -torch.inf)  # words that the model cannot generate
         yield read.double().softmax(-1)
 
 
 def _columns(record: Record, positions: range | None, sentence: int) -> tuple[range, tuple[str, ...]]:
     """Positions and tokens of the columns of a grid."""
-    position_of(record, 0, sentence=sentence)  # refuses a sentence that is not there
+    position_of(record, 0, sentence=sentence)  # raise if there is no such sentence
     length = record.read[sentence].length
     positions = range(length) if positions is None else positions
     if positions.step != 1 or not 0 <= positions.start < positions.stop <= length:

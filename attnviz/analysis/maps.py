@@ -1,7 +1,7 @@
-"""Maps of one head, of several, or of all combined: cell by cell in a window, or pooled in tiles and by row.
+"""Attention maps of one head, several heads or all heads combined: cells of a window, or maxima by tile and row.
 
-Weights come block by block from the log-sum-exp that the step kept; what a mask is known to block is not computed, and
-memory grows with the tokens, not with their square.
+Weights are computed block by block from the log-sum-exp stored in the step, without blocks closed by the mask; memory
+grows with the number of tokens, not with its square.
 
     r c   rows and columns of tiles      R C   queries and keys of a block that are in one tile
 """
@@ -31,32 +31,32 @@ from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 
 TILES = 512
-"""Tiles on the longer side of a map, unless asked otherwise."""
+"""Default number of tiles on the longer side of a map, at most."""
 
 MOST_KNOWN = 200_000_000
-"""Bytes of the whole maps of a long text that are kept in tiles: a zoom draws the same thumbnails again."""
+"""Bytes of cached tiles of whole maps of long texts; thumbnails are drawn again after each zoom."""
 
 PIECE = 64
-"""Keys of which the largest weight is searched first: argmax is ten times as slow, and goes through one piece alone."""
+"""Keys per piece in the search for a row's maximum: argmax, ten times as slow as amax, runs on one piece only."""
 
 _pooled: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
 _strongest: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
-"""Whole maps of long texts, by heads, sentence and tile, and their rows, by head and sentence (12 bytes each row)."""
+"""Caches of pooled maps of long texts, by heads, sentence and tile, and of row maxima, by head and sentence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """A window in squares of `tile` x `tile` cells; arrays are (r, c).
+    """A window pooled in tiles of `tile` x `tile` cells; arrays are (r, c).
 
-    Maps of several heads have `largest` as (H, r, c), and `open` too if their masks differ.
+    For several heads, `largest` is (H, r, c), and `open` too if their masks differ.
 
     Attributes:
-        queries, keys: first position of each row and of each column.
-        tile: cells per side; the last tiles may hold fewer.
-        largest, at_query, at_key: largest weight of a tile, NaN if any is, and its position, None of several heads.
-        sums: sum of the weights, float64; None of several heads.
+        queries, keys: first position of each row and column.
+        tile: cells per side; the last tiles may have fewer.
+        largest, at_query, at_key: largest weight of a tile or NaN, and its position, None for several heads.
+        sums: sum of the weights, float64; None for several heads.
         sizes: number of cells in a tile.
-        open: number of cells that may be attended to; the others weigh nothing.
+        open: number of open cells; all other cells have weight 0.
     """
 
     queries: np.ndarray
@@ -76,7 +76,7 @@ class Pooled:
 
     @property
     def means(self) -> np.ndarray:
-        """Mean weight of each tile over all its cells, the blocked ones too."""
+        """Mean weight of each tile over all its cells, including blocked ones."""
         return self.sums / self.sizes
 
 
@@ -91,12 +91,12 @@ def pooled(
 ) -> Pooled:
     """Pool a window of one head, of all heads combined, or of several heads at once.
 
-    Time grows with the cells that are not known to be blocked, memory with the tiles. Of several heads only the largest
-    weights are pooled: one exp is taken for a tile, not for each cell.
+    Time grows with the number of cells not known to be blocked, memory with the number of tiles. For several heads only
+    the largest weights are pooled, with one exp per tile instead of one per cell.
 
     Args:
         heads: a head, a name of `AGGREGATIONS`, or several heads.
-        tile: cells per side; None for the fewest that give at most `TILES` tiles on a side.
+        tile: cells per side; None for the smallest tile that gives at most `TILES` tiles on a side.
     """
     queries, keys = window_ranges(step, rows, columns)
     tile = tile or max(1, -(-max(len(queries), len(keys)) // TILES))
@@ -109,7 +109,7 @@ def pooled(
     tiles = _Tiles(queries, keys, tile, _dtype(step), heads=len(heads) if several else 0, own_masks=has_own_masks(step))
     takers = [tiles.add]
     by_row = _Rows(len(queries), len(keys), _dtype(step))
-    if is_long and not several:  # the largest of each row of a whole map are asked for next
+    if is_long and not several:  # row maxima of a whole map are needed next
         takers.append(by_row.add)
     for block in blocks(step, heads, queries, keys, tile, sentence=sentence):
         for take in takers:
@@ -127,7 +127,7 @@ def pooled(
 def pooled_mask(
     mask: Mask, lengths: tuple[int, int], tile: int, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
 ) -> Pooled:
-    """Count the open cells in each tile of a mask over so many queries and keys; its weights are 0."""
+    """Count the open cells in each tile of a mask; `lengths` are its queries and keys. Weights of the result are 0."""
     queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), lengths, strict=True))
     tiles = _Tiles(queries, keys, tile, torch.float32)
     for block in openings(mask, lengths, queries, keys, tile, sentence=sentence):
@@ -136,7 +136,7 @@ def pooled_mask(
 
 
 class _Tiles:
-    """Largest weight, sum and open cells of each tile so far; of several heads, the largest weights and open cells."""
+    """Accumulator of the largest weight, sum and open cells of each tile; for several heads, without the sum."""
 
     def __init__(
         self, queries: range, keys: range, tile: int, dtype: torch.dtype, *, heads: int = 0, own_masks: bool = False
@@ -175,7 +175,7 @@ class _Tiles:
         cells = lines.gather(2, (starts[1] + column)[:, None].expand(-1, down.size, -1))
         if most.isnan().any():
             row = cells.argmax(1)
-        else:  # the first row with the largest weight: as argmax, much faster
+        else:  # first row with the largest weight; much faster than argmax
             numbers = torch.arange(down.size, dtype=torch.int32)[:, None]
             row = torch.where(cells == most[:, None], numbers, down.size).amin(1).long()
         stays = (most <= before) | before.isnan()
@@ -184,13 +184,13 @@ class _Tiles:
             positions[tiles] = positions[tiles].where(stays, part.start + start + inside)
 
     def pooled(self) -> Pooled:
-        """The tiles of all blocks that were added."""
+        """Tiles of all blocks added so far."""
         positions = [np.array(part) for part in self.places]
         sizes = [np.diff(np.append(np.arange(0, len(part), self.tile), len(part))) for part in positions]
         more = [None, None, None]
         if not self.several:
-            at = (part[index.numpy()] for part, index in zip(positions, self.argmax, strict=True))
-            more = [*at, self.sums.numpy()]
+            maxima = (part[index.numpy()] for part, index in zip(positions, self.argmax, strict=True))
+            more = [*maxima, self.sums.numpy()]
         firsts = (part[:: self.tile] for part in positions)
         return Pooled(*firsts, self.tile, self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy())
 
@@ -198,9 +198,9 @@ class _Tiles:
 def strongest(
     step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each row's largest weight, NaN aside, and the column it stands in, counted within the window; both (rows,).
+    """The largest weight of each row, NaN aside, and its column, counted within the window; both (rows,).
 
-    A row with no number has -1.
+    A row of NaN has weight -1.
     """
     queries, keys = window_ranges(step, rows, columns)
     cached = _strongest.setdefault(step, {})
@@ -216,24 +216,24 @@ def strongest(
 
 
 class _Rows:
-    """Largest weight of each row so far, and its column."""
+    """Accumulator of the largest weight of each row, and its column."""
 
     def __init__(self, queries: int, keys: int, dtype: torch.dtype):
         self.most = torch.full((queries if keys else 0,), -1.0, dtype=dtype)
         self.columns = torch.zeros(len(self.most), dtype=torch.int64)
 
     def add(self, block: Block) -> None:
-        """Add a block of cells, in order."""
+        """Add a block of cells; blocks of a row come in order."""
         rows = block.down.within
         if block.weights is None:
-            if block.across.start == 0:  # else each row has a number already
+            if block.across.start == 0:  # else the rows have a maximum already
                 self.most[rows] = 0
             return
         weights = block.weights  # rows cut into pieces, (Q, P, n), and the largest of each
         cells = weights.unflatten(1, (-1, weights.shape[1] if weights.shape[1] % PIECE else PIECE))
         pieces = cells.amax(2)
         largest = pieces.amax(1)
-        if largest.isnan().any():  # what is no number is below all
+        if largest.isnan().any():  # NaN counts as less than any weight
             cells = cells.nan_to_num(nan=-1.0)
             pieces = cells.amax(2)
             largest = pieces.amax(1)
@@ -256,7 +256,7 @@ def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = AL
 
 
 def _dtype(step: Step) -> torch.dtype:
-    """Number type of weights."""
+    """Number type of the weights of a step."""
     return torch.promote_types(step.query.dtype, torch.float32)
 
 
@@ -271,19 +271,19 @@ WEIGHT, BLOCKED, NAN, EMPTY = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """A window of one head, or of all combined, ready to be drawn or written down; arrays are (rows, columns).
+    """A window of one head, or of all heads combined, for a figure or a file; arrays are (rows, columns).
 
-    An entry of a larger `tile` stands for a square of cells: its weight is the largest of theirs, and it is blocked
-    only if every cell is.
+    With `tile` above 1 an entry is a square of cells: its weight is the largest, and it is blocked if all cells
+    are blocked.
 
     Attributes:
-        queries, keys: positions of the rows and columns; of tiles, the first.
-        weights: as the record gives them.
-        scores: before the mask; None where heads are combined or cells pooled or merged, or scores not known.
-        states: `WEIGHT`, `BLOCKED`, `NAN` or `EMPTY` (the row has no key left; its weights follow the policy).
-        reasons: distinct rules that block cells here.
+        queries, keys: positions of the rows and columns; first positions of tiles.
+        weights: weights of the record.
+        scores: scores before the mask; None for combined heads, pooled or merged cells, and records without scores.
+        states: `WEIGHT`, `BLOCKED`, `NAN` or `EMPTY` (the row has no open key; its weights follow the policy).
+        reasons: distinct rules that block cells of the window.
         blocked: 0 = may attend, i = blocked by reasons[i - 1].
-        tile, tiles: cells per side of an entry; place of its largest weight and its sum, for one head, else None.
+        tile, tiles: cells per side of an entry; tiles with positions of their largest weights and sums, else None.
     """
 
     queries: np.ndarray
@@ -298,7 +298,7 @@ class Cells:
 
 
 def cells(step: Step, head: int | str, **window: Any) -> Cells:
-    """`cells_of` one head."""
+    """`cells_of` for one head."""
     return cells_of(step, [head], **window)[0]
 
 
@@ -312,13 +312,13 @@ def cells_of(
     tile: int = 1,
     scores: bool = True,
 ) -> list[Cells]:
-    """Weights, scores, states and rules of a window of several heads; what they share is computed once.
+    """Compute weights, scores, states and rules of a window for several heads; shared numbers are computed once.
 
-    A fully blocked tile is labeled with the rule that blocks its first cell.
+    A fully blocked tile has the rule that blocks its first cell.
 
     Args:
-        tile: cells per side of the squares whose largest weight is given; 1 for every cell.
-        scores: whether to give scores, too; False for a record that is read only, whose scores are not the model's.
+        tile: cells per side of a tile; 1 for every cell.
+        scores: whether to compute scores; False for a read-only record, which does not have the model's scores.
     """
     window = {"sentence": sentence, "rows": rows, "columns": columns}
     corners = [slice(part.start, part.stop, (part.step or 1) * tile) for part in (rows, columns)]
@@ -348,7 +348,7 @@ def cells_of(
 
 
 def states_of(weights: np.ndarray, blocked: np.ndarray, empty: np.ndarray, tile: int) -> np.ndarray:
-    """The state of each cell or tile; a tile is empty where all of its rows are, (rows,), that have no key left."""
+    """State of each cell or tile; a tile is `EMPTY` if all its rows are `empty`, (rows,): without an open key."""
     states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
     states[np.minimum.reduceat(empty, np.arange(0, len(empty), tile)) if len(empty) else empty] = EMPTY
     return states

@@ -1,7 +1,7 @@
-"""Weights of a row over the patches of pictures, without what it gives them whatever is asked, or without sinks.
+"""Weights of a row over the patches of pictures, minus those of a neutral question, or without attention sinks.
 
 A row is a query, counted from 0 or, if negative, from the end of its text: -1 is the last token, which predicts the
-first of an answer. Patches are the keys that have a box, in their order; `patches` says where they stand.
+first token of an answer. Patches are the keys with a box, in order; `patches` gives their positions.
 """
 
 import torch
@@ -13,11 +13,11 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 
 SINK = 10.0
-"""Multiple of the median patch's mean weight above which a patch is a sink."""
+"""A patch is a sink if its mean weight is more than this multiple of the median patch's."""
 
 
 def patches(record: Record, site: Site, *, sentence: int = 0) -> list[int]:
-    """Positions of the keys of a site that stand in pictures; an `InputError` if there are none."""
+    """Positions of the keys of a site that are patches of pictures; raise InputError if there are none."""
     places = [i for i, token in enumerate(record.tokens(site, sentence=sentence)[1]) if token.box is not None]
     if not places:
         raise InputError(f"{site.kind.capitalize()} layer {site.layer} looks at no picture; give a text with one.")
@@ -43,16 +43,16 @@ def minus_neutral(
     neutral_row: int = -1,
     sentence: int = 0,
 ) -> Tensor:
-    """Weights of a row over the patches minus those under a neutral question, such as "Describe the picture.".
+    """Subtract the weights of a row over the patches under a neutral question, such as "Describe the picture.".
 
-    d_j = w_ij - v_ij, where w are the weights of `record` and v those of `neutral`: a patch that gets the same weight
-    whatever is asked has 0. Float64, (patches,); they sum to 0 only if both rows give the pictures as much.
+    d_j = w_ij - v_ij, with weights w of `record` and v of `neutral`: 0 for a patch that has the same weight for both
+    questions. Float64, (patches,); their sum is 0 only if both rows give the pictures the same total weight.
 
     Args:
-        neutral_row: the row of `neutral`; by default the last, after which it would answer.
+        neutral_row: the row of `neutral`; by default the last, which predicts the answer.
 
     Raises:
-        InputError: if the records are of other pictures, or one has no such row.
+        InputError: if the pictures of the records differ, or one record has no such row.
     """
     pictures = []
     for run in (record, neutral):
@@ -67,18 +67,18 @@ def minus_neutral(
 def without_sinks(
     record: Record, site: Site, head: int | str, row: int = -1, *, multiple: float = SINK, sentence: int = 0
 ) -> Tensor:
-    """Weights of a row over the patches that are no sinks, in parts of their sum, float64, (patches,); NaN at sinks.
+    """Weights of a row over the patches that are not sinks, divided by their sum, float64, (patches,); NaN at sinks.
 
     A patch j is a sink if m_j > multiple · median_k m_k, where m_j is its mean weight over all rows that may attend to
-    every patch that some row may attend to: in a decoder those from the last patch on. The others have
-    w_ij / Σ_k w_ik, the sum over all k that are no sinks.
+    all open patches: in a decoder the rows from the last patch on. Each other patch has w_ij / Σ_k w_ik, summed over
+    all k that are not sinks.
     """
     places, row_weights = patches(record, site, sentence=sentence), weights(record, site, head, row, sentence=sentence)
     length, step = record.texts(site, sentence=sentence)[0].length, record.step(site)
     open_cells = may_attend(step, head, slice(length), sentence=sentence)[:, places]
     seeing = open_cells[:, open_cells.any(0)].all(1)
     if not seeing.any():
-        raise InputError("No row may attend to every patch, so none of them can be called a sink.")
+        raise InputError("No row may attend to every patch, so sinks among the patches are not defined.")
     means = weights_of(step, head, slice(length), sentence=sentence)[:, places].double()[seeing].mean(0)
     is_sink = means > multiple * means.quantile(0.5)
     rest = row_weights.masked_fill(is_sink, 0)

@@ -1,4 +1,4 @@
-"""Predictions of a model, how a change moved them, and how far vectors of tokens and sentences moved."""
+"""Predictions of a model, their change by an edit, and changes of the vectors of tokens and sentences."""
 
 import re
 from dataclasses import dataclass
@@ -12,34 +12,34 @@ from attnviz.core.record import Prediction, Record
 
 
 def fills_in(record: Record) -> bool:
-    """Whether the model says what stands in place of blanks, rather than what comes next."""
+    """Whether the model predicts words in place of blanks, rather than the next word."""
     return record.prediction is not None and record.prediction.blanks is not None
 
 
 def labels_tokens(record: Record) -> bool:
-    """Whether the model gives each token a label."""
+    """Whether the model labels each token."""
     return record.prediction is not None and record.prediction.classes
 
 
 def is_number(record: Record) -> bool:
-    """Whether the model gives a sentence numbers (regression), not labels with probabilities."""
+    """Whether the model outputs numbers per sentence (regression), not labels with probabilities."""
     return record.labels is not None and record.label_kind == "number"
 
 
 def cut(record: Record, *, sentence: int = 0) -> int:
-    """The number of tokens after which a written text was cut; 0 where the model itself ended it."""
+    """Number of tokens after which a generated text was cut off; 0 if the model ended it."""
     return record.prediction.cut[sentence] if record.prediction and record.prediction.cut else 0
 
 
 def predicting(record: Record) -> Prediction:
-    """The prediction of the model; an `InputError` if it predicts no words."""
+    """Return the word predictions of the model, or raise InputError if it predicts no words."""
     if record.prediction is None:
         raise InputError(f"'{record.source}' predicts no words.")
     return record.prediction
 
 
 def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
-    """A position at which the model predicts, counted from 0; negative ones count from the end of the sentence.
+    """Convert a position of a prediction to a count from 0; negative ones count from the end of the sentence.
 
     Raises:
         InputError: if there is no such sentence or position.
@@ -53,7 +53,7 @@ def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
 
 
 def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
-    """The token that is read at a position; an `InputError` if there is no such position."""
+    """The input token at a position; raise InputError if there is no such position."""
     labels = record.read[sentence].labels
     if not 0 <= position < len(labels):
         raise InputError(f"There is no position {position}; there are {len(labels)}, counted from 0.")
@@ -61,19 +61,19 @@ def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
 
 
 def read_alike(before: Record, after: Record, position: int, *, sentence: int = 0) -> bool:
-    """Whether both have read the same tokens up to a position, that one included; a model that fills in reads all."""
+    """Whether both runs had the same tokens up to and including a position; everywhere if the model fills in blanks."""
     end = None if fills_in(after) else position + 1
     old, new = (record.read[sentence].labels[:end] for record in (before, after))
     return old == new
 
 
 NOT_A_NUMBER = "NaN"
-"""Word where the probabilities are no numbers."""
+"""Word of a prediction whose probabilities are NaN."""
 
 
 @dataclass(frozen=True)
 class PredictedWord:
-    """The token read at a position (or a blank), and the word most probable after it (or there); see `NOT_A_NUMBER`."""
+    """The token (or blank) at a position, and the most probable word after (or in) it; see `NOT_A_NUMBER`."""
 
     token: str
     word: str
@@ -82,7 +82,7 @@ class PredictedWord:
 
 
 def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord, ...]:
-    """The most probable word after each position that is not padding; of a model that fills in, at each blank."""
+    """The most probable word after each position that is not padding, or in each blank if the model fills in blanks."""
     prediction, read = predicting(record), record.read[sentence]
     positions = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
     logits = prediction.logits[sentence, positions].double()
@@ -96,9 +96,9 @@ def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord
 
 @dataclass(frozen=True)
 class NextWord:
-    """A word that may come next, its probability, and what that was before a change; None if that is not known.
+    """A possible next word with its probability, and its probability before a change, or None if unknown.
 
-    Of a model that gives numbers (`Record.label_kind`), the name of one with its value in the place of a probability.
+    For a regression (`Record.label_kind`), the name of a number, and its value in place of the probability.
     """
 
     word: str
@@ -107,7 +107,7 @@ class NextWord:
 
 
 def nameless_id(record: Record, word: str) -> int | None:
-    """The id of a token of the vocabulary that has no text and so is called "#48"; None for any other word."""
+    """The id of a vocabulary token without text, which is shown as "#48"; None for any other word."""
     vocabulary = () if record.prediction is None else record.prediction.vocabulary
     number = word.removeprefix("#")
     if number == word or not re.fullmatch("[0-9]{1,9}", number) or int(number) >= len(vocabulary):
@@ -118,13 +118,13 @@ def nameless_id(record: Record, word: str) -> int | None:
 def next_words(
     record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5
 ) -> tuple[NextWord, ...]:
-    """The words that are most probable after a position, the most probable first; none where none has a probability.
+    """The most probable words after a position, the most probable first; empty if the probabilities are NaN.
 
-    With the record of a run `before` a change, those of either; it is left aside if it has read other tokens by then
-    (see `read_alike`). Probabilities that are no numbers are NaN.
+    With a run `before` a change, the most probable words of either run. That run is ignored if its tokens up to the
+    position differ (see `read_alike`).
 
     Raises:
-        InputError: if the model predicts no words, or has no such position, or not the words of the run before.
+        InputError: if the model predicts no words, the position does not exist, or the vocabularies of the runs differ.
     """
     after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
 
@@ -135,7 +135,7 @@ def next_words(
     if before is None or not read_alike(before, record, position, sentence=sentence):
         return tuple(NextWord(vocabulary[i], float(after[i])) for i in best(after))
     old_vocabulary = predicting(before).vocabulary
-    # the lists decode every piece of a tokenizer
+    # lists only if needed: they decode every piece of a tokenizer
     if old_vocabulary != vocabulary and list(old_vocabulary) != list(vocabulary):
         raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
     old = _probabilities(before, position, sentence)
@@ -145,9 +145,9 @@ def next_words(
 
 
 def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | None:
-    """After which token a change moved the prediction most, by total variation, NaN first; None where no number moved.
+    """The position whose prediction a change moved most, by total variation, NaN first; None if no prediction moved.
 
-    Of a model that fills in, in place of which blank. A position at which both had read other tokens is left aside.
+    If the model fills in blanks, only blanks count. Positions with different tokens up to there are left out.
     """
     blanks, most = predicting(after).blanks, {}
     for position in range(after.read[sentence].length) if blanks is None else blanks[sentence]:
@@ -164,13 +164,13 @@ def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> tuple[NextWord, ...]:
-    """The classes of a model that classifies with their probabilities, the most probable first; also `before` a change.
+    """The classes of a classifier and their probabilities, most probable first; with `before`, also before a change.
 
-    Of a single class it is the logistic function of its logit, and of several labels at once that of each; of a
-    regression the numbers themselves, in their order. None where no class has a probability.
+    A single class, and each of several simultaneous labels, has the logistic function of its logit. A regression has
+    its numbers, in the order of the model. Empty if the probabilities are NaN.
 
     Raises:
-        InputError: if the model does not classify, or not into the classes of the run before.
+        InputError: if the model does not classify, or its classes differ from those of the run before.
     """
     values = []
     for run in (record, before) if before is not None else (record,):
@@ -192,12 +192,12 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 
 
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
-    """How far each token's output vector moved, as a share of its length before, (n,): ||after - before|| / ||before||.
+    """Relative change of each token's output vector, (n,): ||after - before|| / ||before||.
 
-    The share of a vector that was zero is 0 if it stayed zero, else infinite.
+    The change of a zero vector is 0 if it stayed zero, else infinite.
 
     Raises:
-        ShapeError: if the records have not read the same tokens, as where an encoder-decoder wrote another text.
+        ShapeError: if the tokens of the records differ, such as after an encoder-decoder generated another text.
     """
     if before.output[:, 0].shape != after.output[:, 0].shape:
         raise ShapeError(f"The outputs differ in shape: {tuple(before.output.shape)}, {tuple(after.output.shape)}.")
@@ -206,20 +206,20 @@ def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
     if lengths[0] != lengths[1] or not read_alike(before, after, lengths[0] - 1, sentence=sentence):
         why = "The model wrote another text" if after.targets else "The records are of other texts"
         counts = "{} tokens and {}".format(*lengths) if lengths[0] != lengths[1] else f"other tokens, {lengths[0]} each"
-        raise ShapeError(f"{why}, so the outputs cannot be compared token by token: they stand at {counts}.")
+        raise ShapeError(f"{why}, so the outputs cannot be compared token by token: they have {counts}.")
     old, new = (record.output[sentence, :shared] for record in (before, after))
     moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
     return torch.where(moved == 0, torch.zeros_like(moved), moved / length)
 
 
 def similarity(record: Record) -> Tensor:
-    """How alike the sentences of a batch are: the cosine of their vectors, float64, (B, B); NaN of a zero vector."""
+    """Cosine similarity of the sentence vectors of a batch, float64, (B, B); NaN for a zero vector."""
     directions = _directions(record)
     return (directions @ directions.T).clamp(-1, 1)
 
 
 def shift(before: Record, after: Record) -> Tensor:
-    """How far each sentence's vector turned, 1 - cosine, float64, (B,): 0 is not at all, 2 to the opposite."""
+    """Change of each sentence vector, 1 - cosine, float64, (B,): 0 for the same direction, 2 for the opposite one."""
     texts = [[sentence.text for sentence in record.sentences] for record in (before, after)]
     if texts[0] != texts[1]:
         raise InputError("The records are of other sentences, so their vectors cannot be compared.")

@@ -1,4 +1,4 @@
-"""Gradients of a word's logit as numbers of a record: attention relevance by layer, and integrated gradients.
+"""Gradients of a word's logit: attention relevance by layer, and integrated gradients.
 
 Attention relevance, Chefer, Gur and Wolf 2021, "Generic Attention-model Explainability for Interpreting Bi-Modal and
 Encoder-Decoder Transformers". With ∇A = ∂ logit / ∂ A and the mean over heads E_h:
@@ -28,12 +28,12 @@ from attnviz.core.tokens import Token
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WordLogit:
-    """The logit that gradients are of.
+    """A logit whose gradients are computed.
 
     Attributes:
         token, id: the word.
-        position, sentence, logit: where it is predicted, and the model's own.
-        texts: that the model reads; see `texts_of`.
+        position, sentence, logit: position of the prediction, index in the batch, and the model's logit.
+        texts: texts that the model reads; see `texts_of`.
     """
 
     token: str
@@ -45,7 +45,7 @@ class WordLogit:
 
 
 def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
-    """Tokens of each text that a model reads, without padding, by the kind of the stack that reads it."""
+    """Tokens of each text that a model reads, without padding, by the kind of stack that reads the text."""
     read = {record.sites[-1].kind: record.sentences}
     if record.targets:
         read = {"encoder": record.sentences, "decoder": record.targets}
@@ -55,20 +55,20 @@ def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Relevance(WordLogit):
-    """Gradient times weight of every head, and what it makes of each token, layer by layer.
+    """Gradient times weight for every head, and the resulting relevance of each token, layer by layer.
 
     Attributes:
         products: ∇A ⊙ A of each site with its sign, (H, Q, K), without padding; a sink is the last key.
-        unseen: what of the model's attention is not among them; None if all of it is.
+        unseen: the part of the model's attention that is missing from `products`; None if nothing is.
     """
 
     products: Mapping[Site, Tensor]
     unseen: str | None = None
 
     def head(self, site: Site, head: int | str, *, signed: bool = False) -> Tensor:
-        """Gradient times weight of a head, (Q, K); negative ones are 0 unless `signed`.
+        """Gradient times weight of a head, (Q, K), with negative products set to 0 unless `signed`.
 
-        `head` is its number, or "mean" of all: Ā, whose parts are cut before they are averaged.
+        `head` is its number, or "mean" for Ā: negative products are set to 0 before the mean over heads.
         """
         if site not in self.products:
             raise InputError(f"There is no {site}; there are {', '.join(map(str, self.products))}.")
@@ -81,7 +81,7 @@ class Relevance(WordLogit):
 
     @cached_property
     def layers(self) -> dict[int, dict[str, Tensor]]:
-        """Relevance of each token after each layer of the last stack, by the kind of the stack that reads them."""
+        """Relevance of each token after each layer of the last stack, by the kind of the stack that reads the token."""
         if self.unseen:
             raise InputError(f"Relevance goes through all layers, and here not all are shown. {self.unseen}")
         maps = {site: self.head(site, "mean").double() for site in self.products}
@@ -90,7 +90,7 @@ class Relevance(WordLogit):
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row per layer and token: layer, kind, position, token and relevance."""
+        """Table with a row per layer and token: layer, kind, position, token and relevance."""
         rows = [
             (layer, kind, i, token.text, float(values[i]))
             for layer, each in self.layers.items()
@@ -101,10 +101,10 @@ class Relevance(WordLogit):
 
 
 def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """R after each layer of the last stack, by the kind of the stack that reads the columns' tokens.
+    """Compute R after each layer of the last stack, by the kind of the stack that reads the tokens of the columns.
 
     Args:
-        maps: Ā of each site, (Q, K); of self-attention a last key beyond the queries is a sink, and left out.
+        maps: Ā of each site, (Q, K); in self-attention, a last key beyond the queries is a sink and is left out.
     """
     sites = sorted(maps, key=lambda site: (site.layer, site.kind == "cross"))
     last = "decoder" if any(site.kind == "decoder" for site in sites) else "encoder"
@@ -120,7 +120,7 @@ def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
     for site in (site for site in sites if site.kind in (last, "cross")):
         relevant = maps[site]
         if site.kind == "cross":
-            across = across + _normalized(own).mT @ relevant @ _normalized(source)
+            across = across + _normalize(own).mT @ relevant @ _normalize(source)
         else:
             relevant = relevant[:, : len(relevant)]
             own = torch.eye(len(relevant), dtype=relevant.dtype) if own is None else own
@@ -131,7 +131,7 @@ def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
     return result
 
 
-def _normalized(relevance: Tensor) -> Tensor:
+def _normalize(relevance: Tensor) -> Tensor:
     identity = torch.eye(len(relevance), dtype=relevance.dtype)
     added = relevance - identity
     sums = added.sum(-1, keepdim=True)
@@ -140,11 +140,11 @@ def _normalized(relevance: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IntegratedGradients(WordLogit):
-    """Share of each token's embedding in a logit, on the way from vectors of zeros.
+    """Share of each token's embedding in a logit, integrated from zero vectors to the embeddings.
 
     Attributes:
-        steps, baseline: points of the sum for the integral; the logit where the embeddings of the sentence are zeros.
-        attributions: (n,) float64 of each text that the model reads, by the kind of the stack that reads it.
+        steps, baseline: number of points of the integration; the logit with all embeddings of the sentence set to zero.
+        attributions: (n,) float64 for each text that the model reads, by the kind of the stack that reads it.
     """
 
     steps: int
@@ -158,7 +158,7 @@ class IntegratedGradients(WordLogit):
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A row per token: kind, position, token and attribution."""
+        """Table with a row per token: kind, position, token and attribution."""
         rows = [
             (kind, i, token.text, float(self.attributions[kind][i]))
             for kind, tokens in self.texts.items()

@@ -1,13 +1,13 @@
-"""Attention rollout: the tokens that a position is mixed from, through all layers.
+"""Attention rollout: shares of the input tokens in each position, through all layers.
 
-Source: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers. It takes the weights of a layer (the mean
-of its heads) with the residual connection beside them, Ã = ½ A + ½ I. Where rows of A do not sum to 1 (a sink takes its
-part, or a head has no key left) they are renormalized first, so that a layer always keeps half. It knows nothing of
-values and feed-forward networks. R_l = Ã_l R_(l-1), R_0 = Ã_0: how paths from a position to the tokens share its 1.
+Source: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers. A layer is the mean weight of its heads plus
+the residual connection, Ã = ½ A + ½ I. Rows of A that do not sum to 1 (because of a sink, or a head without an open
+key) are renormalized first, so that a layer always keeps half. Values and feed-forward networks are ignored.
+R_l = Ã_l R_(l-1), R_0 = Ã_0: a row of R divides 1 among the tokens, along all paths from its position to them.
 
-A long text has no table of tokens by tokens: there `rows` follows single positions, block by block, through the maps of
-all layers but the last. Of an encoder-decoder each stack of self-attention is traced by itself: cross-attention brings
-in vectors of another text, and how much of a state they are, weights do not say.
+Long texts have no (n, n) matrix: `rows` follows single positions through the maps of all layers, block by block. In an
+encoder-decoder each stack of self-attention is followed alone: cross-attention adds vectors of another text, and
+weights do not tell their share in a state.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
 
 MOST_CELLS = 2**25
-"""All layers of n x n numbers are held at once: 12 layers of about 1,600 tokens."""
+"""Most numbers in memory at once, over all layers: 12 layers of about 1,600 tokens."""
 
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """Mixing matrices of a stack: Ã of each layer.
+    """Mixing matrices Ã of all layers of a stack.
 
     Attributes:
-        kind, tokens: of the stack, without padding, n of them.
-        layers: (L, n, n) float64; rows sum to 1. None of them where single positions were followed.
-        left_out: how many rows had no weights to mix (no key left, or no numbers), and so keep what they hold.
-        note: what is not followed, if anything.
+        kind, tokens: kind of the stack, and its n tokens without padding.
+        layers: (L, n, n) float64; rows sum to 1. (0, n, n) after `rows`, which follows single positions.
+        left_out: number of rows without weights to mix (no open key, or NaN), which keep their state.
+        note: sentence about attention that is not followed, or None.
     """
 
     kind: str
@@ -45,14 +45,14 @@ class Mixed:
 
 
 def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: int | str = "mean") -> Mixed:
-    """½ A + ½ I of every layer of a stack, rows of A renormalized.
+    """Compute ½ A + ½ I for every layer of a stack, with renormalized rows of A.
 
     Args:
-        kind: "encoder" or "decoder"; None for the stack that the output comes from.
+        kind: "encoder" or "decoder"; None for the stack that produces the output.
         heads: one head, followed through all layers, or a name of `AGGREGATIONS`.
 
     Raises:
-        InputError: if there is no such stack, not all of its layers are shown, or it is too long, with the numbers.
+        InputError: if there is no such stack, some of its layers are missing from the record, or it is too long.
     """
     steps = _stack(record, kind)
     n = token_counts(record, steps[0], sentence)[0]
@@ -66,10 +66,10 @@ def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: 
     mean = weights.where(valid, 0)
     mean = mean / mean.sum(-1, keepdim=True).where(valid, 1)
     layers = torch.where(valid, mean + torch.eye(n), 2 * torch.eye(n)) / 2
-    return _followed(record, steps, layers, int((~valid).sum()), sentence)
+    return _mixed_stack(record, steps, layers, int((~valid).sum()), sentence)
 
 
-def _followed(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
+def _mixed_stack(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
     kind, n, note = steps[0].site.kind, layers.shape[-1], None
     if kind == "decoder" and any(site.kind == "cross" for site in record.sites):
         note = "Cross-attention is not followed: this traces the decoder's own layers alone."
@@ -92,9 +92,9 @@ def _stack(record: Record, kind: str | None) -> list[Step]:
 
 
 def rollout(mixed_layers: Mixed) -> Tensor:
-    """Attention rollout after each layer, (L, n, n): of what stands at row i, how much came from token j.
+    """Attention rollout after each layer, (L, n, n): the share of token j in row i.
 
-    Rows sum to 1. The later layer stands left: R_l = Ã_l R_(l-1). In a decoder nothing comes from the future.
+    Rows sum to 1. Later layers multiply from the left: R_l = Ã_l R_(l-1). In a decoder, later tokens have share 0.
     """
     traced = [mixed_layers.layers[0]]
     for layer in mixed_layers.layers[1:]:
@@ -111,9 +111,9 @@ def rows(
     sentence: int = 0,
     heads: int | str = "mean",
 ) -> tuple[Mixed, Tensor]:
-    """Some rows of `rollout` after the first `layers`, at any length: what is followed, and (positions, n) float64.
+    """Compute some rows of `rollout` after the first `layers`, for any length: the stack, and (positions, n) float64.
 
-    From the last layer down each takes what a position is mixed from to the layer below: r ½ (A + I).
+    From the last layer down, each layer turns a row r into r ½ (A + I).
     """
     steps = _stack(record, kind)[:layers]
     n = token_counts(record, steps[0], sentence)[0]
@@ -125,16 +125,16 @@ def rows(
         of_heads = step.logsumexp[sentence] if isinstance(heads, str) else step.logsumexp[sentence, heads]
         sums = torch.ones(n, dtype=torch.float64)
         if heads in ("max", "min") or step.shape[3] > n or not of_heads.isfinite().all():
-            sums = _through(step, heads, None, sentence, n)[0]  # rows that are not known to sum to 1
+            sums = _rows_times_weights(step, heads, None, sentence, n)[0]  # rows that may not sum to 1
         valid = sums.isfinite() & (sums > 0)
         left_out += int((~valid).sum())
         scaled = (shares / sums.where(valid, 1)).where(valid, 0)
-        shares = (shares + shares.where(~valid, 0) + _through(step, heads, scaled, sentence)) / 2
-    return _followed(record, steps, torch.empty(0, n, n), left_out, sentence), shares
+        shares = (shares + shares.where(~valid, 0) + _rows_times_weights(step, heads, scaled, sentence)) / 2
+    return _mixed_stack(record, steps, torch.empty(0, n, n), left_out, sentence), shares
 
 
-def _through(step: Step, heads: int | str, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
-    """Rows times A, (rows, n) float64; with no rows the sums of the rows of A, (1, n)."""
+def _rows_times_weights(step: Step, heads: int | str, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
+    """Multiply rows by A, (rows, n) float64; without rows, sum the rows of A, (1, n)."""
     n = n if shares is None else shares.shape[1]
     result, positions = torch.zeros(1 if shares is None else len(shares), n, dtype=torch.float64), torch.arange(n)
     positions = positions if shares is None else shares.any(0).nonzero().flatten()

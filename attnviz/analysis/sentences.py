@@ -1,4 +1,4 @@
-"""Sentences about records: what one cell says, and what a picture shows for those who cannot see it."""
+"""Sentences about records: descriptions of single cells, and text alternatives for pictures."""
 
 from collections.abc import Sequence
 
@@ -16,14 +16,14 @@ from attnviz.core.masks import Full
 from attnviz.core.record import ALL, Record, Step
 
 MOST_NAMED = 3
-"""Tokens named in a description, at most."""
+"""Most tokens named in a description."""
 
 
 ENDS, END = ("<eos>", "</s>"), "end of text"
-"""The tokens by which models end a text, and what they mean."""
+"""Tokens that end a text, and their meaning."""
 
 MEANS = dict.fromkeys(ENDS, END) | {".": "period", ",": "comma", ":": "colon", ";": "semicolon", "'": "apostrophe"}
-"""Names read beside a prediction that is no word, or hardly visible."""
+"""Names added to a prediction that is punctuation or hardly visible."""
 
 CELL = {
     "empty": "{query} has no key left to look at; its weights are {filled}.",
@@ -35,22 +35,22 @@ CELL = {
     "token": "“{text}” ({place})",
     "word": "“{text}”",
 }
-"""Sentences about a cell, and their parts; the page of every head fills them in, too."""
+"""Sentences about a cell, and their parts; also used by the page of every head."""
 
 PREDICTED = {"after": "the next word", "in place of": "in its place", "of": "its label"}
-"""A predicted word as it is called in a sentence, by where it stands: after a token, in its place, or of it."""
+"""Names of a predicted word, by its relation to a token: after the token, in its place, or its label."""
 
 OFF = ", but this head is off: its output is not used."
-"""The end of a sentence about a cell of a head that is off."""
+"""End of a sentence about a cell of a head that is off."""
 
 
 def quoted_token(text: str, position: int | str) -> str:
-    """A token as it stands in a sentence: in quotes, with its position, or of a word the first and the last."""
+    """A token as written in a sentence: in quotes with its position; for a merged word, its first and last position."""
     return f"{in_quotes(text)} ({position}, {END})" if text in ENDS else f"{in_quotes(text)} ({position})"
 
 
 def quoted(text: str) -> str:
-    """A token or a word as it stands in a sentence: in quotes; of what is no word it is said what it is."""
+    """A token or a word as written in a sentence: in quotes, with the name of a punctuation mark."""
     return in_quotes(text) + (f" ({MEANS[text]})" if text in MEANS else "")
 
 
@@ -58,24 +58,24 @@ BECAUSE = {
     "causal": ", as a word may not see what comes after it",
     "padding": ", as no text stands there",
 }
-"""Reasons for rules, by rule name."""
+"""Reasons for rules, by name of the rule."""
 
 
 def blocked_by(reason: str) -> str:
-    """The rule that blocks a cell; a rule of one word is called a mask."""
+    """Name the rule that blocks a cell, with "mask" added unless the rule ends in "mask" or a number."""
     is_mask = reason.split()[-1].isalpha() and not reason.endswith("mask")
     return f"blocked by {reason} mask" if is_mask else f"blocked by {reason}"
 
 
 def in_quotes(text: str) -> str:
-    """A token or a word in quotes alone, for where there is little room."""
+    """A token or a word in quotes, without its name, for labels with little room."""
     return isolated(f"“{visible_text(text)}”")
 
 
 def cell(
     record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0, *, view: View = View()
 ) -> str:
-    """One cell as a sentence; through a view, the cell that holds it."""
+    """Describe one cell in a sentence; in a view, the cell that contains this query and key."""
     step = record.step(site)
     every = views.see(record, site, sentence=sentence, view=view)
     row, column = every.queries.index_of(query), every.keys.index_of(key)
@@ -100,33 +100,33 @@ def cell(
     else:
         share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
         share += " (special tokens aside)" if view.special == "renormalize" else ""
-        text = CELL[state].format(**ends, weight=_in_words(float(cells.weights[0, 0])), share=share)
+        text = CELL[state].format(**ends, weight=_weight_text(float(cells.weights[0, 0])), share=share)
         if cell_view.predicted and (word := cell_view.predicted[0]):
-            text = CELL["predicts"].format(what=PREDICTED[_where(record)], word=quoted(word)) + text
+            text = CELL["predicts"].format(what=PREDICTED[_preposition(record)], word=quoted(word)) + text
     return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
 
 
-def _in_words(weight: float) -> str:
-    """A weight with two digits that say something, however small it is."""
+def _weight_text(weight: float) -> str:
+    """A weight with two decimals; below 0.005 with two significant digits, or "less than 0.0001"."""
     if 0 < weight < 0.0001:
         return "less than 0.0001"
     return f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
 
 
 def named(groups: Groups, i: int) -> str:
-    """A row or a column as it stands in a sentence."""
+    """A row or a column as written in a sentence."""
     return quoted_token(groups.labels[i], groups.place(i))
 
 
 def predicting(view: AttentionView, row: int) -> str:
-    """The prediction of a row as a clause after its name; empty where it predicts nothing."""
+    """The prediction of a row as a clause after its name; empty if the row predicts nothing."""
     if not (view.predicted and view.predicted[row]):
         return ""
-    return f", predicting {PREDICTED[_where(view.record)]} {quoted(view.predicted[row])},"
+    return f", predicting {PREDICTED[_preposition(view.record)]} {quoted(view.predicted[row])},"
 
 
 def all_heads(step: Step) -> str:
-    """Name of the combined heads; a head that is off still has weights, and they count."""
+    """Name of the combined heads; it mentions heads that are off, because their weights count."""
     return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
 
 
@@ -134,7 +134,7 @@ FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys
 
 
 def head(view: AttentionView, head: int | str) -> str:
-    """The size, the strongest weights, what the view did, and what was changed."""
+    """Describe the map of a head: its size, its strongest weights, merged or hidden tokens, and edits."""
     step = view.step
     comma = "," if step.heads_off else ""
     what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
@@ -152,7 +152,7 @@ def head(view: AttentionView, head: int | str) -> str:
 
 
 def heads(view: AttentionView, largest: Sequence[str]) -> str:
-    """How large the maps of a site are, and the largest weight of each head."""
+    """Describe the maps of a site: their size, and the largest weight of each head."""
     step = view.step
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
@@ -163,7 +163,7 @@ def heads(view: AttentionView, largest: Sequence[str]) -> str:
 
 
 def mask(view: SeenMask) -> str:
-    """How many cells of a mask are open, how many keys its last row has left, and what the view did."""
+    """Describe a mask: its number of open cells, the open keys of its last row, and merged or hidden tokens."""
     rows, columns = len(view.queries), len(view.keys)
     open_keys = view.open_keys.tolist()
     cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
@@ -185,7 +185,7 @@ def count_of_leaks(test: LeakTest) -> str:
 
 
 def leaks(test: LeakTest) -> str:
-    """How many leaks there are, the first of them, what was compared and promised, and what was left out."""
+    """Describe a leak test: the number of leaks, the first leaks, the comparison, the promise, and omissions."""
     pairs = test.pairs
     first = "; ".join(test.in_words(*pair) for pair in pairs[:MOST_NAMED])
     more = f"; and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
@@ -209,8 +209,8 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
 
 
 def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
-    """The words that are most probable after a position, in place of a blank, or as its label, with probabilities."""
-    after = f"{_where(record)} {quoted_token(analysis.token_at(record, position, sentence=sentence), position)}"
+    """The most probable words after a position, in place of a blank, or the labels of a token, with probabilities."""
+    after = f"{_preposition(record)} {quoted_token(analysis.token_at(record, position, sentence=sentence), position)}"
     ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
     if not ranked:
         words = "labels" if analysis.labels_tokens(record) else "words"
@@ -222,7 +222,7 @@ def next_word(record: Record, position: int, *, before: Record | None = None, se
     return f"{what} {after}: {listed}.{f' {OTHER_WORDS}.' if other else ''}"
 
 
-def _where(record: Record) -> str:
+def _preposition(record: Record) -> str:
     """The preposition between a prediction and its token."""
     if analysis.labels_tokens(record):
         return "of"
@@ -232,12 +232,12 @@ def _where(record: Record) -> str:
 NO_BLANK = "there is no blank in the sentence to fill in"
 
 OTHER_WORDS = "Before the change the model had read other words by then"
-"""Reason why no probabilities before the change are shown."""
+"""Reason for missing probabilities before the change."""
 
 
 def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
-    """How much is predicted, where the model was least sure, and where it says other words than before a change."""
-    now, where = analysis.predicted_words(record, sentence=sentence), _where(record)
+    """Describe the predictions: their number, the least certain one, and words that a change replaced."""
+    now, where = analysis.predicted_words(record, sentence=sentence), _preposition(record)
     if not now:
         return as_sentence(NO_BLANK)
     prediction = min(now, key=lambda prediction: np.nan_to_num(prediction.probability, nan=-1.0))
@@ -264,7 +264,7 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
-    """The most probable labels with their probabilities; of a regression its numbers."""
+    """The most probable labels with their probabilities; for a regression its numbers."""
     ranked = analysis.labels(record, before=before, sentence=sentence)
     if not ranked:
         return "The probabilities of the labels are not numbers."
@@ -279,15 +279,15 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 
 
 def label_value(record: Record, value: float) -> str:
-    """The probability of a label in percent, or the number that a regression gives."""
+    """The probability of a label in percent, or the number of a regression."""
     return decimals(value, 4) if analysis.is_number(record) else percent(value)
 
 
 def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
-    """Which row differs most between A and B and, if asked for, which cell; and which tokens only one of them has."""
+    """Name the row that differs most between A and B, optionally the cell, and the tokens missing from A or B."""
     row, cell, parts = both.most_row, both.most_cell, []
     largest = cell and abs(float(both.part(*(slice(i, i + 1) for i in cell)).difference[0, 0]))
-    is_nearly_same = cell is not None and 0 < largest < 0.005  # two digits after the point do not show it
+    is_nearly_same = cell is not None and 0 < largest < 0.005  # two decimal places would show 0
     if is_nearly_same:
         parts.append(f"A and B are nearly the same map: their largest difference is {decimals(largest, 4)}.")
     elif row is not None:
@@ -299,11 +299,11 @@ def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
     if row is None and cell is None:
         parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
     where = [as_sentence(window_text(both))] if window_text(both) else []
-    return " ".join([*where, *parts, *_unpaired(both)])
+    return " ".join([*where, *parts, *_unpaired_tokens(both)])
 
 
 def compared_cell(both: AlignedPair, row: int, column: int) -> str:
-    """One cell of two maps as a sentence; the places are those of their grid."""
+    """Describe one cell of two maps in a sentence; row and column are those of the grid."""
     part = both.part(slice(row, row + 1), slice(column, column + 1))
     more = float(part.difference[0, 0])
     digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
@@ -333,14 +333,14 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
 
 
 def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """With how many digits two weights and their difference are read, so that the rounded ones agree; of each cell."""
+    """Number of digits for two weights and their difference so that the rounded numbers agree, for each cell."""
     agree = [np.abs(np.round(a, n) - np.round(b, n) - np.round(more, n)) < 1e-9 for n in (2, 3)]
     unseen = (np.abs(more) > 0) & (np.abs(more) < 0.05)
     return np.select([unseen, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
 
 
 def _place(both: AlignedPair, axis: int, index: int) -> str:
-    """A row or a column of the grid: by its token in A and, where that is another one, in B."""
+    """A row or a column of the grid: its token in A and, if different, its token in B."""
     each = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
     named = [(side.tokens[axis][i].text, i) for side, i in each if i is not None]
     texts = [quoted_token(text, i) for text, i in named]
@@ -349,8 +349,8 @@ def _place(both: AlignedPair, axis: int, index: int) -> str:
     return f"{texts[0]}, in B {texts[1]}"
 
 
-def _unpaired(both: AlignedPair) -> list[str]:
-    """Which tokens are only on one side; once where queries and keys are the same."""
+def _unpaired_tokens(both: AlignedPair) -> list[str]:
+    """Sentences about tokens that are missing from A or B; one sentence if queries and keys are the same."""
     sentences = []
     for axis, places in enumerate((both.rows, both.columns)):
         for end, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
@@ -363,7 +363,7 @@ def _unpaired(both: AlignedPair) -> list[str]:
 
 
 def window_text(both: AlignedPair) -> str:
-    """Positions of A in a part of a grid; "" of the whole."""
+    """Positions of A in a part of a grid; "" for the whole grid."""
     if both.window == (ALL, ALL):
         return ""
     spans = []
@@ -374,7 +374,7 @@ def window_text(both: AlignedPair) -> str:
 
 
 def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
-    """The largest shares of a rollout, (n, n): the token that most comes from, and the most of another token."""
+    """Describe a rollout, (n, n): the token with the largest mean share, and the largest share of another token."""
     most = int(shares.mean(0).argmax())
     part = f"{percent(float(shares[:, most].mean()))} of what stands at the {len(texts)} positions, on average"
     most_of_all = f"Most comes from {quoted_token(texts[most], most)}: {part}."
@@ -387,7 +387,7 @@ def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
-    """The tokens that a position is mixed from, largest shares first, by its row of rollout, (n,)."""
+    """The tokens with the largest shares in a position, given its row of rollout, (n,)."""
     order = np.argsort(-shares, kind="stable")[:MOST_NAMED].tolist()
     names = ["itself" if i == position else quoted_token(texts[i], i) for i in order]
     named = [f"{name} {percent(float(shares[i]))}" for name, i in zip(names, order, strict=True)]

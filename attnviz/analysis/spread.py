@@ -1,4 +1,4 @@
-"""Attention of a head in a long text: by distance, and at places. Exact, block by block."""
+"""Attention of a head in a long text, by distance and at given positions: exact, block by block."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from attnviz.core.record import Step
 
 @dataclass(frozen=True, eq=False)
 class ByDistance:
-    """The weights of a head by how far the key stands from the query. Rows that are NaN make their distances NaN.
+    """Weights of a head by distance from query to key. A row of NaN makes all its distances NaN.
 
     Attributes:
-        distances: key - query, every one that there is, the furthest back first; 0 is the query itself.
-        sums: of the weights of all pairs at that distance, float64.
-        pairs: how many of them may attend.
+        distances: key - query, all that occur, in increasing order; 0 is the query itself.
+        sums: sum of the weights of all pairs at that distance, float64.
+        pairs: number of open pairs.
     """
 
     distances: np.ndarray
@@ -28,19 +28,19 @@ class ByDistance:
     pairs: np.ndarray
 
     def within(self, most: int) -> float:
-        """The local share: of the attention, what goes to keys at most so far away, to either side; NaN of none."""
+        """Share of all attention on keys at most `most` tokens before or after the query; NaN without attention."""
         with np.errstate(invalid="ignore"):
             return float(self.sums[abs(self.distances) <= most].sum() / self.sums.sum())
 
     def curve(self) -> pd.DataFrame:
-        """Bins that double, to either side: nearest, furthest, share of the attention, pairs, mean weight of a pair.
+        """Table of bins that double in size: nearest, furthest, share of the attention, pairs, mean weight of a pair.
 
-        The bins are 0, 1, 2 to 3, 4 to 7, ...; of keys before the query they are negative. Where no pair may attend
-        the mean is NaN, also where empty rows were made to attend there.
+        The bins are 0, 1, 2 to 3, 4 to 7, ..., negative for keys before the query. The mean is NaN in bins without an
+        open pair, even if empty rows were given weights there.
         """
         size = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
         bins = np.sign(self.distances) * size
-        each = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # the bins stand in order
+        each = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # bins are in increasing order
         bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in each]
         ends = [sorted((int(far[0]), int(far[-1])), key=abs) for far, _, _ in bin_sums]
         sums, pairs = (np.array([row[i] for row in bin_sums]) for i in (1, 2))
@@ -51,7 +51,7 @@ class ByDistance:
 
 
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
-    """Attention by distance; weight on a sink has no distance and is left out."""
+    """Sum the attention of a head by distance; weight on a sink has no distance and is left out."""
     name, curve = _cache.get(step, (None, None))
     if name == (head, sentence):
         return curve
@@ -73,20 +73,20 @@ def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance
 
 
 _cache: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
-"""The latest of each step, with its head and sentence: 24 bytes for each distance."""
+"""Cached result of the last call for each step, with its head and sentence: 24 bytes per distance."""
 
 
 def on_places(
     steps: Sequence[Step], query: int, places: Sequence[tuple[int, int]], *, sentence: int = 0
 ) -> pd.DataFrame:
-    """Attention of each head from one query to places of the text, such as those of a needle in a haystack.
+    """Sum the attention of each head from one query to places of the text, such as a needle in a haystack.
 
     Args:
-        places: the first key of each, and the one after its last.
+        places: for each place the first key, and the key after its last.
 
     Returns:
-        kind, layer, head, key (where the place begins) and share: the sum of the weights on it. A row of each head
-        alone is computed, so it takes no time at any length.
+        kind, layer, head, key (first key of the place) and share: the sum of the weights on the place. Only one row per
+        head is computed, so it is fast at any length.
 
     Raises:
         InputError: if there is no such query.

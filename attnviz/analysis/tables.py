@@ -1,7 +1,7 @@
-"""Records as tidy pandas tables, one row per fact: pictures are drawn from them and CSV files written.
+"""Records as tidy pandas tables, one row per fact: the data of figures and CSV files.
 
-Column names are fixed; tokens are the raw text. A table of more than `MOST_CELLS` cells keeps the `STRONGEST` keys that
-each query may attend to, exact weights at exact places; the others' sum stands in `rest`, and the note says so.
+Column names are fixed; tokens are the raw text. A table with more than `MOST_CELLS` cells keeps, for each query, its
+`STRONGEST` open keys with exact weights; the sum of all other weights is in `rest`, and the note says so.
 """
 
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ from attnviz.core.record import Record
 
 MOST_CELLS = 512 * 512
 STRONGEST = 16
-"""Keys of a query in a table of many cells, at most."""
+"""Most keys per query in a table with more than `MOST_CELLS` cells."""
 
 
 def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
-    """One row per cell: query, query_token, key, key_token, weight, score, state, rule; the numbers of the record.
+    """Make a table with a row per cell: query, query_token, key, key_token, weight, score, state, rule.
 
-    `predicts` stands after query_token where the model says words. Combined heads have no scores. `state` is one of
-    `analysis.STATES`; `rule` names what blocks a cell. Through a view a merged word stands at its first position and
-    has no scores, and the note says what was done.
+    `predicts` follows query_token if the model predicts words. Combined heads have no scores. `state` is one of
+    `analysis.STATES`; `rule` names the rule that blocks a cell. In a view a merged word has its first position and no
+    score, and the note names the changes of the view.
     """
     return _weights(view, head, many=len(view.queries) * len(view.keys) > MOST_CELLS)
 
 
 def heads_table(view: AttentionView) -> pd.DataFrame:
-    """`weights_table` of every head of a site, with the head first; of many cells each head keeps its strongest."""
+    """`weights_table` for all heads of a site, with a first column "head"; for many cells, the strongest keys."""
     heads = range(view.step.num_heads)
     many = len(heads) * len(view.queries) * len(view.keys) > MOST_CELLS
     parts = [_weights(view, head, many=many, among=len(heads)) for head in heads]
@@ -46,10 +46,10 @@ def heads_table(view: AttentionView) -> pd.DataFrame:
 
 
 def mask_table(view: SeenMask) -> pd.DataFrame:
-    """One row per cell of a mask: query, query_token, key, key_token, may_attend, rule; a note says what the view did.
+    """Make a table with a row per cell of a mask: query, query_token, key, key_token, may_attend, rule.
 
-    If there are more than `MOST_CELLS` cells, it has the first of each run of keys that are open, or that the same rule
-    blocks: as many rows as there are queries and `MOST_CELLS` together, at most.
+    A note names the changes of the view. Above `MOST_CELLS` cells, a row is the first of a run of open keys or of keys
+    blocked by the same rule; queries after about `MOST_CELLS` such rows are left out, and the note says so.
     """
     many, parts, count = len(view.queries) * len(view.keys) > MOST_CELLS, [], 0
     for rows, reasons, blocked in view.blocks():
@@ -65,21 +65,21 @@ def mask_table(view: SeenMask) -> pd.DataFrame:
     note = f"Of {len(view.keys):,} keys, the first of each run that is open or blocked by the same rule."
     if i[-1] + 1 < len(view.queries):
         note = f"{note} Queries 0 to {view.queries.starts[i[-1]]:,} of {len(view.queries):,}: they have too many runs."
-    return _table(_of_view(view, i, j) | {"may_attend": rules == "", "rule": rules}, note if many else "", view)
+    return _table(_view_columns(view, i, j) | {"may_attend": rules == "", "rule": rules}, note if many else "", view)
 
 
 def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.DataFrame:
-    """One row per token: position, token, change (see `analysis.output_change`)."""
+    """Make a table with a row per token: position, token, change (see `analysis.output_change`)."""
     change = analysis.output_change(before, after, sentence).numpy()
     tokens = _texts(after.read[sentence].labels[: len(change)])
     return pd.DataFrame({"position": np.arange(len(change)), "token": tokens, "change": change})
 
 
 def comparison_table(both: AlignedPair) -> pd.DataFrame:
-    """One row per cell of two maps on one grid: query_a, key_a, query_b, key_b with their tokens, a, b, difference.
+    """Make a table with a row per cell of two aligned maps: query_a, key_a, query_b, key_b, tokens, a, b, difference.
 
-    Also variation, of the row. A place that one map lacks is empty; of more than `MOST_CELLS` cells, the
-    `STRONGEST` of each row that differ most.
+    It also has the variation of the row. Positions missing from a map are empty. Above `MOST_CELLS` cells, each row of
+    the maps keeps its `STRONGEST` largest differences.
     """
     count = _count(len(both.rows)) if len(both.rows) * len(both.columns) > MOST_CELLS else None
     parts = []
@@ -102,9 +102,9 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
 
 
 def numbers_table(numbers: np.ndarray, name: str, queries: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
-    """One row per cell of numbers, (Q, K): query, query_token, key, key_token and the number.
+    """Make a table with a row per cell of an array, (Q, K): query, query_token, key, key_token and the number.
 
-    If there are more than `MOST_CELLS` cells, it has the largest `STRONGEST` of each query.
+    Above `MOST_CELLS` cells, each query keeps its `STRONGEST` largest numbers.
     """
     count = _count(len(queries)) if numbers.size > MOST_CELLS else None
     i, j = _largest(numbers, count)
@@ -113,14 +113,14 @@ def numbers_table(numbers: np.ndarray, name: str, queries: Sequence[str], keys: 
 
 
 def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.DataFrame:
-    """One row per token: key, key_token, and a column for each of the numbers, such as rollout and flow."""
+    """Make a table with a row per token: key, key_token, and a column for each of the numbers, such as rollout."""
     return pd.DataFrame({"key": np.arange(len(texts)), "key_token": _texts(texts)} | numbers)
 
 
 def leaks_table(test: LeakTest) -> pd.DataFrame:
-    """One row per cell of a leak test: query, query_token, key, key_token, moved, promised, state.
+    """Make a table with a row per cell of a leak test: query, query_token, key, key_token, moved, promised, state.
 
-    `moved` is a share of the output's length, NaN where the key was not changed; `state` is one of
+    `moved` is relative to the length of the output, NaN if the key was not changed; `state` is one of
     `attnviz.check.leaks.STATES`.
     """
     i, j = _largest(test.moved.numpy())
@@ -130,33 +130,33 @@ def leaks_table(test: LeakTest) -> pd.DataFrame:
 
 
 def labels_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
-    """One row per class, the most probable first: label, probability, and probability_before a change if asked for.
+    """Make a table with a row per class, most probable first: label, probability, probability_before (with `before`).
 
-    Of a regression: label, number, and number_before.
+    For a regression: label, number, and number_before.
     """
     ranked = analysis.labels(record, before=before, sentence=sentence)
     what = "number" if analysis.is_number(record) else "probability"
-    return _ranked({"label": _texts([label.word for label in ranked])}, ranked, what, before is not None)
+    return _ranked_table({"label": _texts([label.word for label in ranked])}, ranked, what, before is not None)
 
 
 def next_word_table(
     record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5
 ) -> pd.DataFrame:
-    """One row per word that is probable after a position: position, token, word, probability; see `next_words`.
+    """Make a table with a row per probable word after a position: position, token, word, probability; see `next_words`.
 
-    Also probability_before, if a run `before` a change is given and has read the same up to there.
+    Also probability_before, if a run `before` a change is given and its tokens up to the position are the same.
     """
     ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
     token = _texts([analysis.token_at(record, position, sentence=sentence)] * len(ranked))
     words = {"position": np.full(len(ranked), position), "token": token, "word": _texts([next.word for next in ranked])}
     comparable = before is not None and analysis.read_alike(before, record, position, sentence=sentence)
-    return _ranked(words, ranked, "probability", comparable)
+    return _ranked_table(words, ranked, "probability", comparable)
 
 
-def _ranked(
+def _ranked_table(
     columns: dict[str, np.ndarray], ranked: Sequence[analysis.NextWord], what: str, with_before: bool
 ) -> pd.DataFrame:
-    """A row for each word with its probability or number and, if asked for, that before a change."""
+    """Add to the columns the probability or number of each word and, optionally, its value before a change."""
     columns = columns | {what: np.array([word.probability for word in ranked], np.float64)}
     if with_before:
         columns[f"{what}_before"] = np.array([word.before for word in ranked], np.float64)
@@ -164,12 +164,10 @@ def _ranked(
 
 
 def step_by_step_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
-    """One row per position (per blank, of a model that fills in): position, token, word, probability.
+    """Make a table with a row per position, or per blank: position, token, word, probability.
 
-    See `analysis.predicted_words`.
-
-    With a run `before` a change also token_before, word_before and probability_before; of two that have not read
-    equally many tokens, what one lacks is empty.
+    See `analysis.predicted_words`. With a run `before` a change also token_before, word_before, probability_before; if
+    the runs differ in length, cells of the shorter run are empty.
     """
     runs = {"": record} if before is None else {"": record, "_before": before}
     predictions = {end: analysis.predicted_words(run, sentence=sentence) for end, run in runs.items()}
@@ -185,11 +183,11 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
 
 
 def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
-    """Every cell, or of many the strongest of each row, in a table of so many heads."""
+    """All cells of a head or, if `many`, the strongest of each row, for a table of `among` heads."""
     if many:
         return _strongest(view, head, _count(len(view.queries) * among))
     cells = view.cells([head])[0]
-    columns = _of_view(view, *_largest(cells.weights)) | {
+    columns = _view_columns(view, *_largest(cells.weights)) | {
         "weight": cells.weights.ravel(),
         "score": None if cells.scores is None else cells.scores.ravel(),
         "state": _pick(analysis.STATES, cells.states.ravel()),
@@ -198,8 +196,8 @@ def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1
     return _table(columns, "", view)
 
 
-def _of_view(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns for the query and key of each row, by their places in a view, and for what the query predicts."""
+def _view_columns(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns with the query, the key and the query's prediction for cells i, j of a view."""
     starts = {"query": view.queries.starts[i], "key": view.keys.starts[j]}
     columns = _cells(i, j, view.queries.labels, view.keys.labels) | starts
     if isinstance(view, SeenMask) or view.predicted is None:
@@ -209,7 +207,7 @@ def _of_view(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> di
 
 
 def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame:
-    """The `count` strongest open keys of each query, found row block by row block."""
+    """The `count` strongest open keys of each query, computed in blocks of rows."""
     parts = []
     for rows in view.blocks():
         block = view.block(head, rows)
@@ -228,11 +226,11 @@ def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame
     numbers = {"weight": weights, "score": scores if view.has_scores(head) else None, "state": states, "rule": ""}
     which = "strongest that" if count == 1 else f"{count} strongest that"
     note = f"Of {len(view.keys):,} keys, the {which} each query may attend to; rest: all others together."
-    return _table(_of_view(view, i, j) | numbers | {"rest": rest}, note, view)
+    return _table(_view_columns(view, i, j) | numbers | {"rest": rest}, note, view)
 
 
 def _table(columns: dict[str, object], note: str, view: AttentionView | SeenMask | None = None) -> pd.DataFrame:
-    """A table with a note on what was left out, and on what a view did."""
+    """Make a table with a note on rows left out and on the changes of a view."""
     table = pd.DataFrame(columns)
     if note := " ".join(filter(None, [note, *map(as_sentence, view.notes if view else ())])):
         table.attrs["note"] = note
@@ -240,12 +238,12 @@ def _table(columns: dict[str, object], note: str, view: AttentionView | SeenMask
 
 
 def _count(queries: int) -> int:
-    """Number of keys of each query in a table of many cells."""
+    """Number of keys per query in a table with more than `MOST_CELLS` cells."""
     return max(1, min(STRONGEST, MOST_CELLS // max(1, queries)))
 
 
 def _largest(cells: np.ndarray, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of the `count` cells of each row that are largest in size; of every cell without a count."""
+    """Row and column of the `count` cells of largest magnitude in each row; all cells without a count."""
     if count is None:
         i, j = np.indices(cells.shape)
         return i.ravel(), j.ravel()
@@ -254,15 +252,15 @@ def _largest(cells: np.ndarray, count: int | None = None) -> tuple[np.ndarray, n
 
 
 def _cells(i: np.ndarray, j: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> dict[str, np.ndarray]:
-    """Columns for the query and key of each row."""
+    """Columns with query and key of cells i, j."""
     return {"query": i, "query_token": _pick(queries, i), "key": j, "key_token": _pick(keys, j)}
 
 
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:
-    """Names by number."""
+    """Names for an array of indices."""
     return _texts(names)[codes]
 
 
 def _texts(texts: Sequence[str | None]) -> np.ndarray:
-    """A column of texts, or None where there is none. pandas refuses lone surrogates, so they are U+FFFD."""
+    """A column of texts or None. Lone surrogates, which pandas refuses, become U+FFFD."""
     return np.array([text if text is None else without_surrogates(text) for text in texts], dtype=object)

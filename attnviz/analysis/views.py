@@ -1,6 +1,6 @@
-"""Weights of a record, or a mask, through a view: pieces merged, special tokens left out, a pair taken apart.
+"""Weights of a record, or a mask, in a view: pieces merged, special tokens hidden, one direction of a pair of texts.
 
-Rows are made block by block; no map of many tokens is held whole.
+Rows are computed block by block; a large map is never in memory as a whole.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,15 +43,15 @@ MERGED_MASK = "pieces are merged into words: one may attend where any of its pie
 HIDDEN_MASK = "special tokens are hidden"
 
 MOST_MERGED, MOST_MAPS = 2**20, 16
-"""Cells of groups that are kept, 9 MB, and how many such windows: to go through all weights for each takes long."""
+"""Most cells per cached map of groups (9 MB), and most cached maps per step: recomputing one needs all weights."""
 
 _merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
-"""By head, sentence and groups, for as long as there is their step."""
+"""Cached maps of groups for each step, by head, sentence and groups."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Some rows of `Cells`; a cell is blocked where all that it is made of is, by the rule that blocks the first."""
+    """Some rows of `Cells`; a merged cell is blocked if all its parts are, by the rule that blocks the first part."""
 
     weights: np.ndarray
     blocked: np.ndarray
@@ -59,9 +59,9 @@ class RowBlock:
     reasons: tuple[str, ...]
 
     def pooled(self, tile: int, names: dict[str, int]) -> "RowBlock":
-        """The same with a cell per tile, which has the largest weight of it, and numbers of reasons from `names`.
+        """Pool the rows in tiles: a tile has its largest weight, and numbers of rules from `names`.
 
-        Each block has reasons of its own: new ones are added to the names.
+        Each block numbers its rules on its own; new rules are added to `names`.
         """
         numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
         blocked = numbers[self.blocked]
@@ -74,7 +74,7 @@ class RowBlock:
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """Rows and columns that a view and a window leave of so many queries and keys, `lengths`, a sink aside."""
+    """Rows and columns of a view, limited to a window; `lengths` are the numbers of queries and keys without a sink."""
 
     sentence: int
     rows: slice
@@ -85,7 +85,7 @@ class _Window:
 
     @property
     def window(self) -> str:
-        """Which positions are seen; "" if all are."""
+        """Positions in the window, as text; "" if the window has all."""
         if (self.rows, self.columns) == (ALL, ALL) or not len(self.queries) or not len(self.keys):
             return ""
         spans = [(part.stretch, n) for part, n in zip((self.queries, self.keys), self.lengths, strict=True)]
@@ -95,9 +95,9 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class AttentionView(_Window):
-    """A site of a record through a view, in a window; see `see`. A group is in a window that holds its first position.
+    """A site of a record in a view and a window; see `see`. A group is in the window that has its first position.
 
-    `every_key` has also the keys that the pair and the window leave out; what is left of a row is divided by their sum.
+    `every_key` also has the keys of the other text and outside of the window: "renormalize" sums over all of them.
     """
 
     record: Record
@@ -121,7 +121,7 @@ class AttentionView(_Window):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on what is merged, hidden, divided or not known."""
+        """Notes on tokens that are merged or hidden, rows that are renormalized, and unknown scores."""
         tokens = self.record.tokens(self.site, sentence=self.sentence)
         hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
         notes = _notes(self.view, tokens, (self.queries, self.keys), MERGED, hidden)
@@ -129,15 +129,15 @@ class AttentionView(_Window):
 
     @cached_property
     def padding(self) -> np.ndarray:
-        """Which rows are padding, boolean (rows,): no text stands there."""
+        """Whether a row is padding, boolean, (rows,)."""
         text, _ = self.record.texts(self.site, sentence=self.sentence)
         return (self.queries.starts >= text.length) & (self.queries.starts < len(text.tokens))
 
     @cached_property
     def predicted(self) -> tuple[str, ...] | None:
-        """The most probable word after each row (of a word, after its last piece): "NaN" where there is none.
+        """Most probable word after each row (after a merged word's last piece), or "NaN"; None if nothing is predicted.
 
-        "" after padding, and of a model that fills in at all that is no blank. None where nothing is predicted.
+        Rows of padding have ""; if the model fills in blanks, so do all rows that are not blanks.
         """
         if self.record.predicted(self.site, sentence=self.sentence) is None:
             return None
@@ -145,7 +145,7 @@ class AttentionView(_Window):
         return self.queries.last([words.get(i, "") for i in range(self.step.shape[2])])
 
     def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
-        """The cells of several heads; see `analysis.cells_of`. A cell is blocked where all that it is made of is."""
+        """Cells of several heads; see `analysis.cells_of`. A merged cell is blocked if all its parts are."""
         if self.plain:
             window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
             return maps.cells_of(self.step, heads, **window, tile=tile, scores=not self.record.read_only)
@@ -161,17 +161,17 @@ class AttentionView(_Window):
         return Cells(*places, weights, scores, states, tuple(names), blocked, tile)
 
     def has_scores(self, head: int | str) -> bool:
-        """Whether cells have scores: those of combined heads and of merged words have none."""
+        """Whether cells have scores: cells of combined heads or with merged tokens do not."""
         merged = self.queries.merged or self.keys.merged
         return isinstance(head, int) and not merged and not self.record.read_only
 
     def blocks(self, tile: int = 1) -> Iterator[slice]:
-        """Rows whose weights are held at once, whole tiles of them; at least one block."""
+        """Slices of rows whose weights are in memory at once, in whole tiles; at least one slice."""
         merges = self.queries.merged or self.every_key.merged
         return iter(row_slices(len(self.queries), len(self.every_key) if merges else self.step.shape[3], tile))
 
     def block(self, head: int | str, rows: slice) -> RowBlock:
-        """The cells of some rows, which are at least one."""
+        """Cells of some rows; there must be at least one row."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
         window, (weights, is_open) = queries.stretch, self.weights(head, rows)
         picked = np.ix_(queries.starts - window.start, self.keys.starts)
@@ -186,9 +186,9 @@ class AttentionView(_Window):
         return RowBlock(weights, blocked, scores, reasons)
 
     def weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
-        """The weights of some rows, and of cells that are merged whether any that they stand for may be attended to.
+        """Weights of some rows and, if tokens are merged, whether any part of a cell is open.
 
-        A row of which nothing is left stays zero.
+        A row without weight stays zero.
         """
         queries, columns, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
         if self.queries.merged or self.every_key.merged:
@@ -203,7 +203,7 @@ class AttentionView(_Window):
         return weights[:, columns], is_open
 
     def _merged(self, head: int | str, *spans: Spans) -> tuple[np.ndarray, np.ndarray]:
-        """The sums of the weights of groups, and where any may be attended to; the latest are kept."""
+        """Sums of the weights between groups, and whether any part of a cell is open; the last results are cached."""
         name = head, self.sentence, *(edges.tobytes() for span in spans for edges in span)
         cached = _merged.setdefault(self.step, {})
         if (result := cached.get(name)) is None:
@@ -215,28 +215,28 @@ class AttentionView(_Window):
         return result
 
     def empty(self, head: int | str) -> np.ndarray:
-        """Which rows have no key left, boolean; of a word, where none of its pieces has one."""
+        """Whether a row has no open key, boolean; for a merged word, whether no piece has one."""
         empty = empty_queries(self.step, head, sentence=self.sentence).numpy()
         return self.queries.every(empty)
 
     def row_sums(self, head: int | str) -> np.ndarray:
-        """The sum of each row's weights: over all keys of the view, also those outside of the window."""
+        """Sum of each row's weights over all keys of the view, including those outside of the window."""
         if self.plain:
             return maps.row_sums(self.step, head, sentence=self.sentence, rows=self.rows).numpy()
         every = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
         return np.concatenate([every.weights(head, rows)[0].sum(1) for rows in every.blocks()])
 
     def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
-        """Each row's largest weight, NaN aside, and its column; both (rows,)."""
+        """The largest weight of each row, NaN aside, and its column; both (rows,)."""
         if self.plain:
             return maps.strongest(self.step, head, sentence=self.sentence, rows=self.rows, columns=self.columns)
         each = [np.nan_to_num(self.weights(head, rows)[0], nan=-1.0) for rows in self.blocks()]
         return np.concatenate([block.max(1) for block in each]), np.concatenate([block.argmax(1) for block in each])
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
-        """The (query, key) of a query's largest weight; where it has no row, of the largest of all below 1.
+        """Position (query, key) of the largest weight of a query, or of all rows if the query has no row.
 
-        A query that has but one key to look at gives it 1, or as near as rounding comes.
+        Over all rows, weights of 1 do not count: a query with only one open key gives it 1, up to rounding.
         """
         row = None if query is None else self.queries.index_of(query)
         if row is None:
@@ -248,7 +248,7 @@ class AttentionView(_Window):
         return int(self.queries.starts[row]), int(self.keys.starts[column])
 
     def largest(self) -> float:
-        """The largest weight of all heads, NaN aside, of the whole map."""
+        """The largest weight of all heads in the whole map, NaN aside."""
         if self.plain:
             return maps.largest_weight(self.record, self.site, sentence=self.sentence)
         every = see(self.record, self.site, sentence=self.sentence, view=self.view)
@@ -258,11 +258,11 @@ class AttentionView(_Window):
 def see(
     record: Record, site: Site, *, sentence: int = 0, view: View = View(), rows: slice = ALL, columns: slice = ALL
 ) -> AttentionView:
-    """A site of a record through a view, and of that the groups whose first position is in a window."""
+    """Apply a view to a site of a record, and keep the groups whose first position is in a window."""
     tokens = record.tokens(site, sentence=sentence)
     texts = record.texts(site, sentence=sentence)
     every = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]
-    sides = _windowed(every, view, tokens, site, rows, columns)
+    sides = _window_groups(every, view, tokens, site, rows, columns)
     step = record.step(site)
     lengths = step.shape[2], step.shape[3] - step.has_sink
     return AttentionView(sentence, rows, columns, *sides, lengths, record, site, view, every[1])
@@ -270,14 +270,14 @@ def see(
 
 @dataclass(frozen=True, eq=False)
 class SeenMask(_Window):
-    """A mask through a view, in a window; see `see_mask`. A word may attend where any of its pieces may."""
+    """A mask in a view and a window; see `see_mask`. A merged word may attend if any of its pieces may."""
 
     mask: Mask
     notes: tuple[str, ...]
 
     @cached_property
     def plain(self) -> bool:
-        """Whether each row and column of the window is a position."""
+        """Whether each row and column of the window is a single position."""
         return all(
             len(part) == len(range(*window.indices(n))) and not part.merged
             for part, window, n in zip((self.queries, self.keys), (self.rows, self.columns), self.lengths, strict=True)
@@ -285,18 +285,18 @@ class SeenMask(_Window):
 
     @cached_property
     def left(self) -> np.ndarray:
-        """Number of all keys that each position of the queries may attend to, (Q,)."""
+        """Number of open keys of each query position, over all keys, (Q,)."""
         return self.mask.keys_left(*self.lengths, sentence=self.sentence).numpy()
 
     @cached_property
     def open_keys(self) -> np.ndarray:
-        """Number of the keys that are seen which each row may attend to, (rows,)."""
+        """Number of open keys of each row, over the keys of the view, (rows,)."""
         if self.plain and self.columns == ALL:
             return self.left[self.rows]
         return np.concatenate([(blocked == 0).sum(1) for _, _, blocked in self.blocks()])
 
     def blocked(self, tile: int = 1) -> tuple[tuple[str, ...], np.ndarray]:
-        """Reasons, and 0 where one may attend, else the number of the reason; of a tile, where any of its cells may."""
+        """Reasons, and the number of the blocking reason for each cell or tile, 0 if any part of it is open."""
         if self.plain and tile > 1:
             window = {"rows": self.rows, "columns": self.columns}
             tiles = maps.pooled_mask(self.mask, self.lengths, tile, sentence=self.sentence, **window)
@@ -309,7 +309,7 @@ class SeenMask(_Window):
         return tuple(names), np.concatenate(parts)
 
     def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:
-        """The same of some rows after the other, whole tiles of them, with the reasons of each block."""
+        """Iterate over slices of rows, in whole tiles, with the reasons of the slice and the rule of each cell."""
         merged = self.queries.merged or self.keys.merged
         for rows in row_slices(len(self.queries), len(self.keys), tile):
             spans = self.queries[rows].spans, self.keys.spans
@@ -330,14 +330,14 @@ def see_mask(
     rows: slice = ALL,
     columns: slice = ALL,
 ) -> SeenMask:
-    """A mask over tokens through a view, and of that a window. It has no weights, so nothing is divided."""
+    """Apply a view to a mask over tokens, and keep a window. A mask has no weights, so "renormalize" only hides."""
     tokens = tuple(queries), tuple(keys)
-    sides = _windowed([groups(part, view) for part in tokens], view, tokens, "the mask", rows, columns)
+    sides = _window_groups([groups(part, view) for part in tokens], view, tokens, "the mask", rows, columns)
     notes = _notes(view, tokens, sides, MERGED_MASK, HIDDEN_MASK)
     return SeenMask(sentence, rows, columns, *sides, (len(queries), len(keys)), mask, notes)
 
 
-def _windowed(
+def _window_groups(
     every: Sequence[Groups],
     view: View,
     tokens: Sequence[Sequence[Token]],
@@ -345,7 +345,7 @@ def _windowed(
     rows: slice,
     columns: slice,
 ) -> list[Groups]:
-    """The rows and columns of the texts of a view, in a window; an error if the view leaves nothing."""
+    """Groups of the rows and columns that a view and a window keep; raise InputError if the view keeps nothing."""
     sides = []
     for part, side in zip(every, PAIRS[view.pair], strict=True):
         of_side = np.array([side in (None, token.segment) for token in part.tokens], bool)
@@ -367,7 +367,7 @@ def _windowed(
 def _notes(
     view: View, tokens: Sequence[Sequence[Token]], sides: Sequence[Groups], merged: str, hidden: str
 ) -> tuple[str, ...]:
-    """Notes on the changes of a view to rows and columns."""
+    """Notes on how a view changes rows and columns."""
     special = view.special != "show" and any(token.special for part in tokens for token in part)
     looks, looked = (("A", "B")[side or 0] for side in PAIRS[view.pair])
     pair = f"{view.pair}: the queries of text {looks} and the keys of text {looked} alone"

@@ -1,1 +1,1 @@
-"""Transformers written from scratch, on a tap."""
+"""Transformers written from scratch, whose attention calls can be captured and edited through a tap."""

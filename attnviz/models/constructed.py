@@ -1,13 +1,13 @@
-"""A decoder whose weights are set by hand, so that where each head looks is known beforehand, for any text.
+"""A decoder whose weights are set by hand, so that the behavior of each head is known in advance, for any text.
 
-A vector is four places of 64 numbers. The two codes on the right are written by heads, for others to read:
+A vector consists of four slots of 64 numbers. Heads write the two codes on the right, for later heads to read:
 
     TOKEN        POSITION        PREVIOUS                  NEXT
-    its code     its position    code of the token before  code of the token that came next, earlier
+    its code     its position    code of the token before  code of the token that followed an earlier copy
 
-What the heads look at; the two marked with an arrow also write, the others write nothing:
+Behavior of the heads; the two with an arrow also write, all other heads write nothing:
 
-    layer 0      previous token → PREVIOUS    first token    same token             all alike
+    layer 0      previous token → PREVIOUS    first token    same token             uniform
     layer 1      induction → NEXT             itself         two tokens back        same token before
 """
 
@@ -28,17 +28,17 @@ D_K = 64
 TOKEN, POSITION, PREVIOUS, NEXT = (slice(start, start + D_K) for start in range(0, 4 * D_K, D_K))
 
 SHARP = 12.0
-"""Times the product of two positions: of neighbors it differs by 1.08, so a neighbor gets e^-13 of the weight."""
+"""Factor of the product of two positions: neighbors differ by 1.08, so a neighbor gets e^-13 of the weight."""
 
 ALIKE = 120.0
-"""Times the product of two codes: 1 if the tokens are the same, else rarely above 0.6."""
+"""Factor of the product of two codes: 1 for the same token, else rarely above 0.6."""
 
 NONE = 0.9
-"""Match that the first token offers instead to an induction head that finds nothing: below 1 and above chance."""
+"""Match of the first token in an induction head without a better match: below 1 and above chance."""
 
 
 class ConstructedHeads(nn.Module):
-    """Two attention-only layers of four heads, d_k 64, without normalization, so that places stay what they are."""
+    """Two attention-only layers of four heads, d_k 64, without normalization, so that the slots are never mixed."""
 
     num_heads = 4
     sites = (Site("decoder", 0), Site("decoder", 1))
@@ -54,7 +54,7 @@ class ConstructedHeads(nn.Module):
             _layer_1(second)
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None) -> Tensor:
-        """Read (B, n) ids of any tokens, of which `lengths` are not padding; gives (B, n, d_model)."""
+        """Map (B, n) ids, of which `lengths` are not padding, to vectors (B, n, d_model); any id is allowed."""
         mask = Subsequent()
         if lengths is not None and min(lengths) < ids.shape[1]:
             mask &= Padding(lengths)
@@ -63,16 +63,16 @@ class ConstructedHeads(nn.Module):
 
 @cache
 def build() -> ConstructedHeads:
-    """The model, made once, ready to run; the random numbers of the caller stay as they are."""
+    """Build the model once, in evaluation mode; the caller's random state is not changed."""
     with torch.random.fork_rng(devices=[]):
         return ConstructedHeads().eval().requires_grad_(False)
 
 
 def embed(ids: Tensor) -> Tensor:
-    """(B, n) ids -> (B, n, d_model).
+    """Map (B, n) ids to vectors, (B, n, d_model).
 
-    The first token has none before it, so the previous-token head finds itself there and writes its own code. That is
-    taken away beforehand, and what the induction head falls back on is put in its place.
+    The first token has no token before it, so the previous-token head attends to itself and writes its own code. The
+    embedding subtracts this code in advance, and adds the default match of the induction head.
     """
     x = torch.zeros(*ids.shape, 4 * D_K)
     x[..., TOKEN] = codes(ids)
@@ -83,13 +83,13 @@ def embed(ids: Tensor) -> Tensor:
 
 
 def codes(ids: Tensor) -> Tensor:
-    """(B, n) ids -> (B, n, 64), of length 1, nearly at right angles for different ids."""
+    """Map (B, n) ids to codes, (B, n, 64), of length 1 and nearly orthogonal for different ids."""
     return torch.stack([_code(id) for id in ids.flatten().tolist()]).reshape(*ids.shape, D_K)
 
 
 @lru_cache(maxsize=10_000)
 def _code(id: int) -> Tensor:
-    """±1/8 after the bits of a hash of the id; the last is +1/8 in every code, as a constant."""
+    """Code of an id: ±1/8 by the bits of its hash; the last number is +1/8 in every code, as a constant."""
     digest = blake2b(id.to_bytes(8, signed=True), digest_size=D_K // 8).digest()
     bits = torch.tensor([byte >> bit & 1 for byte in digest for bit in range(8)])
     bits[-1] = 1
@@ -97,46 +97,46 @@ def _code(id: int) -> Tensor:
 
 
 def _layer_0(attention: MultiHeadAttention) -> None:
-    _look(attention, 0, POSITION, POSITION, SHARP, turn=_back(1))
+    _attend(attention, 0, POSITION, POSITION, SHARP, turn=_rotation_back(1))
     _copy(attention, 0, TOKEN, PREVIOUS)
-    _look_at_first(attention, 1)
-    _look(attention, 2, TOKEN, TOKEN, ALIKE)
-    # Head 3 asks for nothing, so every score is 0 and every weight the same.
+    _attend_first(attention, 1)
+    _attend(attention, 2, TOKEN, TOKEN, ALIKE)
+    # The query of head 3 is 0, so all its scores are 0 and all weights equal.
 
 
 def _layer_1(attention: MultiHeadAttention) -> None:
-    _look(attention, 0, TOKEN, PREVIOUS, ALIKE)
+    _attend(attention, 0, TOKEN, PREVIOUS, ALIKE)
     _copy(attention, 0, TOKEN, NEXT)
-    _look(attention, 1, POSITION, POSITION, SHARP)
-    _look(attention, 2, POSITION, POSITION, SHARP, turn=_back(2))
-    _look(attention, 3, PREVIOUS, PREVIOUS, ALIKE)
+    _attend(attention, 1, POSITION, POSITION, SHARP)
+    _attend(attention, 2, POSITION, POSITION, SHARP, turn=_rotation_back(2))
+    _attend(attention, 3, PREVIOUS, PREVIOUS, ALIKE)
 
 
-def _look(
+def _attend(
     attention: MultiHeadAttention, head: int, query: slice, key: slice, gain: float, turn: Tensor | None = None
 ) -> None:
-    """Score a pair by `gain` times the product of the query's place, turned if asked for, and the key's place."""
+    """Set a head's score to `gain` times the product of a slot of the query, turned if given, and a slot of the key."""
     own = slice(head * D_K, (head + 1) * D_K)
     attention.w_q.weight[own, query] = gain * math.sqrt(D_K) * (torch.eye(D_K) if turn is None else turn)
     attention.w_k.weight[own, key] = torch.eye(D_K)
 
 
-def _look_at_first(attention: MultiHeadAttention, head: int) -> None:
-    """Whatever the token, ask for position 0."""
+def _attend_first(attention: MultiHeadAttention, head: int) -> None:
+    """Let a head attend to position 0, for any token."""
     own = slice(head * D_K, (head + 1) * D_K)
     attention.w_q.bias[own] = SHARP * math.sqrt(D_K) * sinusoidal(1, D_K)[0]
     attention.w_k.weight[own, POSITION] = torch.eye(D_K)
 
 
 def _copy(attention: MultiHeadAttention, head: int, source: slice, target: slice) -> None:
-    """Write what stands in one place of what is looked at into another place of who looks."""
+    """Let a head copy a slot of the attended token into another slot of the query's token."""
     own = slice(head * D_K, (head + 1) * D_K)
     attention.w_v.weight[own, source] = torch.eye(D_K)
     attention.w_o.weight[target, own] = torch.eye(D_K)
 
 
-def _back(by: int) -> Tensor:
-    """The (64, 64) matrix that turns each sine and cosine of a position into those of the position `by` before."""
+def _rotation_back(by: int) -> Tensor:
+    """The (64, 64) matrix that turns each sine and cosine of a position into those `by` positions earlier."""
     sin, cos = sinusoidal(by + 1, D_K)[by].reshape(-1, 2).unbind(1)
     turns = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
     return torch.block_diag(*turns)

@@ -12,19 +12,19 @@ from attnviz.core.tap import Tap
 
 
 def linear_of(linear: nn.Linear) -> Linear:
-    """A linear layer as a value."""
+    """Copy the weight and bias of a linear layer, without gradients."""
     return Linear(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
 
 
 class Reached(Exception):
-    """A run came to the call that it was made for."""
+    """Exception that ends a run at the last call needed."""
 
 
 class Watching(Tap):
-    """A tap that also keeps what each call was given before it was projected, and the layer that projected it.
+    """A tap that also keeps the inputs of each call before the projections, and the layer with the projections.
 
     Args:
-        until: the call at which the run ends, within `reached`: what comes after it is not asked for.
+        until: site at which the run ends, within `reached`; later calls are not needed.
     """
 
     def __init__(self, edits: Edits = Edits(), until: Site | None = None):
@@ -33,37 +33,37 @@ class Watching(Tap):
         self.until = until
 
     def watch(self, site: Site, layer: "MultiHeadAttention", query: Tensor, key: Tensor) -> None:
-        """Keep what a call was given."""
+        """Keep the inputs of a call."""
         self.calls[site] = layer, query, key
         if site == self.until:
             raise Reached
 
     @property
     def reached(self) -> AbstractContextManager:
-        """Around a run that ends at a call."""
+        """Context manager for a run that ends at `until`."""
         return suppress(Reached)
 
     def origin(self, site: Site, query_tokens: Embedded, key_tokens: Embedded) -> Origin:
-        """Origin of the call at a site."""
+        """Origin of the call at a site: its inputs, projections and embedded tokens."""
         layer, query, key = self.calls[site]
         projections = {name: linear_of(getattr(layer, name)) for name in PROJECTIONS}
         return Origin(query, key, query_tokens=query_tokens, key_tokens=key_tokens, **projections)
 
 
 class MultiHeadAttention(nn.Module):
-    """Four d_model x d_model linears around scaled dot-product attention.
+    """Four d_model x d_model linear layers around scaled dot-product attention.
 
-    The projections are initialized independently (Xavier uniform, biases zero). Weights are not kept on the module:
-    they come out through the tap.
+    The projections are initialized independently (Xavier uniform, biases zero). Weights are not stored in the module;
+    they are captured through the tap.
 
     Args:
-        d_model: width of what comes in and goes out.
-        num_heads: must divide d_model; each head has d_k = d_v = d_model / num_heads.
-        bias: whether the four linears have biases.
+        d_model: width of the inputs and of the output.
+        num_heads: number of heads, a divisor of d_model; each head has d_k = d_v = d_model / num_heads.
+        bias: whether the four linear layers have biases.
         dropout: share of the weights dropped while the module is in training mode and nothing is recorded.
 
     Raises:
-        AttnvizError: if num_heads does not divide d_model; it names both.
+        AttnvizError: if num_heads does not divide d_model; the message has both.
     """
 
     def __init__(self, d_model: int, num_heads: int, *, bias: bool = True, dropout: float = 0.0):
@@ -88,12 +88,12 @@ class MultiHeadAttention(nn.Module):
         tap: Tap | None = None,
         site: Site = Site("encoder", 0),
     ) -> Tensor:
-        """Attend from `query`, (B, Q, d_model), to `key` and `value`, (B, K, d_model); gives (B, Q, d_model).
+        """Attend from `query`, (B, Q, d_model), to `key` and `value`, (B, K, d_model), with output (B, Q, d_model).
 
         Args:
             mask: True = may attend; (Q, K), (B, 1, Q, K), (B, H, Q, K) or a named mask.
-            tap: applies edits, and keeps what the weights were computed from.
-            site: the name of this call in the record.
+            tap: tap that applies edits and captures queries, keys and values.
+            site: name of this call in the record.
         """
         for name, tensor in (("query", query), ("key", key), ("value", value)):
             if tensor.dim() != 3 or tensor.shape[-1] != self.w_q.in_features:
@@ -113,5 +113,5 @@ class MultiHeadAttention(nn.Module):
         return self.w_o(heads.transpose(1, 2).flatten(2))
 
     def _split(self, projected: Tensor) -> Tensor:
-        """(B, n, d_model) -> (B, H, n, d_k): project first, then split."""
+        """Split projections into heads, (B, n, d_model) -> (B, H, n, d_k)."""
         return projected.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)

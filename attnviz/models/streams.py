@@ -1,4 +1,4 @@
-"""The residual stream of a Transformer from scratch: its parts, from its weights and a record of it."""
+"""The parts of the residual stream of a Transformer written from scratch, from its weights and a record."""
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,11 @@ from attnviz.models.multihead import MultiHeadAttention, linear_of
 from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer, Layers
 
 SAMPLE = 256
-"""Tokens, and positions, of a model that reads any text, by whose vectors its weights are described."""
+"""Number of token ids, and of positions, whose vectors describe the weights of a model that accepts any text."""
 
 
 def norm_of(norm: nn.Module) -> Norm | None:
-    """A layer norm as a value; None of one that changes nothing."""
+    """Copy the weights of a layer norm; None for the identity."""
     if isinstance(norm, nn.Identity):
         return None
     return Norm(norm.weight.detach(), norm.bias.detach(), norm.eps, is_centered=True)
@@ -28,7 +28,7 @@ def projections_of(attention: MultiHeadAttention, before: nn.Module) -> Projecti
 
 
 def attention_weights(stack: Layers, embedding: Tensor, positions: Tensor | None) -> ModelWeights:
-    """Weights of layers that read no words off the stream, with the vectors that it begins with."""
+    """Weights of layers without an unembedding, with the embeddings of tokens and positions."""
     layers = enumerate(stack.layers)
     sites = {Site(stack.kind, number): projections_of(layer.attention, layer.norm) for number, layer in layers}
     heads = dict.fromkeys(sites, stack.layers[0].attention.num_heads)
@@ -36,7 +36,7 @@ def attention_weights(stack: Layers, embedding: Tensor, positions: Tensor | None
 
 
 def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:
-    """Weights around the stream at whose end words are read: of an encoder-decoder that of its decoder."""
+    """Weights along the residual stream that the unembedding reads: in an encoder-decoder, that of the decoder."""
     writes = isinstance(model, EncoderDecoder)
     stack, embedding = (model.decoder, model.written) if writes else (model.stack, model.embedding)
     sites = {}
@@ -54,10 +54,10 @@ def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:
 
 
 def stream_of(model: LanguageModel | EncoderDecoder, record: Record, embedded: Embedded) -> Stream:
-    """The residual stream of a record, from the outputs of its heads on.
+    """Compute the residual stream of a record from the outputs of its heads.
 
     Raises:
-        InputError: if its parts do not sum to what the model gave.
+        InputError: if the parts of the stream do not sum to the output of the model.
     """
     layers: list[Layer] = [*(model.decoder if isinstance(model, EncoderDecoder) else model.stack).layers]
     weights, feed_forward = model_weights(model), {}

@@ -1,4 +1,4 @@
-"""The weights that ship with attnviz: one file per kept moment of the training, without pickle."""
+"""Shipped weights: one file per saved training step, without pickle."""
 
 import json
 from collections.abc import Callable
@@ -25,16 +25,16 @@ def folder(name: str) -> Path:
 
 
 def checkpoints(name: str) -> tuple[int, ...]:
-    """The training steps whose weights were kept, first to last; the last is the trained model."""
+    """Training steps with saved weights, first to last; the last is the trained model."""
     return tuple(sorted(int(path.stem) for path in folder(name).glob(f"*{ENDING}") if path.stem.isdecimal()))
 
 
 @lru_cache(maxsize=16)
 def load(name: str, step: int | None = None) -> Model:
-    """A shipped model after some step of its training, by default after the last, ready to run.
+    """Load a shipped model at a training step, by default the last, in evaluation mode.
 
     Raises:
-        AttnvizError: names the file if it is missing, damaged, or does not fit the sizes it states.
+        AttnvizError: if the file is missing, damaged, or does not fit the sizes it states; the message names the file.
     """
     steps = checkpoints(name)
     if not steps:
@@ -49,22 +49,22 @@ def place(name: str, step: int) -> Path:
     return folder(name) / f"{step:05d}{ENDING}"
 
 
-@torch.inference_mode(False)  # its weights are also differentiated through
+@torch.inference_mode(False)  # gradients also flow through its weights
 def read(path: Path) -> Model:
-    """The model in one file.
+    """Read a model from a file.
 
     Raises:
-        AttnvizError: names the file.
+        AttnvizError: if the file is missing or damaged, or its weights are not finite; the message names the file.
     """
     what = f"The weights {path.parent.name}/{path.name}"
     try:
         with safe_open(path, "pt") as file:
             config = Config.from_json(json.loads((file.metadata() or {}).get("config", "null")))
             weights = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 (not a dict)
-        with torch.device("meta"), Uninitialized():  # no memory for sizes that a damaged file only claims
+        with torch.device("meta"), Uninitialized():  # a damaged file may claim huge sizes
             model = config.build()
         model.load_state_dict(weights, assign=True)
-    except (AttnvizError, RuntimeError):  # an AttnvizError is a ValueError too
+    except (AttnvizError, RuntimeError):  # before ValueError, its base class
         raise AttnvizError(f"{what} do not fit the sizes that the file states; choose another model.") from None
     except (OSError, SafetensorError, ValueError):
         raise AttnvizError(f"{what} are damaged or missing; fetch the file again, or choose another model.") from None
@@ -74,7 +74,7 @@ def read(path: Path) -> Model:
 
 
 class Uninitialized(TorchFunctionMode):
-    """Modules made under it get no first numbers: drawing normal ones for "meta" takes torch a second of imports."""
+    """Mode in which modules are built without initial values: normal ones on "meta" cost torch a second of imports."""
 
     def __torch_function__(self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
         if getattr(func, "__module__", None) == "torch.nn.init":
@@ -83,9 +83,9 @@ class Uninitialized(TorchFunctionMode):
 
 
 def write(model: Model, path: Path) -> None:
-    """Keep the weights of a model as float16: half the bytes, and no measured difference."""
+    """Save the weights of a model as float16: half the bytes, and no measured difference."""
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
     with whole.unfinished(path) as part:
         save_file(weights, part, {"config": json.dumps(model.config.to_json())})
-        part.chmod(0o644)  # safetensors leaves it to its owner alone, and others run the app too
+        part.chmod(0o644)  # safetensors makes files that only their owner can read

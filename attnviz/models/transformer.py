@@ -1,6 +1,6 @@
-"""Transformers written from scratch, on a tap: stacks of layers, a language model, and an encoder with a decoder.
+"""Transformers written from scratch, with a tap: stacks of layers, a language model, and an encoder-decoder.
 
-Layers are pre-norm: each part adds what it makes of the normalized vectors to them.
+Layers are pre-norm: each part reads the normalized vectors and adds its output to the vectors.
 """
 
 import math
@@ -18,7 +18,7 @@ from attnviz.models.multihead import MultiHeadAttention
 
 
 class Layer(nn.Module):
-    """Self-attention; attention to a memory if `cross`; a feed-forward network if `d_ff` is above 0."""
+    """Self-attention, cross-attention to a memory if `cross`, and a feed-forward network if `d_ff` is above 0."""
 
     def __init__(
         self, d_model: int, num_heads: int, *, d_ff: int = 0, cross: bool = False, bias: bool = True, norm: bool = True
@@ -48,7 +48,7 @@ class Layer(nn.Module):
         tap: Tap | None,
         site: Site,
     ) -> Tensor:
-        """(B, n, d_model) -> (B, n, d_model); the memory is (B, K, d_model)."""
+        """Transform vectors, (B, n, d_model) -> (B, n, d_model), with a memory (B, K, d_model) for cross-attention."""
         x = x if tap is None else tap.enter(x, site=site)
         y = self.norm(x)
         x = x + self.attention(y, y, y, mask, tap=tap, site=site)
@@ -59,7 +59,7 @@ class Layer(nn.Module):
 
 
 class Layers(nn.Module):
-    """Layers one after another, as the encoder or the decoder of a model."""
+    """A stack of layers: the encoder or the decoder of a model."""
 
     def __init__(self, kind: str, d_model: int, num_heads: int, num_layers: int, **layer: Any):
         super().__init__()
@@ -75,7 +75,7 @@ class Layers(nn.Module):
         *,
         tap: Tap | None = None,
     ) -> Tensor:
-        """(B, n, d_model) -> (B, n, d_model)."""
+        """Apply all layers in order, (B, n, d_model) -> (B, n, d_model)."""
         for i, layer in enumerate(self.layers):
             x = layer(x, mask, memory, memory_mask, tap=tap, site=Site(self.kind, i))
         return x
@@ -83,12 +83,12 @@ class Layers(nn.Module):
 
 @dataclass(frozen=True)
 class Config:
-    """The sizes of a model.
+    """Sizes of a model.
 
     Attributes:
-        vocabulary: how many words there are to read.
-        written: how many words an encoder-decoder can write; 0 for a language model, which writes what it reads.
-        longest: how many positions there are.
+        vocabulary: number of input words.
+        written: number of output words of an encoder-decoder; 0 for a language model, which outputs its input words.
+        longest: number of positions.
     """
 
     vocabulary: int
@@ -118,7 +118,7 @@ class Config:
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "Config":
-        """Raises AttnvizError for sizes that are missing, unknown or out of bounds."""
+        """Read the sizes from JSON; raise AttnvizError for sizes that are missing, unknown or out of bounds."""
         if not isinstance(data, dict) or set(data) != {field.name for field in fields(cls)}:
             raise AttnvizError("The sizes of the model cannot be read.")
         return cls(**data)
@@ -128,7 +128,7 @@ class Config:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """Every attention call, in the order of the calls."""
+        """All attention calls, in the order of the forward pass."""
         layers = range(self.num_layers)
         if not self.written:
             return tuple(Site("decoder", layer) for layer in layers)
@@ -160,13 +160,13 @@ class Embedding(nn.Module):
         nn.init.normal_(self.positions.weight, std=0.5)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, n) ids, or (B, n, d_model) vectors in the place of those of words -> (B, n, d_model)."""
+        """Embed (B, n) ids, or take (B, n, d_model) vectors in place of word embeddings, and add the positions."""
         words = ids if ids.is_floating_point() else self.words(ids)
         return words + self.positions.weight[: ids.shape[1]]
 
 
 class LanguageModel(nn.Module):
-    """A decoder alone: each position predicts the next word from the words up to it."""
+    """A decoder-only model: each position predicts the next word from all words up to it."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -179,17 +179,17 @@ class LanguageModel(nn.Module):
     def forward(
         self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Read (B, n) ids, of which `lengths` are not padding.
+        """Predict the next word at each position of (B, n) ids, of which `lengths` are not padding.
 
         Returns:
-            The last hidden states, (B, n, d_model), and the logits of the word after each, (B, n, vocabulary).
+            The last hidden states, (B, n, d_model), and the logits of the next word, (B, n, vocabulary).
         """
         hidden = self.norm(self.stack(self.embedding(ids), _causal(lengths, ids), tap=tap))
         return hidden, self.unembedding(hidden)
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder that reads a sentence, and a decoder that writes another one while it looks at it."""
+    """An encoder for the input sentence, and a decoder that generates an output sentence with cross-attention to it."""
 
     def __init__(self, config: Config):
         super().__init__()
@@ -204,7 +204,7 @@ class EncoderDecoder(nn.Module):
         self.unembedding = nn.Linear(config.d_model, config.written)
 
     def encode(self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None) -> Tensor:
-        """(B, K) ids -> memory, (B, K, d_model)."""
+        """Encode (B, K) ids into a memory, (B, K, d_model)."""
         return self.memory_norm(self.encoder(self.embedding(ids), _padding(lengths, ids), tap=tap))
 
     def decode(
@@ -216,10 +216,10 @@ class EncoderDecoder(nn.Module):
         *,
         tap: Tap | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Read (B, Q) ids that begin with <sos>, and look at a memory.
+        """Predict the next word at each position of (B, Q) ids that begin with <sos>, given a memory.
 
         Returns:
-            The last hidden states, (B, Q, d_model), and the logits of the word after each, (B, Q, written).
+            The last hidden states, (B, Q, d_model), and the logits of the next word, (B, Q, written).
         """
         padding = _padding(memory_lengths, memory)
         x = self.decoder(self.written(ids), _causal(lengths, ids), memory, padding, tap=tap)
@@ -228,7 +228,7 @@ class EncoderDecoder(nn.Module):
 
 
 def _padding(lengths: tuple[int, ...] | None, padded: Tensor) -> Padding | None:
-    """Mask that hides the padding of (B, n, ...); None where there is none."""
+    """Mask that hides the padding of (B, n, ...); None without padding."""
     return None if lengths is None or min(lengths) == padded.shape[1] else Padding(lengths)
 
 

@@ -1,1 +1,1 @@
-"""Studies that run a model many times: heads ablated one by one, activation patching, gradients, a corpus of texts."""
+"""Studies that run a model many times: ablation of single heads, activation patching, gradients, many texts."""

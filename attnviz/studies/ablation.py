@@ -1,6 +1,6 @@
-"""How much each head matters here: what changes when it is switched off, beside what its weights say.
+"""Importance of each head on a text: effects of switching the head off, next to the size of its weights.
 
-Many heads are measured in one run: a sentence is repeated, and in each copy another head is off (zero ablation).
+Many heads are measured in one forward pass, on copies of a sentence with another head off in each (zero ablation).
 """
 
 from collections.abc import Callable, Iterator
@@ -24,12 +24,12 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 
 TOKENS = 2048
-"""Most tokens in one run, copies counted."""
+"""Most tokens in one forward pass, including copies."""
 
 Head = tuple[Site, int]
 
 OnProgress = Callable[[int, int], bool | None]
-"""Is told how many heads are done, of how many; if it gives False, that ends the sweep."""
+"""Callback with the number of heads done and their total; if it returns False, the sweep ends."""
 
 EFFECTS = {
     "output": "how far the final vectors move, ‖after − before‖ / ‖before‖, the mean over tokens; 0 is not at all",
@@ -40,15 +40,15 @@ EFFECTS = {
     "rewritten": "the share of the sentences for which the model writes another text",
     "turned": "how far the sentence's vector turns, 1 − cosine of before and after; 0 is not at all, 2 to the opposite",
 }
-"""Columns of a sweep and their meanings. One that the model has nothing for is missing."""
+"""Columns of a sweep and their meanings. A column is missing if the model does not have this output."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Effect of switching off each head alone; heads that the edits switch off already are not in it.
+    """Effects of switching off each head alone, without heads that the edits switch off already.
 
     Attributes:
-        heads: (site, head), N of them.
+        heads: all N measured heads, as (site, head).
         table: a row per head: site, kind, layer, head, a column for each of `EFFECTS` (the mean over the sentences),
             and confidence, the mean of each row's largest weight in the run with all heads on.
     """
@@ -58,23 +58,23 @@ class Sweep:
 
     @property
     def by(self) -> str:
-        """The column that says what matters: how far the prediction moves; where there is none, the output."""
+        """Column used to rank heads: the change of the prediction, or of the output if nothing is predicted."""
         return "output" if self.table["divergence"].isna().all() else "divergence"
 
     @property
     def strongest(self) -> tuple[Site, int] | None:
-        """The head that matters most; None where that is not known of any."""
+        """The head with the largest effect; None if no effect is known."""
         return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
 
     def sentences(self) -> tuple[str, str]:
-        """Which head matters most, and how large its weights are; the second is "" where that cannot be compared."""
+        """Name the head with the largest effect, and describe the size of its weights ("" if it cannot be compared)."""
         if self.table[["confidence", self.by]].isna().all().any() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared.", ""
         heavy, strong = self._largest("confidence"), self._largest(self.by)
         names = [site.head(head) for site, head in self.heads]
         name, weight = names[strong].capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
-        most = f"{name} matters most here: switched off, it changes {self._changed(strong)} on average"
-        if self.by != "output":  # KL from probability 1 to p is ln(1/p)
+        most = f"{name} matters most here: switched off, it changes {self._effect_text(strong)} on average"
+        if self.by != "output":  # KL divergence from probability 1 to p is ln(1/p)
             most += f", as if a sure word fell to {percent(exp(-self.table[self.by][strong]), 0)}"
         if pd.notna(rewritten := self.table["rewritten"][strong]):
             most += "; the model then writes another text" if rewritten else "; the text it writes stays the same"
@@ -82,11 +82,11 @@ class Sweep:
         if heavy == strong:
             return most, f"{name} also has the largest weights, {weight}."
         return most, (
-            f"The largest weights are those of {names[heavy]}, {weight}; off, it changes {self._changed(heavy)}. "
+            f"The largest weights are those of {names[heavy]}, {weight}; off, it changes {self._effect_text(heavy)}. "
             "A weight says where a head looks, not how much arrives."
         )
 
-    def _changed(self, row: int) -> str:
+    def _effect_text(self, row: int) -> str:
         """Effect of switching a head off, with its size, as a phrase."""
         change = self.table[self.by][row]
         if self.by == "output":
@@ -94,7 +94,7 @@ class Sweep:
         return f"the predictions by {decimals(change, 3)} nats"
 
     def _largest(self, name: str) -> int:
-        """The row of the largest number, of the heads whose effect is known."""
+        """Row with the largest number in a column, among heads whose effect is known."""
         return int(self.table[name].where(self.table[self.by].notna()).fillna(-1).argmax())
 
 
@@ -105,13 +105,13 @@ def sweep(
     report: OnProgress | None = None,
     targets: tuple[Sentence, ...] = (),
 ) -> Sweep:
-    """Switch off one head after another, and measure what changes.
+    """Switch off the heads one by one, and measure the effects.
 
-    An encoder-decoder reads, with each head off, the text that it wrote with all on, so that its words can be compared
-    place by place; whether it would have written another is a second run. With `targets` it reads those, in one run.
-    What the edits take from another text is of its run with all heads on.
+    With a head off, the decoder of an encoder-decoder reads the text generated with all heads on, so that words can be
+    compared position by position; a second run tells whether it would generate another text. With `targets` it reads
+    these targets, in a single run. Parts that the edits take from other texts come from a run with all heads on.
     """
-    before, heads, off = _before(source, sentences, edits, targets)
+    before, heads, off = _run_before(source, sentences, edits, targets)
     effects, is_given = [], bool(targets or edits.taken)
     for some, after in runs_of_copies(source, before, heads, off, is_given=is_given, report=report):
         effects += [_effect(before, after, copy) for copy in range(len(some))]
@@ -144,16 +144,16 @@ def logit_falls(
     minus: str | int | None = None,
     sentence: int = 0,
 ) -> pd.DataFrame:
-    """How much the logit of a word falls after a position with one head off after another.
+    """Measure the fall of a word's logit after a position, with each head off in turn.
 
-    The words and the position are those of `attnviz.analysis.contributions`: beside what a head adds directly it says
-    whether the rest of the model makes up for the head. A decoder reads the same words with each head off.
+    The words and the position are as in `analysis.contributions`; compared with a head's direct contribution, the
+    fall shows whether the rest of the model makes up for the head. A decoder reads the same words in all runs.
 
     Returns:
-        site, kind, layer, head and fall: the logit, or the difference of two, before minus after. Of a model that
-        computes in half precision `attrs["step"]` is the step in which its largest logits come.
+        site, kind, layer, head and fall: the logit (or a difference of two logits) before minus after. For a model that
+        computes in half precision, `attrs["step"]` is the spacing of its largest logits.
     """
-    before, heads, off = _before(source, sentences, edits, targets)
+    before, heads, off = _run_before(source, sentences, edits, targets)
     place, *ids = place_of(before, token, position, minus=minus, sentence=sentence)
     falls = []
     for some, (after, _) in runs_of_copies(source, before, heads, off, is_given=True, report=report):
@@ -165,7 +165,7 @@ def logit_falls(
 
 
 def step_of(logits: Tensor) -> float | None:
-    """Distance between two neighbors of the largest of some logits in half precision; None if they are finer."""
+    """Spacing of numbers at the largest of the logits, if they are in half precision; None if not."""
     finite = logits[logits.isfinite()]
     for dtype in (torch.bfloat16, torch.float16):
         if len(finite) and finite.to(dtype).to(finite.dtype).equal(finite):
@@ -173,10 +173,10 @@ def step_of(logits: Tensor) -> float | None:
     return None
 
 
-def _before(
+def _run_before(
     source: Source, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
 ) -> tuple[Record, tuple[Head, ...], Callable[[tuple[Head, ...]], Edits]]:
-    """The run with all heads on that the edits leave on, these heads, and the edits of copies with one of them off."""
+    """Run with no head off besides the edits' own; return the record, its heads, and a function from heads to edits."""
     if why := source.read_only or source.alone:
         raise InputError(why)
     acting, targets = source.resolved(sentences, edits, targets)
@@ -199,11 +199,11 @@ def runs_of_copies(
     is_given: bool,
     report: OnProgress | None,
 ) -> Iterator[tuple[tuple[Head, ...], tuple[Record, Record | None]]]:
-    """Some heads, and a run over as many copies of the sentences; of a model that writes, also what it would write.
+    """Iterate over groups of heads with a run on copies of the sentences, and a run that generates text anew or None.
 
     Args:
-        edits: those of a run in which each copy is of one of some heads.
-        is_given: whether its decoder was given what it reads: it then writes nothing to compare with.
+        edits: function from heads to the edits of a run with a copy per head.
+        is_given: whether the decoder's input was given, so that no text is generated for a comparison.
     """
     sentences, done = before.sentences, 0
     read = max(1, len(sentences) * max(before.output.shape[1], len(sentences[0].tokens)))
@@ -218,7 +218,7 @@ def runs_of_copies(
         except AttnvizError:
             if at_once == 1:
                 raise
-            at_once //= 2  # some models take fewer sentences at once, or one: as one without padding
+            at_once //= 2  # some models take fewer sentences at once, or one if they cannot pad
             continue
         done += len(some)
         yield some, (after, free)
@@ -227,7 +227,7 @@ def runs_of_copies(
 
 
 def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, float | None]:
-    """Effect of one head that is off, the mean over sentences of the mean of each; None where there is none."""
+    """Effects of one head that is off, each the mean over sentences; None for an effect the model does not have."""
     after, free = runs
     effect: dict[str, list[Any]] = {name: [] for name in EFFECTS}
     for b, read in enumerate(before.read):
@@ -237,7 +237,7 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
         effect["output"].append((moved / length).where(moved != 0, 0).numpy())
         old, new = _log_probabilities(before, b), _log_probabilities(after, row)
         if old is not None:
-            terms = old.exp() * (old - new)  # a word that could not be said before adds nothing
+            terms = old.exp() * (old - new)  # a word with probability 0 before adds nothing
             effect["divergence"].append(terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0).numpy())
             most = old.argmax(-1, keepdim=True)
             effect["said"].append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
@@ -257,9 +257,9 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
 
 
 def _log_probabilities(record: Record, row: int) -> Tensor | None:
-    """ln p wherever the model says something, (places, words): after each token, at blanks, or once of all classes.
+    """Log-probabilities of all predictions, (positions, words): after each token, at blanks, or one row of all classes.
 
-    If several labels may hold at once, each has two words: it holds or not. None if it gives no words, or a number.
+    Of several simultaneous labels, each has two "words": true and false. None without words and for a regression.
     """
     if record.prediction is None:
         if record.labels is None or record.label_kind == "number":

@@ -1,7 +1,7 @@
-"""Gradients of a word's logit, by one more run of the model: by its attention weights, or by its input embeddings.
+"""Gradients of a word's logit with respect to attention weights or input embeddings, by one more run of the model.
 
-The weights are differentiated as numbers of their own: what a changed weight would change downstream, not the softmax
-that it came from. No parameter of the model gets a gradient.
+The weights are differentiated as independent variables: the effect of a changed weight on later computations, without
+the softmax that produced the weight. No parameter of the model gets a gradient.
 """
 
 from collections.abc import Callable
@@ -19,40 +19,40 @@ from attnviz.core.tap import GradientTap
 from attnviz.sources.base import Source
 
 MOST_WEIGHTS = 2**26
-"""Weights of all heads that are in one graph: 12 layers of 12 heads of 682 tokens."""
+"""Most weights of all heads in one graph: 12 layers of 12 heads with 682 tokens."""
 
 COPIES = 20
-"""Bytes of each of them, about: the weights, what they were computed from, their gradients and the products."""
+"""Approximate bytes per weight: the weight, the tensors it was computed from, their gradients and the products."""
 
 RUNS = 3
-"""Runs whose time a run and its way back take, about."""
+"""Approximate time of a forward and backward pass, in forward passes."""
 
 STEPS, MOST_STEPS = 50, 1000
-"""Points of the sum that stands for the integral."""
+"""Default and largest number of points of the sum that approximates the integral."""
 
 OnProgress = Callable[[int, int], bool | None]
-"""Is told how many steps are done, of how many; if it gives False, that ends them."""
+"""Callback with the number of steps done and their total; if it returns False, the integration ends."""
 
 
 def relevance(
     source: Source, record: Record, token: str | int | None = None, position: int | None = None, *, sentence: int = 0
 ) -> Relevance:
-    """Gradient times weight of every head for the logit of a word: see `analysis.relevance`.
+    """Compute gradient times weight of every head for the logit of a word; see `analysis.relevance`.
 
     Args:
         source: the model of the record.
         token: the word, or its id; by default the most probable one.
-        position: after which it is predicted; negative ones count from the end. By default the last, or the first
-            blank of a model that fills in.
+        position: position after which the word is predicted; negative ones count from the end. By default the last
+            position, or the first blank if the model fills in blanks.
 
     Raises:
-        InputError: if the model predicts no words or is not here, there is no such word or position, or there are more
-            than `MOST_WEIGHTS` weights, with the numbers.
+        InputError: if the model predicts no words or is not available, word or position do not exist, or there are
+            more than `MOST_WEIGHTS` weights.
     """
-    chosen = _chosen(record, token, position, sentence)
+    chosen = _choose_word(record, token, position, sentence)
     tap = GradientTap(record.edits)
     _, logits = source.graph(record, tap)
-    word, logit = _word(record, logits, **chosen)
+    word, logit = _word_logit(record, logits, **chosen)
     with torch.inference_mode(False):
         gradients = torch.autograd.grad(logit, [*tap.attention.values()], allow_unused=True, materialize_grads=True)
     products = {}
@@ -74,19 +74,19 @@ def integrated(
     sentence: int = 0,
     report: OnProgress | None = None,
 ) -> IntegratedGradients:
-    """Integrated gradients of a word's logit over the input embeddings, from vectors of zeros (Sundararajan 2017).
+    """Compute integrated gradients of a word's logit over the input embeddings, from zero vectors (Sundararajan 2017).
 
-    Σ (x - 0) · ∂ logit / ∂ x at α x, over the middles α of so many equal parts of 0 to 1. Positions are not scaled.
-    Of an encoder-decoder the embeddings of both texts are, together.
+    Σ (x - 0) · ∂ logit / ∂ x at α x, over the midpoints α of equal parts of 0 to 1. Position vectors are not scaled. In
+    an encoder-decoder, the embeddings of both texts are scaled together.
 
     Args:
-        steps: how many; each costs a run and its way back. `gap` goes to 0 with many, not steadily.
+        steps: number of parts; each takes a forward and a backward pass. More parts bring `gap` to 0, not steadily.
     """
     check_whole("steps", steps, 1, MOST_STEPS)
-    chosen = _chosen(record, token, position, sentence)
+    chosen = _choose_word(record, token, position, sentence)
 
     def run(vectors: tuple[Tensor, ...]) -> tuple[float, tuple[Tensor, ...]]:
-        """The logit, and its gradients; the graph, which is large, goes with the call."""
+        """Compute the logit and its gradients; the large graph is freed on return."""
         leaves, logits = source.graph(record, GradientTap(record.edits), vectors)
         value = logits[sentence, chosen["position"], chosen["id"]]
         with torch.inference_mode(False):
@@ -94,12 +94,12 @@ def integrated(
         return float(value.detach()), gradients
 
     whole, logits = source.graph(record, GradientTap(record.edits))
-    word, _ = _word(record, logits, **chosen)
-    del logits, _  # with their graph
-    baseline, _ = run(_scaled(whole, 0.0, sentence))
+    word, _ = _word_logit(record, logits, **chosen)
+    del logits, _  # frees their graph
+    baseline, _ = run(_scale_sentence(whole, 0.0, sentence))
     sums = [torch.zeros(vectors.shape[1:], dtype=torch.float64) for vectors in whole]
     for step in range(steps):
-        _, gradients = run(_scaled(whole, (step + 0.5) / steps, sentence))
+        _, gradients = run(_scale_sentence(whole, (step + 0.5) / steps, sentence))
         for total, gradient in zip(sums, gradients, strict=True):
             total += gradient[sentence].double().cpu() / steps
         if report is not None and report(step + 1, steps) is False:
@@ -112,7 +112,7 @@ def integrated(
 
 
 def weights_of(record: Record) -> int:
-    """Weights of all heads in one graph; an `InputError` if they are more than `MOST_WEIGHTS`."""
+    """Number of weights of all heads in one graph; raise InputError if it is above `MOST_WEIGHTS`."""
     count = sum(torch.Size(step.shape).numel() for step in record.steps)
     if count > MOST_WEIGHTS:
         many = f"{count:,} weights of all heads are too many to differentiate at once"
@@ -120,8 +120,8 @@ def weights_of(record: Record) -> int:
     return count
 
 
-def _chosen(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
-    """The position, the id of the word, and the sentence."""
+def _choose_word(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
+    """Resolve the position, the id of the word, and the sentence."""
     prediction = predicting(record)
     last = position_of(record, -1, sentence=sentence)
     if position is None:
@@ -133,23 +133,23 @@ def _chosen(record: Record, token: str | int | None, position: int | None, sente
     return {"position": position, "id": id, "sentence": sentence}
 
 
-def _word(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
-    """The fields of `WordLogit`, and its logit in a second run, which has to give the logits of the record."""
+def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
+    """Fields of `WordLogit`, and the logit in a second run, whose logits must match those of the record."""
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
     word, texts = record.prediction.vocabulary[id], texts_of(record, sentence)
     if not first[id].isfinite():
         raise InputError(f"'{record.source}' gives '{word}' no logit there: it has no gradients. Choose another word.")
     finite = first.isfinite()
     moved = float((second.detach().cpu() - first)[finite].abs().max())
-    if not moved <= 3e-2 * float(first[finite].abs().max()):  # half precision rounds to so much
+    if not moved <= 3e-2 * float(first[finite].abs().max()):  # rounding of half precision
         what = f"gives other logits with vectors in place of tokens ({moved:.3g} apart)"
         raise AttnvizError(f"'{record.source}' {what}, so gradients would be of another run.")
     where = {"position": position, "id": id, "sentence": sentence}
     return where | {"token": word, "texts": texts, "logit": float(second[id].detach())}, second[id]
 
 
-def _scaled(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
-    """Leaves: the vectors of one sentence times a share, those of others as they are."""
+def _scale_sentence(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
+    """Copy vectors as leaves of a graph, with those of one sentence scaled by a share."""
     with torch.inference_mode(False), torch.no_grad():
         copies = tuple(each.detach().clone() for each in vectors)
         for copy in copies:

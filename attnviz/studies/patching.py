@@ -1,6 +1,6 @@
-"""How much of the way from one text to another each head carries (activation patching).
+"""Activation patching: the share of the difference between two texts that each head carries.
 
-Each head alone takes its output, its pattern or its values from the other text, many of them in one run over copies.
+Each head alone takes its output, pattern or values from the other text; many heads are run at once, on copies.
 """
 
 from dataclasses import replace
@@ -30,20 +30,20 @@ def carried(
     targets: tuple[Sentence, ...] = (),
     report: OnProgress | None = None,
 ) -> Carried:
-    """Take a part of one head after another from another text, and measure the logit difference of two words.
+    """Take a part of each head in turn from another text, and measure the logit difference of two words.
 
     Args:
-        sentences: one, A.
-        other: B, of as many tokens.
-        edits: changes of both runs; A begins without what they take from other texts.
+        sentences: a single sentence, A.
+        other: text B, with as many tokens as A.
+        edits: edits of both runs; parts that they take from other texts are ignored.
         part: "output", "pattern" or "values".
-        position: after which the words are predicted; negative ones count from the end. By default the last, or the
-            first blank of a model that fills in.
-        words: that of A and that of B, or their ids. By default those that are most probable there; where both texts
-            predict the same, the two whose logits fall and rise most.
+        position: position after which the words are predicted; negative ones count from the end. By default the last
+            position, or the first blank if the model fills in blanks.
+        words: a word for A and a word for B, or their ids. By default the most probable words; if these are the same,
+            the words whose logits fall and rise most from A to B.
 
     Raises:
-        InputError: if nothing can be taken, the model predicts no words, or the difference is the same in A and in B.
+        InputError: if the part cannot be taken, the model predicts no words, or the difference is the same in A and B.
     """
     if len(sentences) != 1:
         raise InputError(f"The way from A to B is measured for one text; there are {len(sentences)}. Give one of them.")

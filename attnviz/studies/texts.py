@@ -1,4 +1,4 @@
-"""Many texts: read from a file, cut into tokens, and run together with little padding."""
+"""Many texts: read from a file, tokenized, and run in batches with little padding."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -13,22 +13,22 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, of_texts
 
 TOKENS = 2048
-"""Most tokens in one run, padding counted."""
+"""Most tokens in one batch, including padding."""
 MOST_TEXTS, MOST_BYTES = 1000, 1_000_000
-"""Largest file of texts that is read, in lines and bytes."""
+"""Largest file of texts, in lines and bytes."""
 
 
 def shipped(source: Source) -> tuple[str, ...]:
-    """Fifty texts that ship with attnviz: held-out ones of a model that knows few words, else English sentences."""
+    """Fifty texts that ship with attnviz: held-out texts of a model with a small vocabulary, else English sentences."""
     own = assets.path(f"texts/{source.id}.txt")
     return lines((own if own.is_file() and source.card else assets.path("texts/english.txt")).read_bytes())
 
 
 def lines(data: bytes) -> tuple[str, ...]:
-    """The texts of a file, one a line; empty lines are none.
+    """Split a file into texts, one per line, without empty lines.
 
     Raises:
-        InputError: if it is too large, no UTF-8, empty, or of too many lines.
+        InputError: if the file is too large, not UTF-8, empty, or has too many lines.
     """
     if len(data) > MOST_BYTES:
         raise InputError(f"The file has {len(data):,} bytes; at most {MOST_BYTES:,} are read.")
@@ -43,10 +43,10 @@ def lines(data: bytes) -> tuple[str, ...]:
 
 
 def of_json(line: str) -> str:
-    """The text of a line of JSON lines: a string, or the "text" of an object.
+    """Extract the text from a line of JSON lines: a string, or the "text" of an object.
 
     Raises:
-        InputError: if it holds none.
+        InputError: if the line has no text.
     """
     try:
         value = json.loads(line)
@@ -59,18 +59,18 @@ def of_json(line: str) -> str:
 
 
 def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:
-    """Estimated time and memory to run those of the texts that can be read."""
+    """Estimate time and memory to run all texts that can be tokenized."""
     runs = []
     sentences = sorted(filter(None, cut(source, texts)[0]), key=lambda sentence: sentence.length)
     while sentences:
-        count = _fitting(sentences)
+        count = _batch_size(sentences)
         runs.append((count, sentences[count - 1].length))
         sentences = sentences[count:]
     return of_texts(source, runs, edits)
 
 
 def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
-    """The tokens of each text, and why a text has none, by its index: it is too long, or holds nothing to read."""
+    """Tokenize each text, with the reasons of texts without tokens, by index: too long, or nothing to read."""
     try:
         return list(source.tokenize(list(texts))), {}
     except AttnvizError:
@@ -82,7 +82,7 @@ def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], di
         except AttnvizError as error:
             sentences.append(None)
             wrong[i] = str(error)
-    try:  # together they are padded, and can be run together
+    try:  # padded as a batch, they can be run together
         good = iter(source.tokenize([text for text, sentence in zip(texts, sentences, strict=True) if sentence]))
         return [sentence and next(good) for sentence in sentences], wrong
     except AttnvizError:
@@ -95,16 +95,16 @@ def runs(
     edits: Edits = Edits(),
     failed: Callable[[int, AttnvizError], None] | None = None,
 ) -> Iterator[tuple[list[int], Record]]:
-    """Runs over texts of about the same length, so that there is little padding: which texts, and the record.
+    """Run texts in batches of similar length, with little padding: the indices of the texts, and their record.
 
     Args:
-        sentences: padded to one length, or those that were not are run with others of their length; None is left out.
-        failed: takes the index of a text that the model does not run, even alone, and why; without it that is raised.
+        sentences: sentences padded to one length; without padding only equal lengths share a batch. None is left out.
+        failed: callback with the index of a text that fails even alone, and the error; without it the error is raised.
     """
     order = sorted((i for i, sentence in enumerate(sentences) if sentence), key=lambda i: sentences[i].length)
     most = len(order)
     while order:
-        some = order[: _fitting([sentences[i] for i in order[:most]])]
+        some = order[: _batch_size([sentences[i] for i in order[:most]])]
         longest = sentences[some[-1]].length
         batch = tuple(replace(sentences[i], tokens=sentences[i].tokens[:longest]) for i in some)
         try:
@@ -113,7 +113,7 @@ def runs(
             raise
         except AttnvizError as error:
             if len(some) > 1:
-                most = len(some) // 2  # some models take fewer sentences at once, or one: as one without padding
+                most = len(some) // 2  # some models take fewer sentences at once, or one if they cannot pad
                 continue
             if failed is None:
                 raise
@@ -123,8 +123,8 @@ def runs(
         order = order[len(some) :]
 
 
-def _fitting(sentences: list[Sentence]) -> int:
-    """How many of them, the shortest first, fit into one run: at least one."""
+def _batch_size(sentences: list[Sentence]) -> int:
+    """Number of sentences, from the shortest on, that fit into one batch; at least one."""
     padded = len(sentences[0].tokens)
     for count, sentence in enumerate(sentences, 1):
         padded = min(padded, len(sentence.tokens))
@@ -134,5 +134,5 @@ def _fitting(sentences: list[Sentence]) -> int:
 
 
 def is_typical(value: float, mean: float, spread: float) -> bool:
-    """Whether a number is like that of most texts: within two standard deviations of their mean, or 0.0005."""
+    """Whether a number is within two standard deviations, or 0.0005, of the mean over texts."""
     return abs(value - mean) <= max(2 * spread, 5e-4)

@@ -1,4 +1,4 @@
-"""Text to tokens and back: words, characters, and pieces of words (byte-pair encoding); and padded batches."""
+"""Text to tokens and back: words, characters, and pieces of words (byte-pair encoding); padded batches."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -16,44 +16,44 @@ from attnviz.core.tokens import Sentence, Token
 
 PAD, SOS, EOS = "<pad>", "<sos>", "<eos>"
 SPECIAL = {PAD: 0, SOS: 1, EOS: 2}
-"""The special tokens and their ids, the same in every tokenizer."""
+"""Special tokens and their ids, the same in every tokenizer."""
 
 ID_BYTES = 6
-"""An id without a vocabulary has 48 bits: among a million pieces, two share an id with a chance of 1 in 500."""
+"""An id without a vocabulary has 48 bits: among a million pieces, the probability of a shared id is 1 in 500."""
 
 
 class Tokenizer(Protocol):
-    """Cuts a text into tokens that know where they stand in it."""
+    """Cuts a text into tokens with their positions in the text."""
 
     @property
     def name(self) -> str: ...
 
     def encode(self, text: str) -> tuple[Token, ...]:
-        """The tokens of a text in their order, without special tokens; each holds `text[start:end]`.
+        """Cut a text into tokens, in order and without special tokens; each token holds `text[start:end]`.
 
-        Every character that is not whitespace is in a token. Any text is allowed, lone surrogates and control
-        characters too.
+        Every character except whitespace is in a token. Any text is allowed, including lone surrogates and control
+        characters.
         """
         ...
 
 
 def hashed(piece: str) -> int:
-    """An id for a piece where there is no vocabulary: the same on every machine, and never a special token's."""
+    """Hash a piece to an id, without a vocabulary: the same on every machine, and never that of a special token."""
     digest = blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
     return len(SPECIAL) + int.from_bytes(digest) % (2 ** (8 * ID_BYTES) - len(SPECIAL))
 
 
 CLUSTER = r"[🇦-🇿]{1,2}[\p{M}\u200d]*|\X"
-"""One grapheme cluster. Flags first: `\\X` looks back over a whole run of them, 46 s for 100,000."""
+"""One grapheme cluster. Flags come first, because `\\X` rescans a whole run of flags: 46 s for 100,000."""
 
 _CLUSTERS = Split(Regex(CLUSTER), "isolated")
 
 
 class Characters:
-    """One token per grapheme cluster (Unicode Standard Annex 29), whitespace included.
+    """One token per grapheme cluster (Unicode Standard Annex 29), including whitespace.
 
-    Not per code point: "é" may be one code point or two, a family emoji is seven, and a lone combining mark or half a
-    flag on an axis of a picture could not be read.
+    Code points would not do: "é" may be one or two, a family emoji is seven, and a lone combining mark or half a flag
+    on the axis of a figure could not be read.
     """
 
     name = "characters"
@@ -64,15 +64,15 @@ class Characters:
 
 
 _LETTER = r"[\p{L}\p{N}\p{M}\u200c\u200d&&[^\p{Han}]]"
-"""Characters of words: letters, digits, combining marks and the joiners inside Persian and Indic words."""
+"""Characters of words: letters, digits, combining marks, and the joiners in Persian and Indic words."""
 
 _JOINER = r"(?:['’‐‑-](?!\p{M})|(?<=\p{N})[.,](?=\p{N}))"
-"""Signs that may stand inside a word: don't, well-known, 3.14."""
+"""Signs allowed within a word: don't, well-known, 3.14."""
 
 _PARTS = Split(
     Regex(
         rf"{_LETTER}+(?:{_JOINER}{_LETTER}+)*"
-        r"|\p{Han}\p{M}*"  # ideographs stand alone
+        r"|\p{Han}\p{M}*"  # each ideograph is a token
         r"|\s"
         rf"|{CLUSTER}"  # punctuation, symbols, whole emoji and flags
     ),
@@ -81,7 +81,7 @@ _PARTS = Split(
 
 
 class Words:
-    """Words with their inner apostrophes and hyphens, case kept; each punctuation mark, ideograph and emoji alone."""
+    """Words with inner apostrophes and hyphens, case kept; each punctuation mark, ideograph or emoji is a token."""
 
     name = "words"
 
@@ -90,16 +90,15 @@ class Words:
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Begin and end of each word and mark, in characters."""
+    """Start and end of each word and mark, in characters."""
     return [span for part, span in _PARTS.pre_tokenize_str(without_surrogates(text)) if not part.isspace()]
 
 
 class Subword:
-    """Byte-level byte-pair encoding: frequent words are one token, others are cut, and nothing is ever unknown.
+    """Byte-level byte-pair encoding: frequent words are one token, others are cut into pieces; no text is unknown.
 
-    A word's token includes the space before it, as in GPT-2, so that ids spell the text exactly; its span and text
-    leave that space out. Where one character is cut into several bytes, each of those tokens has the character's span
-    and text.
+    The token of a word includes the space before it, as in GPT-2, so that ids spell the text exactly; its span and text
+    do not. If a character is cut into several bytes, each of these tokens has the span and text of the character.
     """
 
     name = "bpe"
@@ -120,7 +119,7 @@ class Subword:
         return tuple(tokens)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text that ids spell, special tokens left out; bytes that are not UTF-8 come out as U+FFFD."""
+        """Decode ids to text, without special tokens; bytes that are not UTF-8 become U+FFFD."""
         return self._encoder.decode(list(ids), skip_special_tokens=True)
 
 
@@ -130,10 +129,10 @@ NAMES = tuple(_KINDS)
 
 @cache
 def load(name: str) -> Tokenizer:
-    """The tokenizer of that name, made once.
+    """Return the tokenizer with this name, created once.
 
     Raises:
-        InputError: names the tokenizers that there are.
+        InputError: if there is no such tokenizer; the message names those that exist.
     """
     if name not in NAMES:
         raise InputError(f"There is no tokenizer {quoted(name)}. There are: {', '.join(NAMES)}.")
@@ -141,14 +140,14 @@ def load(name: str) -> Tokenizer:
 
 
 def batch(tokenizer: Tokenizer, texts: Sequence[str], *, sos: bool = False, eos: bool = False) -> tuple[Sentence, ...]:
-    """Cut texts into tokens, padded at the end to the length of the longest.
+    """Cut texts into tokens, and pad the sentences at the end to the length of the longest.
 
     Args:
         sos: begin each sentence with ``<sos>``.
         eos: end each sentence with ``<eos>``, before the padding.
 
     Raises:
-        InputError: if there is no text, or one without tokens; it says which, counted from 1.
+        InputError: if there is no text, or a text without tokens; the message has its number, counted from 1.
     """
     if not texts:
         raise InputError("There is no sentence; type at least one.")

@@ -1,4 +1,4 @@
-"""Words of a fixed vocabulary: what the models trained here read and write."""
+"""Fixed vocabularies of the models trained for attnviz."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -14,9 +14,9 @@ from attnviz.tokenizers import SPECIAL, spans
 
 UNK = "<unk>"
 UNKNOWN = "(?)"
-"""Stands behind a typed word that is read as `UNK`."""
+"""Mark after a word that the model reads as `UNK`."""
 NEAREST, ALIKE = 3, 0.8
-"""Suggestions for an unknown word at most, and the least likeness of their spelling."""
+"""Most suggestions for an unknown word, and the least similarity of their spelling."""
 
 _ELISION = ("'", "’")
 _CLOSING = (".", ",", "!", "?")
@@ -24,10 +24,10 @@ _CLOSING = (".", ",", "!", "?")
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of one language of a model, each with its id; a word that is not among them becomes ``<unk>``.
+    """The words of one language of a model, with their ids; any other word becomes ``<unk>``.
 
-    Ids begin with ``<pad>``, ``<sos>``, ``<eos>`` and ``<unk>``, then follow the words in their order. Words are
-    looked up as typed, then in lower case, then with a straight apostrophe.
+    Ids 0 to 3 are ``<pad>``, ``<sos>``, ``<eos>`` and ``<unk>``; words follow in order. They are looked up as typed,
+    then in lower case, then with a straight apostrophe.
     """
 
     words: tuple[str, ...]
@@ -36,29 +36,29 @@ class Vocabulary:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every entry by its id, special tokens too."""
+        """All entries in the order of their ids, including special tokens."""
         return (*SPECIAL, UNK, *self.words)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def encode(self, text: str) -> tuple[Token, ...]:
-        """The tokens of a text; an unknown word is marked."""
+        """Cut a text into tokens; unknown words are marked."""
         return tuple(self._token(text[start:end], start, end) for start, end in spans(text))
 
     def unknown(self, text: str) -> tuple[str, ...]:
-        """The words of a text that are not in the vocabulary, each once."""
+        """Distinct words of a text that are not in the vocabulary."""
         words = (text[start:end] for start, end in spans(text))
         return tuple(dict.fromkeys(word for word in words if self._id(word) is None))
 
     def nearest(self, word: str) -> tuple[str, ...]:
-        """The known words spelled most like a word; perhaps none."""
+        """Known words with a spelling similar to a word; empty if there are none."""
         return tuple(get_close_matches(word.lower()[:64], self.words, NEAREST, ALIKE))
 
     def sentence(self, ids: Sequence[int], length: int) -> Sentence:
-        """Sentence that a model wrote, as a text with its tokens; those from `length` on are padding.
+        """Build a sentence from generated ids, with its text and tokens; tokens from `length` on are padding.
 
-        Words stand apart, but for a mark of punctuation after its word and the word after an elision ("l' oiseau").
+        Words are separated by spaces, except before punctuation and after an elision ("l' oiseau").
         """
         sentence = Sentence("", (), 0)
         for id in ids:
@@ -66,7 +66,7 @@ class Vocabulary:
         return replace(sentence, length=length)
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
-        """A sentence with one more token at its end.
+        """Append a token to a sentence.
 
         Raises:
             InputError: if there is no such id.
@@ -81,10 +81,10 @@ class Vocabulary:
         return Sentence(text, (*sentence.tokens, token), sentence.length + 1)
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """The ids of words that are all known.
+        """Look up the ids of known words.
 
         Raises:
-            AttnvizError: names a word that is not.
+            AttnvizError: if a word is unknown; the message names it.
         """
         pairs = [(word, self._id(word)) for word in words]
         if missing := [word for word, id in pairs if id is None]:
@@ -96,7 +96,7 @@ class Vocabulary:
         return Token(f"{word}{UNKNOWN}", self._ids[UNK], start, end) if id is None else Token(word, id, start, end)
 
     def _id(self, word: str) -> int | None:
-        """The id of a typed word; a typed "<sos>" is cut into three tokens before, and is none."""
+        """The id of a typed word, or None; a typed "<sos>" never matches, because it is cut into three tokens first."""
         if (id := self._ids.get(word)) is not None:
             return id
         lower = word.lower()
@@ -108,22 +108,22 @@ class Vocabulary:
 
 
 def read(path: Path) -> dict[str, Vocabulary]:
-    """The vocabularies in a file of a shipped model, by language.
+    """Read the vocabularies of a shipped model from a file, by language.
 
     Raises:
-        AttnvizError: names the file if it cannot be read.
+        AttnvizError: if the file cannot be read; the message names it.
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if not data or not all(map(_are_words, data.values())):
+        if not data or not all(map(_is_word_list, data.values())):
             raise ValueError
         return {language: Vocabulary(tuple(words)) for language, words in data.items()}
     except (OSError, ValueError, AttributeError, RecursionError):
         raise AttnvizError(f"The vocabulary {path.parent.name}/{path.name} is missing or damaged.") from None
 
 
-def _are_words(data: Any) -> bool:
-    """A list of texts, each once, none of them a special token."""
+def _is_word_list(data: Any) -> bool:
+    """Whether data are a list of distinct, non-empty texts without special tokens."""
     if not isinstance(data, list) or not all(isinstance(word, str) and word for word in data):
         return False
     return len({*data, *SPECIAL, UNK}) == len(data) + len(SPECIAL) + 1

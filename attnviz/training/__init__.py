@@ -1,1 +1,1 @@
-"""How the shipped files in assets/ were made. The app never imports it."""
+"""Programs that produced the shipped files in assets/. The app never imports them."""

@@ -1,7 +1,7 @@
 """Make shipped files again: ``python -m attnviz.training WHAT [NAME ...]``.
 
-train: weights and learning curve of a model. evidence: measurements on its card. texts: held-out texts for it. atlases:
-its heads over these texts. tokenizer: the byte-pair encoding. pictures: the examples for models that read pictures.
+train: weights and learning curve of a model. evidence: numbers for its card. texts: held-out texts for it. atlases:
+its heads over these texts. tokenizer: the byte-pair encoding. pictures: examples for models that read pictures.
 """
 
 import argparse
@@ -27,9 +27,9 @@ NAMES = {
 }
 """Names for each kind of file."""
 SENTENCES = 2_000
-"""Held-out texts or pictures that are measured for a card."""
+"""Number of held-out texts or pictures measured for a card."""
 TEXTS_SEED, TEXTS = 50_000, 50
-"""Seed of the texts that ship, which are measured for no card and no learning curve, and their number."""
+"""Seed of the shipped texts, which no card or learning curve uses, and their number."""
 
 
 def module(name: str) -> ModuleType:
@@ -47,7 +47,7 @@ def make(what: str, name: str) -> str:
         recipe.train(module(name).RECIPE)
         return str(trained.folder(name))
     if what == "evidence":
-        torch.set_num_threads(1)  # for small sums; more threads only wait for each other
+        torch.set_num_threads(1)  # the matrices are small; more threads only wait for each other
         result = module(name).card(SENTENCES)
         recipe.write_json(trained.folder(name) / "card.json", result)
         return "\n".join([name, *(f"  {row['value']:7.2%}  {row['what']}" for row in result["measured"])])

@@ -1,4 +1,4 @@
-"""The card of the model whose weights are set by hand: each head is measured against its ideal picture."""
+"""Card of the model whose weights are set by hand: each head is compared with its ideal attention map."""
 
 import math
 from random import Random
@@ -17,15 +17,15 @@ LONGEST = 64
 GOAL = 0.999
 
 
-def _or_first(pattern: Tensor, ids: Tensor) -> Tensor:
+def _add_first(pattern: Tensor, ids: Tensor) -> Tensor:
     """Add the first token to rows without a key."""
     return pattern | probe.first(ids) & ~pattern.any(-1, keepdim=True)
 
 
 def ideals(ids: Tensor) -> dict[Head, tuple[str, str, Tensor]]:
-    """Return the role of each head, its clause, and the keys that it was made to look at, evenly."""
+    """Return for each head its role, a clause about it, and its ideal keys, which share the weight evenly."""
     lower, upper = Site("decoder", 0), Site("decoder", 1)
-    previous, second = _or_first(probe.back(ids), ids), _or_first(probe.back(ids, 2), ids)
+    previous, second = _add_first(probe.back(ids), ids), _add_first(probe.back(ids, 2), ids)
     same = "every earlier place of the same token, and its own, evenly"
     follows = "what came right after earlier places of the same token; else the first token"
     alike = "tokens that come after the same token as this one does, itself among them, evenly"
@@ -34,7 +34,7 @@ def ideals(ids: Tensor) -> dict[Head, tuple[str, str, Tensor]]:
         (lower, 1): ("first token", "the first token", probe.first(ids)),
         (lower, 2): ("same token so far", same, probe.same(ids)),
         (lower, 3): ("looks evenly", "everything it may see, evenly", probe.allowed(ids)),
-        (upper, 0): ("induction", follows, _or_first(probe.after_same(ids), ids)),
+        (upper, 0): ("induction", follows, _add_first(probe.after_same(ids), ids)),
         (upper, 1): ("itself", "the token itself", probe.back(ids, 0)),
         (upper, 2): ("token two before", "the token two before", second),
         (upper, 3): ("same previous token", alike, probe.same_before(ids)),
@@ -42,7 +42,7 @@ def ideals(ids: Tensor) -> dict[Head, tuple[str, str, Tensor]]:
 
 
 def random_tokens(generator: Random, count: int) -> list[Tensor]:
-    """Draw sequences of 1 to LONGEST tokens from a few ids of 48 bits, so that tokens come again."""
+    """Draw sequences of 1 to LONGEST tokens from a few ids of 48 bits, so that tokens repeat."""
     sequences = []
     for _ in range(count):
         length, kinds = 1 + int(generator.random() * LONGEST), 1 + int(generator.random() * LONGEST)
@@ -52,9 +52,9 @@ def random_tokens(generator: Random, count: int) -> list[Tensor]:
 
 
 def measure(sequences: list[Tensor]) -> tuple[dict[Head, float], float]:
-    """Return the share of each head's weights with its ideal picture, and the largest difference of any weight.
+    """Return the overlap of each head's weights with its ideal map, and the largest difference of a weight.
 
-    The share of a row is the sum of the smaller of both weights: 1 if they are the same, 0 if it looks elsewhere.
+    The overlap of a row is the sum of the smaller of both weights: 1 for equal weights, 0 for disjoint keys.
     """
     shares: dict[Head, float] = {}
     worst, rows = 0.0, sum(ids.shape[1] for ids in sequences)
@@ -66,11 +66,11 @@ def measure(sequences: list[Tensor]) -> tuple[dict[Head, float], float]:
             ideal, weights = pattern / pattern.sum(-1, keepdim=True), probe.weights_of(tap.steps[site.layer], head)
             shares[site, head] = shares.get((site, head), 0.0) + float(torch.minimum(weights, ideal).sum()) / rows
             worst = max(worst, float((weights - ideal).abs().max()))
-    return {head: min(share, 1.0) for head, share in shares.items()}, worst  # rounding may give a little more than 1
+    return {head: min(share, 1.0) for head, share in shares.items()}, worst  # rounding may exceed 1
 
 
 def card(number: int) -> dict[str, Any]:
-    """Measure the model on that many random sequences, for its card."""
+    """Measure the model on `number` random sequences, for its card."""
     shares, worst = measure(random_tokens(Random(0), number))
     worst = math.ceil(worst * 10_000) / 10_000
     roles, model = ideals(torch.zeros(1, 1)), build()

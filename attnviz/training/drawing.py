@@ -1,6 +1,6 @@
-"""Pictures of two shapes, one red and one blue, drawn from signed distances: sharp at any size, from a seed.
+"""Pictures of a red and a blue shape, drawn from signed distances: sharp at any size, reproducible from a seed.
 
-Places and lengths are shares of the picture's side, x to the right and y down. B pictures are drawn at once.
+Positions and lengths are fractions of the picture's side, x to the right and y down. B pictures are drawn at once.
 """
 
 import math
@@ -13,33 +13,33 @@ from torch.nn.functional import avg_pool2d, pad
 
 SHAPES = ("circle", "square", "triangle")
 RELATIONS = ("left of", "above", "right of", "below")
-"""Where the red shape is, as seen from the blue one."""
+"""Position of the red shape relative to the blue shape."""
 CLASSES = tuple(f"a red {red} {relation} a blue {blue}" for red in SHAPES for relation in RELATIONS for blue in SHAPES)
 OUTER = (1.0, 0.9 * math.sqrt(2), 1.3)
-"""Distance of a shape's outermost point from its center, in its radius; areas are then alike."""
+"""Distance from the center of a shape to its outermost point, in radii; it makes areas similar."""
 HUES = ((-0.03, 0.03), (0.58, 0.66), (0.12, 0.4))
-"""Ranges of the hue of the red shape, the blue one, and the third, which is yellow or green."""
+"""Hue ranges of the red shape, the blue shape, and the third shape, which is yellow or green."""
 TILT = math.radians(20)
 EXAMPLES = {
     "a red circle left of a blue square": 2,
     "a red triangle above a blue circle": 5,
     "a red square below a blue triangle": 0,
 }
-"""Labels of the pictures that ship, and which of the scenes with that label is drawn."""
+"""Labels of the shipped pictures, and for each the index of its scene among those with that label."""
 EXAMPLE_SIDE = 320
 
 
 @dataclass(frozen=True)
 class Scenes:
-    """Shapes of B pictures: a red one, a blue one and a third, which has the radius 0 where there is none.
+    """Shapes of B pictures: a red, a blue and a third one, whose radius is 0 if there is none.
 
     Attributes:
         kind: (B, 3) indices of SHAPES.
         relation: (B,) indices of RELATIONS.
         place, radius, angle: (B, 3, 2), (B, 3) and (B, 3).
         color: (B, 3, 3), red, green and blue from 0 to 1.
-        ground, slope: (B, 2, 3) colors of the background at two opposite ends, and (B,) direction between these.
-        noise: (B,) standard deviation of a channel.
+        ground, slope: (B, 2, 3) background colors at two opposite ends, and (B,) direction between the ends.
+        noise: (B,) standard deviation of the noise in a channel.
     """
 
     kind: Tensor
@@ -54,14 +54,14 @@ class Scenes:
 
     @property
     def label(self) -> Tensor:
-        """(B,) indices of CLASSES."""
+        """Indices of CLASSES, (B,)."""
         return (self.kind[:, 0] * len(RELATIONS) + self.relation) * len(SHAPES) + self.kind[:, 1]
 
 
 def scenes(generator: Generator, number: int) -> Scenes:
-    """Draw scenes with the given random numbers.
+    """Draw random scenes.
 
-    The line from shape to shape is within 32° of the direction that the relation names, so that no label is in doubt.
+    The line between the shapes is within 32° of the direction named by the relation, so that labels are unambiguous.
     """
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
@@ -104,13 +104,13 @@ def scenes(generator: Generator, number: int) -> Scenes:
 
 
 def rgb(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
-    """Colors as red, green and blue in a last axis of 3, all from 0 to 1."""
+    """Convert colors to red, green and blue in a last axis of 3, all from 0 to 1."""
     parts = (hue.unsqueeze(-1) * 6 + torch.tensor([5.0, 3.0, 1.0])) % 6
     return value.unsqueeze(-1) * (1 - saturation.unsqueeze(-1) * torch.minimum(parts, 4 - parts).clamp(0, 1))
 
 
 def distances(scenes: Scenes, side: int) -> Tensor:
-    """Signed distance of each pixel from the edge of each shape, negative inside: (B, 3, side, side)."""
+    """Compute the signed distance of each pixel from the edge of each shape, negative inside: (B, 3, side, side)."""
     axis = (torch.arange(side) + 0.5) / side
     x = axis - scenes.place[..., 0, None, None]
     y = axis.unsqueeze(1) - scenes.place[..., 1, None, None]
@@ -124,12 +124,12 @@ def distances(scenes: Scenes, side: int) -> Tensor:
 
 
 def coverage(distance: Tensor) -> Tensor:
-    """Share of each pixel that lies in each shape, 0 to 1, from its distance; the same shape."""
+    """Compute the share of each pixel inside each shape, 0 to 1, from its distance; the array shape stays."""
     return (0.5 - distance * distance.shape[-1]).clamp_(0, 1)
 
 
 def draw(scenes: Scenes, side: int, generator: Generator) -> Tensor:
-    """Paint (B, 3, side, side) pictures of bytes: background, soft shadows, shapes lit from above left, then noise."""
+    """Draw (B, 3, side, side) pictures as bytes: background, soft shadows, shapes lit from top left, noise."""
     axis = torch.arange(side) / (side - 1) - 0.5
     slope = scenes.slope[:, None, None]
     share = (slope.cos() * axis + slope.sin() * axis.unsqueeze(1)).unsqueeze(1) / math.sqrt(2) + 0.5

@@ -1,4 +1,4 @@
-"""The model that learns to repeat: random words with a passage that comes again and again, recipe and card."""
+"""A model that learns to repeat: random words with a repeated passage; recipe and card."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,17 +22,17 @@ from attnviz.training.report import Role
 _WORDS = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
 VOCABULARY = Vocabulary((*".,!?", *sorted(_WORDS.split())))
 LONGEST = 64
-"""Positions, with <sos>."""
+"""Number of positions, including <sos>."""
 UNKNOWN = 0.02
-"""Share of the words that are unknown, so that an unknown word is nothing new to the model."""
+"""Share of unknown words in the texts, so that the model knows the token of unknown words."""
 BATCH = 64
 BLIND = 0.05
-"""Weight in the loss of a word that no passage foretells: enough for the model not to seem sure of it."""
+"""Weight in the loss of a word that no passage predicts: large enough to keep the model from being confident."""
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """Random words: an opening, then a passage again and again until there are LONGEST words.
+    """Random words: an opening, then a passage that is repeated until there are LONGEST words.
 
     Attributes:
         words: known words and `UNK`.
@@ -50,7 +50,7 @@ class Repetition:
 
 
 def draw(generator: Random) -> Repetition:
-    """Draw a text. Only `Random.random` is used: Python promises its numbers in every version."""
+    """Draw a text. It uses only `Random.random`, whose numbers are the same in every Python version."""
 
     def number(least: int, most: int) -> int:
         return least + int(generator.random() * (most + 1 - least))
@@ -77,20 +77,20 @@ def sample(generator: Random, count: int, *, held_out: bool) -> list[Repetition]
 
 
 def tensors(texts: list[Repetition]) -> tuple[Tensor, Tensor]:
-    """Return the words that are read from <sos> on, (B, LONGEST), and the word after each, -100 if that is unknown."""
+    """Return the input words after <sos>, (B, LONGEST), and the next word for each, -100 if unknown."""
     words = torch.tensor([VOCABULARY.ids(text.words) for text in texts])
     starts = torch.full((len(texts), 1), START)
     return torch.cat([starts, words[:, :-1]], 1), words.masked_fill(words == VOCABULARY.names.index(UNK), -100)
 
 
 def foretold(texts: list[Repetition]) -> Tensor:
-    """Mark positions whose word came one period before, so that the next is known: boolean, (B, LONGEST)."""
+    """Mark positions whose word occurred one period earlier, so that the next word is known: boolean, (B, LONGEST)."""
     start = torch.tensor([text.opening + text.period + 1 for text in texts])
     return torch.arange(LONGEST) >= start.unsqueeze(1)
 
 
 def loss(model: nn.Module, generator: Random) -> Tensor:
-    """Compute the loss of the next word: at full weight where a passage foretells it, at BLIND elsewhere."""
+    """Compute the loss of the next word: weight 1 where a repeated passage predicts it, BLIND elsewhere."""
     texts = sample(generator, BATCH, held_out=False)
     read, after = tensors(texts)
     each = cross_entropy(model(read)[1].flatten(0, 1), after.flatten(), reduction="none")
@@ -100,7 +100,7 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
 
 @torch.inference_mode()
 def accuracy(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> float:
-    """Measure the share of the foretold words that are guessed right."""
+    """Measure the accuracy on words that a repeated passage predicts."""
     read, after = tensors(texts)
     counted = foretold(texts) & (after >= 0)
     guesses = model(read, tap=Tap(edits, keep=False))[1].argmax(-1)
@@ -132,7 +132,7 @@ ROLES = {
 
 @torch.inference_mode()
 def looks(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> dict[Head, dict[str, Look]]:
-    """Measure where every head looks, by the names of ROLES."""
+    """Measure the attention of each head towards the patterns of ROLES."""
     read, tap = tensors(texts)[0], Tap(edits)
     model(read, tap=tap)
     again = probe.after_same(read) & foretold(texts).unsqueeze(2)
@@ -141,12 +141,12 @@ def looks(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> 
 
 
 def best(measured: dict[Head, dict[str, Look]], role: str) -> Head:
-    """Choose the head with most of its weight on the pattern of a role."""
+    """Choose the head with the most weight on the pattern of a role."""
     return max(measured, key=lambda head: measured[head][role].weight)
 
 
 def card(number: int) -> dict[str, Any]:
-    """Measure the shipped model on that many held-out texts, and write its card."""
+    """Measure the shipped model on `number` held-out texts, and make its card."""
     model, texts = trained.load(RECIPE.name), sample(Random(2), number, held_out=True)
     measured = looks(model, texts)
 

@@ -1,6 +1,6 @@
-"""Measurement of heads: patterns of keys, and the share of the weights that is on them.
+"""Measurement of heads: patterns of keys, and the share of weight on them.
 
-A pattern is boolean, (B, Q, K), True where the weight of a row should be. A row without such a key does not count.
+A pattern is boolean, (B, Q, K), True at the expected keys of a row. A row without such a key does not count.
 """
 
 from collections.abc import Iterable
@@ -13,18 +13,18 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.record import Step
 
 Head = tuple[Site, int]
-"""Attention call of a model, and a head of it."""
+"""Site of an attention call, and index of a head."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """Attention of one head towards a pattern.
+    """Attention of one head to a pattern.
 
     Attributes:
         rows: number of rows that count.
-        rate: share of the rows whose largest weight is within the pattern.
-        weight: mean weight within the pattern.
-        even: mean weight within the pattern of a head that looks evenly at all keys it may see.
+        rate: share of the rows whose largest weight is in the pattern.
+        weight: mean weight in the pattern.
+        even: mean weight in the pattern if the head attended to all open keys evenly.
     """
 
     rows: int
@@ -44,7 +44,7 @@ def look(weights: Tensor, pattern: Tensor, allowed: Tensor) -> Look:
 
 
 def looks(steps: Iterable[Step], patterns: dict[str, dict[str, Tensor]]) -> dict[Head, dict[str, Look]]:
-    """Measure every head of a run against the patterns of its kind of attention: by head, then by name of pattern."""
+    """Measure all heads of a run against the patterns for their kind of attention: by head, then by name of pattern."""
     measured = {}
     for step in steps:
         sentences = range(step.shape[0])
@@ -57,34 +57,34 @@ def looks(steps: Iterable[Step], patterns: dict[str, dict[str, Tensor]]) -> dict
 
 
 def weights_of(step: Step, head: int) -> Tensor:
-    """Compute the weights of a head in every sentence of the batch, (B, Q, K)."""
+    """Compute the weights of a head for each sentence of the batch, (B, Q, K)."""
     return torch.stack([step.weights(head, sentence=sentence) for sentence in range(step.shape[0])])
 
 
 def off(*heads: Head) -> Edits:
-    """Switch heads off."""
+    """Make edits that switch heads off."""
     return Edits(heads_off=frozenset(heads))
 
 
 def marked(shape: tuple[int, int, int], cells: Iterable[tuple[int, int, Iterable[int]]]) -> Tensor:
-    """Build a pattern from sentences, their rows and the keys of each row."""
+    """Build a pattern from triples of sentence, row and keys."""
     pattern = torch.zeros(shape, dtype=torch.bool)
     for sentence, row, keys in cells:
         pattern[sentence, row, list(keys)] = True
     return pattern
 
 
-# Patterns of a decoder, which sees no future, over (B, n) ids.
+# Patterns of a decoder with a causal mask, for (B, n) ids.
 
 
 def allowed(ids: Tensor) -> Tensor:
-    """Mark each row itself and everything before it."""
+    """Mark the row's own position and all earlier ones."""
     batch, n = ids.shape
     return torch.ones(n, n, dtype=torch.bool).tril().expand(batch, n, n)
 
 
 def back(ids: Tensor, by: int = 1) -> Tensor:
-    """Mark the position that many tokens before; the first rows have none."""
+    """Mark the position `by` tokens before the row; the first rows have none."""
     positions = torch.arange(ids.shape[1])
     return allowed(ids) & (positions == positions.unsqueeze(1) - by)
 
@@ -95,24 +95,24 @@ def first(ids: Tensor) -> Tensor:
 
 
 def same(ids: Tensor) -> Tensor:
-    """Mark every position of the row's token, up to the row itself."""
+    """Mark all positions with the row's token, up to the row itself."""
     return allowed(ids) & (ids.unsqueeze(2) == ids.unsqueeze(1))
 
 
 def after_same(ids: Tensor) -> Tensor:
-    """Mark every position right after an earlier one of the row's token; a row may have none."""
+    """Mark all positions right after an earlier copy of the row's token; a row may have none."""
     return allowed(ids) & same_shifted(ids)
 
 
 def same_shifted(ids: Tensor) -> Tensor:
-    """Mark the keys whose token before is the row's token."""
+    """Mark the keys right after a copy of the row's token."""
     equal = (ids.unsqueeze(2) == ids.unsqueeze(1)).roll(1, 2)
     equal[:, :, 0] = False
     return equal
 
 
 def same_before(ids: Tensor) -> Tensor:
-    """Mark every position up to the row whose token before is the token before the row; the first row has itself."""
+    """Mark all positions up to the row that follow the same token as the row; the first row has itself."""
     equal = same_shifted(ids).roll(1, 1)
     equal[:, 0] = torch.arange(ids.shape[1]) == 0
     return allowed(ids) & equal

@@ -1,4 +1,4 @@
-"""Training of the shipped models: the recipe of a model, and the loop that follows it."""
+"""Training of the shipped models: recipes, and the training loop."""
 
 import json
 import random
@@ -22,25 +22,25 @@ START, END, NOTHING = SPECIAL[SOS], SPECIAL[EOS], SPECIAL[PAD]
 
 
 def write_checkpoint(model: nn.Module, folder: Path, step: int) -> None:
-    """Write the weights after a step to a file of their own."""
+    """Write the weights after a training step to a file."""
     trained.write(model, folder / f"{step:05d}{trained.ENDING}")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings and functions from which one model is trained.
+    """Settings and functions for training one model.
 
     Attributes:
         name: folder in assets/models.
-        build: function that returns the model with random weights of torch's generator.
+        build: function that returns the model with random weights from torch's generator.
         vocabularies: words of each language, without the special tokens; empty for a model that reads no text.
-        loss: function that draws a batch with the given random numbers and returns its loss.
-        score: function that returns a share from 0 to 1 on held-out data, for the learning curve.
+        loss: function that draws a batch with the given random generator and returns its loss.
+        score: function that returns a score from 0 to 1 on held-out data, for the learning curve.
         steps: number of updates by Adam; the learning rate rises over the first 5 % and falls to 0 along a cosine.
         checkpoints: steps after which the weights are written; the last is `steps`.
         rate: highest learning rate.
-        write: function that writes the files of a checkpoint into a folder.
-        every: steps between two points of the learning curve.
+        write: function that writes the files of a checkpoint to a folder.
+        every: number of steps between two points of the learning curve.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Recipe:
 def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
     """Train a model, and write its weights, vocabularies and learning curve.
 
-    One thread computes, so that a seed gives the same weights on any number of cores.
+    A single thread is used, so that a seed gives the same weights on any number of cores.
     """
     assert recipe.checkpoints[-1] == recipe.steps
     folder = trained.folder(recipe.name) if folder is None else folder
@@ -103,12 +103,12 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
 
 
 def learning(name: str) -> dict[str, Any]:
-    """Read the learning curve of a shipped model, and the minutes of its training."""
+    """Read the learning curve and the training minutes of a shipped model."""
     return json.loads((trained.folder(name) / "learning.json").read_text(encoding="utf-8"))
 
 
 class Dice:
-    """Random choices. Only `Random.random` is used: Python promises its numbers in every version."""
+    """Random choices. They use only `Random.random`, whose numbers are the same in every Python version."""
 
     def __init__(self, generator: random.Random):
         self.random = generator.random
@@ -121,13 +121,13 @@ class Dice:
 
 
 def padded(rows: list[list[int]]) -> tuple[Tensor, tuple[int, ...]]:
-    """Return ids of sentences as one tensor, (B, n), and their lengths."""
+    """Pad the ids of sentences to one tensor, (B, n), and return their lengths, too."""
     lengths = tuple(map(len, rows))
     return torch.tensor([row + [NOTHING] * (max(lengths) - len(row)) for row in rows]), lengths
 
 
 def is_held_out(text: str) -> bool:
-    """Whether a text is never trained on: one in ten, chosen by its letters alone."""
+    """Whether a text is excluded from training: one in ten, chosen by a hash of its letters."""
     return blake2b(text.encode(), digest_size=4).digest()[0] % 10 == 0
 
 

@@ -1,7 +1,7 @@
-"""Measured parts of the cards of the shipped models, as `attnviz.sources.cards` reads them.
+"""Measured parts of the cards of the shipped models, in the format of `attnviz.sources.cards`.
 
-The texts of a card, from its title to what the model cannot do, are written by hand in assets/models/<name>/card.json;
-its numbers are replaced by each measurement.
+The text of a card, from its title to the limits of the model, is written by hand in assets/models/<name>/card.json;
+each measurement replaces its numbers.
 """
 
 import json
@@ -15,18 +15,18 @@ from attnviz.training.recipe import learning
 
 Card = dict[str, Any]
 RATE, WEIGHT = 0.6, 0.4
-"""Share of rows with their largest weight there, and of all weight there, from which on a head has a role."""
+"""Least share of rows with their largest weight in the pattern, and least share of weight in it, for a role."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """Behavior that heads may have.
+    """A behavior of heads.
 
     Attributes:
-        name: keys that a head looks at, in a few words without a comma.
+        name: keys that a head with this role attends to, in a few words without a comma.
         does: clause that begins with "looks".
-        rows: noun for the rows that the role is about.
-        next: words before which a head does it, separated by blanks; empty if another thing says where.
+        rows: noun for the rows of the role.
+        next: words before which a head does it, separated by spaces; empty if rows are chosen in another way.
     """
 
     name: str
@@ -44,14 +44,14 @@ def findings(
     answers: str,
     by: str = "rates",
 ) -> list[Card]:
-    """Describe the roles that heads have, each with its evidence.
+    """Describe the roles of heads, each with its evidence.
 
     Args:
-        measured: attention of each head towards the pattern of each role.
-        right: function that returns the share of right answers with the given heads off.
-        texts: number and kind of what was read: "2,000 held-out texts".
-        answers: noun for what can be right or wrong.
-        by: number that is shown first: "rates", of the rows with their largest weight there, or "shares" of weight.
+        measured: attention of each head to the pattern of each role.
+        right: function that returns the share of correct answers with the given heads off.
+        texts: number and kind of texts: "2,000 held-out texts".
+        answers: noun for the answers that can be correct or wrong.
+        by: number to show first: "rates", of rows with their largest weight in the pattern, or "shares" of weight.
     """
     cards, complete = [], right()
     for head, named in measured.items():
@@ -80,18 +80,18 @@ def card(
     findings: list[Card],
     steps: int = 0,
 ) -> Card:
-    """Put measurements into the card of a shipped model.
+    """Insert measurements into the card of a shipped model.
 
     Args:
-        opens: head that is shown first.
-        measured: noun phrases, each with a share from 0 to 1 and its goal, if there is one.
+        opens: head to show first.
+        measured: noun phrases, each with a share from 0 to 1 and its goal or None.
         steps: number of training steps; 0 if nothing was trained.
     """
     text = json.loads((trained.folder(name) / "card.json").read_text(encoding="utf-8"))
     if steps:
         result = learning(name)
-        made = f"Trained here from random weights: {steps:,} steps, {result['minutes']:g} minutes on one CPU core."
-        text |= {"made": f"{made} No head was told where to look.", "curve": result["curve"]}
+        training = f"Trained here from random weights: {steps:,} steps, {result['minutes']:g} minutes on one CPU core."
+        text |= {"made": f"{training} No head was told where to look.", "curve": result["curve"]}
     return text | {
         "sizes": sizes,
         "measured": [{"what": what, "value": value, "goal": goal} for what, value, goal in measured],
@@ -101,7 +101,7 @@ def card(
 
 
 def sizes(model: Any) -> dict[str, int]:
-    """Count the parts of a model."""
+    """Count layers, heads, dimensions and weights of a model."""
     config = model.config
     return {
         "layers": config.num_layers,

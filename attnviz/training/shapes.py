@@ -1,6 +1,6 @@
-"""The vision model that says where a red shape is, seen from a blue one: recipe, measurements and card.
+"""A vision model that tells where a red shape is relative to a blue shape: recipe, measurements and card.
 
-It is a folder that transformers opens.
+The model is saved as a folder for transformers.
 """
 
 from collections.abc import Iterator
@@ -26,14 +26,14 @@ BATCH = 64
 
 
 SIDE, PATCH = 64, 8
-"""Pixels along the side of a picture, and of the squares that it is cut into."""
+"""Pixels per side of a picture, and of a patch."""
 HEADS = 4
 SPREAD = 0.08
-"""Standard deviation of the first weights; with the 0.02 of transformers, so narrow a model learns much later."""
+"""Standard deviation of initial weights; with transformers' default of 0.02, this narrow model learns much later."""
 
 
 def build() -> ViTForImageClassification:
-    """Make the model with random weights of torch's generator."""
+    """Build the model with random weights from torch's generator."""
     config = ViTConfig(
         image_size=SIDE,
         patch_size=PATCH,
@@ -49,33 +49,33 @@ def build() -> ViTForImageClassification:
 
 
 def pictures(seed: int, number: int) -> tuple[Scenes, Tensor]:
-    """Draw scenes, and what the model reads of them: (B, 3, side, side) from -1 to 1."""
+    """Draw scenes, and the input of the model: (B, 3, side, side) from -1 to 1."""
     generator = Generator().manual_seed(seed)
     batch = scenes(generator, number)
     return batch, draw(batch, SIDE, generator) / 127.5 - 1
 
 
 def loss(model: nn.Module, generator: Random) -> Tensor:
-    """Compute the cross-entropy of the sentences of a batch of new pictures."""
+    """Compute the cross-entropy of the labels for a batch of new pictures."""
     batch, read = pictures(generator.getrandbits(62), BATCH)
     return cross_entropy(model(pixel_values=read).logits, batch.label)
 
 
 def accuracy(model: nn.Module) -> float:
-    """Measure the share of 500 held-out pictures whose sentence gets the largest logit."""
+    """Measure the accuracy on 500 held-out pictures."""
     batch, read = pictures(1, 500)
     return float((model(pixel_values=read).logits.argmax(-1) == batch.label).float().mean())
 
 
 def load() -> ViTForImageClassification:
-    """Load the shipped model, which returns its attention weights if asked for them."""
+    """Load the shipped model, which can return its attention weights."""
     return ViTForImageClassification.from_pretrained(trained.folder("shapes"), attn_implementation="eager").eval()
 
 
 def write(model: nn.Module, folder: Path, step: int) -> None:
-    """Write the folder that transformers opens: the model and its image processor."""
+    """Write a folder that transformers can load: the model and its image processor."""
     model.save_pretrained(folder)
-    (folder / "model.safetensors").chmod(0o644)  # safetensors leaves it to its owner alone, and others run the app too
+    (folder / "model.safetensors").chmod(0o644)  # safetensors makes files that only their owner can read
     size = {"height": SIDE, "width": SIDE}
     ViTImageProcessorPil(size=size, resample=2, image_mean=[0.5] * 3, image_std=[0.5] * 3).save_pretrained(folder)
 
@@ -92,7 +92,7 @@ RECIPE = Recipe(
     write=write,
 )
 HELD_OUT = 2
-"""Seed of the measured pictures, which the training never draws."""
+"""Seed of the measured pictures, which training does not use."""
 CLS = slice(0, 1)
 """Position of [CLS]."""
 PARTS = ("sentence", "relation", "red shape", "blue shape")
@@ -111,7 +111,7 @@ GOAL = 0.97
 
 @contextmanager
 def off(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[None]:
-    """Set the outputs of heads to zero before they are mixed, at all tokens or only in these rows."""
+    """Set the outputs of heads to zero before W_O, at all tokens or only in some rows."""
     hooks = []
     for site, head in heads:
         projection = model.vit.layers[site.layer].attention.o_proj
@@ -131,7 +131,7 @@ def off(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[N
 
 @torch.inference_mode()
 def right(model: nn.Module, scenes: Scenes, read: Tensor, *heads: Head, rows: slice = slice(None)) -> dict[str, float]:
-    """Measure the share of pictures of which each of PARTS is right, with heads off, at all tokens or in some rows."""
+    """Measure the accuracy for each of PARTS with heads off, at all tokens or only in some rows."""
     with off(model, *heads, rows=rows):
         predicted = torch.cat([model(pixel_values=part).logits.argmax(-1) for part in read.split(250)])
     shapes, relations = len(SHAPES), len(RELATIONS)
@@ -145,19 +145,19 @@ def right(model: nn.Module, scenes: Scenes, read: Tensor, *heads: Head, rows: sl
 
 
 def regions(scenes: Scenes, side: int, patch: int) -> Tensor:
-    """Mark the tokens of the red shape, the blue one, the third and the background: (4, B, 1 + patches).
+    """Mark the tokens of the red shape, the blue shape, the third shape and the background: (4, B, 1 + patches).
 
-    A patch is of the shape that covers most of it, if that is an eighth at least, else of the background.
+    A patch belongs to the shape that covers most of it, or to the background if that is less than an eighth.
     """
     share, shape = avg_pool2d(coverage(distances(scenes, side)), patch).flatten(2).max(1)
     region = torch.where(share < 1 / 8, 3, shape)
-    region = torch.cat((torch.full_like(region[:, :1], 4), region), 1)  # [CLS] is in none
+    region = torch.cat((torch.full_like(region[:, :1], 4), region), 1)  # [CLS] has no region
     return torch.stack([region == i for i in range(4)])
 
 
 @torch.inference_mode()
 def looks(model: nn.Module, scenes: Scenes, read: Tensor) -> dict[Head, dict[str, Look]]:
-    """Measure where every head looks, by the names of ROLES; the model returns its weights."""
+    """Measure the attention of each head to the patterns of ROLES; the model must return its weights."""
     red, blue, *_ = regions(scenes, SIDE, PATCH)
     cls = torch.arange(red.shape[1]) == 0
 
@@ -183,7 +183,7 @@ def looks(model: nn.Module, scenes: Scenes, read: Tensor) -> dict[Head, dict[str
 
 
 def card(number: int) -> dict[str, Any]:
-    """Measure the shipped model on that many held-out pictures, for its card."""
+    """Measure the shipped model on `number` held-out pictures, for its card."""
     model, (batch, read) = load(), pictures(HELD_OUT, number)
     measured, complete = looks(model, batch, read), right(model, batch, read)
     texts = f"{number:,} held-out pictures"

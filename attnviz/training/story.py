@@ -1,4 +1,4 @@
-"""The language model of short stories: recipe, measurements and card."""
+"""A language model of short stories: recipe, measurements and card."""
 
 from collections import Counter
 from functools import cache, partial
@@ -26,23 +26,23 @@ VOCABULARY = Vocabulary(grammar.vocabulary())
 UNKNOWN = VOCABULARY.names.index(UNK)
 BATCH = 64
 FORGOTTEN = 0.02
-"""Share of the words that are read as <unk> in training, so that an unknown word does little harm."""
+"""Share of words replaced by <unk> in training, so that an unknown word does little harm."""
 KINDS = ("pronoun", "verb", "name")
 HELD_OUT, COUNTED = 1, 2
-"""Seeds of the stories that are measured, and of those whose pairs of words are counted."""
+"""Seeds of the measured stories, and of the stories whose pairs of words are counted."""
 
 Case = tuple[Story, HardWord]
-"""Story and one of its tested words. The row of that position, in a model that begins with <sos>, predicts the word."""
+"""A story and one of its tested words. The input begins with <sos>, so row i predicts word i."""
 
 
 def tensors(batch: list[Story]) -> tuple[Tensor, Tensor]:
-    """Return what is read, (B, n), from <sos> on, and the word or <eos> that follows each."""
+    """Return the input ids from <sos> on, (B, n), and the next word or <eos> for each."""
     rows = [VOCABULARY.ids(story.words) for story in batch]
     return padded([[START, *row] for row in rows])[0], padded([[*row, END] for row in rows])[0]
 
 
 def loss(model: nn.Module, generator: Random) -> Tensor:
-    """Compute the loss of the next words of a batch of stories."""
+    """Compute the loss of the next word for a batch of stories."""
     generated = stories(generator, held_out=False)
     ids, targets = tensors([next(generated) for _ in range(BATCH)])
     forgotten = torch.tensor([[generator.random() < FORGOTTEN for _ in row] for row in ids]) & (ids >= UNKNOWN)
@@ -51,7 +51,7 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
 
 
 def cases(kind: str, number: int) -> list[Case]:
-    """Draw tested words of one kind whose openings training never shows, each from a story of its own."""
+    """Draw tested words of one kind from different stories, with openings that training never uses."""
     generated = stories(Random(HELD_OUT), held_out=True)
     held = (
         (story, test)
@@ -63,7 +63,7 @@ def cases(kind: str, number: int) -> list[Case]:
 
 @torch.inference_mode()
 def correct(model: nn.Module, tested: list[Case], edits: Edits = Edits()) -> float:
-    """Measure the share of the tested words that the model finds more probable than each of the wrong ones."""
+    """Measure the share of tested words that are more probable than all their wrong alternatives."""
     logits = model(tensors([story for story, _ in tested])[0], tap=Tap(edits, keep=False))[1]
     right = 0
     for row, (story, test) in zip(logits, tested, strict=True):
@@ -73,7 +73,7 @@ def correct(model: nn.Module, tested: list[Case], edits: Edits = Edits()) -> flo
 
 
 @cache
-def _scored() -> tuple[list[Case], ...]:
+def _scored_cases() -> tuple[list[Case], ...]:
     return cases("pronoun", 200), cases("verb", 200)
 
 
@@ -83,7 +83,7 @@ RECIPE = Recipe(
     build=CONFIG.build,
     vocabularies={"english": VOCABULARY.words},
     loss=loss,
-    score=lambda model: sum(correct(model, tested) for tested in _scored()) / 2,
+    score=lambda model: sum(correct(model, tested) for tested in _scored_cases()) / 2,
     steps=3000,
     checkpoints=(0, 100, 200, 300, 400, 500, 700, 1000, 1700, 3000),
     rate=2e-3,
@@ -114,9 +114,9 @@ GOAL = 0.98
 
 
 def cells(kind: str, story: Story, test: HardWord) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """Find the row of a tested word for each role, and the positions that the role is about.
+    """Return the row of a tested word for each role, and the positions of the words that the role attends to.
 
-    A word stands one column after its position, because of <sos>; the row of its position predicts it.
+    Because of <sos>, a word is one column after its position; the row of its position predicts the word.
     """
     words, last = story.words, test.source[-1]
     if kind == "pronoun":
@@ -124,18 +124,18 @@ def cells(kind: str, story: Story, test: HardWord) -> dict[str, tuple[int, tuple
     if kind == "name":
         begins = test.position - len(test.opening.split())
         named = {name.word for name in NAMES}
-        second = [at for at in range(begins, words.index(".", begins)) if words[at] in named][1]
+        second = [i for i in range(begins, words.index(".", begins)) if words[i] in named][1]
         return {kind: (test.position, (second,))}
-    asked = {kind: (test.position, test.source)}
+    rows = {kind: (test.position, test.source)}
     articles = [position for position in range(last + 2, test.position) if words[position] == "the"]
     if articles:
-        asked["the"] = articles[0] + 1, (articles[0] - 1,)
-    return asked
+        rows["the"] = articles[0] + 1, (articles[0] - 1,)
+    return rows
 
 
 @torch.inference_mode()
 def looks(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dict[str, Look]]:
-    """Measure where every head looks around tested words of a kind, by the names of ROLES."""
+    """Measure the attention of each head at tested words of a kind, by the names of ROLES."""
     read, tap = tensors([story for story, _ in tested])[0], Tap()
     model(read, tap=tap)
     named: dict[str, list[tuple[int, int, list[int]]]] = {}
@@ -147,9 +147,9 @@ def looks(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dic
 
 
 def correct_by_pairs(tested: list[Case], count: int = 20_000) -> float:
-    """Measure the share that is right by the word before alone: of pairs counted in stories as in the training."""
-    told = islice(stories(Random(COUNTED), held_out=False), count)
-    pairs = Counter(pair for story in told for pair in pairwise(("<sos>", *story.words, "<eos>")))
+    """Measure the accuracy of predictions from the previous word alone, by counts of pairs in training stories."""
+    counted = islice(stories(Random(COUNTED), held_out=False), count)
+    pairs = Counter(pair for story in counted for pair in pairwise(("<sos>", *story.words, "<eos>")))
     right = 0
     for story, test in tested:
         before, word = story.words[test.position - 1 : test.position + 1]
@@ -158,7 +158,7 @@ def correct_by_pairs(tested: list[Case], count: int = 20_000) -> float:
 
 
 def card(number: int) -> dict[str, Any]:
-    """Measure the shipped model on that many held-out words of each kind, and write its card."""
+    """Measure the shipped model on `number` held-out words of each kind, and make its card."""
     model = trained.load(RECIPE.name)
     tested = {kind: cases(kind, number) for kind in KINDS}
     where = {kind: looks(model, kind, tested[kind]) for kind in KINDS}
@@ -207,7 +207,7 @@ def card(number: int) -> dict[str, Any]:
 
 
 def shipped_texts(seed: int, count: int) -> list[str]:
-    """Draw different held-out stories."""
+    """Draw distinct held-out stories."""
     texts, generated = {}, stories(Random(seed), held_out=True)
     while len(texts) < count:
         texts[next(generated).text] = None

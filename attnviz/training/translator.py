@@ -1,4 +1,4 @@
-"""The translator: an encoder and a decoder that turn English sentences of a small grammar into French."""
+"""The translator: an encoder-decoder that translates English sentences of a small grammar into French."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -25,9 +25,9 @@ ENGLISH, FRENCH = Vocabulary(english_vocabulary()), Vocabulary(french_vocabulary
 UNKNOWN = ENGLISH.names.index(UNK)
 BATCH = 64
 FORGOTTEN = 0.02
-"""Share of the words that are read as <unk> in training, so that an unknown word does little harm."""
+"""Share of words replaced by <unk> in training, so that an unknown word does little harm."""
 AT_ONCE = 100
-"""Sentences that are translated in one batch."""
+"""Number of sentences translated in one batch."""
 
 
 def read_ids(pair: Pair) -> list[int]:
@@ -35,7 +35,7 @@ def read_ids(pair: Pair) -> list[int]:
 
 
 def loss(model: nn.Module, generator: Random) -> Tensor:
-    """Compute the loss of the next French word over one batch."""
+    """Compute the loss of the next French word for a batch."""
     pairs = [draw_pair(generator, held_out=False) for _ in range(BATCH)]
     english = [read_ids(pair) for pair in pairs]
     for ids in english:
@@ -50,7 +50,7 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
 
 @torch.inference_mode()
 def translate(model: EncoderDecoder, english: list[list[int]], edits: Edits = Edits()) -> list[tuple[str, ...]]:
-    """Write the French words for English ids, each time the likeliest word."""
+    """Translate English ids into French words, with greedy decoding."""
     read, lengths = padded(english)
     memory = model.encode(read, lengths, tap=Tap(edits, keep=False))
     written = torch.full((len(english), 1), START)
@@ -65,16 +65,16 @@ def translate(model: EncoderDecoder, english: list[list[int]], edits: Edits = Ed
 
 
 def translations(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> list[tuple[str, ...]]:
-    """Translate the English sentences of pairs, with heads switched off if asked for."""
+    """Translate the English sentences of pairs, optionally with heads off."""
     english, edits = [read_ids(pair) for pair in pairs], probe.off(*heads_off)
     parts = [english[start : start + AT_ONCE] for start in range(0, len(pairs), AT_ONCE)]
     return [words for part in parts for words in translate(model, part, edits)]
 
 
 def exact(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> float:
-    """Measure the share of sentences that are translated right in every word."""
-    made = translations(model, pairs, *heads_off)
-    return sum(words == pair.french for words, pair in zip(made, pairs, strict=True)) / len(pairs)
+    """Measure the share of sentences whose translation has no wrong word."""
+    translated = translations(model, pairs, *heads_off)
+    return sum(words == pair.french for words, pair in zip(translated, pairs, strict=True)) / len(pairs)
 
 
 SIZES = {"d_model": 96, "num_heads": 4, "num_layers": 2, "d_ff": 256, "longest": LONGEST + 2}
@@ -107,15 +107,15 @@ ROLES = {
     "before": Role("previous token", "looks at the word before"),
 }
 SEED = 2024
-"""Seed of the sentences that are measured; those of the learning curve are others."""
+"""Seed of the measured sentences; the learning curve uses other sentences."""
 ALIGNED, EXACT = 0.90, 0.99
-"""Goals: share of the French words for which one head finds the English word, and of right sentences."""
+"""Goals: share of French words whose English word is found by one head, and share of correct sentences."""
 ABLATED = 500
-"""Sentences that are translated with each head off."""
+"""Number of sentences translated with each head off."""
 
 
 def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
-    """Find for each kind of attention and role the rows of a sentence that the role is about, and the keys of each.
+    """Find the rows and keys of a sentence for each kind of attention and role.
 
     Row 0 of the decoder predicts the first French word.
     """
@@ -141,7 +141,7 @@ def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
 
 @torch.inference_mode()
 def looks(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look]]:
-    """Measure where all heads look, by the names of ROLES, while the decoder reads the right French words."""
+    """Measure the attention of all heads, by the names of ROLES, while the decoder reads the correct French words."""
     read, lengths = padded([read_ids(pair) for pair in pairs])
     before, before_lengths = padded([[START, *FRENCH.ids(pair.french)] for pair in pairs])
     tap = Tap()
@@ -156,7 +156,7 @@ def looks(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look
 
 
 def card(number: int) -> dict[str, Any]:
-    """Measure the shipped model on that many held-out sentences, and write its card."""
+    """Measure the shipped model on `number` held-out sentences, and make its card."""
     model, pairs = trained.load(RECIPE.name), held_out_pairs(number, SEED)
     measured, ablated = looks(model, pairs), pairs[:ABLATED]
     cross = [head for head in measured if head[0].kind == "cross"]
@@ -189,5 +189,5 @@ def card(number: int) -> dict[str, Any]:
 
 
 def shipped_texts(seed: int, count: int) -> list[str]:
-    """Draw different held-out sentences."""
+    """Draw distinct held-out sentences."""
     return [pair.text for pair in held_out_pairs(count, seed)]

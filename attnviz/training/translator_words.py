@@ -1,6 +1,6 @@
-"""Words of the translator: nouns, adjectives and verbs of both languages, and how French words change.
+"""Words of the translator: nouns, adjectives and verbs of both languages, and rules for French forms.
 
-They are read from translator.toml beside this file; each English word has one French translation.
+They come from translator.toml next to this file; each English word has one French translation.
 """
 
 import tomllib
@@ -12,13 +12,13 @@ _TABLES = tomllib.loads(Path(__file__).with_name("translator.toml").read_text(en
 
 VOWELS = "aeiouyhàâéèêëîïôœûAEIOUHÉ"
 ASPIRATED = ("huit",)
-"""Words before which nothing is elided, although they begin with h."""
+"""Words without elision before them, although they begin with h."""
 ELIDED = {word: f"{word[:-1]}'" for word in ("le", "de", "ne", "que", "je", "me", "te", "se")} | {"la": "l'"}
 CONTRACTED = {("de", "le"): "du", ("de", "les"): "des", ("à", "le"): "au", ("à", "les"): "aux"}
 BEFORE_VOWEL = {
     "ce": "cet", "ma": "mon", "ta": "ton", "sa": "son", "beau": "bel", "nouveau": "nouvel", "vieux": "vieil",
 }  # fmt: skip
-"""Forms before a singular noun, or before its adjective, that begins with a vowel."""
+"""Forms before a singular noun or adjective that begins with a vowel."""
 BE = {
     "present": ("am", "are", "is", "are", "are"),
     "imperfect": ("was", "were", "was", "were", "were"),
@@ -48,14 +48,14 @@ def english_s(word: str) -> str:
 
 
 def agreed(participle: str, gender: str, plural: bool) -> str:
-    """Form the participle of a past with être: allé, allée, allés, allées."""
+    """Form the participle of a past tense with être: allé, allée, allés, allées."""
     single = f"{participle}e" if gender == "f" else participle
     return french_plural(single) if plural else single
 
 
 @dataclass(frozen=True)
 class Noun:
-    """Noun; `english` and `french` are (singular, plural), `gender` is "m" or "f"."""
+    """A noun; `english` and `french` are (singular, plural), `gender` is "m" or "f"."""
 
     english: tuple[str, str]
     french: tuple[str, str]
@@ -68,13 +68,13 @@ class Noun:
 
     @property
     def counted(self) -> bool:
-        """Whether it has "a" and a plural here; "milk" has not."""
+        """Whether it can have "a" and a plural; "milk" cannot."""
         return self.kind not in ("meals", "drinks")
 
 
 @dataclass(frozen=True)
 class Adjective:
-    """Adjective; `french` is (masculine, feminine), singular. It stands before its noun if `before`."""
+    """An adjective; `french` is (masculine, feminine), singular. If `before`, it precedes its noun."""
 
     english: str
     french: tuple[str, str]
@@ -88,14 +88,14 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Verb:
-    """Verb in both languages.
+    """A verb in both languages.
 
     Attributes:
         english: base, past and -ing.
-        particle: second word, such as "at" of "look at"; empty if there is none.
+        particle: second word, such as "at" in "look at"; empty if there is none.
         present: forms for je, tu, il, nous, ils.
-        helper: "être" or "se" (and être) if its past is built with that, or "".
-        objects: kinds of its objects; empty if it has none.
+        helper: "être" or "se" (with être) if its past uses them, or "".
+        objects: kinds of its objects; empty without an object.
     """
 
     english: tuple[str, str, str]
@@ -154,13 +154,13 @@ NUMBERS, NAMES, OBJECTS, JOINS, ADVERBS = (
 
 
 def nouns(chosen: str) -> tuple[Noun, ...]:
-    """Choose the nouns of kinds, or single ones by their English name."""
+    """Select nouns by kind, or single nouns by their English name."""
     wanted = set(chosen.split())
     return tuple(noun for noun in NOUN_LIST if noun.kind in wanted or noun.english[0] in wanted)
 
 
 def english_vocabulary() -> tuple[str, ...]:
-    """List every English word that the grammar can say, sorted, in lower case."""
+    """List all English words of the grammar, sorted, in lower case."""
     be = [form for forms in BE.values() for form in forms]
     words = ["an there to of . never not cannot can can't want wants do does did don't doesn't didn't", *be]
     words += [f"{form}n't" for form in be if form != "am"]
@@ -174,7 +174,7 @@ def english_vocabulary() -> tuple[str, ...]:
 
 
 def french_vocabulary() -> tuple[str, ...]:
-    """List every French word that the grammar can say, sorted."""
+    """List all French words of the grammar, sorted."""
     words = ["y à de pas jamais . elles ne se cet bel nouvel vieil", *NAMES, *HAVE]
     words += [*NUMBERS.values(), *ADVERBS.values(), *JOINS.values(), *CONTRACTED.values(), *ELIDED.values()]
     words += [form for table in (MODALS, ETRE, DETERMINERS) for forms in table.values() for form in forms]

@@ -1,4 +1,4 @@
-"""One attention call step by step: every number from tokens to output, and a row in full."""
+"""One attention call step by step: all numbers from tokens to output, and all numbers of one row."""
 
 from attnviz.analysis.steps.row import (
     MOST_TOKENS,

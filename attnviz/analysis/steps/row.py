@@ -1,4 +1,4 @@
-"""One query of an attention call in full; how widely rows of weights spread; and why scores are divided by √d_k."""
+"""All numbers of one query of an attention call, the spread of its weights, and why scores are divided by √d_k."""
 
 import math
 from collections.abc import Sequence
@@ -15,58 +15,58 @@ from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ORDER
 
 MOST_TOKENS = 64
-"""Rows or columns of a table that stand for tokens."""
+"""Most rows or columns of a table if they are tokens."""
 
 MOST_WIDTH = 512
-"""Rows or columns of a table that stand for dimensions; of wider vectors the first."""
+"""Most rows or columns of a table if they are dimensions; further dimensions are left out."""
 
 FIRST = slice(0, MOST_TOKENS)
 
 
 def window_positions(window: slice, size: int, what: str) -> range:
-    """The positions of a window, neighbors and at most 64; what is beyond the end is left out."""
+    """Positions of a window, cut at the end of the text: consecutive, and at most 64."""
     positions = range(*window.indices(size))
     if positions.step != 1:
-        raise InputError(f"A window of {what} holds neighbors, first to last; given steps of {positions.step}.")
+        raise InputError(f"A window of {what} must be consecutive, first to last; its step is {positions.step}.")
     if len(positions) > MOST_TOKENS:
         raise InputError(f"{len(positions):,} {what} are too many for one table; ask for at most {MOST_TOKENS}.")
     return positions
 
 
 def until(step: Step, stage: str) -> Step:
-    """The call with its scores made up to one of `scoring.ORDER`."""
+    """The call with its scores computed only up to one stage of `scoring.ORDER`."""
     return replace(step, scoring=step.scoring.until(stage))
 
 
 def _checked_step(record: Record, site: Site, head: int, query: int, sentence: int) -> Step:
-    """The call at a site, if it has this query and more than its weights is known."""
+    """Return the call at a site; raise InputError for a wrong query, head or sentence, or if only weights are known."""
     step = record.step(site)
     if record.read_only:
         raise InputError(f"'{record.source}' computes attention in its own code: only its weights are known.")
     if not 0 <= query < step.shape[2]:
         raise InputError(f"There is no query {query}; there are {step.shape[2]}, counted from 0.")
-    step.empty_queries(head, sentence=sentence)  # refuses a head or sentence that is not there
+    step.empty_queries(head, sentence=sentence)  # raises if there is no such head or sentence
     return step
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One query against the keys of a window, in float64 from the queries, keys and values of the record.
+    """Numbers of one query and the keys of a window, in float64 from the queries, keys and values of the record.
 
-    The maximum, the sums and the output are over all keys, also those outside of the window.
+    The maximum, the sums and the output are over all keys, including those outside of the window.
 
     Attributes:
         query, keys: position of the query, and positions of the keys shown, k of them.
         query_vector, key_vectors: q, (d_k,), and the keys, (k, d_k).
         products: q_i · k_i for each key and dimension, (k, d_k).
         sums, scaled, capped, biased, scores: q · k, then after scale, softcap, bias and temperature, (k,) each.
-        rules: for each key the rules that block it, "" if it may be attended to.
+        rules: rules that block each key, "" for an open key.
         masked: scores, -inf where blocked, (k,).
         maximum: largest of all masked scores; -inf if the row is empty.
         shifted: masked scores minus the maximum, (k,); -inf in an empty row.
         exps, sum_exps: e to the shifted scores, (k,), 0 in an empty row; and its sum over all keys.
-        weights, row_sum: exps / sum_exps, or what the policy gives an empty row, (k,); and the sum of all.
-        weighted_values, output: each weight times its value, (k, d_v), and the sum of all, (d_v,).
+        weights, row_sum: exps / sum_exps, or the policy's weights of an empty row, (k,); and the sum of all weights.
+        weighted_values, output: each weight times its value, (k, d_v), and the sum over all keys, (d_v,).
         state: "weights", "empty row" or "nan".
         digits: sentence about these precisions, with the largest difference.
     """
@@ -96,7 +96,7 @@ class Row:
 
 
 def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0, keys: slice = FIRST) -> Row:
-    """Compute one query in full.
+    """Compute all numbers of one query.
 
     Raises:
         InputError: if there is no such query, head or sentence, more than 64 keys are asked for, or only the weights of
@@ -157,9 +157,9 @@ class Measures:
     """Spread of one row of weights.
 
     Attributes:
-        entropy: entropy in nats: 0 where one key has all, log K where all K are alike.
+        entropy: entropy in nats: 0 if one key has all weight, log K if K keys have equal weights.
         largest: the largest weight.
-        gradient: size of the softmax gradient: how far the weights move with the scores.
+        gradient: size of the softmax gradient: how strongly the weights react to the scores.
     """
 
     entropy: float
@@ -170,7 +170,7 @@ class Measures:
 def measures(weights: Tensor) -> Measures:
     """Measure one row of weights, (K,), or the mean of many, (rows, K); NaN if a weight is NaN."""
     rows = torch.atleast_2d(weights.double())
-    entropy = torch.special.entr(rows).sum(-1).clamp(min=0)  # a weight may be rounded to a little more than 1
+    entropy = torch.special.entr(rows).sum(-1).clamp(min=0)  # rounding may bring a weight slightly above 1
     largest = rows.amax(-1) if rows.shape[-1] else rows.new_zeros(len(rows))
     return Measures(*(float(each.mean()) for each in (entropy, largest, gradient_size(rows))))
 
@@ -178,9 +178,9 @@ def measures(weights: Tensor) -> Measures:
 def gradient_size(weights: Tensor) -> Tensor:
     """Size of the softmax gradient of rows of weights, (..., K) -> (...), float64.
 
-    The gradient of a row is the matrix diag(w) - w wᵀ: how each weight moves with each score. Its size is the Frobenius
-    norm: 0 where one key has all the weight, and largest (1/2) where two keys share it. Nothing is subtracted from a
-    larger number, so that it stays exact near 0.
+    The gradient of a row is the matrix diag(w) - w wᵀ: each weight's change with each score. Its size is the Frobenius
+    norm, 0 if one key has all the weight, and largest (1/2) if two keys share it. The formula does not subtract nearly
+    equal numbers, so the result is exact near 0.
     """
     ordered = weights.double().sort(-1, descending=True).values
     squares, rest = ordered.square(), ordered[..., 1:]
@@ -192,7 +192,7 @@ def gradient_size(weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Compared:
-    """One row before and after a change, with a sentence."""
+    """Measures of one row before and after a change, with a sentence."""
 
     before: Measures
     after: Measures
@@ -200,7 +200,7 @@ class Compared:
 
 
 def compare(before: Record, after: Record, site: Site, head: int, query: int, *, sentence: int = 0) -> Compared:
-    """Compare one row of two runs of the same tokens, with other edits or of another source."""
+    """Compare one row of two runs on the same tokens, with different edits or sources."""
     rows = slice(query, query + 1)
     old, new = (
         measures(_checked_step(record, site, head, query, sentence).weights(head, rows, sentence=sentence)[0])
@@ -213,10 +213,10 @@ def compare(before: Record, after: Record, site: Site, head: int, query: int, *,
 
 @dataclass(frozen=True)
 class DotProducts:
-    """Dot products of random queries and keys, whose numbers are independent and standard normal.
+    """Dot products of random queries and keys with independent standard normal components.
 
     Attributes:
-        d_k: numbers of each vector.
+        d_k: number of components per vector.
         variance: measured variance of q · k; in theory d_k.
         scaled_variance: measured variance of q · k / √d_k; in theory 1.
         unscaled, scaled: mean measures of rows of weights without and with the scale.

@@ -1,4 +1,4 @@
-"""Stages of one attention call, from tokens to what its layer gives: each is some tables of numbers and a sentence."""
+"""Stages of one attention call, from tokens to the output of its layer, each with tables of numbers and a sentence."""
 
 import math
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ NOT_USED = {
     "temperature": "The temperature is 1: nothing is divided.",
     "mask": "This call has no mask: every query may attend to every key.",
 }
-"""Sentences for stages that a call has not."""
+"""Sentences for stages that a call does not have."""
 NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
 
 _VECTORS, _CELLS = "B Q d_model", "B H Q K"
@@ -46,23 +46,23 @@ STAGES = {
     "concat": ("Concatenate", "B Q H·d_v", r"[\,O_0 \;\dots\; O_{H-1}\,]"),
     "output": ("Output projection", _VECTORS, r"Y = [\,O_0 \;\dots\; O_{H-1}\,]\, W_O"),
 }
-"""Title, axes and equation of each stage by its key, in order. Twelve are in every model that is taken apart; some
-models also adjust queries and keys, and bound scores, add a bias to them, or divide them by a temperature."""
+"""Title, axes and equation of each stage by its key, in order. Twelve stages are in every model with known modules;
+some models also adjust queries and keys, cap scores, add a bias to scores, or divide scores by a temperature."""
 
 KEYS = tuple(STAGES)
-"""Names of the stages, in a link, too."""
+"""Keys of the stages, as used in links."""
 
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """A table of numbers of one sentence and head, all of it or a window.
+    """A table of numbers for one sentence and head, complete or limited to a window.
 
     Attributes:
-        key, name: "x", "w_q", "q_all", ..., the same in every run; and the title over the table: X, Q, ...
-        axes: meaning of its rows and columns: "query" and "key" are positions of tokens, "d_k" dimensions, ...
-        shape: sizes of the whole table.
+        key, name: "x", "w_q", "q_all", ..., the same in every run; and the title of the table: X, Q, ...
+        axes: meaning of the rows and columns: "query" and "key" are positions of tokens, "d_k" dimensions, ...
+        shape: shape of the complete table.
         rows, columns, values: positions, and their numbers, (rows, columns), in the precision of the model.
-        blocked: cells that the mask left without a weight, (rows, columns); None where that is not known.
+        blocked: cells that are masked and have weight 0, (rows, columns); None if unknown.
     """
 
     key: str
@@ -80,11 +80,11 @@ class Stage:
     """One stage of an attention call.
 
     Attributes:
-        key, title, equation: one of `KEYS`, the name for people, and LaTeX.
-        letters, shape: axes of the whole tensor, ("B", "H", "Q", "K"), and their sizes; empty where one is not known.
-        matrices: numbers of one sentence and head; empty if they are not known.
-        changed: sentence with numbers on the difference to the stage before.
-        missing: sentence if the call has no such stage, or does not show it; else None.
+        key, title, equation: one of `KEYS`, title for readers, and LaTeX.
+        letters, shape: axes of the whole tensor, ("B", "H", "Q", "K"), and their sizes; empty if a size is unknown.
+        matrices: tables for one sentence and head; empty if the numbers are unknown.
+        changed: sentence with numbers on the difference from the stage before.
+        missing: sentence with the reason if the call does not have the stage or its numbers are unknown; else None.
     """
 
     key: str
@@ -98,17 +98,17 @@ class Stage:
 
     @property
     def is_used(self) -> bool:
-        """Whether the call has this stage, even where its numbers are not known."""
+        """Whether the call has this stage, even if its numbers are unknown."""
         return self.missing in (None, READ_ONLY, NOT_TAKEN_APART)
 
     def matrix(self, key: str) -> Matrix:
-        """One of its tables, by its key."""
+        """Table of the stage with this key."""
         return {matrix.key: matrix for matrix in self.matrices}[key]
 
 
 @dataclass(frozen=True, eq=False)
 class _CallView:
-    """One head of an attention call, and the positions of queries and keys that its tables show."""
+    """One head of an attention call, with the queries and keys of its tables."""
 
     record: Record
     step: Step
@@ -120,26 +120,26 @@ class _CallView:
 
     @property
     def window(self) -> tuple[slice, slice]:
-        """Rows and columns of a table of queries and keys."""
+        """Slices of the rows and columns of a table of queries and keys."""
         return slice(self.queries.start, self.queries.stop), slice(self.keys.start, self.keys.stop)
 
     @cached_property
     def sizes(self) -> dict[str, int]:
-        """Size of every axis by its letter."""
+        """Size of every axis, by letter."""
         batch, heads, queries, keys = self.step.shape
         d_k, d_v = self.step.query.shape[-1], self.step.value.shape[-1]
         sizes = {"B": batch, "H": heads, "Q": queries, "K": keys, "query": queries, "key": keys, "d_k": d_k, "d_v": d_v}
         return sizes | {"H·d_k": heads * d_k, "H·d_v": heads * d_v, "d_model": self.record.output.shape[-1]}
 
     def stage(self, key: str, changed: str = "", *matrices: Matrix, missing: str | None = None) -> Stage:
-        """A stage with its tables, or without any and why."""
+        """Make a stage with its tables, or with the reason it has none."""
         title, letters, equation = STAGES[key]
-        is_known = letters == _CELLS or not self.record.read_only  # which says nothing of the size of a head
+        is_known = letters == _CELLS or not self.record.read_only  # a read-only record has no head sizes
         shape = tuple(self.sizes[letter] for letter in letters.split()) if is_known else ()
         return Stage(key, title, equation, tuple(letters.split()), shape, matrices, changed, missing)
 
     def table(self, key: str, name: str, axes: tuple[str, str], values: Tensor) -> Matrix:
-        """A table of the part that is shown; rows and columns of tokens may have been cut before."""
+        """Make a table limited to the window; rows and columns of tokens may be cut already."""
         shape, places = [], []
         for dim, axis in enumerate(axes):
             part = {"query": self.queries, "key": self.keys}.get(axis, range(min(values.shape[dim], MOST_WIDTH)))
@@ -150,37 +150,37 @@ class _CallView:
         return Matrix(key, name, axes, (shape[0], shape[1]), places[0], places[1], values)
 
     def squares(self, stage: str, changed: str, **tables: Tensor) -> Stage:
-        """A stage with tables of queries and keys, by their keys."""
+        """Make a stage with tables of queries and keys, by the keys of the tables."""
         matrices = (self.table(key, key.replace("_", " "), ("query", "key"), values) for key, values in tables.items())
         if (len(self.queries), len(self.keys)) != self.step.shape[2:]:
             changed = f"In the window of {len(self.queries)} queries and {len(self.keys)} keys: {changed}"
         return self.stage(stage, changed, *matrices)
 
     def projected(self, letter: str) -> Tensor:
-        """Projections of all heads: "q", "k" or "v", (n, H · d)."""
+        """Projections of all heads for "q", "k" or "v", (n, H · d)."""
         vectors = self.origin.query_input if letter == "q" else self.origin.key_input
         return getattr(self.origin, f"w_{letter}")(vectors)[self.sentence]
 
 
 def span(values: Tensor) -> str:
-    """Smallest and largest number of a tensor, infinite ones and NaN left out."""
+    """Range of the finite numbers of a tensor, as text."""
     finite = values[values.isfinite()]
     return f"{digits(finite.min())} to {digits(finite.max())}" if finite.numel() else "no finite number"
 
 
 def deviation(values: Tensor) -> str:
-    """Standard deviation of the finite numbers."""
+    """Standard deviation of the finite numbers, as text."""
     finite = values[values.isfinite()].double()
     return digits(finite.std(correction=0)) if finite.numel() else "NaN"
 
 
 def length(vectors: Tensor) -> str:
-    """Mean length of some vectors."""
+    """Mean length of vectors, as text."""
     return digits(vectors.norm(dim=-1).mean())
 
 
 def _tokens(call: _CallView) -> Iterator[Stage]:
-    """From tokens to the projections; also of the keys, where these are others or stand in another window."""
+    """Stages from tokens to projections, also of the keys if they are other tokens or in another window."""
     origin, b, site = call.origin, call.sentence, call.step.site
     words, added, x = origin.query_tokens.words[b], origin.query_tokens.positions, origin.query_input[b]
     sides = {"query": origin.query_tokens}
@@ -230,7 +230,7 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
 
 
 def _heads(call: _CallView) -> Iterator[Stage]:
-    """The vectors of one head, as they are projected and as attention is given them."""
+    """Stages with the vectors of one head: as projected, and as passed to attention."""
     step, origin, index, d_k = call.step, call.origin, (call.sentence, call.head), call.sizes["d_k"]
     is_adjusted = origin is not None and origin.is_adjusted
     query, key = step.query[index], step.key[index]
@@ -259,7 +259,7 @@ def _heads(call: _CallView) -> Iterator[Stage]:
 
 
 def _scores(call: _CallView) -> Iterator[Stage]:
-    """The scores of the window, made in the order of `scoring.ORDER`."""
+    """Stages with the scores of the window, in the order of `scoring.ORDER`."""
     step, where = call.step, {"sentence": call.sentence}
     scoring, d_k = step.scoring, call.sizes["d_k"]
     products, scaled, capped, biased, scores = (
@@ -279,7 +279,7 @@ def _scores(call: _CallView) -> Iterator[Stage]:
         changed = f"Scores stay within ±{digits(scoring.softcap)}: {span(scaled)} became {span(capped)}."
         yield call.squares("softcap", changed, capped=capped)
     if scoring.bias:
-        unqueried = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # its scores are the bias alone
+        unqueried = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # the bias alone
         added = unqueried.scores(call.head, *call.window, **where)
         cells = f"{int((added != 0).sum())} of {counted(added.numel(), 'score')}"
         changed = f"{span(added)} was added; {cells} got another number than 0."
@@ -290,7 +290,7 @@ def _scores(call: _CallView) -> Iterator[Stage]:
 
 
 def _weights(call: _CallView) -> Iterator[Stage]:
-    """The mask, and the weights, which are known of every model."""
+    """Stages with the mask and the weights, which are known for every model."""
     step, rows, where = call.step, call.window[0], {"sentence": call.sentence}
     allowed = step.may_attend(call.head, *call.window, **where)
     if step.mask is not None:
@@ -305,12 +305,12 @@ def _weights(call: _CallView) -> Iterator[Stage]:
     largest = digits(weights.nan_to_num().max()) if weights.numel() else "0"
     changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{left}"
     table = call.table("weights", "weights", ("query", "key"), weights)
-    blocked = None if step.mask is None else ~allowed & (table.values == 0)  # a row with no key left may have weights
+    blocked = None if step.mask is None else ~allowed & (table.values == 0)  # rows without an open key may have weights
     yield call.stage("softmax", changed, replace(table, blocked=blocked))
 
 
 def _outputs(call: _CallView) -> Iterator[Stage]:
-    """The output of the head, of all heads side by side and, where it is known, of the layer."""
+    """Stages with the output of the head, of all heads concatenated and, if known, of the layer."""
     step, sizes, value = call.step, call.sizes, call.step.value[call.sentence, call.head]
     output = step.weights(call.head, call.window[0], sentence=call.sentence).to(value.dtype) @ value
     is_taken = step.taken is not None and not bool(step.taken[call.sentence, call.head].isnan().all())
@@ -354,14 +354,14 @@ def chain(
 
     Args:
         record: a run of `source`.
-        source: source whose `origin` gives what the call was projected from; None where that is not known.
-        queries, keys: tokens that the tables show, at most 64 of each.
+        source: source whose `origin` returns the input and projections of the call; None if unknown.
+        queries, keys: tokens to show in the tables, at most 64 of each.
 
     Returns:
-        Every stage, always the same ones. A stage that the model does not have, or does not show, says so in `missing`.
+        All stages, always the same ones. A stage that the model does not have or show has the reason in `missing`.
     """
     step = record.step(site)
-    step.empty_queries(head, sentence=sentence)  # refuses a head or sentence that is not there
+    step.empty_queries(head, sentence=sentence)  # raises if there is no such head or sentence
     origin = None if source is None or record.read_only else source.origin(record, site)
     windows = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
     call = _CallView(record, step, origin, head, sentence, *windows)
