@@ -111,7 +111,7 @@ def chosen(source: Source) -> dict[str, Any]:
 
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
     from attnviz.sources.huggingface.hub import Canceled, is_path
-    from attnviz.sources.huggingface.named import fetch
+    from attnviz.sources.huggingface.sense_models import fetch
     from attnviz.sources.huggingface.source import HuggingFace
 
     if unknown := [setting for setting in settings if setting not in HuggingFace.settings()]:

@@ -28,8 +28,7 @@ from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, Unstea
 from attnviz.core.leaks import ROUNDINGS, distance, tolerance
 from attnviz.sources.base import HUGGING_FACE, Source
 from attnviz.sources.own_code import errors_said, in_evaluation, lock_of
-from attnviz.sources.own_tokens import ids_of
-from attnviz.sources.wrapped import Wrapped
+from attnviz.sources.wrapped import Wrapped, ids_of
 
 Documents = Sequence[Sequence[int]]
 Rows = list[list[tuple[int, int]]]

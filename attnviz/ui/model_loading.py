@@ -151,7 +151,7 @@ def _source(name: str) -> Source:
 
 
 def _load(name: str) -> Source:
-    from attnviz.sources.huggingface.named import fetch
+    from attnviz.sources.huggingface.sense_models import fetch
 
     with progress.counted(1) as report:
 

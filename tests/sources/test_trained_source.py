@@ -172,51 +172,7 @@ def test_one_attention_runs_through_the_house(exact):
             assert_close(step.output(1, sentence=sentence), output[sentence, 1], **CLOSE)
 
 
-def test_every_site_is_there_once_in_the_order_of_the_calls():
-    """The greedy decoder's own runs leave no steps."""
-    source = Trained()
-    record = run(LONG, source)
-
-    assert record.sites == source.sites
-    assert len(record.sites) == 6
-    assert (source.num_heads, source.d_model) == (3, 15)
-    assert (record.source, record.provenance) == ("translator", "trained here")
-
-
-def test_rows_of_cross_attention_are_written_words_and_columns_read_ones():
-    record = run(SHORT)
-    queries, keys = record.tokens(CROSS)
-
-    assert [token.text for token in keys] == [*SHORT.split(), "<eos>"]
-    assert queries == record.targets[0].tokens
-    assert queries[0].text == "<sos>"
-    assert record.step(CROSS).shape == (1, 3, len(queries), len(keys))
-
-
-def test_padding_is_looked_at_by_nobody():
-    record = run(TEXTS)
-    for site in record.sites:
-        for sentence in range(3):
-            _, keys = record.tokens(site, sentence=sentence)
-            padding = [token.text == "<pad>" for token in keys]
-            assert weights(record.step(site), sentence)[:, :, padding].eq(0).all()
-
-
 # Predictions
-
-
-@pytest.mark.parametrize("source", ["translator", "story"])
-def test_probabilities_are_a_distribution_over_the_vocabulary(source):
-    """After every position of every sentence; the most probable come first."""
-    record = run(TEXTS, Trained(source))
-    for sentence, read in enumerate(record.read):
-        for position in range(read.length):
-            chances = record.prediction.probabilities(position, sentence=sentence)
-            assert float(chances.sum()) == pytest.approx(1, abs=1e-12)
-            assert len(chances) == len(record.prediction.vocabulary)
-            most = record.prediction.most_probable(position, 5, sentence=sentence)
-            assert [chance for _, chance in most] == sorted((c for _, c in most), reverse=True)
-            assert most[0][0] == record.prediction.words(sentence=sentence)[position]
 
 
 def test_a_language_model_reads_from_the_start_and_writes_nothing(exact):
@@ -339,14 +295,6 @@ def test_where_no_key_is_left_it_still_writes(policy):
 
     assert record.step(CROSS).empty_queries(0).all()
     assert record.prediction.logits[:, :, 2:].isfinite().all()
-
-
-def test_where_no_key_is_left_and_nan_is_asked_for_nothing_is_written():
-    """NaN is the most probable word of none."""
-    record = run(TEXTS, edits=Edits(NOTHING, empty_rows="nan"))
-
-    assert record.prediction.written == ("", "", "")
-    assert record.prediction.probabilities(0).isnan().all()
 
 
 @pytest.mark.parametrize("source", ["translator", "story"])

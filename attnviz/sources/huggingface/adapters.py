@@ -14,9 +14,8 @@ from attnviz.sources.huggingface import (
     files,
     hub,
     loading,
-    pictures,
     running,
-    sounds,
+    senses,
     tapped,
     trial,
 )
@@ -96,10 +95,8 @@ def check_whole(loaded: Loaded, whole: nn.Module) -> None:
 
 def _example(loaded: Loaded) -> dict[str, Any]:
     """Inputs of a model for the text, the picture or the sound that it is tried on."""
-    if loaded.hears:
-        return sounds.example(loaded, sounds.hearing_of(loaded))
-    if loaded.tokenizer is None:
-        return pictures.inputs(loaded, (pictures.EXAMPLE,))
+    if loaded.hears or loaded.tokenizer is None:
+        return senses.example_inputs(loaded)
     return trial.inputs(loaded, trial.TEXTS[:1])[0]
 
 

@@ -9,7 +9,7 @@ from torch import nn
 from attnviz.core.edits import Site
 from attnviz.sources.base import Facts
 from attnviz.sources.huggingface.embedding import Pooling
-from attnviz.sources.huggingface.placing import Patching
+from attnviz.sources.huggingface.positions import Patching
 from attnviz.sources.huggingface.turns import Turns
 
 
@@ -59,7 +59,7 @@ class ModelFacts(Facts):
         pooling: how a vector of a sentence is made.
         processor: of a model that hears or reads pictures, alone or within a text, what makes its inputs; else None.
         unread: a finding where its files hold weights that the model leaves unread.
-        patching: how it cuts them into patches; None where it reads none.
+        patching: how it cuts a picture or a sound into positions; None where it reads none alone.
     """
 
     name: str

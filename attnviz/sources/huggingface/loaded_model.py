@@ -16,11 +16,11 @@ from torch import nn
 
 from attnviz.capturing.seen import PROVENANCE
 from attnviz.core.errors import InputError, quoted
-from attnviz.sources.huggingface import embedding, faults, opening, pictures, tapped, trial
+from attnviz.sources.huggingface import embedding, faults, opening, senses, tapped, trial
 from attnviz.sources.huggingface.adapters import check_whole
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.loading import longest_of
-from attnviz.sources.huggingface.picture_model import PictureModel
+from attnviz.sources.huggingface.sense_models import PictureModel
 from attnviz.sources.huggingface.source import HuggingFace
 from attnviz.sources.huggingface.turns import Turns
 
@@ -127,7 +127,7 @@ def source_of(
     if inner is not model:
         check_whole(loaded, model)
     if of_pictures:
-        return LoadedPictureModel(name, borrowed=pictures.tried(loaded))
+        return LoadedPictureModel(name, borrowed=senses.tried(loaded))
     return LoadedModel(name, borrowed=_tried(loaded))
 
 

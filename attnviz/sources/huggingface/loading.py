@@ -20,8 +20,7 @@ from attnviz.sources.huggingface import (
     hub,
     memory,
     opening,
-    pictures,
-    sounds,
+    senses,
     tapped,
     trial,
 )
@@ -74,10 +73,8 @@ def load(
     with building.alone():
         loaded = _load(place, opened, held, room)
     _tell(report, "trying", place)
-    if loaded.hears:
-        return sounds.tried(loaded)
-    if loaded.tokenizer is None:
-        return pictures.tried(loaded)
+    if loaded.hears or loaded.tokenizer is None:
+        return senses.tried(loaded)
     try:
         return trial.tried(loaded)
     except AttnvizError as error:

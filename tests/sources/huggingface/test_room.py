@@ -20,7 +20,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.kept import BoundedCache
 from attnviz.core.masks import Window
-from attnviz.sources.huggingface import building, hub, loading, memory, named, running, source, tapped
+from attnviz.sources.huggingface import building, hub, loading, memory, running, sense_models, source, tapped
 from attnviz.sources.huggingface.source import HuggingFace
 
 PATIENCE = 60
@@ -207,7 +207,7 @@ def test_who_did_not_cancel_gets_the_model(places, keep, monkeypatch):
 
     def ask(found: list) -> None:
         try:
-            found.append(named.fetch(places[0]).name)
+            found.append(sense_models.fetch(places[0]).name)
         except hub.Canceled as error:
             found.append(error)
 

@@ -15,7 +15,7 @@ from attnviz.analysis.heads import head_metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.sources.huggingface import hub, memory, named, running, source
+from attnviz.sources.huggingface import hub, memory, running, sense_models, source
 from attnviz.sources.huggingface.source import HuggingFace
 
 CAT = "The cat sat on the mat because it was tired."
@@ -498,7 +498,7 @@ def test_how_far_a_download_is_reaches_whoever_asked(opened, monkeypatch):
         return loaded
 
     monkeypatch.setattr(source.loading, "load", load)
-    fetched = named.fetch(model.model, told.append)
+    fetched = sense_models.fetch(model.model, told.append)
 
     assert told == [hub.DownloadProgress("fetching", 3, 7)]
     assert fetched == HuggingFace(model.model)

@@ -126,7 +126,7 @@ def test_a_model_that_is_no_sum_is_refused_in_one_sentence(family, name, tmp_pat
     record = attnviz.analyze(TEXT, model)
 
     with pytest.raises(InputError, match=WHOLE[family, name]) as error:
-        model.with_stream(record)
+        contributions(model.with_stream(record))
 
     assert "\n" not in str(error.value)
 
@@ -138,7 +138,7 @@ def test_a_layer_that_adds_more_than_its_parts_is_refused(tmp_path):
     model = attnviz.load(own, zoo.tokenizer())
 
     with pytest.raises(InputError, match="layer 1 adds more than its attention"):
-        model.with_stream(attnviz.analyze(TEXT, model))
+        contributions(model.with_stream(attnviz.analyze(TEXT, model)))
 
 
 def test_adapters_are_part_of_the_projections(tmp_path):
