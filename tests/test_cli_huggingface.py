@@ -27,7 +27,7 @@ from attnviz.analysis.views import View, see
 from attnviz.cli import terminal
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.sources.huggingface import source, trial
+from attnviz.sources.huggingface import loading, trial
 from attnviz.sources.huggingface.hub import DownloadProgress
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def folder(tmp_path_factory):
 
     root = tmp_path_factory.mktemp("models")
     yield folder
-    source._models.clear()
+    loading._models.clear()
 
 
 def edits(kind: str) -> Edits:
@@ -246,7 +246,7 @@ def test_a_finding_about_a_model_stands_on_stderr(run, tmp_path):
 def test_a_read_only_model_says_why(run, folder, monkeypatch):
     """Its weights and vectors can be had; a change is refused and nothing is drawn."""
     monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
-    source._models.clear()
+    loading._models.clear()
     monkeypatch.setattr(trial, "_trials", {})
     model, why = folder("DebertaV2Model"), "computes attention in its own code"
     _, out, _ = run("models", model)
@@ -304,7 +304,7 @@ def test_a_mistake_is_answered_in_one_line(run, folder, tmp_path, kind, argument
 def test_without_transformers_one_sentence_says_what_to_install(run, folder, monkeypatch):
     from attnviz.sources.huggingface import faults
 
-    source._models.clear()
+    loading._models.clear()
     monkeypatch.setattr(faults, "find_spec", lambda name: None)
     status, _, err = run("export", CAT, "--model", folder("BertModel"))
 
@@ -344,7 +344,7 @@ def test_a_model_is_fetched_and_then_shown(run, tmp_path, tmp_path_factory, monk
         fake_hub.connect(monkeypatch, address, tmp_path / "cache")
         hub.add("someone/tiny", fake_hub.write(tmp_path_factory.mktemp("at") / "hub", build("GPT2")))
         _, out, err = run("models", "someone/tiny")
-    source._models.clear()
+    loading._models.clear()
 
     assert err.startswith("attnviz: 'someone/tiny' is fetched: ")
     assert err.count("attnviz: ") == 1
@@ -377,6 +377,6 @@ def test_who_cancels_by_the_report_is_not_told_about_other_models(monkeypatch):
     def load(name, report):
         raise Canceled("The download was canceled.")
 
-    monkeypatch.setattr(source.loading, "load", load)
+    monkeypatch.setattr(loading, "load", load)
     with pytest.raises(InputError, match=r"^The download was canceled\.$"):
         api.load("someone/tiny", report=lambda progress: False)

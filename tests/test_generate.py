@@ -14,7 +14,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window
 from attnviz.generation import WritingProgress, generate
 from attnviz.sources.base import Source
-from attnviz.sources.huggingface import running, writing
+from attnviz.sources.huggingface import running
 from attnviz.sources.huggingface.source import HuggingFace
 
 sys.path.append(str(Path(__file__).parent / "sources" / "huggingface"))
@@ -261,7 +261,7 @@ def test_every_causal_class_writes_what_its_own_generate_writes(family, name, tm
         pytest.skip("It is refused, as the sweep over all classes says.")
     if not source.generates:
         pytest.skip("It looks both ways.")
-    monkeypatch.setattr(writing, "ends", lambda loaded: frozenset())
+    monkeypatch.setattr(running, "ends", lambda loaded: frozenset())
     generated = generate(TEXT, source, 9)
     own = type(source.loaded.model).from_pretrained(tmp_path, attn_implementation="eager").eval()
     own.generation_config.eos_token_id = own.generation_config.forced_eos_token_id = None

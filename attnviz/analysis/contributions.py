@@ -17,7 +17,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.record import Record
-from attnviz.core.stream import Stream
+from attnviz.core.stream import Stream, StreamParts
 
 HEAD = ["kind", "layer", "head"]
 BIAS = "bias of values"
@@ -143,9 +143,9 @@ def contributions(
         minus: a second word, for contributions to the difference of both logits.
 
     Raises:
-        InputError: if the record has no stream, or there is no such word or position.
+        InputError: if the record has no stream, its parts are not known, or there is no such word or position.
     """
-    stream, prediction = stream_of(record), predicting(record)
+    stream, prediction = parts_of(record), predicting(record)
     position, first, second = place_of(record, token, position, minus=minus, sentence=sentence)
     readout, whole = stream.weights.readout, stream.final[sentence, position]
     direction = readout.unembedding.weight[first] - (0 if second is None else readout.unembedding.weight[second])
@@ -222,6 +222,14 @@ def stream_of(record: Record) -> Stream:
     return record.stream
 
 
+def parts_of(record: Record) -> StreamParts:
+    """Parts of the residual stream of a record; an `InputError` if they are not known, with the reason."""
+    stream = stream_of(record)
+    if stream.parts is None:
+        raise InputError(stream.why_no_parts)
+    return stream.parts
+
+
 def id_of(record: Record, token: str | int) -> int:
     """Look up the id of a word in the vocabulary, or else of the word with a space before it.
 
@@ -250,7 +258,7 @@ def written_by_heads(
         The vectors of the heads, (H, n, d_model); the bias of values within these vectors, with the same shape; and the
         bias of W_O, (n, d_model), or one row if it is the same at all positions. None for a bias that does not exist.
     """
-    step, projections = record.step(site), stream_of(record).weights.sites[site]
+    step, projections = record.step(site), parts_of(record).weights.sites[site]
     heads, n = range(step.num_heads), step.shape[3] - step.has_sink
     weight = projections.w_o.weight.unflatten(1, (step.num_heads, -1))  # (d_model, H, d_v)
     outputs = torch.stack([step.output(head, rows, sentence=sentence) for head in heads]).to(weight.dtype)

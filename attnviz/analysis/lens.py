@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import stream_of, written_by_heads
+from attnviz.analysis.contributions import parts_of, stream_of, written_by_heads
 from attnviz.analysis.predictions import NOT_A_NUMBER, NextWord, position_of, predicting
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
@@ -51,9 +51,7 @@ class WordGrid:
 
 def stages(record: Record) -> tuple[str, ...]:
     """Names of the partial sums: the embedding, and the sum after each layer; the model reads the last."""
-    stream = stream_of(record)
-    layers = sorted({site.layer for site in stream.weights.sites} | {*stream.feed_forward})
-    return ("embedding", *(f"layer {layer}" for layer in layers))
+    return ("embedding", *(f"layer {layer}" for layer in range(len(stream_of(record).states))))
 
 
 def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = None) -> WordGrid:
@@ -122,14 +120,15 @@ def pushed(
         Rows up 1, up 2, ... and then ..., down 2, down 1.
 
     Raises:
-        InputError: if the record has no residual stream, the head does not write to it, or position or count is wrong.
+        InputError: if the parts of the residual stream are not known, the head does not write to it, or position or
+            count is wrong.
     """
     if position is not None:
         place = position_of(record, position, sentence=sentence)
         positions = range(place, place + 1)
     if isinstance(head, bool) or not isinstance(head, int):
         raise InputError(f"Words are raised and lowered by one head, given by its number; {head!r} is none.")
-    stream, prediction = stream_of(record), predicting(record)
+    stream, prediction = parts_of(record), predicting(record)
     (positions, tokens), readout = _columns(record, positions, sentence), stream.weights.readout
     if site not in stream.weights.sites:
         others = ", ".join(map(str, stream.weights.sites))
@@ -167,7 +166,7 @@ def _probabilities(record: Record, stage: int, positions: range, sentence: int) 
     for first in range(0, len(positions), high):
         read = logits[first : first + high]
         if stage < len(stream.states):
-            reading = stream.weights.readout.logits(stream.states[stage][sentence, window][first : first + high])
+            reading = stream.readout.logits(stream.states[stage][sentence, window][first : first + high])
             read = reading.masked_fill(read == -torch.inf, -torch.inf)  # words that the model cannot generate
         yield read.double().softmax(-1)
 

@@ -28,8 +28,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError, quoted
 from attnviz.sources.base import HUGGING_FACE, Source
 from attnviz.sources.own_code import errors_said, in_evaluation, lock_of
-from attnviz.sources.own_tokens import ids_of
-from attnviz.sources.wrapped import Wrapped
+from attnviz.sources.wrapped import Wrapped, ids_of
 
 NEEDS = {"packed": {"documents"}, "left": {"tokens"}, "right": {"tokens"}, "cached": {"cache"}, "chunked": {"cache"}}
 NEEDS |= {"batched": set(), "written": {"tokens", "cache"}}

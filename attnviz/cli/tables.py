@@ -63,7 +63,7 @@ def predict(options: Namespace) -> list[str]:
     elif form == "prediction" and not options.output:
         before, after = inputs.before(), inputs.record()
         table = predicted(before, after)
-        if table.empty:
+        if analysis.fills_in(after) and not any(after.prediction.blanks):
             mask = inputs.source.mask_token
             raise InputError(f"'{inputs.source.name}' fills in {mask}; write that in the place of a word.")
         if "written" in table and not options.json:  # nothing else, so that it can be handed on

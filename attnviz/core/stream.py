@@ -1,7 +1,7 @@
-"""The residual stream of a pre-norm model: what each part writes into it, and how words are read from its end.
+"""The residual stream of a model: its states and how words are read from them, and what each part writes into it.
 
-A source makes both from its model, proven on a run (`Source.model_weights`, `Source.with_stream`): the vectors before
-the last norm are the sum of all that was written.
+A source makes both from its model (`Source.model_weights`, `Source.with_stream`). The parts are proven on a run: the
+vectors before the last norm are the sum of all that was written.
 """
 
 from collections.abc import Mapping
@@ -140,6 +140,23 @@ class ModelWeights:
 
 @dataclass(frozen=True, eq=False)
 class Stream:
+    """The residual stream of one run.
+
+    Attributes:
+        readout: how words are read from a state.
+        states: before each layer, (B, n, d_model) each, as the readout takes them.
+        parts: what was written into it; None where these are not known to sum to it.
+        why_no_parts: one sentence, where there are none.
+    """
+
+    readout: Readout
+    states: tuple[Tensor, ...]
+    parts: "StreamParts | None"
+    why_no_parts: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamParts:
     """Parts of the residual stream of one run besides its attention heads, whose outputs its record has.
 
     Attributes:
@@ -148,7 +165,6 @@ class Stream:
         position: (B, n, d_model); None where no vector of positions is added.
         feed_forward: of each layer that adds more than its attention, (B, n, d_model); of one without attention, all.
         final: the sum of all, before the last norm, (B, n, d_model).
-        states: the sum before each layer, (B, n, d_model) each.
     """
 
     weights: ModelWeights
@@ -156,7 +172,6 @@ class Stream:
     position: Tensor | None
     feed_forward: Mapping[int, Tensor]
     final: Tensor
-    states: tuple[Tensor, ...]
 
     def check(
         self, attention: Tensor, logits: Tensor, name: str, *, real: Tensor | None = None, within: float = CLOSE

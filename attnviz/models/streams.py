@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from attnviz.core.edits import Site
 from attnviz.core.origin import PROJECTIONS, Embedded
 from attnviz.core.record import Record
-from attnviz.core.stream import ModelWeights, Norm, Projections, Readout, Stream, value_bias_of
+from attnviz.core.stream import ModelWeights, Norm, Projections, Readout, Stream, StreamParts, value_bias_of
 from attnviz.models.multihead import MultiHeadAttention, linear_of
 from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer, Layers
 
@@ -73,6 +73,6 @@ def stream_of(model: LanguageModel | EncoderDecoder, record: Record, embedded: E
             if layer.feed_forward is not None:
                 feed_forward[number] = layer.feed_forward(x)
                 x = x + feed_forward[number]
-    stream = Stream(weights, embedded.words, position, feed_forward, x, tuple(states))
-    stream.check(attention, record.prediction.logits, record.source)
-    return stream
+    parts = StreamParts(weights, embedded.words, position, feed_forward, x)
+    parts.check(attention, record.prediction.logits, record.source)
+    return Stream(weights.readout, tuple(states), parts)

@@ -142,8 +142,6 @@ class Source(ABC):
     names: ClassVar[tuple[str, ...]] = ()
     name: str
     provenance: str
-    sites: tuple[Site, ...]
-    num_heads: int
     d_model: int
     title: ClassVar[str] = ""
     does: ClassVar[str] = ""
@@ -195,8 +193,18 @@ class Source(ABC):
 
     @property
     def heads(self) -> Mapping[Site, int]:
-        """How many heads each site has."""
+        """How many heads each site has; a source has these, or `sites` and `num_heads`."""
         return dict.fromkeys(self.sites, self.num_heads)
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The sites of its attention calls, in their order."""
+        return tuple(self.heads)
+
+    @property
+    def num_heads(self) -> int:
+        """The heads of a site; of the one that has most, where they differ."""
+        return max(self.heads.values())
 
     def current(self) -> Self:
         """The source with its weights as they are now: equal to another one only if a run gives the same."""

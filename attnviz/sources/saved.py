@@ -84,14 +84,6 @@ class Saved(Source):
         return {step.site: step.num_heads for step in self.record.steps}
 
     @property
-    def sites(self) -> tuple[Site, ...]:
-        return self.record.sites
-
-    @property
-    def num_heads(self) -> int:
-        return max(self.heads.values())
-
-    @property
     def d_model(self) -> int:
         return self.record.output.shape[-1]
 

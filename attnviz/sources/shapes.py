@@ -5,7 +5,7 @@ from typing import Any
 
 from attnviz.models.trained import folder
 from attnviz.sources import cards
-from attnviz.sources.huggingface.picture_model import PictureModel
+from attnviz.sources.huggingface.sense_models import PictureModel
 
 NAME = "shapes"
 

@@ -21,7 +21,6 @@ from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
 from attnviz.sources.own_code import errors_said, in_evaluation, lock_of, moment_of
-from attnviz.sources.own_tokens import ids_of, placed
 
 TEXT = "The cat sat on the mat"
 PAIR = "|||"
@@ -29,6 +28,9 @@ PAIR = "|||"
 PADDING = "<pad>"
 NAMES_OF_PADDING = re.compile(r"[<\[(_|]*(pad|padding|blank)[>\])_|]*", re.IGNORECASE)
 """Words of a vocabulary that are probably padding, such as "<pad>", "[PAD]" and "<|padding|>"."""
+
+_SPECIAL = re.compile(r"<.*>|\[.*\]")
+"""Tokens that are special where they stand in no text."""
 
 
 def wrap(
@@ -128,14 +130,6 @@ class Wrapped(Source):
     @property
     def heads(self) -> Mapping[Site, int]:
         return self.counts
-
-    @property
-    def sites(self) -> tuple[Site, ...]:
-        return tuple(self.heads)
-
-    @property
-    def num_heads(self) -> int:
-        return max(self.heads.values())
 
     @property
     def lock(self) -> AbstractContextManager:
@@ -320,3 +314,32 @@ def _takes(call: Callable[..., Any]) -> int:
     except (TypeError, ValueError):
         return 2
     return sum(parameter.kind in kinds and parameter.default is parameter.empty for parameter in parameters)
+
+
+def ids_of(encoding: Any) -> tuple[list[int], list[str] | None]:
+    """The ids that a tokenizer gave, and their strings if it gave them."""
+    strings = getattr(encoding, "tokens", None) if hasattr(encoding, "ids") else None
+    encoding = getattr(encoding, "ids", encoding)
+    if isinstance(encoding, Mapping):
+        encoding = encoding["input_ids"]
+    if isinstance(encoding, tuple) and len(encoding) == 2 and not isinstance(encoding[0], int):
+        encoding, strings = encoding
+    ids = torch.as_tensor(encoding).reshape(-1).tolist()
+    if any(type(id) is not int for id in ids) or (strings is not None and len(strings) != len(ids)):
+        raise InputError(f"A tokenizer gives whole numbers, with a string for each if any; given {quoted(encoding)}.")
+    return ids, None if strings is None else [str(string) for string in strings]
+
+
+def placed(text: str, ids: list[int], strings: list[str]) -> tuple[Token, ...]:
+    """Tokens with their places in the text, where they stand there."""
+    tokens, offset, low = [], 0, text.lower() if len(text.lower()) == len(text) else text
+    for id, string in zip(ids, strings, strict=True):
+        plain = string.lstrip("Ġ▁").removeprefix("##").lower()
+        start = low.find(plain, offset) if plain else -1
+        if start < 0:
+            tokens.append(Token(string, id, offset, offset, special=bool(_SPECIAL.fullmatch(string))))
+            continue
+        joined = 0 < start == offset and (low[start - 1] + plain[0]).isalnum()
+        offset = start + len(plain)
+        tokens.append(Token(string, id, start, offset, joined=joined))
+    return tuple(tokens)

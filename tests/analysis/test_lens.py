@@ -72,12 +72,12 @@ def test_what_is_pushed_is_the_output_through_three_matrices(record, translated,
     record = translated if site.kind == "cross" else record
     stream, position, head = record.stream, 2, 1
     grid = pushed(record, site, head, position, count=4)
-    weights = stream.weights.sites[site].w_o.weight.double()
+    weights = stream.parts.weights.sites[site].w_o.weight.double()
     output = record.step(site).output(head)[position].double()
     part = weights[:, head * len(output) : (head + 1) * len(output)] @ output
-    end, norm = stream.final[0, position].double(), stream.weights.readout.norm
+    end, norm = stream.parts.final[0, position].double(), stream.parts.weights.readout.norm
     part = (part - part.mean()) / (end.var(correction=0) + norm.eps).sqrt() * norm.weight
-    adds = stream.weights.readout.unembedding.weight.double() @ part
+    adds = stream.parts.weights.readout.unembedding.weight.double() @ part
     adds[:4] = torch.nan  # <pad>, <sos>, <eos> and <unk> are no words
     ranked = adds[4:].sort(descending=True).values
 

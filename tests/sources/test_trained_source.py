@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Prefix, Subsequent, Window
@@ -147,6 +148,16 @@ def test_sentences_of_a_batch_are_what_they_are_alone(exact, edits):
         for one, other in zip(together.steps, alone.steps, strict=True):
             queries, keys = other.shape[2:]
             assert_close(weights(one, sentence)[:, :queries, :keys], weights(other), **CLOSE)
+
+
+def test_one_attention_runs_through_the_house(exact):
+    """What the record shows is what scaled dot-product attention makes of its queries, keys and values."""
+    for step in run(TEXTS, edits=Edits(temperature=0.5)).steps:
+        settings = {"scale": step.scoring.scale, "temperature": step.scoring.temperature}
+        output, expected = scaled_dot_product_attention(step.query, step.key, step.value, step.mask, **settings)
+        for sentence in range(3):
+            assert_close(weights(step, sentence), expected[sentence], **CLOSE)
+            assert_close(step.output(1, sentence=sentence), output[sentence, 1], **CLOSE)
 
 
 # Predictions

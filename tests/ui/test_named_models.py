@@ -15,7 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from attnviz.core import assets
 from attnviz.link import Choices
-from attnviz.sources.huggingface import source as sources
+from attnviz.sources.huggingface import loading
 from attnviz.ui import cache, runs
 from attnviz.ui.inputs import OTHER
 
@@ -38,7 +38,7 @@ def nothing_is_kept(monkeypatch):
         job.canceled = True
         assert job.settled.wait(PATIENCE)
     cache.SHARED.clear()
-    sources._models.clear()
+    loading._models.clear()
 
 
 @pytest.fixture

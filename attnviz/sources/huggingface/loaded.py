@@ -11,7 +11,7 @@ from torch import nn
 from attnviz.core.edits import Site
 from attnviz.sources.base import Facts
 from attnviz.sources.huggingface.embedding import Pooling
-from attnviz.sources.huggingface.placing import Patching
+from attnviz.sources.huggingface.positions import Patching
 
 CHANGING = frozenset({"dynamic", "longrope"})
 """Kinds of rotary positions whose frequencies follow the longest text so far."""
@@ -99,7 +99,7 @@ class ModelFacts(Facts):
         pooling: how a vector of a sentence is made.
         processor: what makes the inputs of a model that hears or reads pictures, alone or within a text; else None.
         unread: weights in its files that the model leaves unread, and inputs that it does without: a sentence each.
-        patching: how it cuts pictures into patches; None where it reads none.
+        patching: how it cuts a picture or a sound into positions; None where it reads none alone.
     """
 
     name: str

@@ -23,10 +23,9 @@ from attnviz.sources.huggingface import (
     hub,
     memory,
     opening,
-    pictures,
     refusals,
     running,
-    sounds,
+    senses,
     tapped,
     trial,
 )
@@ -137,11 +136,9 @@ def load(name: str | ModelLocation, report: Report = lambda progress: None) -> L
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """The same with what its first runs showed; see `trial`, `pictures` and `sounds`."""
-    if loaded.hears:
-        return sounds.tried(loaded)
-    if loaded.tokenizer is None:
-        return pictures.tried(loaded)
+    """The same with what its first runs showed; see `trial` and `senses`."""
+    if loaded.hears or loaded.tokenizer is None:
+        return senses.tried(loaded)
     try:
         return trial.tried(loaded)
     except AttnvizError as error:
@@ -382,10 +379,8 @@ def check_whole(loaded: Loaded, whole: nn.Module) -> None:
     """
     model = loaded.model
     with loaded.turns.turn(), torch.inference_mode(), faults.unforeseen(loaded.name):
-        if loaded.hears:
-            read = sounds.example(loaded, sounds.hearing_of(loaded))
-        elif loaded.tokenizer is None:
-            read = pictures.inputs(loaded, (pictures.EXAMPLE,))
+        if loaded.hears or loaded.tokenizer is None:
+            read = senses.example_inputs(loaded)
         else:
             read = trial.inputs(loaded, trial.TEXTS[:1])[0]
         if is_tapped := model.config._attn_implementation == tapped.NAME:

@@ -19,17 +19,16 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.sources.huggingface import embedding, faults, loading, opening, tapped
 from attnviz.sources.huggingface.hub import DownloadProgress
 from attnviz.sources.huggingface.loaded import Loaded, Turns
-from attnviz.sources.huggingface.picture_model import PictureModel
-from attnviz.sources.huggingface.sound_model import SoundModel
-from attnviz.sources.huggingface.source import HuggingFace
+from attnviz.sources.huggingface.sense_models import PictureModel, SoundModel
+from attnviz.sources.huggingface.source import HuggingFace, Pretrained
 
 EAGER, PIXELS = "eager", "pixel_values"
 
 
 def by_name(
     name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None, **settings: object
-) -> HuggingFace:
-    """A model by its name or folder.
+) -> Pretrained:
+    """A model by its name or folder, of text, pictures or sounds.
 
     Args:
         report: called with the progress of a download and of the load; False ends it.
@@ -38,9 +37,9 @@ def by_name(
         AttnvizError: one sentence that says why it cannot be loaded; `Canceled` if `report` gave False.
     """
     loaded = loading.loaded_model(name, report)
-    if loaded.hears:
-        return SoundModel(name, **settings)
-    return (PictureModel if loaded.tokenizer is None else HuggingFace)(name, **settings)
+    if loaded.hears or loaded.tokenizer is None:
+        return (SoundModel if loaded.hears else PictureModel)(name)
+    return HuggingFace(name, **settings)
 
 
 class Borrowed(Turns):

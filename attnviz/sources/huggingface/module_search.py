@@ -7,8 +7,7 @@ is what a layer adds besides its attention.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from threading import get_ident
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -23,10 +22,17 @@ from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout,
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.huggingface import faults, memory, running
 from attnviz.sources.huggingface.loaded import Loaded
+from attnviz.sources.huggingface.tapped import watching
 
 NAMES = {"w_q": "queries", "w_k": "keys", "w_v": "values"}
+LONGEST_HEAD = 6
+"""Modules between the last states and the unembedding, at most: BERT has a layer, an activation and a norm there."""
 PROBES, LENGTH = 16, 5
 """Texts and their tokens, by whose numbers modules are told apart; few models have 5 heads."""
+
+
+class Unproven(InputError):
+    """A model is not known to be a sum of parts."""
 
 
 class ModuleCall(NamedTuple):
@@ -37,25 +43,47 @@ class ModuleCall(NamedTuple):
     output: Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class CallModules:
-    """The weights around one attention call, and the modules that read what it is projected from.
+class Projected(NamedTuple):
+    """A projection to queries, keys or values.
 
     Attributes:
-        linears: W^Q and W^K, also where a norm follows them; None where they are not known.
-        query, key: the modules of queries, and of keys and values; None where they are not known.
-        normalized: whether queries and keys are normalized after their projections.
+        linear: with the outputs of the heads.
+        module: that computes it.
+        vectors: before they are turned, (B, n, H · d).
+        before: the norm whose output it reads; None where there is none.
+        read: what that norm reads; without one, what the projection reads.
+        normalized: whether a norm follows the layer.
+    """
+
+    linear: Linear
+    module: nn.Module
+    vectors: Tensor
+    before: Norm | None
+    read: Tensor
+    normalized: bool
+
+
+@dataclass(frozen=True, eq=False)
+class CallModules:
+    """The weights around one attention call.
+
+    Attributes:
+        parts: the projections that are known, of `NAMES`.
+        written: what W^O gives, before it is multiplied and added.
+        is_turned: whether queries are what their projection gives, or are turned by their positions.
         adds_positions: whether vectors of positions are added to those of tokens.
-        read: vectors that each of `NAMES` is projected from, before the norm, by its name.
     """
 
     projections: Projections
-    linears: tuple[Linear | None, Linear | None]
-    query: nn.Module | None
-    key: nn.Module | None
-    normalized: bool
+    parts: Mapping[str, Projected]
+    written: Tensor
+    is_turned: bool = True
     adds_positions: bool = False
-    read: Mapping[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def normalized(self) -> bool:
+        """Whether queries or keys are normalized after their projections."""
+        return any(part.normalized for name, part in self.parts.items() if name != "w_v")
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,25 +106,6 @@ class StreamModules:
     last: nn.Module
     feed_forward: Mapping[int, tuple[nn.Module, float]]
     has_all_projections: bool
-
-
-class Projected(NamedTuple):
-    """A projection to queries, keys or values.
-
-    Attributes:
-        linear: with the outputs of the heads; None where there is none.
-        call: of its module.
-        vectors: before they are turned, (B, n, H · d).
-        normalized: whether a norm follows the layer.
-    """
-
-    linear: Linear | None
-    call: ModuleCall | None
-    vectors: Tensor | None
-    normalized: bool = False
-
-
-NOT_PROJECTED = Projected(None, None, None)
 
 
 class Search:
@@ -131,10 +140,10 @@ class Search:
         """The modules around a call, if all its projections are known."""
         step = next(step for step in self.steps if step.site == site)
         try:
-            modules, _ = self._call(step)
+            modules = self._call(step)
         except InputError:  # its heads are not joined by one matrix
             return None
-        if None in (*modules.linears, modules.projections.w_v):
+        if modules.parts.keys() != NAMES.keys() or not modules.is_turned:
             return None
         adds_positions = False
         with suppress(InputError):  # its tokens come from no table
@@ -143,46 +152,90 @@ class Search:
 
     def modules(self, *, all_projections: bool) -> StreamModules:
         self._check_room(4 if all_projections else 1)
-        readout, last, final = self._readout()
-        states = [*self.states[:-1], final]
-        projections, written, read = {}, {}, {}
-        for step in self.of_stream:
-            modules, written[step.site] = self._call(step, all_projections=all_projections)
-            read[step.site] = modules.read
-            projections[step.site] = modules.projections
+        readout, last = self._readout()
+        states = [*self.states[:-1], last.input]
+        calls = {step.site: self._call(step, all_projections=all_projections) for step in self.of_stream}
+        projections = {site: call.projections for site, call in calls.items()}
         feed_forward = {}
         for layer in range(len(states) - 1):
             sites = [site for site in projections if site.layer == layer]
-            added, factor = self._added(states[layer + 1] - states[layer], sites, projections, written, layer)
+            written = [calls[site].written for site in sites]
+            added, factor = self._added(states[layer + 1] - states[layer], written, layer)
             if added is not None:
                 feed_forward[layer] = added, factor
             for site in sites:
                 projections[site] = replace(projections[site], factor=factor)
         if beyond := [site for site in projections if site.layer >= len(states) - 1]:
             raise self._refuse(f"{beyond[0]} is beyond the layers whose states it tells")
-        self._check_read(read)
+        if all_projections:
+            self._check_read(calls)
         words, factor, positions, embedding, table = self._embedding()
         heads = {step.site: step.num_heads for step in self.of_stream}
         weights = ModelWeights(projections, heads, embedding, table, readout)
-        return StreamModules(weights, words, factor, positions, last, feed_forward, all_projections)
+        return StreamModules(weights, words, factor, positions, last.module, feed_forward, all_projections)
 
-    def _check_read(self, read: Mapping[Site, Mapping[str, Tensor]]) -> None:
+    def _check_read(self, calls: Mapping[Site, CallModules]) -> None:
         """Refuse projections that read other vectors than those that enter their layer, though they may be as wide."""
-        for site, name, vectors in ((site, *one) for site, some in read.items() for one in some.items()):
+        for site, name, part in ((site, *item) for site, call in calls.items() for item in call.parts.items()):
             entered = self.states[site.layer]
-            same = vectors.numel() == entered.numel() and self._close(vectors.reshape(entered.shape), entered)
+            same = part.read.numel() == entered.numel() and self._close(part.read.reshape(entered.shape), entered)
             if site.kind != "cross" and not same:
-                what = f"the {name} of {site} are not projected from what enters the layer, as in latent attention"
+                what = (
+                    f"the {NAMES[name]} of {site} are not projected from what enters the layer, as in latent attention"
+                )
                 raise InputError(f"{self.loaded.name} ({self.loaded.made_of}) has no circuits here: {what}.")
 
     def _check_room(self, matrices: int) -> None:
         d_model = self.states[0].shape[-1]
         needs = sum(4 * matrices * d_model * step.num_heads * step.value.shape[-1] for step in self.of_stream)
         if needs > (free := memory.free(torch.device("cpu"))) // 2:
-            raise self._refuse(f"its projections take {size(needs)} of memory as float32, and {size(free)} are free")
+            what = f"its projections take {size(needs)} of memory as float32, and {size(free)} are free"
+            raise InputError(f"{refused(self.loaded, what)}")
 
-    def _readout(self) -> tuple[Readout, nn.Module, Tensor]:
-        """How logits are read, the module whose input is the end of the stream, and that end."""
+    def lens(self) -> tuple[Readout, tuple[nn.Module, ...]]:
+        """How words are read from a hidden state, and modules that it goes through before: head(norm(state)).
+
+        States of a post-norm model are normalized by their layers: they are read by its head alone.
+        """
+        with suppress(InputError):
+            readout, norm = self._readout()
+            is_last = any(ratio(self.states[-1], end) == 1 and self._close(end, self.states[-1]) for end in norm[1:])
+            if is_last and not self._is_in_layer(norm.module):
+                return readout, ()
+        (readout, call), end = self._unembedding(), self.states[-1]
+        if any(state.shape != end.shape for state in self.states):
+            raise self._refuse("its states are not one vector for each token")
+        between = self._between(end, call.input)
+        if between is None:  # they are inside of a module that makes the logits
+            between = self._between(end, self.logits)
+        if between is None:
+            raise self._refuse("its words are not read from its last states by modules one after the other")
+        last = (call for call in reversed(self.calls) if self._gives(call, end, end) and self._norm(call))
+        norms = [call.module for call in last if not self._is_in_layer(call.module)]
+        return readout, (*norms[:1], *between)
+
+    def _between(self, end: Tensor, wanted: Tensor) -> list[nn.Module] | None:
+        """Modules that make some vectors of the last states, one after the other; None if they are not known."""
+        modules = []
+        while not self._close(wanted, end):
+            call = next((call for call in reversed(self.calls) if self._gives(call, wanted, end)), None)
+            if call is None or len(modules) > LONGEST_HEAD:
+                return None
+            modules.insert(0, call.module)
+            wanted = call.input
+        return modules
+
+    def _gives(self, call: ModuleCall, wanted: Tensor, like: Tensor) -> bool:
+        """Whether a module makes some vectors of others."""
+        if call.input is None or call.input.shape[:-1] != like.shape[:-1]:
+            return False
+        return self._close(call.output, wanted) and not self._close(call.input, wanted)
+
+    def _is_in_layer(self, module: nn.Module) -> bool:
+        return any(part.isdecimal() for part in self.names[module].split("."))
+
+    def _unembedding(self) -> tuple[Readout, ModuleCall]:
+        """How logits are read from the input of the unembedding, and its call."""
         unembedding = self.loaded.model.get_output_embeddings()
         weight = getattr(unembedding, "weight", None)
         if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
@@ -197,6 +250,11 @@ class Search:
         factor = ratio(before, unbounded)
         if factor is None or not self._close(before, unbounded * factor):
             raise self._refuse("its logits are more than a matrix times its last vectors")
+        return Readout(None, linear, factor, softcap), call
+
+    def _readout(self) -> tuple[Readout, ModuleCall]:
+        """How logits are read from the end of the stream, and the call of the norm that reads that end."""
+        readout, call = self._unembedding()
         for norm_call in reversed(self.calls):
             if norm_call.input is None or norm_call.output.shape != call.input.shape:
                 continue
@@ -204,45 +262,37 @@ class Search:
             if scale is None or not self._close(call.input, norm_call.output * scale):
                 continue
             if norm := self._norm(norm_call):
-                return Readout(_scaled(norm, scale), linear, factor, softcap), norm_call.module, norm_call.input
+                return replace(readout, norm=_scaled(norm, scale)), norm_call
         raise self._refuse("its logits are not read off a plain norm of what its layers gave")
 
-    def _call(self, step: Step, *, all_projections: bool = True) -> tuple[CallModules, Tensor]:
-        """The weights around a call, and what it gives before it is multiplied and added."""
-        outputs = step.outputs()
-        call, w_o = self._w_o(step, outputs)
+    def _call(self, step: Step, *, all_projections: bool = True) -> CallModules:
+        """The weights around a call."""
+        call, w_o = self._w_o(step, step.outputs())
         after = self._after(call)
         written, norm = (call.output, None) if after is None else (after[0].output, after[1])
-        projected = self._inputs(step, call, {"w_q": step.query, "w_k": step.key} if all_projections else {})
-        value = projected["w_v"]
-        value_bias = None if value.linear is None else value_bias_of(value.linear, self._read(value.call)[0])
+        vectors = {"w_q": step.query, "w_k": step.key, "w_v": step.value}
+        parts = self._parts(call, vectors if all_projections else {"w_v": step.value})
+        value, query, rotary, is_turned = parts.get("w_v"), parts.get("w_q"), False, True
+        value_bias = value and value_bias_of(value.linear, value.before)
         if not all_projections:
-            projections = Projections(None, None, None, w_o, after=norm, value_bias=value_bias)
-            return CallModules(projections, (None, None), None, None, False), written
-        linears = {name: one.linear for name, one in projected.items()}
-        reads = {NAMES[name]: self._read(one.call) for name, one in projected.items() if one.call is not None}
-        before = next((norm for norm, _ in reads.values()), None)
-        query, rotary = projected["w_q"], False
-        if query.linear is not None:
+            return CallModules(Projections(None, None, None, w_o, after=norm, value_bias=value_bias), parts, written)
+        if query is not None:
             expected, unturned = _joined(step.query)[:, 1], query.vectors[:, 1]
             rotary = not self._close(unturned, expected)
-            if rotary and not self._is_turned(unturned, expected):
-                linears = linears | {"w_q": None, "w_k": None}
-        pair, normalized = (linears["w_q"], linears["w_k"]), query.normalized or projected["w_k"].normalized
-        if normalized:  # their product is no bilinear form of the stream
-            linears = linears | {"w_q": None, "w_k": None}
+            is_turned = not rotary or self._is_turned(unturned, expected)
+        # their product is no bilinear form of the stream where queries or keys are normalized
+        is_plain = is_turned and not any(part.normalized for part in parts.values())
+        linears = {name: part.linear for name, part in parts.items() if is_plain or name == "w_v"}
         projections = Projections(
-            **linears,
+            **dict.fromkeys(NAMES) | linears,
             w_o=w_o,
-            before=before,
+            before=next((part.before for part in parts.values()), None),
             after=norm,
             scale=step.scoring.scale,
             rotary=rotary,
             value_bias=value_bias,
         )
-        modules = [projected[name].call and projected[name].call.module for name in ("w_q", "w_k")]
-        read = {name: vectors for name, (_, vectors) in reads.items()}
-        return CallModules(projections, pair, *modules, normalized, read=read), written
+        return CallModules(projections, parts, written, is_turned)
 
     def _w_o(self, step: Step, outputs: Tensor) -> tuple[ModuleCall, Linear]:
         d_model = self.states[0].shape[-1]
@@ -266,47 +316,63 @@ class Search:
                 return call, norm
         return None
 
-    def _inputs(self, step: Step, w_o: ModuleCall, more: Mapping[str, Tensor]) -> dict[str, "Projected"]:
-        """The projections to values, and to `more`: queries and keys by their names."""
-        parent, projected = self.names[w_o.module], {}
+    def _parts(self, w_o: ModuleCall, vectors: Mapping[str, Tensor]) -> dict[str, Projected]:
+        """The projections to queries, keys and values, by their names; those that are not known are left out."""
+        parent, parts = self.names[w_o.module], {}
         for _ in range(2):  # siblings of W^O, or of the part that it is in
             parent = parent.rpartition(".")[0]
             inside = [c for c in self.calls if c.input is not None and self.names[c.module].startswith(f"{parent}.")]
-            for name, tensor in (*more.items(), ("w_v", step.value)):
-                if projected.get(name, NOT_PROJECTED).linear is None:
-                    projected[name] = self._projected(_joined(tensor)[:, 0], inside)
-        return projected
+            for name in [name for name in vectors if name not in parts]:
+                if part := self._projected(_joined(vectors[name])[:, 0], inside):
+                    parts[name] = part
+        return {name: parts[name] for name in vectors if name in parts}
 
-    def _projected(self, wanted: Tensor, calls: list[ModuleCall]) -> "Projected":
+    def _projected(self, wanted: Tensor, calls: list[ModuleCall]) -> Projected | None:
         """The layer that gave (B, H · d) vectors at position 0, where rotary positions turn nothing."""
         for call in calls:
             outputs = self._by_position(call.output)
             picked = None if outputs is None else self._columns(outputs[:, 0], wanted)
             if picked is None:
                 continue
-            columns, factor = picked
+            vectors = outputs[..., picked[0]] * picked[1]
             if (linear := self._linear(call)) is not None:
-                return Projected(self._part(linear, columns, factor), call, outputs[..., columns] * factor)
+                return self._part(linear, call, picked, vectors)
             if self._norm(call) is None:
                 continue
-            inputs = self._by_position(call.input)  # of each head, or of all
+            inputs = self._by_position(call.input)[:, 0][:, picked[0]]  # of each head, or of all
             for other in calls:
-                vectors = None if other is call else self._by_position(other.output)
-                before = None if vectors is None else self._columns(vectors[:, 0], inputs[:, 0][:, columns])
+                rows = None if other is call else self._by_position(other.output)
+                before = None if rows is None else self._columns(rows[:, 0], inputs)
                 if before is not None and (linear := self._linear(other)) is not None:
-                    vectors = outputs[..., columns] * factor
-                    return Projected(self._part(linear, *before), other, vectors, normalized=True)
-        return NOT_PROJECTED
+                    return self._part(linear, other, before, vectors, normalized=True)
+        return None
+
+    def _part(
+        self,
+        linear: Linear,
+        call: ModuleCall,
+        picked: tuple[Tensor, float],
+        vectors: Tensor,
+        *,
+        normalized: bool = False,
+    ) -> Projected:
+        """Some outputs of a layer, multiplied, and the norm that it reads."""
+        columns, factor = picked
+        bias = None if linear.bias is None else linear.bias[columns] * factor
+        linear, before, read = Linear(linear.weight[columns] * factor, bias), None, call.input
+        for norm_call in reversed(self.calls):  # a norm of normalized vectors gives them again
+            if norm_call.input is None or norm_call.output.shape != call.input.shape:
+                continue
+            if self._close(norm_call.output, call.input) and (before := self._norm(norm_call)):
+                read = norm_call.input
+                break
+        return Projected(linear, call.module, vectors, before, read, normalized)
 
     def _by_position(self, tensor: Tensor) -> Tensor | None:
         """(B, n, ...) or (B, H, n, ...) as (B, n, m); None of another shape."""
         if tensor.dim() not in (3, 4) or tensor.shape[0] != PROBES or LENGTH not in tensor.shape[1:-1]:
             return None
         return (tensor if tensor.shape[1] == LENGTH else tensor.transpose(1, 2)).flatten(2)
-
-    def _part(self, linear: Linear, columns: Tensor, factor: float) -> Linear:
-        bias = None if linear.bias is None else linear.bias[columns] * factor
-        return Linear(linear.weight[columns] * factor, bias)
 
     def _is_turned(self, before: Tensor, after: Tensor) -> bool:
         """Whether each pair of numbers of a head, (B, H · d), is turned by an angle that all texts and heads share."""
@@ -336,33 +402,17 @@ class Search:
     def _head_width(self) -> int:
         return self.steps[0].query.shape[-1]
 
-    def _read(self, call: ModuleCall) -> tuple[Norm | None, Tensor]:
-        """The norm whose output a projection reads, and what that norm reads; without one, what the projection does."""
-        for norm_call in reversed(self.calls):  # one of normalized vectors gives them again
-            if norm_call.input is None or norm_call.output.shape != call.input.shape:
-                continue
-            if self._close(norm_call.output, call.input) and (norm := self._norm(norm_call)):
-                return norm, norm_call.input
-        return None, call.input
-
-    def _added(
-        self,
-        whole: Tensor,
-        sites: list[Site],
-        projections: Mapping[Site, Projections],
-        written: Mapping[Site, Tensor],
-        layer: int,
-    ) -> tuple[nn.Module | None, float]:
+    def _added(self, whole: Tensor, written: list[Tensor], layer: int) -> tuple[nn.Module | None, float]:
         """The module that gives a layer's addition besides its attention, and the factor of both."""
         for factor in dict.fromkeys((1.0, float(getattr(self._config, "residual_multiplier", None) or 1.0))):
-            rest = whole - factor * sum(written[site] for site in sites)
-            if sites and self._close(rest, torch.zeros_like(rest), whole):
+            rest = whole - factor * sum(written)
+            if written and self._close(rest, torch.zeros_like(rest), whole):
                 return None, factor
             for call in self.calls:
                 if call.output.numel() == rest.numel() and self._close(call.output.reshape(rest.shape) * factor, rest):
                     return call.module, factor
         what = f"layer {layer} adds more than its attention and one other part"
-        raise self._refuse(f"{what}, or normalizes their sum, as in a post-norm model" if sites else what)
+        raise self._refuse(f"{what}, or normalizes their sum, as in a post-norm model" if written else what)
 
     def _embedding(self) -> tuple[nn.Module, float, nn.Module | None, Tensor | None, Tensor | None]:
         """The module of tokens and its factor, that of positions, the table of tokens, and that of positions."""
@@ -450,31 +500,27 @@ class Search:
         most = float((b if scale is None else scale).abs().max())
         return a.shape == b.shape and float((a - b).abs().max()) <= self.within * max(most, 1e-3)
 
-    def _refuse(self, why: str) -> InputError:
+    def _refuse(self, why: str) -> Unproven:
         return refused(self.loaded, why)
 
 
-def refused(loaded: Loaded, why: str) -> InputError:
-    return InputError(f"{loaded.name} ({loaded.made_of}) is not taken apart into what each head adds: {why}.")
+def refused(loaded: Loaded, why: str) -> Unproven:
+    return Unproven(f"{loaded.name} ({loaded.made_of}) is not taken apart into what each head adds: {why}.")
 
 
 @contextmanager
 def calls_of(modules: list[nn.Module]) -> Iterator[list[ModuleCall]]:
     """Keep inputs and outputs of some modules, meanwhile, in this thread alone: others may run the same model."""
-    calls, thread = [], get_ident()
+    calls = []
 
     def keep(module: nn.Module, inputs: tuple, output: Any) -> None:
         output = output[0] if isinstance(output, tuple | list) and output else output
-        if get_ident() == thread and isinstance(output, Tensor) and output.is_floating_point():
+        if isinstance(output, Tensor) and output.is_floating_point():
             first = next((one for one in inputs if isinstance(one, Tensor)), None)
             calls.append(ModuleCall(module, None if first is None else _copied(first), _copied(output)))
 
-    hooks = [module.register_forward_hook(keep) for module in dict.fromkeys(modules)]
-    try:
+    with watching(modules, keep):
         yield calls
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _joined(tensor: Tensor) -> Tensor:

@@ -1,28 +1,36 @@
-"""One run of a loaded model: what it was computed from, and what the model says."""
+"""Runs of a loaded model of text: one over whole texts, those in which it writes, and one token with a cache."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from inspect import signature
+from threading import get_ident
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from attnviz.capturing import capture
 from attnviz.core.attention import LONG
-from attnviz.core.edits import KINDS, Edits
+from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.core.taking import enters
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, layers, mixing, tapped
-from attnviz.sources.huggingface.loaded import Loaded
+from attnviz.sources.base import Continuation, Source
+from attnviz.sources.huggingface import eager, faults, mixing, tapped
+from attnviz.sources.huggingface.loaded import DELTAS, Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
 
 LONGEST_ANSWER = 64
 """Tokens that an encoder-decoder writes, at most."""
+IN_MODULES = ("recurrent_gemma",)
+"""Types of models that keep what they have read in their modules, where two readers would meet."""
+_layers: WeakKeyDictionary[nn.Module, dict[nn.Module, list[Site]]] = WeakKeyDictionary()
+"""Layers of models, by `layers_of`."""
 
 
 def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]:
@@ -54,8 +62,8 @@ def watched(
             return output, eager.steps(loaded, output, read, lengths)
         run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone)
         takes_rule = loaded.trial.takes_rules and max(lengths) > LONG
-        entering = layers.entering(loaded, run, read) if enters(edits) else nullcontext()
-        with tapped.rules() if takes_rule else nullcontext(), entering:
+        replaced = entering(loaded, run, read) if enters(edits) else nullcontext()
+        with tapped.rules() if takes_rule else nullcontext(), replaced:
             output = model(**read, attnviz=run, **settings(model))
     return output, tuple(run.tap.steps)
 
@@ -167,3 +175,107 @@ def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None)
         settings.decoder_start_token_id = begins_with(model)
     model._prepare_special_tokens(settings, device=device)
     return model._get_logits_processor(settings, prompt, read, device=device)
+
+
+def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site]]:
+    """The module of each layer, and the sites of its calls in their order: ALBERT calls one module for all layers.
+
+    It is the innermost member of a list of modules around the one that computes attention; found once, by a run.
+    """
+    model = loaded.model
+    if model not in _layers:
+        lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+        around = {part: member for one in lists for member in one for part in [*member.modules()][1:]}
+        run = ModelRun(model, Edits(), layers=loaded.trial.layers, alone=loaded.trial.alone)
+        model(**read, attnviz=run, **({"use_cache": False} if hasattr(model.config, "use_cache") else {}))
+        layers: dict[nn.Module, list[Site]] = {}
+        for step, module in zip(run.tap.steps, run.modules, strict=True):
+            if step.site.kind != "cross" and module in around:
+                layers.setdefault(around[module], []).append(step.site)
+        _layers[model] = layers
+    return _layers[model]
+
+
+@contextmanager
+def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[None]:
+    """Let the tap of a run see and replace what enters each layer, meanwhile, in this thread alone."""
+    thread, left = get_ident(), {module: iter(sites) for module, sites in layers_of(loaded, read).items()}
+
+    def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+        if get_ident() != thread:
+            return None
+        site = next(left[module])
+        if arguments and isinstance(arguments[0], Tensor):
+            return (run.tap.enter(arguments[0], site=site), *arguments[1:]), named
+        if not isinstance(named.get("hidden_states"), Tensor):
+            raise InputError(f"What enters the layers of {loaded.name} is not known; take an output or values.")
+        return arguments, named | {"hidden_states": run.tap.enter(named["hidden_states"], site=site)}
+
+    hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in left]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def ends(loaded: Loaded) -> frozenset[int]:
+    """Ids with which a model ends a text, by its generation settings, else by its tokenizer."""
+    named = getattr(getattr(loaded.model, "generation_config", None), "eos_token_id", None)
+    named = loaded.tokenizer.eos_token_id if named is None else named
+    return frozenset(id for id in (named if isinstance(named, list) else [named]) if id is not None)
+
+
+def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
+    """Empty cache for keys and values of the text so far; None where the whole text has to be run for each token.
+
+    That is so where a token sees later ones, where a bias counts positions, where something is taken from another text,
+    where a mask meets layers that drop keys, where only a capture sees the calls, where a class takes no cache of
+    transformers' own, and where a picture moves the positions behind it.
+    """
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer
+
+    model = loaded.model
+    takes = model.config.model_type not in IN_MODULES and model._supports_default_dynamic_cache()
+    moves = bool(sentence.pictures) and any(hasattr(part, DELTAS) for part in model.modules())
+    if not takes or moves or loaded.trial.is_captured or edits.bias or not edits.own_mask or edits.taken:
+        return None
+    cache = DynamicCache(config=model.config.get_text_config(decoder=True))
+    is_whole = all(type(layer) is DynamicLayer for layer in cache.layers)
+    return cache if is_whole or edits.mask is None else None
+
+
+class CachedContinuation(Continuation):
+    """The next token's logits, of the new tokens alone and the keys and values of those before."""
+
+    def __init__(self, source: Source, loaded: Loaded, cache: Any, sentence: Sentence, edits: Edits, room: int):
+        from transformers.cache_utils import DynamicLayer
+
+        super().__init__(source, sentence, edits, room)
+        self.loaded, self.cache, self.done = loaded, cache, 0
+        self.is_hybrid = any(not isinstance(layer, DynamicLayer) for layer in cache.layers)
+
+    def plain_logits(self) -> Tensor:
+        loaded = self.loaded
+        ids = torch.tensor([[token.id for token in self.sentence.tokens]], device=loaded.device)
+        shown = mixing.inputs(loaded, (self.sentence,)) if self.sentence.pictures and not self.done else {}
+        read: dict[str, Any] = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **shown}
+        if self.is_hybrid:  # their first layer keeps no keys, by which the model would count what is before
+            read["position_ids"] = torch.arange(self.done, ids.shape[1], device=loaded.device)[None]
+        if not loaded.keeps_own_attention:
+            trial, count = loaded.trial, ids.shape[1]
+            shifted = self.edits.mask and self.edits.mask.shifted(self.done)
+            edits = replace(self.edits, mask=shifted)
+            run = ModelRun(loaded.model, edits, (count,), layers=trial.layers, alone=trial.alone, keep=False)
+            read["attnviz"] = run
+        is_long = loaded.trial.takes_rules and not self.done and ids.shape[1] > LONG
+        with (
+            faults.unforeseen(f"{self.source.name} ({loaded.made_of})"),
+            loaded.turns.turn(),
+            torch.inference_mode(),
+            tapped.rules() if is_long else nullcontext(),
+        ):
+            output = loaded.model(**read, past_key_values=self.cache, use_cache=True)
+            self.cache, self.done = output.past_key_values, ids.shape[1]
+            return output.logits[0, -1].float().cpu()

@@ -30,10 +30,9 @@ from attnviz.sources.huggingface import (
     reading,
     running,
     streams,
-    writing,
 )
 from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
-from attnviz.sources.huggingface.loading import _models, loaded_model  # noqa: F401 (tests clear the first)
+from attnviz.sources.huggingface.loading import loaded_model
 from attnviz.tokenizers.vocabulary import UNK
 
 MOST_LOGITS = 2**28
@@ -41,16 +40,13 @@ MOST_LOGITS = 2**28
 
 
 @dataclass(frozen=True)
-class HuggingFace(Source):
+class Pretrained(Source):
     """A model by its Hub name, perhaps with @revision, or by its folder.
 
     Its weights are loaded now, and kept while there is room: half of the memory holds models, and the one that was not
     run for the longest is let go of first. One that was let go of is loaded again when it is run.
 
     Attributes:
-        chat: whether a text is what a user says in a chat, for the answer of an assistant: its tokens are those of the
-            model's own chat template.
-        system: what the template is given as the system's turn; "" for none.
         facts: what needs no weights.
 
     Raises:
@@ -58,8 +54,6 @@ class HuggingFace(Source):
     """
 
     model: str
-    chat: bool = False
-    system: str = ""
     facts: ModelFacts = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -83,16 +77,8 @@ class HuggingFace(Source):
         return loaded_model(self.model)
 
     @property
-    def reads(self) -> str:
-        return "text" if mixing.why_none(self.facts) else "both"
-
-    @property
     def read_only(self) -> str | None:
         return self.facts.trial.read_only
-
-    @property
-    def untaken(self) -> str:
-        return NOT_TAKEN if self.facts.trial.is_captured else ""
 
     @property
     def unseen(self) -> str | None:
@@ -105,6 +91,100 @@ class HuggingFace(Source):
     @property
     def writes(self) -> bool:
         return self.facts.task == "write"
+
+    @property
+    def heads(self) -> Mapping[Site, int]:
+        return self.facts.trial.heads
+
+    @property
+    def d_model(self) -> int:
+        return self.facts.trial.d_model
+
+    def checksum(self) -> str:
+        return checksum.of(self.loaded.model.state_dict())
+
+    def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """Decoder input for texts in the language that it writes: its start token, then their tokens.
+
+        Raises:
+            InputError: if the model writes no other text, or reads fewer tokens.
+        """
+        if not self.writes:
+            return super().tokenize_targets(texts)
+        with faults.unforeseen(self.name, "given this target"):
+            sentences = reading.targets(self.facts.tokenizer, texts, running.begins_with(self.loaded.model))
+        lengths = [sentence.length for sentence in sentences]
+        if self.facts.longest is not None and max(lengths) > self.facts.longest:
+            raise TooLong(lengths, self.facts.longest, f"{self.name} writes up to {self.facts.longest:,}. Shorten it.")
+        return sentences
+
+    def check_heads(self, edits: Edits) -> None:
+        """Raises: InputError: if a head is off that is not there."""
+        for site, head in sorted(edits.heads_off):
+            if head >= self.heads.get(site, 0):
+                has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
+                raise InputError(f"There is no {site.head(head)}; {has}.")
+
+    def predicted(
+        self,
+        returned: Any,
+        output: Tensor,
+        sentences: tuple[Sentence, ...],
+        targets: tuple[Sentence, ...],
+        cut: tuple[int, ...],
+    ) -> dict[str, Any]:
+        """The prediction, the labels or the vectors of a record, by what the model is for."""
+        facts = self.facts
+        if facts.task == "states":
+            return {}
+        if facts.task == "vectors":
+            if facts.pooling.left_out:
+                return {}
+            return {"vectors": facts.pooling(output, sentences), "pooling": str(facts.pooling)}
+        if not isinstance(logits := getattr(returned, "logits", None), Tensor):
+            return {}
+        logits = logits.float().cpu()
+        if facts.task == "labels":
+            names = opening.labels(facts.config, logits.shape[-1])
+            return {"labels": (names, logits), "label_kind": opening.label_kind(facts.config)}
+        if facts.task in ("tokens", "objects"):  # each token has a label, or each query of a detector
+            labeled = sentences if facts.task == "tokens" else targets
+            if [logits.shape[1]] * len(labeled) != [len(sentence.tokens) for sentence in labeled] or not labeled:
+                return {}
+            others = ("no object",) if facts.task == "objects" else ()
+            names = (*opening.labels(facts.config, logits.shape[-1] - len(others)), *others)
+            places = tuple(tuple(range(sentence.length)) for sentence in labeled)
+            return {"prediction": Prediction(logits, names, blanks=places, classes=True)}
+        blanks = None
+        if facts.task == "fill":
+            mask = facts.tokenizer.mask_token_id
+            blanks = tuple(tuple(i for i, t in enumerate(sentence.tokens) if t.id == mask) for sentence in sentences)
+        written = tuple(target.text for target in targets)
+        words, cut = Pieces(facts.tokenizer, logits.shape[-1]), cut if any(cut) else ()
+        special = reading.special_ids(facts.tokenizer)
+        return {"prediction": Prediction(logits, words, written, blanks, cut=cut, special=special)}
+
+
+@dataclass(frozen=True)
+class HuggingFace(Pretrained):
+    """A model that reads text, alone or with pictures.
+
+    Attributes:
+        chat: whether a text is what a user says in a chat, for the answer of an assistant: its tokens are those of the
+            model's own chat template.
+        system: what the template is given as the system's turn; "" for none.
+    """
+
+    chat: bool = False
+    system: str = ""
+
+    @property
+    def reads(self) -> str:
+        return "text" if mixing.why_none(self.facts) else "both"
+
+    @property
+    def untaken(self) -> str:
+        return NOT_TAKEN if self.facts.trial.is_captured else ""
 
     @property
     def generates(self) -> bool:
@@ -120,7 +200,7 @@ class HuggingFace(Source):
 
     @property
     def ends(self) -> frozenset[int]:
-        return writing.ends(self.loaded)
+        return running.ends(self.loaded)
 
     @property
     def unknown_token(self) -> str:
@@ -129,23 +209,6 @@ class HuggingFace(Source):
     @property
     def mask_token(self) -> str | None:
         return self.facts.tokenizer.mask_token
-
-    @property
-    def heads(self) -> Mapping[Site, int]:
-        return self.facts.trial.heads
-
-    @property
-    def sites(self) -> tuple[Site, ...]:
-        return tuple(self.heads)
-
-    @property
-    def num_heads(self) -> int:
-        """The heads of a site; of the one that has most, where they differ."""
-        return max(self.heads.values())
-
-    @property
-    def d_model(self) -> int:
-        return self.facts.trial.d_model
 
     def check_pictures(self, pictures: Pictures) -> None:
         if any(isinstance(picture, Sound) for row in pictures for picture in row):
@@ -176,33 +239,18 @@ class HuggingFace(Source):
                 raise InputError(f"The token {quoted(token.text)} has the number {token.id:,}; {has}. Leave it out.")
         return sentences
 
-    def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Decoder input for texts in the language that it writes: its start token, then their tokens.
-
-        Raises:
-            InputError: if the model writes no other text, or reads fewer tokens.
-        """
-        if not self.writes:
-            return super().tokenize_targets(texts)
-        with faults.unforeseen(self.name, "given this target"):
-            sentences = reading.targets(self.facts.tokenizer, texts, running.begins_with(self.loaded.model))
-        lengths = [sentence.length for sentence in sentences]
-        if self.facts.longest is not None and max(lengths) > self.facts.longest:
-            raise TooLong(lengths, self.facts.longest, f"{self.name} writes up to {self.facts.longest:,}. Shorten it.")
-        return sentences
-
     def writing_rules(self, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
         return running.rules(self.loaded, prompt, longest)
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> Continuation:
-        """With a cache, so that a token costs one step; see `writing.cache_for` for what needs whole runs."""
+        """With a cache, so that a token costs one step; see `running.cache_for` for what needs whole runs."""
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
         loaded = self.loaded
-        cache = writing.cache_for(loaded, sentence, edits)
+        cache = running.cache_for(loaded, sentence, edits)
         if cache is None:
             return super().continuation(sentence, edits, room)
-        return writing.CachedContinuation(self, loaded, cache, sentence, edits, room)
+        return running.CachedContinuation(self, loaded, cache, sentence, edits, room)
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
         if not 0 <= id < self.facts.vocabulary:
@@ -212,9 +260,6 @@ class HuggingFace(Source):
             last = replace(longer.tokens[-1], role=ANSWER)
             return replace(longer, tokens=(*longer.tokens[:-1], last))
         return longer
-
-    def checksum(self) -> str:
-        return checksum.of(self.loaded.model.state_dict())
 
     def origin(self, record: Record, site: Site) -> Origin | None:
         record.step(site)
@@ -269,18 +314,11 @@ class HuggingFace(Source):
         loaded = self.loaded
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
-        self._check_heads(edits)
+        self.check_heads(edits)
         self._check_room(sentences)
         acting, targets = self.resolved(sentences, edits, targets)
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
             return replace(self._record(loaded, sentences, acting, targets), edits=edits)
-
-    def _check_heads(self, edits: Edits) -> None:
-        """Raises: InputError: if a head is off that is not there."""
-        for site, head in sorted(edits.heads_off):
-            if head >= self.heads.get(site, 0):
-                has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
-                raise InputError(f"There is no {site.head(head)}; {has}.")
 
     def _record(
         self, loaded: Loaded, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
@@ -297,7 +335,7 @@ class HuggingFace(Source):
             targets = tuple(_shifted(loaded, sentence) for sentence in sentences)
         returned, steps = running.watched(loaded, edits, read, lengths)
         output = running.hidden(returned).float().cpu()
-        fields = self._predicted(returned, output, sentences, targets, cut)
+        fields = self.predicted(returned, output, sentences, targets, cut)
         limits = {"read_only": self.read_only is not None, "unseen": self.unseen, "findings": self.findings}
         if any(sentence.pictures and not sentence.has_places for sentence in sentences):
             limits["findings"] += (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
@@ -321,39 +359,6 @@ class HuggingFace(Source):
         if free is not None:
             what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"
             raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")
-
-    def _predicted(
-        self,
-        returned: Any,
-        output: Tensor,
-        sentences: tuple[Sentence, ...],
-        targets: tuple[Sentence, ...],
-        cut: tuple[int, ...],
-    ) -> dict[str, Any]:
-        """The prediction, the labels or the vectors of a record, by what the model is for."""
-        facts = self.facts
-        if facts.task == "states":
-            return {}
-        if facts.task == "vectors":
-            if facts.pooling.left_out:
-                return {}
-            return {"vectors": facts.pooling(output, sentences), "pooling": str(facts.pooling)}
-        logits = returned.logits.float().cpu()
-        if facts.task == "labels":
-            names = opening.labels(facts.config, logits.shape[-1])
-            return {"labels": (names, logits), "label_kind": opening.label_kind(facts.config)}
-        if facts.task == "tokens":
-            places = tuple(tuple(range(sentence.length)) for sentence in sentences)
-            names = opening.labels(facts.config, logits.shape[-1])
-            return {"prediction": Prediction(logits, names, blanks=places, classes=True)}
-        blanks = None
-        if facts.task == "fill":
-            mask = facts.tokenizer.mask_token_id
-            blanks = tuple(tuple(i for i, t in enumerate(sentence.tokens) if t.id == mask) for sentence in sentences)
-        written = tuple(target.text for target in targets)
-        words, cut = Pieces(facts.tokenizer, logits.shape[-1]), cut if any(cut) else ()
-        special = reading.special_ids(facts.tokenizer)
-        return {"prediction": Prediction(logits, words, written, blanks, cut=cut, special=special)}
 
 
 @dataclass(frozen=True)

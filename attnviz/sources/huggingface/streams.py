@@ -7,12 +7,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from attnviz.core.edits import Site
 from attnviz.core.origin import Embedded, Origin
 from attnviz.core.record import Record
-from attnviz.core.stream import Stream
+from attnviz.core.stream import Readout, Stream, StreamParts
 from attnviz.sources.huggingface import running
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.module_search import (
@@ -20,6 +20,7 @@ from attnviz.sources.huggingface.module_search import (
     ModuleCall,
     Search,
     StreamModules,
+    Unproven,
     bound,
     calls_of,
     floats,
@@ -32,6 +33,8 @@ ALL_IN_ONE = "The model makes these vectors in one part, which holds their posit
 POSITION_LATER = "No position is added to the tokens: it acts later, on queries and keys or as a bias of their scores."
 
 _models: WeakKeyDictionary[nn.Module, StreamModules] = WeakKeyDictionary()
+_lenses: WeakKeyDictionary[nn.Module, tuple[Readout, tuple[nn.Module, ...]]] = WeakKeyDictionary()
+_why_no_parts: WeakKeyDictionary[nn.Module, str] = WeakKeyDictionary()
 _last_call: WeakKeyDictionary[nn.Module, tuple[Site, CallModules | None]] = WeakKeyDictionary()
 """The call of each model that was taken apart last."""
 
@@ -48,15 +51,20 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
     """
     if loaded.keeps_own_attention and not loaded.trial.is_captured:
         raise refused(loaded, "its attention is its own, and what its heads give is not known")
-    if not _reads_ids(loaded):
-        raise refused(loaded, "it reads no text")
-    if loaded.task not in ("next", "fill", "write"):
-        raise refused(loaded, "it gives no word a logit")
+    _check_words(loaded)
     modules = _models.get(loaded.model)
     if modules is None or (all_projections and not modules.has_all_projections):
         with torch.inference_mode():
             modules = _models[loaded.model] = Search(loaded).modules(all_projections=all_projections)
     return modules
+
+
+def _check_words(loaded: Loaded) -> None:
+    """Raises: InputError: if a model gives no word a logit."""
+    if not _reads_ids(loaded):
+        raise refused(loaded, "it reads no text")
+    if loaded.task not in ("next", "fill", "write"):
+        raise refused(loaded, "it gives no word a logit")
 
 
 def call_of(loaded: Loaded, site: Site) -> CallModules | None:
@@ -81,10 +89,11 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     if known is None:
         return None
     embeddings = {kind: part.get_input_embeddings() for kind, part in _parts(loaded).items()}
-    with calls_of([known.query, known.key, *embeddings.values()]) as calls:
+    readers = [known.parts[name].module for name in ("w_q", "w_k")]
+    with calls_of([*readers, *embeddings.values()]) as calls:
         returned = _again(loaded, record)
     by_module = {call.module: call for call in calls}
-    query, key = (by_module[module].input for module in (known.query, known.key))
+    query, key = (by_module[module].input for module in readers)
     read = {
         kind: _embedded(loaded, returned, calls, kind, module, adds_positions=known.adds_positions)
         for kind, module in embeddings.items()
@@ -96,8 +105,7 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     return Origin(
         query,
         query if torch.equal(query, key) else key,
-        *known.linears,
-        projections.w_v,
+        *(known.parts[name].linear for name in ("w_q", "w_k", "w_v")),
         projections.w_o,
         query_tokens=own if site.kind == "encoder" else other,
         key_tokens=other if site.kind == "decoder" else own,
@@ -145,37 +153,59 @@ def _again(loaded: Loaded, record: Record) -> Any:
 
 
 def stream_of(loaded: Loaded, record: Record) -> Stream:
-    """The residual stream of a record, by another run of its model.
+    """The residual stream of a record, by another run of its model: its states, and its parts where these are proven.
 
     Raises:
-        InputError: as `modules_of`; or if the parts do not sum to the whole.
+        InputError: if no words are read from its states; or if parts that were proven do not sum to the whole.
     """
-    parts = modules_of(loaded)
-    wanted = [parts.words, parts.last, *(module for module, _ in parts.feed_forward.values())]
-    with calls_of(wanted) as calls:
-        returned = _again(loaded, record)
-    by_module = {call.module: call for call in calls}
-    first = floats(states_of(returned)[0])
-    words = floats(by_module[parts.words].output) * parts.factor
-    position = first - words
-    if parts.positions is None:  # pictures stand in the place of words, or nothing is added
-        words, position = first, None
-    stream = Stream(
-        weights=parts.weights,
-        embedding=words,
-        position=position,
-        feed_forward={
-            layer: floats(by_module[module].output).reshape(first.shape) * factor
-            for layer, (module, factor) in parts.feed_forward.items()
-        },
-        final=floats(by_module[parts.last].input).reshape(first.shape),
-        states=tuple(map(floats, states_of(returned)[:-1])),
+    _check_words(loaded)
+    if loaded.model not in _why_no_parts:
+        try:
+            return _with_parts(loaded, record, modules_of(loaded))
+        except Unproven as error:
+            _why_no_parts[loaded.model] = str(error)
+    if loaded.model not in _lenses:
+        with torch.inference_mode():
+            _lenses[loaded.model] = Search(loaded).lens()
+    readout, between = _lenses[loaded.model]
+    states = states_of(_again(loaded, record))[:-1]
+    if between:
+        states = [_through(loaded, between, state) for state in states]
+    return Stream(readout, tuple(map(floats, states)), None, _why_no_parts[loaded.model])
+
+
+def _through(loaded: Loaded, modules: tuple[nn.Module, ...], state: Tensor) -> Tensor:
+    """The input of the unembedding, or what the last of the modules before it makes of a state."""
+    unembedding = loaded.model.get_output_embeddings()
+    with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
+        for module in modules:
+            state = module(state)
+    return calls[-1].input if calls else state
+
+
+def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Stream:
+    """The residual stream with its parts, which are held to the whole."""
+    with calls_of([modules.words, modules.last, *(module for module, _ in modules.feed_forward.values())]) as calls:
+        states = states_of(_again(loaded, record))
+    by_module, first = {call.module: call for call in calls}, floats(states[0])
+    words = by_module[modules.words].output * modules.factor
+    has_positions = modules.positions is not None  # else pictures stand in the place of words, or nothing is added
+    feed_forward = {
+        layer: by_module[module].output.reshape(first.shape) * factor
+        for layer, (module, factor) in modules.feed_forward.items()
+    }
+    parts = StreamParts(
+        modules.weights,
+        words if has_positions else first,
+        first - words if has_positions else None,
+        feed_forward,
+        by_module[modules.last].input.reshape(first.shape),
     )
     attention = sum(
-        projections.writes(record.step(site).outputs()) for site, projections in parts.weights.sites.items()
+        projections.writes(record.step(site).outputs()) for site, projections in modules.weights.sites.items()
     )
     real = torch.zeros(first.shape[:2], dtype=torch.bool)
     for row, sentence in zip(real, record.read, strict=True):
         row[: sentence.length] = True
-    stream.check(attention, record.prediction.logits, record.source, real=real, within=bound(loaded))
-    return stream
+    parts.check(attention, record.prediction.logits, record.source, real=real, within=bound(loaded))
+    return Stream(modules.weights.readout, tuple(map(floats, states[:-1])), parts)

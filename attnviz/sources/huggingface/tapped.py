@@ -5,10 +5,11 @@ argument of the call, so two runs never meet.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from threading import get_ident
 from types import MappingProxyType
 from typing import Any
 
@@ -233,3 +234,20 @@ def _apart(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor 
                 bias = added if bias is None else bias + added
             mask = ~blocked
     return mask, bias
+
+
+@contextmanager
+def watching(modules: Iterable[nn.Module], keep: Callable[[nn.Module, tuple, Any], None]) -> Iterator[None]:
+    """Meanwhile call a function with each module, its inputs and its output, in this thread alone."""
+    thread = get_ident()
+
+    def after(module: nn.Module, inputs: tuple, output: Any) -> None:
+        if get_ident() == thread:
+            keep(module, inputs, output)
+
+    hooks = [module.register_forward_hook(after) for module in dict.fromkeys(modules)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

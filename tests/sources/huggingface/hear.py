@@ -10,8 +10,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 RATE = 16_000
 WORDS = ["<start>", "<end>", *(f"w{i}" for i in range(58))]
 
-_SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-_SMALL |= {"conv_dim": [16] * 7, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
+_SMALL = {"conv_dim": [16] * 7, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
+_LAYER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 _SIDES = {"layers": 2, "attention_heads": 4, "ffn_dim": 32}
 
 
@@ -26,12 +26,16 @@ def _whisper():
 FAMILIES = {
     "whisper": _whisper,
     "wav2vec2": lambda: (
-        hf.Wav2Vec2Model(hf.Wav2Vec2Config(**_SMALL, feat_extract_norm="layer")),
+        hf.Wav2Vec2Model(hf.Wav2Vec2Config(**_LAYER, **_SMALL, feat_extract_norm="layer")),
         hf.Wav2Vec2FeatureExtractor(),
     ),
     "hubert": lambda: (
-        hf.HubertForSequenceClassification(hf.HubertConfig(**_SMALL, num_labels=3)),
+        hf.HubertForSequenceClassification(hf.HubertConfig(**_LAYER, **_SMALL, num_labels=3)),
         hf.Wav2Vec2FeatureExtractor(),
+    ),
+    "ast": lambda: (
+        hf.ASTForAudioClassification(hf.ASTConfig(**_LAYER, max_length=116, num_mel_bins=32, num_labels=3)),
+        hf.ASTFeatureExtractor(num_mel_bins=32, max_length=116),
     ),
 }
 

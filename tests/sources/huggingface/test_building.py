@@ -18,7 +18,7 @@ from attnviz import api
 from attnviz.models import constructed
 from attnviz.models import trained as weights
 from attnviz.sources import scratch
-from attnviz.sources.huggingface import building, loading, source
+from attnviz.sources.huggingface import building, loading
 from attnviz.sources.scratch import Scratch
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +46,7 @@ def folder_of(path: Path, seed: int = 0, **sizes) -> str:
 @pytest.fixture(autouse=True)
 def nothing_kept():
     yield
-    source._models.clear()
+    loading._models.clear()
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_two_different_models_open_at_once(tmp_path):
     for thread in threads:
         thread.join(PATIENCE)
     at_once = dict(come)
-    source._models.clear()
+    loading._models.clear()
     begin = threading.Barrier(1)
     for place in places:
         open(place)

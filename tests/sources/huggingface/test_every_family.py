@@ -8,7 +8,7 @@ import zoo
 from examples import some
 from zoo import Kind
 
-from attnviz.sources.huggingface import source
+from attnviz.sources.huggingface import loading
 
 NAMED: dict[tuple[str, str], tuple[Kind, str]] = {
     ("bert", "BertForMaskedLM"): ("works", ""),
@@ -56,7 +56,7 @@ def named(classes: Iterable[tuple[str, str]]) -> list:
 def nothing_is_kept(tmp_path):
     """Many models are built: none stays in memory or on the disk."""
     yield
-    source._models.clear()
+    loading._models.clear()
     shutil.rmtree(tmp_path)
 
 

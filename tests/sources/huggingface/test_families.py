@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Painted
-from attnviz.sources.huggingface.tapped import ModelRun, register, use_on
+from attnviz.sources.huggingface.tapped import ModelRun, use_on
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 FAMILY = pytest.mark.parametrize("family", TAPPED)
@@ -210,8 +210,3 @@ def test_a_run_without_a_tap_is_an_error():
 
     with pytest.raises(Exception, match="does not hand on"):
         answer(model, read, lengths)
-
-
-def test_registering_is_done_once():
-    """And under one name."""
-    assert register() == register() == "attnviz"

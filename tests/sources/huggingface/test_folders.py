@@ -14,7 +14,7 @@ from torch.testing import assert_close
 import attnviz
 from attnviz import cases, figures
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import source
+from attnviz.sources.huggingface import loading
 from attnviz.sources.huggingface.source import HuggingFace
 
 TEXT = "the cat sat on the mat"
@@ -23,7 +23,7 @@ TEXT = "the cat sat on the mat"
 @pytest.fixture(autouse=True)
 def forgotten():
     """No model of a folder is kept for the next state of the folder."""
-    source._models.clear()
+    loading._models.clear()
 
 
 def refusal(name) -> str:

@@ -11,7 +11,7 @@ from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Subsequent, Window
-from attnviz.sources.huggingface import source, trial
+from attnviz.sources.huggingface import loading, trial
 from attnviz.sources.huggingface.source import HuggingFace
 
 TEXT = "w5 w6 w7 w8 w9 w10 w11"
@@ -34,7 +34,7 @@ def opened(tmp_path):
         return HuggingFace(str(tmp_path / family))
 
     yield open
-    source._models.clear()
+    loading._models.clear()
 
 
 def probed(opened: HuggingFace, text=TEXT, edits=Edits(), **asked):

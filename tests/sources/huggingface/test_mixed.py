@@ -295,9 +295,9 @@ def test_a_record_with_pictures_is_saved_whole(load, tmp_path):
 
 def test_tokens_without_a_place_are_said(load, monkeypatch):
     """Where a count fits no grid, no box is guessed."""
-    from attnviz.sources.huggingface import cells
+    from attnviz.sources.huggingface import mixing
 
-    monkeypatch.setattr(cells, "cells", lambda *_: None)
+    monkeypatch.setattr(mixing, "cells", lambda *_: None)
     record = attnviz.analyze(attnviz.picture(PICTURE, QUESTION), load("llava"))
 
     assert not record.sentences[0].has_places
@@ -305,10 +305,10 @@ def test_tokens_without_a_place_are_said(load, monkeypatch):
 
 
 def test_cells_that_fit_no_grid_have_no_places(load):
-    from attnviz.sources.huggingface import cells
+    from attnviz.sources.huggingface import mixing
 
     for family in ("llava", "qwen2_vl", "llava_next", "internvl"):
-        assert cells.cells(load(family).facts.processor, (60, 90), 47) is None
+        assert mixing.cells(load(family).facts.processor, (60, 90), 47) is None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import Canceled, InputError
 from attnviz.core.masks import Window
 from attnviz.sources.estimate import estimate
-from attnviz.sources.huggingface import building, loading, memory, models, running, source, tapped
+from attnviz.sources.huggingface import building, loading, memory, models, running, tapped
 from attnviz.sources.huggingface.source import HuggingFace
 
 PATIENCE = 60
@@ -61,8 +61,7 @@ def keep(monkeypatch):
 
     def keep(most: int) -> BoundedCache:
         kept = BoundedCache(most, loading._size)
-        for module in (loading, source):
-            monkeypatch.setattr(module, "_models", kept)
+        monkeypatch.setattr(loading, "_models", kept)
         return kept
 
     return keep

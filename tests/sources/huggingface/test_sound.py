@@ -10,7 +10,7 @@ from hear import FAMILIES, RATE, folder, tones
 import attnviz
 from attnviz.core.errors import InputError
 from attnviz.core.places import Sound
-from attnviz.sources.huggingface.sounds import resampled
+from attnviz.sources.huggingface.senses import plane_of, resampled
 
 SOUND = attnviz.sound(tones(), RATE)
 ENCODER, CROSS = attnviz.Site("encoder", 1), attnviz.Site("cross", 1)
@@ -97,7 +97,35 @@ def test_a_click_is_loudest_in_the_frames_of_its_position(load):
         assert set(heard) <= {2 * i - 1, 2 * i, 2 * i + 1}
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+def test_a_tone_is_loudest_in_the_cells_of_its_time_and_pitch(load):
+    """Of an Audio Spectrogram Transformer, whose positions are bands of frequencies by time, after two others."""
+    source = load("ast")
+    silence = torch.zeros(RATE)
+    (sentence,) = source.sentences(attnviz.sound(silence, RATE))
+    patching, half = source.facts.patching, 300  # samples of half a tone: 19 ms
+    rows, columns = patching.cells(plane_of(source.loaded.processor, sentence.pictures[0]))
+    before = features(source, silence)["input_values"]
+
+    assert [token.text for token in sentence.tokens[:2]] == ["[CLS]", "[DISTILL]"]
+    assert (rows.count, columns.count, len(sentence.tokens)) == (2, 11, 24)
+    for i, token in enumerate(sentence.tokens[2:]):
+        if token.box is None:
+            continue
+        seconds, pitch = (float(part.split()[0].replace(",", "")) for part in token.text.split(" · "))
+        time = torch.arange(RATE)
+        tone = torch.sin(2 * torch.pi * pitch * time / RATE) * ((time - seconds * RATE).abs() < half)
+        louder = features(source, tone)["input_values"][0] - before[0]
+        frame, band = divmod(int(louder.flatten().argmax()), louder.shape[1])
+        row, column = divmod(i, columns.count)
+        assert abs(band + 0.5 - rows.middle(row)) < 2
+        assert abs(frame + 0.5 - columns.middle(column)) < 3
+        picture = attnviz.sound(tone, RATE).pictures[0][0].pixels[..., 0].float()
+        y, x = divmod(int(picture.flatten().argmax()), picture.shape[1])
+        assert abs(y + 0.5 - (token.box.top + token.box.bottom) / 2 * picture.shape[0]) < 2
+        assert abs(x + 0.5 - (token.box.left + token.box.right) / 2 * picture.shape[1]) < 3
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "ast"])
 def test_positions_are_stretches_of_time_without_a_gap(load, family):
     """Over the full height of the spectrogram, called by their middle."""
     (sentence,) = load(family).sentences(SOUND)
@@ -159,8 +187,9 @@ def test_words_of_a_persons_own_are_read_instead(load):
     assert record.tokens(CROSS)[1][10].text == "0.20 s"
 
 
-def test_labels_are_those_of_the_model(load):
-    source = load("hubert")
+@pytest.mark.parametrize("family", ["hubert", "ast"])
+def test_labels_are_those_of_the_model(load, family):
+    source = load(family)
     record = attnviz.analyze(SOUND, source)
 
     assert record.labels[0] == ("LABEL_0", "LABEL_1", "LABEL_2")
@@ -200,11 +229,13 @@ def test_what_is_no_sound_is_refused_with_the_way_for_sounds(load):
 
 
 def test_a_model_whose_positions_are_no_stretches_of_time_says_so(tmp_path):
+    """W2V-BERT reads two frames as one, without a convolution that says so."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    hf.ASTModel(hf.ASTConfig(**sizes)).save_pretrained(tmp_path)
-    hf.ASTFeatureExtractor().save_pretrained(tmp_path)
+    sizes |= {"output_hidden_size": 32, "feature_projection_input_dim": 16}
+    hf.Wav2Vec2BertModel(hf.Wav2Vec2BertConfig(**sizes)).save_pretrained(tmp_path)
+    hf.SeamlessM4TFeatureExtractor(feature_size=8, num_mel_bins=8).save_pretrained(tmp_path)
 
-    with pytest.raises(InputError, match="does not say which time its positions stand for"):
+    with pytest.raises(InputError, match="no stretches of time by its convolutions"):
         attnviz.load(str(tmp_path))
 
 

@@ -15,7 +15,7 @@ from attnviz.analysis.heads import head_metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.sources.huggingface import hub, memory, running, source
+from attnviz.sources.huggingface import hub, loading, memory, running, source
 from attnviz.sources.huggingface import models as huggingface_models
 from attnviz.sources.huggingface.source import HuggingFace
 
@@ -44,7 +44,7 @@ def opened(tmp_path):
         return HuggingFace(str(folder))
 
     yield open
-    source._models.clear()
+    loading._models.clear()
 
 
 def words(ends: bool = False, **more: int) -> Tokenizer:
@@ -492,13 +492,13 @@ def test_how_far_a_download_is_reaches_whoever_asked(opened, monkeypatch):
     """And the model that was fetched is the one that is opened, without another word."""
     model, told = opened("Bert"), []
     loaded = model.loaded
-    source._models.clear()
+    loading._models.clear()
 
     def load(name, report):
         report(hub.DownloadProgress("fetching", 3, 7))
         return loaded
 
-    monkeypatch.setattr(source.loading, "load", load)
+    monkeypatch.setattr(loading, "load", load)
     fetched = huggingface_models.by_name(model.model, told.append)
 
     assert told == [hub.DownloadProgress("fetching", 3, 7)]

@@ -15,7 +15,7 @@ import attnviz
 from attnviz import Edits, Site
 from attnviz.analysis import contributions, steps
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import module_search, source
+from attnviz.sources.huggingface import loading, module_search
 
 TEXT = "A cat sat on it."
 SPLIT = {
@@ -54,7 +54,7 @@ def named(classes) -> list:
 @pytest.fixture(autouse=True)
 def nothing_is_kept(tmp_path):
     yield
-    source._models.clear()
+    loading._models.clear()
     shutil.rmtree(tmp_path)
 
 
@@ -126,7 +126,7 @@ def test_a_model_that_is_no_sum_is_refused_in_one_sentence(family, name, tmp_pat
     record = attnviz.analyze(TEXT, model)
 
     with pytest.raises(InputError, match=WHOLE[family, name]) as error:
-        model.with_stream(record)
+        contributions(model.with_stream(record))
 
     assert "\n" not in str(error.value)
 
@@ -138,7 +138,7 @@ def test_a_layer_that_adds_more_than_its_parts_is_refused(tmp_path):
     model = attnviz.load(own, zoo.tokenizer())
 
     with pytest.raises(InputError, match="layer 1 adds more than its attention"):
-        model.with_stream(attnviz.analyze(TEXT, model))
+        contributions(model.with_stream(attnviz.analyze(TEXT, model)))
 
 
 def test_adapters_are_part_of_the_projections(tmp_path):

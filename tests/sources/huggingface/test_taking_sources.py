@@ -12,7 +12,7 @@ from torch.testing import assert_close
 import attnviz
 from attnviz import Edits, Site, Take
 from attnviz.core.errors import InputError
-from attnviz.sources.huggingface import layers, running, source
+from attnviz.sources.huggingface import loading, running
 from attnviz.sources.huggingface.tapped import ModelRun
 from attnviz.studies import patching
 
@@ -28,7 +28,7 @@ def tiny(tmp_path):
         return attnviz.load(str(tmp_path / name))
 
     yield load
-    source._models.clear()
+    loading._models.clear()
     shutil.rmtree(tmp_path)
 
 
@@ -231,7 +231,7 @@ def test_who_runs_the_model_in_another_thread_takes_nothing(tiny):
     edits, _ = model.resolved(model.tokenize([A]), Edits(taken=(Take(B, "stream", Site("decoder", 0)),)))
     read = running.inputs(model.tokenize([A]), model.loaded)
 
-    with layers.entering(model.loaded, ModelRun(model.loaded.model, edits), read):
+    with running.entering(model.loaded, ModelRun(model.loaded.model, edits), read):
         thread = threading.Thread(target=lambda: results.append(logits(model)))
         thread.start()
         thread.join()

@@ -17,7 +17,7 @@ from attnviz.cli import main
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.files import read, save
-from attnviz.sources.huggingface import embedding, source
+from attnviz.sources.huggingface import embedding, loading
 from attnviz.sources.huggingface.source import HuggingFace
 from attnviz.studies import ablation
 
@@ -28,7 +28,7 @@ OFF = Edits(heads_off={(Site("encoder", 0), 1)})
 @pytest.fixture(autouse=True)
 def forgotten():
     """No model of a folder is kept for the next test, nor for the next state of the folder."""
-    source._models.clear()
+    loading._models.clear()
 
 
 def opened(folder, head, *, family="Bert", **settings) -> HuggingFace:
@@ -158,7 +158,7 @@ def pooled(folder, config, *, name="1_Pooling", more=()) -> None:
     modules = [("", "sentence_transformers.models.Transformer"), (name, "sentence_transformers.models.Pooling"), *more]
     listed = [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)]
     (folder / "modules.json").write_text(json.dumps(listed))
-    source._models.clear()
+    loading._models.clear()
     (folder / name).mkdir()
     (folder / name / "config.json").write_text(json.dumps({"word_embedding_dimension": 32} | config))
 

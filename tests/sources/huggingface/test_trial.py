@@ -14,7 +14,7 @@ from torch.testing import assert_close
 from attnviz.analysis.rollout import mixed
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import running, source, tapped, trial
+from attnviz.sources.huggingface import loading, running, source, tapped, trial
 from attnviz.sources.huggingface.source import HuggingFace
 
 TO_SEND = re.compile(r"\(attnviz \S+, transformers \S+, tokenizers \S+, torch \S+, Python \S+\)\. Please send us this ")
@@ -23,7 +23,7 @@ TO_SEND = re.compile(r"\(attnviz \S+, transformers \S+, tokenizers \S+, torch \S
 @pytest.fixture(autouse=True)
 def nothing_is_kept(tmp_path):
     yield
-    source._models.clear()
+    loading._models.clear()
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
@@ -220,7 +220,7 @@ def test_big_bird_is_shown_in_full_up_to_where_it_becomes_sparse(opened):
 def test_chunks_of_the_feed_forward_part_change_nothing(opened):
     """They only save memory, and fail where they do not divide the number of tokens."""
     plain = run(opened("bert", "BertModel"))
-    source._models.clear()
+    loading._models.clear()
 
     assert torch.equal(run(opened("bert", "BertModel", config={"chunk_size_feed_forward": 3})).output, plain.output)
 

@@ -9,7 +9,7 @@ import transformers
 from fake_hub import WORDS
 
 from attnviz import api
-from attnviz.sources.huggingface import source, tapped
+from attnviz.sources.huggingface import loading, tapped
 from attnviz.sources.huggingface.loaded import Turns
 
 PATIENCE = 60
@@ -37,7 +37,7 @@ def made(kind: str) -> transformers.PreTrainedModel:
 @pytest.fixture
 def place(tmp_path):
     yield str(fake_hub.write(tmp_path / "phi3", made("longrope")))
-    source._models.clear()
+    loading._models.clear()
 
 
 def output(model, length: int, turns: Turns | None = None) -> torch.Tensor:

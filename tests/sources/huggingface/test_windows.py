@@ -200,17 +200,6 @@ def test_what_cannot_act_in_windows_is_refused(source):
             attnviz.analyze(TEXT, source, edits)
 
 
-def test_a_record_of_windows_is_saved_whole(source, tmp_path):
-    record = attnviz.analyze(TEXT, source)
-    attnviz.save(record, tmp_path / "windows.attn")
-    again = attnviz.read(tmp_path / "windows.attn")
-
-    assert again.own_texts == dict(record.own_texts)
-    for step, other in zip(record.steps, again.steps, strict=True):
-        assert str(other.mask) == str(step.mask)
-        assert torch.equal(other.weights(0), step.weights(0))
-
-
 def test_a_small_part_of_the_weights_is_computed_alone(source):
     """Bias and mask are never laid out for all pairs of patches."""
     step = attnviz.analyze(TEXT, source).step(SITES[1])

@@ -1,0 +1,256 @@
+"""Runs of models of transformers that see or hear: attention in their own code, positions in a picture or a sound.
+
+A sound is heard through its spectrogram, which is a picture with time on its axis. Both senses have one idea of
+positions: cells of what the model is given, see `positions`.
+"""
+
+import math
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnviz.capturing import Capture, capture
+from attnviz.core.edits import Edits
+from attnviz.core.errors import InputError
+from attnviz.core.places import Picture, Sound
+from attnviz.core.record import Step
+from attnviz.sources.huggingface import building, faults, positions, running
+from attnviz.sources.huggingface.eager import differ
+from attnviz.sources.huggingface.loaded import Loaded, Trial
+from attnviz.sources.huggingface.positions import CellMaps, Plane
+
+EXAMPLE = Picture(torch.arange(64, dtype=torch.uint8)[:, None, None].expand(64, 90, 3).contiguous())
+"""Picture that a model is tried on."""
+SECONDS = 0.5
+"""Length of the tone that a model is tried on."""
+BRIGHT, NOISE = 1.0, 1e-3
+"""Number added to the pixels of a patch, which are mostly within -3 and 3; part of the largest change that is none."""
+SPECIAL = (("cls_token", "[CLS]"), ("class_embedding", "[CLS]"), ("distillation_token", "[DISTILL]"))
+"""Parameters of positions before the patches, and names of these, in their order."""
+REGISTERS = "register_tokens"
+PROMPT = 8
+"""Tokens before the first written one, at most: start, language, task, no timestamps."""
+HOP, MIDDLE, LOWEST = 0.010, 0.0125, 20
+"""Kaldi's frames, as of Audio Spectrogram Transformers: seconds from one to the next, and to the middle of the first;
+lowest frequency in Hz."""
+
+
+def example(loaded: Loaded) -> Picture:
+    """The picture or the tone that a model is tried on."""
+    if not loaded.hears:
+        return EXAMPLE
+    rate = loaded.processor.sampling_rate
+    tone = torch.sin(torch.arange(int(SECONDS * rate)) * 2 * math.pi * 440 / rate)
+    return Sound(torch.zeros(8, 8, 3, dtype=torch.uint8), SECONDS, samples=tone, rate=rate)
+
+
+def example_inputs(loaded: Loaded) -> dict[str, Tensor]:
+    """Inputs of a model for the picture or the tone that it is tried on."""
+    read = inputs(loaded, (example(loaded),))
+    if loaded.task == "write":
+        read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
+    return read
+
+
+def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
+    """Inputs of a model for pictures or sounds, by its own processor; a sound is heard at the rate of that."""
+    weights, options = next(loaded.model.parameters()), {}
+    if loaded.hears:
+        options["sampling_rate"] = rate = loaded.processor.sampling_rate
+        arrays = [resampled(sound.samples, sound.rate, rate).numpy() for sound in pictures]
+    else:
+        arrays = [picture.pixels.numpy() for picture in pictures]
+    read = loaded.processor(arrays, return_tensors="pt", **options)
+    return {
+        name: value.to(weights.device, weights.dtype if value.is_floating_point() else None)
+        for name, value in read.items()
+        if isinstance(value, Tensor) and (not loaded.hears or name == loaded.model.main_input_name)
+    }
+
+
+def resampled(samples: Tensor, rate: int, wanted: int) -> Tensor:
+    """Samples at another rate: frequencies that both rates hold are kept, others left out."""
+    if rate == wanted:
+        return samples
+    count = round(len(samples) * wanted / rate)
+    spectrum = torch.fft.rfft(samples.double())[: count // 2 + 1]
+    return (torch.fft.irfft(spectrum, n=count) * (count / len(samples))).float()
+
+
+def longest_sound(extractor: Any) -> float:
+    """Seconds that a model hears at most; 0 if it says no bound."""
+    if _is_of_kaldi(extractor):
+        return extractor.max_length * HOP
+    return getattr(extractor, "n_samples", 0) / extractor.sampling_rate
+
+
+def _is_of_kaldi(extractor: Any) -> bool:
+    """Whether a feature extractor makes Kaldi's frames, of one number for all sounds."""
+    return hasattr(extractor, "num_mel_bins") and hasattr(extractor, "max_length")
+
+
+def plane_of(processor: Any, picture: Picture) -> Plane:
+    """The numbers that a model is given of a picture or a sound, and where they stand in it."""
+    if not isinstance(picture, Sound):
+        return _picture_plane(processor, picture.size)
+    rate, seconds = processor.sampling_rate, picture.seconds
+    if _is_of_kaldi(processor):
+        low, high, top = _mel(LOWEST), _mel(rate / 2), _mel(picture.rate / 2)
+        step = (high - low) / (processor.num_mel_bins + 1) / top
+        bands = picture.size[0]  # of the spectrogram, which lie between 0 and the top
+        part = (bands + 1) / bands
+        down = -step * part, 1 + 0.5 / bands - (low / top + step / 2) * part
+        across = HOP / seconds, (MIDDLE - HOP / 2) / seconds
+        return Plane(processor.num_mel_bins, processor.max_length, across, down, digits=9)
+    if hasattr(processor, "n_samples"):  # Whisper's, of frames around each hop of a sound that is padded
+        hop, count = processor.hop_length, processor.nb_max_frames
+    else:
+        hop, count = 1, round(seconds * rate)
+    return Plane(1, count, (hop / rate / seconds, -hop / rate / seconds / 2), digits=9)
+
+
+def _mel(frequency: float) -> float:
+    return 2595 * math.log10(1 + frequency / 700)
+
+
+def pitch(loaded: Loaded, band: float) -> float:
+    """Frequency in Hz of a place among the bands of a model, where 0.5 is the middle of the lowest."""
+    low, high = _mel(LOWEST), _mel(loaded.processor.sampling_rate / 2)
+    mel = low + (high - low) * (band + 0.5) / (loaded.processor.num_mel_bins + 1)
+    return 700 * (10 ** (mel / 2595) - 1)
+
+
+@lru_cache(maxsize=32)
+def _picture_plane(processor: Any, size: tuple[int, int]) -> Plane:
+    def process(pixels: Tensor) -> Tensor:
+        return processor([pixels.numpy()], return_tensors="pt")["pixel_values"].float()
+
+    return positions.planes(process, size)[0]
+
+
+def extra_positions(loaded: Loaded) -> tuple[str, ...]:
+    """Names of the positions before the patches."""
+    parameters = {name.rsplit(".", 1)[-1]: value for name, value in loaded.model.named_parameters()}
+    names = [name for parameter, name in SPECIAL if parameter in parameters]
+    registers = parameters[REGISTERS].shape[-2] if REGISTERS in parameters else 0
+    return (*names, *(f"[REG {i}]" for i in range(registers)))
+
+
+def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, CellMaps]:
+    """Captured attention of one run, the output, and the maps of cells before each call."""
+    model, cache = loaded.model, {"use_cache": False} if loaded.task == "write" else {}
+    watched = capture(model, edits, sites=loaded.trial.calls)
+    with loaded.turns.turn(), torch.inference_mode(), watched as captured, positions.cell_maps(model, captured) as maps:
+        output = model(**read, output_hidden_states=True, **cache)
+    return captured, output, maps
+
+
+def states(steps: tuple[Step, ...], output: Any) -> Tensor:
+    """The last hidden states, (B, n, d), or what the heads give last where a model has them in another shape."""
+    states = getattr(output, "decoder_hidden_states", None) or getattr(output, "hidden_states", None)
+    last = states[-1] if states else getattr(output, "last_hidden_state", None)
+    return last if isinstance(last, Tensor) and last.dim() == 3 else steps[-1].outputs()
+
+
+def tried(loaded: Loaded) -> Loaded:
+    """The same with its attention calls and its positions: seen in a run on a small picture or a tone.
+
+    A second run proves the order of patches, and that the model does not draw at random.
+
+    Raises:
+        AttnvizError: if it cannot be run, no attention is seen in it, its first call is not of cells, or it draws at
+            random.
+    """
+    name = f"{faults.name(loaded.name)} ({loaded.made_of})"
+    with faults.unforeseen(name):
+        read, plane = example_inputs(loaded), plane_of(loaded.processor, example(loaded))
+        captured, output, maps = captured_run(loaded, read, Edits())
+        steps = captured.steps
+        step = next((step for step in steps if step.shape[0] == 1), steps[0])
+        windows = captured.windows.get(step.site)
+        count = step.shape[2] if windows is None else windows.rows * windows.columns
+        extra, call = extra_positions(loaded), [call.site for call in captured.calls].index(step.site)
+        patching = maps.patching(count, call, extra)
+        if not loaded.hears and (patching is None or patching.count(plane) != count):
+            patching = positions.square_patching(count, plane, extra)
+    if loaded.hears and (patching is None or patching.count(plane) != count):
+        what = f"attends to {count} positions of {SECONDS} s, which are no stretches of time by its convolutions"
+        raise InputError(f"{name} {what}, so attnviz cannot place them.")
+    if patching is None or step.shape[0] > 1:  # of pieces of the picture
+        what = f"attends to {count} positions that are no rows and columns of patches"
+        raise InputError(f"{name} {what}, so attnviz cannot place them.")
+    hidden = states(steps, output)
+    trial = Trial({step.site: step.num_heads for step in steps}, hidden.shape[-1], calls=captured.sites)
+    loaded = replace(loaded, patching=patching, trial=trial)
+    if not loaded.hears:
+        with faults.unforeseen(name):
+            _prove(loaded, name, read, hidden, step)
+    return loaded
+
+
+def _prove(loaded: Loaded, name: str, read: dict[str, Tensor], hidden: Tensor, step: Step) -> None:
+    """Run a model again on the same picture, and on it with a patch bright, four times.
+
+    Args:
+        hidden: states of the first run.
+        step: its first attention call.
+
+    Raises:
+        InputError: if it draws at random, or a bright patch moves other positions than its own.
+    """
+    plane = plane_of(loaded.processor, EXAMPLE)
+    rows, columns = loaded.patching.cells(plane)
+    cells = [divmod(i * (rows.count * columns.count - 1) // 6, columns.count) for i in (0, 2, 3, 6)]
+    several = {key: torch.cat([value] * (1 + len(cells))) for key, value in read.items()}
+    for picture, (row, column) in zip(several["pixel_values"][1:], cells, strict=True):
+        (top, bottom), (left, right) = rows.edges(row), columns.edges(column)
+        picture[..., max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)] += BRIGHT
+    captured, output, _ = captured_run(loaded, several, Edits())
+    if differ(states(captured.steps, output)[0], hidden[0]):
+        what = f"{name} draws at random: two runs on one picture differ"
+        raise InputError(f"{what}, so no map would be that of the next run. attnviz.capture(model) shows one run.")
+    windows = captured.windows.get(step.site)
+    begin, width = len(loaded.patching.extra), columns.count if windows is None else windows.padded[1]
+    queries = [other.query for other in captured.steps if other.site == step.site]
+    # where patches overlap, or a picture is convolved first, the positions beside a bright patch move, too
+    for (row, column), query in zip(cells, queries[0][1:] if queries else (), strict=False):
+        moved = (query - queries[0][0]).float().abs().amax((0, 2))
+        if moved.isfinite().all() and moved[begin + row * width + column] <= NOISE * moved.max():
+            what = f"{name} attends to {step.shape[2]} positions, of which a bright patch moves others than its own"
+            raise InputError(f"{what}, so attnviz cannot place them.")
+
+
+def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
+    """Words that a model writes of sounds by its own `generate`, each time the most probable token, and its prompt.
+
+    Returns:
+        As `running.written`: (B, n) ids, how many of each count, and after how many each was cut, 0 where it ended.
+    """
+    from transformers import LogitsProcessorList
+
+    model, settings = loaded.model, deepcopy(loaded.model.generation_config)
+    most = min(running.LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
+    settings.update(do_sample=False, num_beams=1, max_length=None, max_new_tokens=most, return_dict_in_generate=True)
+    is_edited, rules = edits != Edits(), LogitsProcessorList()
+    watched = capture(model, edits, sites=loaded.trial.calls) if is_edited else nullcontext()
+    with loaded.turns.turn(), torch.inference_mode(), watched as captured, building.quiet():
+        if is_edited:
+
+            def forget(ids: Tensor, scores: Tensor) -> Tensor:
+                """Keep the last attention call of each site alone: all of them are as large as all words' maps."""
+                captured.calls[:] = {call.site: call for call in captured.calls}.values()
+                return scores
+
+            rules.append(forget)
+        ids = model.generate(**read, generation_config=settings, logits_processor=rules)["sequences"].cpu()
+    ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
+    ended = torch.isin(ids, torch.tensor([end for end in ends if end is not None], dtype=torch.long))
+    ended[:, 0] = False
+    counts = tuple(ids.shape[1] if not row.any() else int(row.nonzero()[0]) for row in ended)
+    cut = tuple(0 if row.any() else count - 1 for row, count in zip(ended, counts, strict=True))
+    return ids[:, : max(counts)], counts, cut
