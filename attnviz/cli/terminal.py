@@ -1,5 +1,7 @@
 """Lines and columns on a terminal, and the progress of a download."""
 
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -45,12 +47,17 @@ def download(name: str) -> Iterator[Callable[[Any], None]]:
         bar.set_description(progress.what, refresh=False)
         bar.update(progress.done - bar.n)
 
+    def end(*_: object) -> None:  # at once: the library would wait for its threads, which may hang
+        if bar is None:
+            raise KeyboardInterrupt
+        bar.close()
+        note("Canceled. Files that are whole are kept.")
+        os._exit(130)
+
+    before = signal.signal(signal.SIGINT, end)
     try:
         yield draw
-    except KeyboardInterrupt:
-        if bar is not None:
-            note("Canceled. Files that are whole are kept.")
-        raise
     finally:
+        signal.signal(signal.SIGINT, before)
         if bar is not None:
             bar.close()

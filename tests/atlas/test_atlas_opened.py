@@ -155,10 +155,11 @@ def test_a_question_from_the_shell(built, capsys):
     """The metrics that the condition names, each with its interval; or every number as JSON."""
     assert cli.main(["atlas", "query", str(built.folder), "previous_token > 0.9"]) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[0].split()[:3] == ["head", "previous", "role"]
-    assert out.splitlines()[1].startswith("decoder layer 0  0     1 (")
-    assert out.splitlines()[1].endswith("previous token, fails in 0% of texts")
-    assert "1 head, over 4 texts: means by text with 95% intervals." in out
+    names = ["site", "head", "previous", "previous_low", "previous_high", "role", "role_fails"]
+    assert out.splitlines()[0].split() == names
+    assert out.splitlines()[1].startswith("decoder layer 0  0     ")
+    assert "previous token" in out.splitlines()[1]
+    assert "1 head, over 4 texts: means by text with 95% intervals; roles are read from weights alone." in out
     assert cli.main(["atlas", "query", str(built.folder), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 8
     assert cli.main(["atlas", "query", str(built.folder), "x ="]) == 2
