@@ -54,7 +54,7 @@ def read_product(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | No
         left, right = tensors[:2] if name != "__rmatmul__" else tensors[1::-1]
     if not is_plain(left) or not is_plain(right):
         return None
-    letters = _letters(args[0], left, right) if name == "einsum" else _of_matrices(left.dim(), right.dim())
+    letters = _einsum_letters(args[0], left, right) if name == "einsum" else _matrix_letters(left.dim(), right.dim())
     return letters and Product((left, right), letters)
 
 
@@ -70,14 +70,14 @@ def is_learned(tensor: Tensor) -> bool:
     return isinstance(tensor, Parameter) or isinstance(tensor._base, Parameter)
 
 
-def _of_matrices(*dims: int) -> tuple[str, str, str] | None:
+def _matrix_letters(*dims: int) -> tuple[str, str, str] | None:
     """The letters of left @ right: Q, d and d, K after the axes that both have; None of a vector."""
     lead = ascii_letters[: max(dims) - 2]
     left, right = (lead[len(lead) - dim + 2 :] for dim in dims)
     return (f"{left}QD", f"{right}DK", f"{lead}QK") if min(dims) > 1 else None
 
 
-def _letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
+def _einsum_letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
     """The letters of an equation; what "..." stands for gets letters of its own."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")

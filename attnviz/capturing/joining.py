@@ -48,7 +48,7 @@ class Run:
 
     def whole(self) -> tuple[Pass, list[str]]:
         """One call per site, and a sentence for each that cannot be joined."""
-        calls = {site: _whole(parts[-1]) for site, parts in self._parts.items()}
+        calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
         cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
         why = "uses keys of earlier passes that are not shown: its cache was cut, or its sentences changed places"
         return calls, [f"{site} ({calls[site].name or 'the model'}) {why}" for site in cut]
@@ -62,7 +62,7 @@ class Run:
 def runs_of(calls: Iterable[Call]) -> list[Run]:
     """The runs of a model, in their order: a pass that does not go on from the one before begins another run."""
     runs: list[Run] = []
-    for after in _passes(list(calls)):
+    for after in _split_into_passes(list(calls)):
         if not runs or not runs[-1].add(after):
             runs.append(Run(after))
     return runs
@@ -76,7 +76,7 @@ def goes_on(before: Call, after: Call) -> int | None:
     elif used == all_keys:  # a buffer, which is filled
         used, all_keys = used_keys(before), used_keys(after)
     old, new = (call.value if call.weights_only else call.key for call in (before, after))
-    if used + more != all_keys or _form(before) != _form(after) or old is None or new is None:
+    if used + more != all_keys or _join_key(before) != _join_key(after) or old is None or new is None:
         return None
     return used if torch.equal(old[:, :, :used], new[:, :, :used]) else None
 
@@ -89,7 +89,7 @@ def used_keys(call: Call) -> int:
     return int(places[-1]) + 1 if len(places) else call.shape[3]
 
 
-def _passes(calls: list[Call]) -> list[Pass]:
+def _split_into_passes(calls: list[Call]) -> list[Pass]:
     """The calls of each pass. Each calls its sites in one order: where that begins anew, another pass does."""
     order = {site: place for place, site in enumerate(dict.fromkeys(call.site for call in calls))}
     passes: list[dict[Site, dict[int | None, Call]]] = []
@@ -99,38 +99,38 @@ def _passes(calls: list[Call]) -> list[Pass]:
         if not passes or (not is_next_head and order[call.site] <= max(order[site] for site in passes[-1])):
             passes.append({})
         passes[-1].setdefault(call.site, {})[call.head] = call
-    joined = [{site: _side_by_side(heads) for site, heads in sites.items()} for sites in passes]
+    joined = [{site: _join_heads(heads) for site, heads in sites.items()} for sites in passes]
     return [{site: call for site, call in sites.items() if call is not None} for sites in joined]
 
 
-def _side_by_side(heads: dict[int | None, Call]) -> Call | None:
+def _join_heads(heads: dict[int | None, Call]) -> Call | None:
     """The heads of a site as one call; None if they are refused."""
     calls = [call for _, call in sorted(heads.items())]
     if len(calls) == 1:
         return replace(calls[0], head=None)
-    if len({(call.shape, _form(call)) for call in calls}) > 1:
+    if len({(call.shape, _join_key(call)) for call in calls}) > 1:
         for call in calls:
             call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they are no one map"
         return None
     samples = ()
     if all(call.samples for call in calls):
         samples = (replace(calls[0].samples[0], own=torch.cat([call.samples[0].own for call in calls], 1)),)
-    return replace(_joined(calls, 1), head=None, samples=samples)
+    return replace(_concatenate(calls, 1), head=None, samples=samples)
 
 
-def _form(call: Call) -> tuple:
+def _join_key(call: Call) -> tuple:
     """Properties that the parts of one attention have in common."""
     return call.shape[1], call.weights_only, call.sinks is None, replace(call.scoring, bias=(), empty_rows="zero")
 
 
-def _whole(calls: list[Call]) -> Call:
+def _join_passes(calls: list[Call]) -> Call:
     """The passes of a site as one call, without the keys of a buffer that nothing was written to."""
     call, start, samples = calls[-1], 0, []
     if len(calls) > 1:
         for part in calls:
             samples += [sample.moved(start, part.shape[3], call.shape[3]) for sample in part.samples]
             start += part.shape[2]
-        call = replace(_joined(calls, 2), samples=tuple(samples), offset=calls[0].offset)
+        call = replace(_concatenate(calls, 2), samples=tuple(samples), offset=calls[0].offset)
     queries, keys = call.shape[2:]
     if call.site.kind == "cross" or keys <= queries or used_keys(call) != queries:
         return call
@@ -139,7 +139,7 @@ def _whole(calls: list[Call]) -> Call:
     return replace(call, **filled, scoring=replace(call.scoring, bias=bias))
 
 
-def _joined(calls: list[Call], axis: int) -> Call:
+def _concatenate(calls: list[Call], axis: int) -> Call:
     """Heads side by side (axis 1), or passes one after the other (2), which have the keys of the last: others are 0."""
     last = calls[-1]
 

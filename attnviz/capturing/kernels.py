@@ -135,14 +135,14 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
         if name in NAMED_ONLY:
             raise InputError("with arguments that are not read")
         arguments = _arguments(func, args, kwargs)
-        query, key, value = (_heads_first(arguments[part], arguments) for part in ("query", "key", "value"))
+        query, key, value = (_move_heads_first(arguments[part], arguments) for part in ("query", "key", "value"))
         key, value = grouped(query, key, value, query.shape[1] != key.shape[1])
-        masks = _masks(arguments, query, key)
+        masks = _mask_and_bias(arguments, query, key)
     except InputError as error:
         mode.captured.note(f"{mode.name(place)} calls {name} {error}, which is not seen")
         return result
     output, *more = result if isinstance(result, tuple) else (result,)
-    own, dropout_p = _heads_first(output, arguments), arguments.get("dropout_p", 0.0)
+    own, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)
     scoring = Scoring(scale=arguments.get("scale"), softcap=max(arguments.get("softcap", 0), 0) or None)
     new = captured_output(mode, place, own, (query, key, value), masks, scoring, dropout_p, has_heads=True)
     if not mode.captured.calls[-1].is_edited:
@@ -168,13 +168,13 @@ def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str,
     return arguments
 
 
-def _heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
+def _move_heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
     """(B, n, H, d), or (n, H, d) if packed -> (B, H, n, d), as flex_attention has it."""
     tensor = tensor[None] if "ends" in arguments else tensor
     return tensor if "score_mod" in arguments else tensor.transpose(1, 2)
 
 
-def _masks(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
+def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
     """Mask of a call, and the bias added to its scores; query and key are (..., n, d)."""
     if "score_mod" in arguments:
         return apart(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
@@ -209,13 +209,13 @@ def _flex_bias(score_mod: Callable[..., Tensor], mask_mod: Callable[..., Tensor]
         return bias.masked_fill(~create_mask(mask_mod, *scores.shape, device=query.device), -torch.inf)
 
 
-def _unwatched(*_: object) -> bool:
+def _return_false(*_: object) -> bool:
     return False
 
 
 _MULTI_HEAD = FunctionType(
     multi_head_attention_forward.__code__,
-    multi_head_attention_forward.__globals__ | {"has_torch_function": _unwatched},
+    multi_head_attention_forward.__globals__ | {"has_torch_function": _return_false},
     argdefs=multi_head_attention_forward.__defaults__,
 )
 """PyTorch's function, which runs as if no mode watched it: its own question for one is answered by no."""

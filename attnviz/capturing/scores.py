@@ -168,9 +168,9 @@ class Scores:
         shape = tuple(self.probe.shape[place] for place in turned.order[-2:])
         if shape != (turned.query.shape[-2], turned.key.shape[-2]):
             return None
-        q, k = (_cut(side, self.lead, lead) for side in (turned.query, turned.key))
+        q, k = (_reshape_lead(side, self.lead, lead) for side in (turned.query, turned.key))
         wide = [part for part in turned.terms if part[0].shape[-1] > 1]  # else the same for all keys of a query
-        terms = tuple((_cut(term, before, lead), factor, lead) for term, factor, before in wide)
+        terms = tuple((_reshape_lead(term, before, lead), factor, lead) for term, factor, before in wide)
         return replace(turned, query=q, key=k, terms=terms, lead=lead)
 
     @torch.no_grad()
@@ -205,7 +205,7 @@ class Scores:
         return {"mask": mask, "bias": bias, "sink": sink, "empty_rows": empty_rows}
 
 
-def _cut(tensor: Tensor, lead: tuple[int, ...], other: tuple[int, ...]) -> Tensor:
+def _reshape_lead(tensor: Tensor, lead: tuple[int, ...], other: tuple[int, ...]) -> Tensor:
     """A tensor that broadcasts to (*lead, n, d) with these axes cut otherwise."""
     if lead == other:
         return tensor

@@ -50,12 +50,12 @@ class Capture:
     @property
     def sites(self) -> dict[Site, str]:
         """The sites and the names of the modules that call attention there."""
-        return {site: call.name or self.name for site, call in self._last().items()}
+        return {site: call.name or self.name for site, call in self._last_calls().items()}
 
     @property
     def windows(self) -> dict[Site, WindowGrid]:
         """Windows of a picture within which a site attends; its step is of the whole picture, padded to them."""
-        return {site: call.windows for site, call in self._last().items() if call.windows is not None}
+        return {site: call.windows for site, call in self._last_calls().items() if call.windows is not None}
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -65,11 +65,11 @@ class Capture:
     @property
     def unseen(self) -> list[str]:
         """Attention that was seen and cannot be shown, each in one sentence."""
-        return self._compared({}, -1, is_any=True)[1]
+        return self._verified_steps({}, -1, is_any=True)[1]
 
     def steps_of(self, lengths: Mapping[str, tuple[int, ...]], run: int = -1) -> tuple[Step, ...]:
         """A step per site of a run; `lengths` are those of the keys of each sentence without padding, by kind."""
-        return self._compared(lengths, run)[0]
+        return self._verified_steps(lengths, run)[0]
 
     def record(
         self,
@@ -104,7 +104,7 @@ class Capture:
         run, texts = -1 if run is None else run, Texts(*(words and sentences(words) for words in (tokens, keys)))
         if places is not None:
             texts = texts.with_places(places, image, self.steps_of({}, run))
-        steps, unseen, findings = self._compared(texts.lengths, run)
+        steps, unseen, findings = self._verified_steps(texts.lengths, run)
         texts, steps, others = texts.of_steps(steps)
         states = hidden(self.output) if run in (-1, last) else None
         if states is None or states.shape[:2] != (len(texts.queries), len(texts.queries[0].tokens)):
@@ -136,7 +136,7 @@ class Capture:
             raise AttnvizError(f"The edits cannot be right: {refused[0]}.")
         calls = {site: call for run in self._runs() for site, call in run.last.items()}
         if not calls:
-            raise AttnvizError(f"The edits reached nothing. {self._nothing(self.unseen)}")
+            raise AttnvizError(f"The edits reached nothing. {self._no_attention_message(self.unseen)}")
         for site, head in sorted(self.edits.heads_off):
             if site not in calls or head >= calls[site].shape[1]:
                 each = [f"{at} ({call.shape[1]} heads, {call.name or self.name})" for at, call in calls.items()]
@@ -145,11 +145,11 @@ class Capture:
     def _runs(self) -> list[Run]:
         return runs_of(call for call in self.calls if not call.why_not)
 
-    def _last(self) -> dict[Site, Call]:
+    def _last_calls(self) -> dict[Site, Call]:
         runs = self._runs()
         return runs[-1].last if runs else {}
 
-    def _compared(
+    def _verified_steps(
         self, lengths: Mapping[str, tuple[int, ...]], run: int, is_any: bool = False
     ) -> tuple[tuple[Step, ...], list[str], list[str]]:
         """The steps of a run that are the model's own, one at least unless `is_any`; what else there was; findings."""
@@ -174,7 +174,7 @@ class Capture:
             if off.largest > BOUND:
                 rounded.append((off.largest, str(call.samples[0].dtype).removeprefix("torch."), name))
         if not steps and not is_any:
-            raise AttnvizError(self._nothing(unseen))
+            raise AttnvizError(self._no_attention_message(unseen))
         findings = [*self.findings, *(notes(steps) if self.edits.scale is None else ())]
         if rounded:
             largest, dtype, name = max(rounded)
@@ -182,7 +182,7 @@ class Capture:
             findings.append(f"In {counted(len(rounded), 'call')} {what} up to {largest:.1g} ({name})")
         return tuple(steps), unseen, findings
 
-    def _nothing(self, unseen: list[str]) -> str:
+    def _no_attention_message(self, unseen: list[str]) -> str:
         nothing = "no function of torch that attention is made of was called in it. Was it run in the block and thread?"
         if self.output is not None:
             nothing = "it ran and took no softmax of queries and keys, so it has no attention weights"

@@ -134,14 +134,14 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
         scores = scores.masked_fill(args[1], -torch.inf)
     mode.captured.awaited.pop(mode.name(place), None)
     weights = result.exp() if name in LOGS else result
-    changed = _weigh(mode, place, form, scores, weights, dims[0] % result.dim())
+    changed = _register_softmax(mode, place, form, scores, weights, dims[0] % result.dim())
     if changed is None:
         return result
     changed = changed.log() if name in LOGS else changed
     return changed.to(result.dtype) if kwargs.get("out") is None else result.copy_(changed)
 
 
-def _weigh(
+def _register_softmax(
     mode: Watched, place: CallPlace, form: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
 ) -> Tensor | None:
     """Keep a softmax, of scores of a known form, until its weights meet values; gives other weights if edits ask."""
@@ -190,10 +190,10 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
         matches[0][0].refuse("multiplies weights after the softmax by weights, not by values")
     elif any(matches):
         side = 0 if matches[0] else 1
-        old, changed = product.sides[side], _meet(mode, product, side, *matches[side])
+        old, changed = product.sides[side], _meet_values(mode, product, side, *matches[side])
         if changed is not None:
-            args = _with(args, old, changed)
-            kwargs = {name: _with(value, old, changed) for name, value in kwargs.items()}
+            args = _replace_tensor(args, old, changed)
+            kwargs = {name: _replace_tensor(value, old, changed) for name, value in kwargs.items()}
     result = func(*args, **kwargs)
     if any(matches) and not all(matches) and matches[side][0].is_met:
         mode.await_order(matches[side][0].call, result)
@@ -218,14 +218,14 @@ def dropout(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
     return result
 
 
-def _with(arguments: Any, old: Tensor, new: Tensor) -> Any:
+def _replace_tensor(arguments: Any, old: Tensor, new: Tensor) -> Any:
     """Arguments with another tensor in the place of another."""
     if isinstance(arguments, tuple | list):
-        return type(arguments)(_with(argument, old, new) for argument in arguments)
+        return type(arguments)(_replace_tensor(argument, old, new) for argument in arguments)
     return new if arguments is old else arguments
 
 
-def _meet(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
+def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
     """Complete the call of the weights on one side of a product; gives other weights to multiply, if the edits ask.
 
     `order` has the axes of this side as the softmax has them.
@@ -249,15 +249,15 @@ def _meet(mode: Watched, product: Product, side: int, pending: Softmax, order: t
     elif pending.is_met and pending.call.weights_only and pending.call.is_edited:
         pending.call.refused = f"{pending.name} multiplies its weights by several values, of which edits reach one"
     elif pending.call is None:
-        return _meet_unknown(mode, product, side, pending, order)
+        return _keep_unknown_call(mode, product, side, pending, order)
     elif not pending.is_met:
         held = tensor.permute(order).reshape(pending.passed_on.shape)
-        _tell_zeros(mode, pending.call, *map(pending.lead.fold, (held, pending.passed_on)))
+        _report_zeros(mode, pending.call, *map(pending.lead.fold, (held, pending.passed_on)))
         pending.call.value = detached_copy(pending.lead.fold(product.values(side, rest[:-1], keys)))
     return None
 
 
-def _meet_unknown(
+def _keep_unknown_call(
     mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
     """Keep the call of weights whose scores are not made of known parts; gives other weights, if the edits ask."""
@@ -295,7 +295,7 @@ def _meet_unknown(
     parts = scored(scores, mask, empty_rows) | {"value": pending.lead.fold(product.values(side, lead, keys))}
     call = mode.call(place, causal(mask), **parts, weights_only=True)
     pending.call = mode.keep(call, place)
-    _tell_zeros(mode, pending.call, folded(tensor.permute(order)), folded(pending.passed_on))
+    _report_zeros(mode, pending.call, folded(tensor.permute(order)), folded(pending.passed_on))
     changed = mode.edited_weights(call, weights, None) if call.is_edited else weights
     pending.call.samples = (Sample.of(changed, pending.weights.dtype),)
     if not call.is_edited:
@@ -307,7 +307,7 @@ def _meet_unknown(
 
 
 @torch.no_grad()
-def _tell_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> None:
+def _report_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> None:
     """Tell of weights, (B, H, Q, K), that became 0 after the softmax; rows without an open key may."""
     is_gone = (now == 0) & ((before > CLOSE_AFTER_CAST["atol"]) | before.isnan())
     has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)

@@ -39,7 +39,7 @@ class Texts:
         if not is_grid or not all(type(number) is int and number > 0 for number in places):
             raise InputError(f"`places` is {quoted(places)}; it has two whole numbers, rows and columns.")
         rows, columns = places
-        sizes = [size for step in steps for size in (step.shape[2], _keys(step))]
+        sizes = [size for step in steps for size in (step.shape[2], _key_count(step))]
         more = [size - rows * columns for size in sizes if 0 <= size - rows * columns <= MOST_EXTRA]
         if not more:
             what = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have"
@@ -51,7 +51,7 @@ class Texts:
         patched = tuple(pictured(tokens, each) for each in pictures) * (batch // len(images))
         if self.queries or self.keys:
             return Texts(self.queries or patched, self.keys or patched)
-        counts = [step.shape[2] for step in steps if step.site.kind == "cross" and _keys(step) == len(tokens)]
+        counts = [step.shape[2] for step in steps if step.site.kind == "cross" and _key_count(step) == len(tokens)]
         return Texts(sentences([[*map(str, range(counts[0]))]] * batch), patched) if counts else Texts(patched)
 
     def of_steps(self, steps: tuple[Step, ...]) -> tuple[Self, tuple[Step, ...], list[str]]:
@@ -59,11 +59,11 @@ class Texts:
         fitting = [step for step in steps if self._fits(step, steps[0].shape[0])]
         if not fitting:
             what = f"There are tokens for {len(self.queries)} x {len(self.queries[0].tokens)} positions"
-            shapes = ", ".join(dict.fromkeys(map(_shape, steps)))
+            shapes = ", ".join(dict.fromkeys(map(_shape_text, steps)))
             raise InputError(f"{what}; the attention calls have {shapes}. Give as many, or none: they are numbered.")
         what, others = ", not the tokens'" if self.queries else "", [step for step in steps if step not in fitting]
-        unseen = [f"{step.site} ({step.name or 'the model'}) has {_shape(step)}{what}" for step in others]
-        longest = max(size for step in fitting for size in (step.shape[2], _keys(step)))
+        unseen = [f"{step.site} ({step.name or 'the model'}) has {_shape_text(step)}{what}" for step in others]
+        longest = max(size for step in fitting for size in (step.shape[2], _key_count(step)))
         queries = self.queries or sentences([[*map(str, range(longest))]] * fitting[0].shape[0])
         return Texts(queries, self.keys), tuple(fitting), unseen
 
@@ -73,7 +73,7 @@ class Texts:
             return step.shape[0] == batch
         sizes = len(self.queries[0].tokens), len((self.keys or self.queries)[0].tokens)
         queries, keys = sizes[step.site.kind == "encoder"], sizes[step.site.kind != "decoder"]
-        has_keys = _keys(step) == keys or (step.site.kind == "cross" and self.keys is None)
+        has_keys = _key_count(step) == keys or (step.site.kind == "cross" and self.keys is None)
         return has_keys and (step.shape[0], step.shape[2]) == (len(self.queries), queries)
 
 
@@ -105,10 +105,10 @@ def sentences(words: Strings) -> tuple[Sentence, ...]:
     return tuple(padded)
 
 
-def _keys(step: Step) -> int:
+def _key_count(step: Step) -> int:
     """How many keys a step has, without a sink."""
     return step.shape[3] - step.has_sink
 
 
-def _shape(step: Step) -> str:
-    return f"{step.shape[0]} x {step.shape[2]} queries, {_keys(step)} keys"
+def _shape_text(step: Step) -> str:
+    return f"{step.shape[0]} x {step.shape[2]} queries, {_key_count(step)} keys"

@@ -125,7 +125,7 @@ class Watched:
         is_alone = "weights_only" in parts and queries == 1 < keys  # a query of a recurrent decoder, or learned
         named = "cross" if is_alone else kind(place, queries, keys, is_causal)
         site, name, head, passed = self._sites.site(place, named, heads)
-        call = _in_windows(Call(site, name, passed, **parts, head=head, line=place.line), place)
+        call = _with_windows(Call(site, name, passed, **parts, head=head, line=place.line), place)
         if passed and site.kind == "decoder":
             call.offset = max(0, used_keys(call) - call.shape[2])
         edits = self.edits_of(call)
@@ -221,7 +221,7 @@ def touches_weights(edits: Edits, site: Site) -> bool:
     return edits.at(site, Scoring()) != Scoring() or edits.mask_at(site.kind) is not None or not edits.own_mask
 
 
-def _in_windows(call: Call, place: CallPlace) -> Call:
+def _with_windows(call: Call, place: CallPlace) -> Call:
     """Call with its windows, and with what hides parts of a rolled window as its mask; unchanged if it has none."""
     batch, _, queries, keys = call.shape
     grid = _grid(place.frame) if queries == keys and not call.weights_only else None
