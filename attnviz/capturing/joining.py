@@ -1,4 +1,4 @@
-"""Several calls that are one attention: heads that were computed one by one, and the passes of a generation."""
+"""Join calls that form one map: heads that are computed one by one, and the passes of a generation."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,11 +12,11 @@ from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 
 Pass = dict[Site, Call]
-"""The calls of one pass of a model."""
+"""The calls of one forward pass, by site."""
 
 
 class Run:
-    """The attention of one run of a model: of one pass, or of all passes of a generation with a cache."""
+    """The calls of one run of a model: one forward pass, or all passes of a generation with a cache."""
 
     def __init__(self, first: Pass):
         self._parts: dict[Site, list[list[Call]]] = {site: [[call]] for site, call in first.items()}
@@ -27,10 +27,10 @@ class Run:
         return {site: parts[-1][-1] for site, parts in self._parts.items()}
 
     def add(self, after: Pass) -> bool:
-        """Add the calls of the next pass, if it goes on from this run; say whether it does.
+        """Add the calls of the next pass if it continues this run; return whether it does.
 
-        The keys of cross-attention are the same also when a text is read again, so self-attention tells; where there is
-        none, as in a recurrent decoder, each pass has one query.
+        Self-attention decides, because cross-attention has the same keys when a text is read again. Without
+        self-attention, as in a recurrent decoder, each pass must have one query.
         """
         pairs = {site: (self._parts[site][-1][-1], call) for site, call in after.items() if site in self._parts}
         own = [site for site in pairs if site.kind != "cross"]
@@ -47,20 +47,20 @@ class Run:
         return is_next
 
     def whole(self) -> tuple[Pass, list[str]]:
-        """One call per site, and a sentence for each that cannot be joined."""
+        """Join the passes to one call per site; gives the calls, and a message per site that cannot be joined."""
         calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
         cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
         why = "uses keys of earlier passes that are not shown: its cache was cut, or its sentences changed places"
         return calls, [f"{site} ({calls[site].name or 'the model'}) {why}" for site in cut]
 
     def _is_cut(self, site: Site, call: Call) -> bool:
-        """Whether a call has keys of earlier passes, which the first one of the run had not."""
+        """Whether a call has cached keys of earlier passes, although the first call of the run had none."""
         before, after = (used_keys(part) - part.shape[2] for part in (self._parts[site][0][0], call))
         return after > max(0, before)
 
 
 def runs_of(calls: Iterable[Call]) -> list[Run]:
-    """The runs of a model, in their order: a pass that does not go on from the one before begins another run."""
+    """Group calls into runs, in order: a pass that does not continue the run before it begins a new run."""
     runs: list[Run] = []
     for after in _split_into_passes(list(calls)):
         if not runs or not runs[-1].add(after):
@@ -69,11 +69,11 @@ def runs_of(calls: Iterable[Call]) -> list[Run]:
 
 
 def goes_on(before: Call, after: Call) -> int | None:
-    """How many keys of one call the next pass has, too: all that were used; None if it does not go on from it."""
+    """Number of used keys of a call if the next call starts with the same keys, and so continues it; else None."""
     more, used, all_keys = after.shape[2], before.shape[3], after.shape[3]
     if before.site.kind == "cross":
         more = 0
-    elif used == all_keys:  # a buffer, which is filled
+    elif used == all_keys:  # a cache of fixed size, which is filled step by step
         used, all_keys = used_keys(before), used_keys(after)
     old, new = (call.value if call.weights_only else call.key for call in (before, after))
     if used + more != all_keys or _join_key(before) != _join_key(after) or old is None or new is None:
@@ -82,7 +82,7 @@ def goes_on(before: Call, after: Call) -> int | None:
 
 
 def used_keys(call: Call) -> int:
-    """How many keys there are up to the last one to which a query may attend."""
+    """Number of keys up to the last key to which a query may attend."""
     if not isinstance(call.mask, Tensor) or call.mask.shape[-1] != call.shape[3]:
         return call.shape[3]
     places = call.mask.flatten(0, -2).any(0).nonzero()
@@ -90,7 +90,7 @@ def used_keys(call: Call) -> int:
 
 
 def _split_into_passes(calls: list[Call]) -> list[Pass]:
-    """The calls of each pass. Each calls its sites in one order: where that begins anew, another pass does."""
+    """Split calls into forward passes: a new pass begins where the order of sites starts again."""
     order = {site: place for place, site in enumerate(dict.fromkeys(call.site for call in calls))}
     passes: list[dict[Site, dict[int | None, Call]]] = []
     for call in calls:
@@ -104,7 +104,7 @@ def _split_into_passes(calls: list[Call]) -> list[Pass]:
 
 
 def _join_heads(heads: dict[int | None, Call]) -> Call | None:
-    """The heads of a site as one call; None if they are refused."""
+    """Join the single-head calls of a site to one call; None if their shapes or scales differ."""
     calls = [call for _, call in sorted(heads.items())]
     if len(calls) == 1:
         return replace(calls[0], head=None)
@@ -119,12 +119,12 @@ def _join_heads(heads: dict[int | None, Call]) -> Call | None:
 
 
 def _join_key(call: Call) -> tuple:
-    """Properties that the parts of one attention have in common."""
+    """Properties that must agree for calls to be joined."""
     return call.shape[1], call.weights_only, call.sinks is None, replace(call.scoring, bias=(), empty_rows="zero")
 
 
 def _join_passes(calls: list[Call]) -> Call:
-    """The passes of a site as one call, without the keys of a buffer that nothing was written to."""
+    """Join the passes of a site to one call, without the unfilled keys of a cache of fixed size."""
     call, start, samples = calls[-1], 0, []
     if len(calls) > 1:
         for part in calls:
@@ -140,7 +140,7 @@ def _join_passes(calls: list[Call]) -> Call:
 
 
 def _concatenate(calls: list[Call], axis: int) -> Call:
-    """Heads side by side (axis 1), or passes one after the other (2), which have the keys of the last: others are 0."""
+    """Concatenate calls along heads (axis 1) or queries (axis 2); keys that earlier passes lack are masked."""
     last = calls[-1]
 
     def joined(parts: list[Tensor]) -> Tensor:
@@ -162,7 +162,7 @@ def _concatenate(calls: list[Call], axis: int) -> Call:
 
 
 def _cells(call: Call, cells: Tensor | Mask | float) -> Tensor:
-    """A mask or bias of a call as (B or 1, H or 1, Q, K)."""
+    """Expand a mask or bias of a call to (B or 1, H or 1, Q, K)."""
     cells = cells.tensor(*call.shape[2:]) if isinstance(cells, Mask) else cells
     cells = torch.as_tensor(cells, device=call.value.device)
     cells = cells.reshape(*(1,) * (4 - cells.dim()), *cells.shape)
