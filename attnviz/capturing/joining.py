@@ -50,7 +50,7 @@ class Run:
         """Join the passes to one call per site; gives the calls, and a message per site that cannot be joined."""
         calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
         cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
-        why = "uses keys of earlier passes that are not shown: its cache was cut, or its sentences changed places"
+        why = "uses keys of earlier passes that are not shown: its cache was cut, or its sentences were reordered"
         return calls, [f"{site} ({calls[site].name or 'the model'}) {why}" for site in cut]
 
     def _is_cut(self, site: Site, call: Call) -> bool:
@@ -110,7 +110,7 @@ def _join_heads(heads: dict[int | None, Call]) -> Call | None:
         return replace(calls[0], head=None)
     if len({(call.shape, _join_key(call)) for call in calls}) > 1:
         for call in calls:
-            call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they are no one map"
+            call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they form no map"
         return None
     samples = ()
     if all(call.samples for call in calls):

@@ -133,13 +133,13 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
     name = func.__name__.partition(".")[0]
     try:
         if name in NAMED_ONLY:
-            raise InputError("with arguments that are not read")
+            raise InputError("with arguments that are not supported")
         arguments = _arguments(func, args, kwargs)
         query, key, value = (_move_heads_first(arguments[part], arguments) for part in ("query", "key", "value"))
         key, value = grouped(query, key, value, query.shape[1] != key.shape[1])
         masks = _mask_and_bias(arguments, query, key)
     except InputError as error:
-        mode.captured.note(f"{mode.name(place)} calls {name} {error}, which is not seen")
+        mode.captured.note(f"{mode.name(place)} calls {name} {error}, which is not captured")
         return result
     output, *more = result if isinstance(result, tuple) else (result,)
     own, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)

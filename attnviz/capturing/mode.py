@@ -60,7 +60,7 @@ def capture(
     """
     for name, module in model.named_modules():
         if isinstance(module, torch.jit.ScriptModule):  # it runs without Python
-            what = f"{name or 'The model'} is TorchScript, whose attention cannot be seen"
+            what = f"{name or 'The model'} is TorchScript, whose attention cannot be captured"
             raise AttnvizError(f"{what}. Capture the module that it was made of.")
     if edits.taken:
         raise InputError(NOT_TAKEN)
@@ -100,7 +100,7 @@ class Mode(Watched, TorchFunctionMode):
             self.check_order(result)
         is_instead = name in INSTEAD and args and isinstance(args[0], Tensor)
         if is_instead and isinstance(self.tracked.get(args[0]), Scores) and (place := self.place(args[:1])):
-            what = f"{self.name(place)} takes {name}() of products of queries and keys, where a softmax would be seen"
+            what = f"{self.name(place)} applies {name}() to products of queries and keys instead of a softmax"
             self.captured.awaited[self.name(place)] = what
         if isinstance(result, Tensor) and name not in UNREAD:
             carry(self.tracked, func, name, args, kwargs, result)

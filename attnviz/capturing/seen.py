@@ -100,7 +100,7 @@ class Capture:
         """
         last = self.runs - 1
         if run is None and last > 0:
-            raise InputError(f"There were {last + 1} runs: say which, record(run=0) to record(run={last}).")
+            raise InputError(f"There were {last + 1} runs: choose one, record(run=0) to record(run={last}).")
         run, texts = -1 if run is None else run, Texts(*(words and sentences(words) for words in (tokens, keys)))
         if places is not None:
             texts = texts.with_places(places, image, self.steps_of({}, run))
@@ -133,13 +133,13 @@ class Capture:
             return
         refused = [call.why_not for call in self.calls if call.why_not and call.is_edited]
         if refused:
-            raise AttnvizError(f"The edits cannot be right: {refused[0]}.")
+            raise AttnvizError(f"The edits cannot be applied correctly: {refused[0]}.")
         calls = {site: call for run in self._runs() for site, call in run.last.items()}
         if not calls:
             raise AttnvizError(f"The edits reached nothing. {self._no_attention_message(self.unseen)}")
         for site, head in sorted(self.edits.heads_off):
             if site not in calls or head >= calls[site].shape[1]:
-                each = [f"{at} ({call.shape[1]} heads, {call.name or self.name})" for at, call in calls.items()]
+                each = [f"{place} ({call.shape[1]} heads, {call.name or self.name})" for place, call in calls.items()]
                 raise AttnvizError(f"The edits reached nothing at {site.head(head)}. There is: {', '.join(each)}.")
 
     def _runs(self) -> list[Run]:
@@ -155,7 +155,7 @@ class Capture:
         """Steps of a run that agree with the model, at least one unless `is_any`; messages on the rest; findings."""
         runs = self._runs()
         if runs and run not in range(-1, len(runs)):
-            raise InputError(f"There is no run {run}: say record(run=0) to record(run={len(runs) - 1}).")
+            raise InputError(f"There is no run {run}: use record(run=0) to record(run={len(runs) - 1}).")
         calls, unjoined = runs[run].whole() if runs else ({}, [])
         refused = [call.why_not for call in self.calls if call.why_not]
         loose = [each.sentence for each in self.softmaxes if not each.is_placed and (each.of_product or each.why_not)]
@@ -166,7 +166,7 @@ class Capture:
             off = difference(step, call.samples)
             if off.excess > 1:
                 what = f"differs from the model's own weights or output by up to {off.largest:.2g}"
-                unseen.append(f"the map of {name}, worked out again, {what}, so it is not shown")
+                unseen.append(f"the recomputed map of {name} {what}, so it is not shown")
                 continue
             steps.append(step if call.windows is None else call.windows.joined(step, self.edits))
             if off.has_nan:
@@ -178,7 +178,7 @@ class Capture:
         findings = [*self.findings, *(notes(steps) if self.edits.scale is None else ())]
         if rounded:
             largest, dtype, name = max(rounded)
-            what = f"weights are worked out again in float32; from the model's own, in {dtype}, they differ by"
+            what = f"weights are recomputed in float32 and differ from those of the model, in {dtype}, by"
             findings.append(f"In {counted(len(rounded), 'call')} {what} up to {largest:.1g} ({name})")
         return tuple(steps), unseen, findings
 

@@ -247,7 +247,7 @@ def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, o
         pending.is_placed = True
         pending.refuse("multiplies weights by learned numbers after the softmax")
     elif pending.is_met and pending.call.weights_only and pending.call.is_edited:
-        pending.call.refused = f"{pending.name} multiplies its weights by several values, of which edits reach one"
+        pending.call.refused = f"{pending.name} multiplies its weights by several values; edits act on only one"
     elif pending.call is None:
         return _keep_unknown_call(mode, product, side, pending, order)
     elif not pending.is_met:
@@ -272,7 +272,7 @@ def _keep_unknown_call(
     lead = [letter for letter in own if letter not in (*queries, keys)]
     pending.is_placed, sizes = True, tuple(size[letter] for letter in lead)
     if isinstance(mode.tracked.get(values), Scores):
-        return mode.captured.note("what meets a softmax is a product of keys and values: linear attention has no map")
+        return mode.captured.note("a softmax is multiplied by keys and values: linear attention has no map")
     if place is None:
         return None
     if not pending.of_product and size[queries[0]] == 1 and place.batches:
@@ -320,7 +320,7 @@ def _report_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> Non
         if bool(partly.any()):
             least = f"rows sum to as little as {now.sum(-1).min():.2g}"
             what = f"{LATE_MASK}: {int(is_gone.sum())} weights become 0, and {least}"
-        what = f"{what}. Shown are the weights that the softmax gave"
+        what = f"{what}. The map shows the result of the softmax"
         mode.captured.findings.append(f"{call.site} ({call.name or mode.captured.name}) {what}")
     elif bool(is_gone.any()):
         call.scoring = replace(call.scoring, empty_rows="zero")

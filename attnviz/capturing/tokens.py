@@ -44,7 +44,7 @@ class Texts:
         if not more:
             what = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have"
             there = ", ".join(map(str, sorted(set(sizes))))
-            raise InputError(f"{what} {there} positions, of which up to {MOST_EXTRA} may be no patches.")
+            raise InputError(f"{what} {there} positions; up to {MOST_EXTRA} of them may be other tokens.")
         extra = max(more, key=more.count)
         tokens = patches(rows, columns, ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)])
         pictures = [() if picture is None else (Picture.of(picture),) for picture in images]
@@ -60,7 +60,7 @@ class Texts:
         if not fitting:
             what = f"There are tokens for {len(self.queries)} x {len(self.queries[0].tokens)} positions"
             shapes = ", ".join(dict.fromkeys(map(_shape_text, steps)))
-            raise InputError(f"{what}; the attention calls have {shapes}. Give as many, or none: they are numbered.")
+            raise InputError(f"{what}; the attention calls have {shapes}. Give as many, or none to number positions.")
         what, others = ", not the tokens'" if self.queries else "", [step for step in steps if step not in fitting]
         unseen = [f"{step.site} ({step.name or 'the model'}) has {_shape_text(step)}{what}" for step in others]
         longest = max(size for step in fitting for size in (step.shape[2], _key_count(step)))

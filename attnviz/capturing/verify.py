@@ -101,7 +101,7 @@ def notes(steps: Iterable[Step]) -> list[str]:
         usual = width**-0.5
         if step.weights_only or scale is None or width < 2 or abs(scale / usual - 1) < 0.01:
             continue
-        what = "no factor of the scores was seen" if abs(scale - 1) < 1e-6 else f"scores are scaled by {scale:.4g}"
+        what = "the scores have no factor" if abs(scale - 1) < 1e-6 else f"scores are scaled by {scale:.4g}"
         sentence = f"{what}, where 1/√d_k is {usual:.4g}"
         places.setdefault(sentence, []).append(f"{step.site} ({step.name or 'the model'})")
     return [f"In {counted(len(names), 'call')} {what} (first: {names[0]})" for what, names in places.items()]

@@ -60,10 +60,10 @@ class Watched:
         """
         place = self._places.now()
         if place is not None and (why_not := conditions.why_not(tensors)):
-            return self.captured.note(f"{self.name(place)} computes attention {why_not}, which is not seen")
+            return self.captured.note(f"{self.name(place)} computes attention {why_not}, which is not captured")
         if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
-            what = "runs in a checkpoint, which runs it again, unedited, for the gradients"
-            raise AttnvizError(f"{self.name(place)} {what}. Edit it without checkpoints.")
+            what = "is checkpointed, so the backward pass runs it again without the edits"
+            raise AttnvizError(f"{self.name(place)} {what}. Switch checkpointing off to edit it.")
         return place
 
     def name(self, place: CallPlace) -> str:

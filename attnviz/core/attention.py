@@ -297,7 +297,7 @@ def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor
         return rows
     if policy == "error":
         raise EmptyRowError(
-            'A query has no key left to attend to. Choose empty_rows="zero", "nan" or "uniform", or mend the mask.'
+            'A query has no key left to attend to. Choose empty_rows="zero", "nan" or "uniform", or correct the mask.'
         )
     return rows.masked_fill(empty, {"zero": 0.0, "nan": math.nan, "uniform": 1 / max(1, keys)}[policy])
 
@@ -310,9 +310,9 @@ def window(
     queries: int | None = None,
     keys: int | None = None,
 ) -> Tensor | None:
-    """Rows and columns of a mask or bias: a tensor, whose axes of size 1 stay as they are, a named rule or nothing.
+    """Cut rows and columns out of a mask or bias; axes of size 1 of a tensor stay as they are.
 
-    None also where a named mask is known to block nothing.
+    Gives None for None, and for a named mask that blocks no cell there.
     """
     if mask is None:
         return None
@@ -352,7 +352,7 @@ def _check(
         if mask.dtype is not torch.bool:
             raise MaskError(
                 f"The mask holds {mask.dtype}, and attnviz takes booleans only, True = may attend. "
-                "Say its convention: from_true_is_masked, from_zero_is_masked or from_additive."
+                "Convert it with from_true_is_masked, from_zero_is_masked or from_additive."
             )
         check_broadcast("mask", mask, shape)
     elif not (mask is None or isinstance(mask, Mask)):

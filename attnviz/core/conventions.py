@@ -50,7 +50,7 @@ def to_additive(mask: Tensor, dtype: torch.dtype = torch.float32, *, fill: float
 
 def _check_boolean(mask: Tensor) -> Tensor:
     if mask.dtype is not torch.bool:
-        raise MaskError(f"A mask of ours holds booleans, True = may attend; this one holds {mask.dtype}.")
+        raise MaskError(f"A mask of attnviz holds booleans, True = may attend; this one holds {mask.dtype}.")
     return mask
 
 

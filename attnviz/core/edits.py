@@ -80,7 +80,7 @@ class Take:
 
     def __post_init__(self):
         if self.part not in PARTS:
-            raise InputError(f"Nothing can be taken that is called {quoted(self.part)}; there are {', '.join(PARTS)}.")
+            raise InputError(f"There is no part {quoted(self.part)} to take; the parts are {', '.join(PARTS)}.")
         numbers = {"head": self.head, "position": self.position, "from_position": self.from_position}
         for name, number in numbers.items():
             if number is not None and (type(number) is not int or number < 0):
@@ -117,9 +117,9 @@ class Take:
 
     def __str__(self) -> str:
         head = "" if self.head is None else f".{self.head}"
-        at = "" if self.position is None else f"@{self.position}"
-        at += "" if self.from_position is None else f".{self.from_position}"
-        return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{at}-{self.text}"
+        place = "" if self.position is None else f"@{self.position}"
+        place += "" if self.from_position is None else f".{self.from_position}"
+        return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{place}-{self.text}"
 
     @property
     def _place(self) -> str:
@@ -128,10 +128,10 @@ class Take:
     def in_words(self) -> str:
         """Describe what is taken from where: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
         where = self._place if self.head is not None or self.part == "stream" else f"all heads of {self.site}"
-        at = "" if self.position is None else f" at position {self.position}"
+        place = "" if self.position is None else f" at position {self.position}"
         moved = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "
         what = f"input of {where}" if self.part == "stream" else f"{self.part} of {where}"
-        return f"{what}{at} from {moved}{quoted(self.text)}"
+        return f"{what}{place} from {moved}{quoted(self.text)}"
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Tap:
         off, alone = self.edits.off(site), self.edits.off_alone(site)
         sources, taken = donors(self.edits, site), None
         for donor in sources:
-            query, key, value = (donor.put(*one) for one in (("query", query), ("key", key), ("value", value)))
+            query, key, value = (donor.put(*part) for part in (("query", query), ("key", key), ("value", value)))
         key, value, mask, scoring = self._edited_inputs(query, key, value, site, mask, scoring, sinks)
         for donor in (donor for donor in sources if "output" in donor.tensors):
             unchanged = value.new_full((*query.shape[:3], value.shape[-1]), torch.nan)
