@@ -121,6 +121,7 @@ class Places:
 
 
 def _calls_attention(module: nn.Module) -> bool:
+    """Whether a module may call attention itself: `nn.MultiheadAttention`, or any module outside of torch.nn."""
     return isinstance(module, nn.MultiheadAttention) or not type(module).__module__.startswith("torch.nn.")
 
 

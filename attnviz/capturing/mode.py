@@ -59,7 +59,7 @@ def capture(
         AttnvizError: if the model cannot be captured; after the block, if an edit had no effect, with the sites.
     """
     for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):  # it runs without Python
+        if isinstance(module, torch.jit.ScriptModule):  # TorchScript runs without Python
             what = f"{name or 'The model'} is TorchScript, whose attention cannot be captured"
             raise AttnvizError(f"{what}. Capture the module that it was made of.")
     if edits.taken:

@@ -77,7 +77,7 @@ class Softmax:
 
     @property
     def is_met(self) -> bool:
-        """Whether its weights were multiplied by values."""
+        """Whether the weights of this softmax were multiplied by values."""
         return self.call is not None and self.call.value is not None
 
     @torch.no_grad()
@@ -113,7 +113,7 @@ class Softmax:
 
 
 def _are_held(numbers: Tensor, weights: Tensor, is_exact: bool, close: dict[str, Any]) -> bool:
-    """Whether numbers equal weights, where unless `is_exact`, some may be zeroed or rounded."""
+    """Whether numbers equal the weights; unless `is_exact`, some may be zeroed or rounded."""
     if is_exact:
         return torch.equal(numbers, weights)
     return torch.allclose(numbers, weights.masked_fill(numbers == 0, 0), **close)
@@ -281,12 +281,12 @@ def _keep_unknown_call(
             return None  # a convolution with one kernel per position
     pending.lead, axes = mode.lead(place, sizes), [own.index(letter) for letter in (*lead, *queries, keys)]
 
-    def folded(part: Tensor) -> Tensor:
+    def fold_part(part: Tensor) -> Tensor:
         """Reshape a tensor in the axis order of the softmax to (B, H, Q, K)."""
         part = part.reshape(tuple(tensor.shape[axis] for axis in order))
         return pending.lead.fold(part.permute([order.index(axis) for axis in axes]))
 
-    weights, scores = folded(pending.weights), folded(pending.scores)
+    weights, scores = fold_part(pending.weights), fold_part(pending.scores)
     blocked = scores.detach() < BLOCKED
     empty_rows = empty_rows_of(blocked, scores.detach())
     if empty_rows is None:  # the model distinguishes keys in such rows
@@ -295,12 +295,12 @@ def _keep_unknown_call(
     parts = scored(scores, mask, empty_rows) | {"value": pending.lead.fold(product.values(side, lead, keys))}
     call = mode.call(place, causal(mask), **parts, weights_only=True)
     pending.call = mode.keep(call, place)
-    _report_zeros(mode, pending.call, folded(tensor.permute(order)), folded(pending.passed_on))
+    _report_zeros(mode, pending.call, fold_part(tensor.permute(order)), fold_part(pending.passed_on))
     changed = mode.edited_weights(call, weights, None) if call.is_edited else weights
     pending.call.samples = (Sample.of(changed, pending.weights.dtype),)
     if not call.is_edited:
         return None
-    held = folded(tensor.detach().permute(order))
+    held = fold_part(tensor.detach().permute(order))
     if not torch.equal(held, weights):  # dropout or a mask zeroed and scaled cells after the softmax
         changed = changed * (held / weights).nan_to_num(1.0)
     return pending.lead.unfold(changed).movedim([*range(len(axes))], axes).to(tensor.dtype)

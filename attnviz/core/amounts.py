@@ -19,7 +19,7 @@ def percent(share: float, digits: int = 1) -> str:
 def short(number: float, unit: str = "") -> str:
     """Format a number with three digits, an SI prefix and a unit: 12.3 M, or 12.3 MB."""
     for power, letter in POWERS:
-        if number >= 0.9995 * power:  # smaller numbers of this unit would be printed as 1e+03
+        if number >= 0.9995 * power:  # in the smaller unit, 999.5 and more would be 1e+03
             return f"{number / power:.3g} {letter}{unit}"
     return f"{number:.3g} {unit}".rstrip()
 

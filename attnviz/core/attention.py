@@ -34,7 +34,7 @@ ON_DEVICE = 2**22
 """Maximum number of scores in a block, and their number on a GPU, where every block costs a kernel launch."""
 
 STRETCH = 2048
-"""Keys per query to a named mask whether it blocks all of them."""
+"""Keys per check of a named mask for whether it blocks them all."""
 
 LONG = 4096
 """Number of keys above which `attend` works in tiles that fit in the cache of a processor."""

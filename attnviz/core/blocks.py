@@ -61,6 +61,7 @@ class Blockwise:
         return RowCells(lambda columns, allowed: self._logarithms(query, columns, allowed), exp)
 
     def _step_weights(self, rows: slice, columns: slice) -> Tensor:
+        """Compute the weights of all heads by `Step.weights`, (H, rows, columns)."""
         weights = [self.step.weights(head, rows, columns, sentence=self.sentence) for head in self.heads]
         return torch.stack(weights)
 

@@ -34,11 +34,7 @@ class Site:
         return f"{self.kind} layer {self.layer}"
 
     def head(self, *numbers: int) -> str:
-        """Name of heads of the site in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1".
-
-        Sentences, titles and files use this name, tables and small maps use `brief`, and labels next to a mark use
-        `short`, with the kind given nearby.
-        """
+        """Name of heads of the site in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1"."""
         return f"{'head' if len(numbers) == 1 else 'heads'} {', '.join(map(str, numbers))} of {self}"
 
     def brief(self, head: int) -> str:

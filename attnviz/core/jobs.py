@@ -150,6 +150,7 @@ class Jobs:
 
     @contextmanager
     def _turn(self, job: Job):
+        """Wait for a turn and hold it within this context; raise Canceled if nobody waits for the job any more."""
         while not self._turns.acquire(timeout=LOOK):
             if not job.is_wanted():
                 raise Canceled("The run was canceled.")

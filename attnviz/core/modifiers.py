@@ -100,7 +100,7 @@ class ALiBi(_ByDistance):
 
 
 def alibi_slopes(heads: int) -> tuple[float, ...]:
-    """The slopes of ALiBi, one for each head, as in Press et al. 2022.
+    """The slopes of ALiBi, one per head, as in Press et al. 2022.
 
     If `heads` is a power of two, the slopes are 2^(-8/heads), 2^(-16/heads), ..., 2^-8. Otherwise they are the slopes
     for the next smaller power of two, then every other slope for the next larger one, as in the authors' `get_slopes`.

@@ -143,6 +143,7 @@ def grid(rows: int, columns: int, picture: int = 0) -> list[Box]:
 
 
 def _convert_to_pixels(image: Any) -> Tensor:
+    """Convert an image or array to RGB values, (height, width, 3), uint8; raise InputError for anything else."""
     try:
         pixels = _convert_to_tensor(image)
         pixels = torch.empty(0) if pixels.is_complex() else pixels

@@ -8,7 +8,7 @@ from attnviz.core.modifiers import Bias
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Refuse a query, key and value, (B, n, d) or (B, H, n, d), that do not fit each other; nothing is broadcast.
+    """Refuse query, key and value, (B, n, d) or (B, H, n, d), whose shapes or dtypes differ; nothing is broadcast.
 
     Raises:
         ShapeError: if shapes or dtypes do not fit; the message names all three.

@@ -35,7 +35,7 @@ class Tap:
         self._entered: dict[Site, Tensor] = {}
 
     def enter(self, x: Tensor, *, site: Site) -> Tensor:
-        """Replace the parts of a layer's input, (B, n, d_model), that come from another text, and record the input."""
+        """Replace the parts of a layer's input, (B, n, d_model), that come from another text; keeps it if requested."""
         for donor in donors(self.edits, site):
             x = donor.put("stream", x)
         if site in enters(self.edits):
