@@ -96,7 +96,7 @@ class Mode(Watched, TorchFunctionMode):
             result = PARTS[name](self, func, args, kwargs)
         else:
             result = func(*args, **kwargs)
-        if self._joined is not None:
+        if self._unsorted is not None:
             self.check_order(result)
         is_instead = name in INSTEAD and args and isinstance(args[0], Tensor)
         if is_instead and isinstance(self.tracked.get(args[0]), Scores) and (place := self.place(args[:1])):

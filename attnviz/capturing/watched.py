@@ -36,7 +36,7 @@ class Watched:
         self.softmaxes: list[Any] = []
         self._last: tuple[CallPlace, Call] | None = None
         self._latest: dict[Site, Call] = {}
-        self._joined: tuple[Call, Tensor] | None = None
+        self._unsorted: tuple[Call, Tensor] | None = None
 
     def begin(self, *_: object) -> None:
         """Pre-forward hook of the model: start a new forward pass."""
@@ -101,11 +101,11 @@ class Watched:
     def await_order(self, call: Call | None, output: Tensor) -> None:
         """Remember an output whose first axis joins sentences and heads, (B·H, Q, d_v), to check their order later."""
         is_joined = output.dim() == 3 and call is not None and min(call.shape[:2]) > 1
-        self._joined = (call, output.detach().clone()) if is_joined and len(output) == prod(call.shape[:2]) else None
+        self._unsorted = (call, output.detach().clone()) if is_joined and len(output) == prod(call.shape[:2]) else None
 
     def check_order(self, result: Any) -> None:
         """Refuse a call if the model concatenates its heads in an order that puts heads before sentences."""
-        call, output = self._joined
+        call, output = self._unsorted
         batch, heads, width = *call.shape[:2], output.shape[-1]
         if not isinstance(result, Tensor) or result.shape[-1:] != (heads * width,) or result.numel() != output.numel():
             return
@@ -115,7 +115,7 @@ class Watched:
             name = call.name or "the model"
             call.refused = f"{name} joins heads before sentences in one axis: run it on one sentence at a time"
         if is_head or is_sentence:
-            self._joined = None
+            self._unsorted = None
 
     def call(self, place: CallPlace, is_causal: bool, **parts: Any) -> Call:
         """Create the `Call` for the current call from its fields `parts`. For `is_causal` see `kind`."""

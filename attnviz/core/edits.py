@@ -76,7 +76,7 @@ class Take:
 
     def __post_init__(self):
         if self.part not in PARTS:
-            raise InputError(f"There is no part {quoted(self.part)} to take; the parts are {', '.join(PARTS)}.")
+            raise InputError(f"There is no part {quoted(self.part)} to take; there are {', '.join(PARTS)}.")
         numbers = {"head": self.head, "position": self.position, "from_position": self.from_position}
         for name, number in numbers.items():
             if number is not None and (type(number) is not int or number < 0):
