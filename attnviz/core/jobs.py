@@ -54,7 +54,7 @@ class Job(Progress):
         """
         now = time.monotonic()
         if self.has_turn and now - self.begun > self.seconds:
-            raise AttnvizError(f"This was stopped after {self.seconds:.0f} s, the time limit here.")
+            raise AttnvizError(f"This was stopped after {self.seconds:.0f} s, the most that is allowed here.")
         if any(map(self.is_connected, tuple(self.waiting))):
             self._last_wanted = now
         return not self.canceled and bool(self.waiting) and now - self._last_wanted < GRACE
