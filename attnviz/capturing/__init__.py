@@ -1,8 +1,8 @@
-"""The attention of any PyTorch model, seen and edited while it runs in its own code: see `capture`.
+"""Capture and edit the attention of any PyTorch model while the model runs its own code: see `capture`.
 
-One `torch.overrides.TorchFunctionMode`, of this thread alone, watches the functions of torch that attention is made
-of. Functions of other libraries have stand-ins meanwhile that let it watch them, too. Nothing in the model is changed,
-and nothing is left behind, also after an error.
+A `torch.overrides.TorchFunctionMode` of the current thread intercepts the torch functions that attention is made of.
+Functions of other libraries are wrapped during the capture, so that the mode intercepts them, too. The model is not
+changed, and everything is restored at the end, also after an error.
 """
 
 from attnviz.capturing.mode import capture

@@ -1,4 +1,4 @@
-"""Axes of tensors: letters of a product of two, and what sentences and heads stand in before (n, d)."""
+"""Axes of tensors: the axes of a product by letters, and the axes of sentences and heads before (n, d)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ PRODUCTS = frozenset({"matmul", "bmm", "mm", "baddbmm", "baddbmm_", "einsum", "_
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """left, right -> out, each axis by a letter, as `torch.einsum` writes them."""
+    """A product of two tensors, with one letter per axis, as in `torch.einsum`: left, right -> out."""
 
     sides: tuple[Tensor, Tensor]
     letters: tuple[str, str, str]
 
     def arranged(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
-        """One side as (*lead, positions, summed); axes that it lacks have size 1, several summed ones become one."""
+        """Rearrange one side to (*lead, positions, summed): missing axes get size 1, and all summed axes become one."""
         tensor, own = self.sides[side], self.letters[side]
         tensor = tensor.permute([own.index(letter) for letter in (*lead, *positions, *summed) if letter in own])
         for place, letter in enumerate(lead):
@@ -33,7 +33,7 @@ class Product:
         return tensor.reshape(*tensor.shape[: len(lead) + 1], prod(tensor.shape[len(lead) + 1 :]))
 
     def values(self, side: int, lead: Sequence[str], keys: str) -> Tensor:
-        """The values that weights on one side are multiplied by, (*lead, K, d_v)."""
+        """The values that are multiplied by the weights on side `side`, (*lead, K, d_v)."""
         rest = "".join(letter for letter in self.letters[1 - side] if letter not in (*lead, keys))
         value = self.arranged(1 - side, lead, keys, rest)
         size = dict(zip(self.letters[side], self.sides[side].shape, strict=True))
@@ -41,7 +41,7 @@ class Product:
 
 
 def read_product(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | None:
-    """The product that a function of torch computes, without what it adds; None if it is none of two tensors."""
+    """The product that a torch function computes, without added terms; None if it is not a product of two tensors."""
     if name == "einsum":
         operands = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
         if len(operands) != 2 or not isinstance(args[0], str):
@@ -54,12 +54,12 @@ def read_product(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | No
         left, right = tensors[:2] if name != "__rmatmul__" else tensors[1::-1]
     if not is_plain(left) or not is_plain(right):
         return None
-    letters = _letters(args[0], left, right) if name == "einsum" else _of_matrices(left.dim(), right.dim())
+    letters = _einsum_letters(args[0], left, right) if name == "einsum" else _matrix_letters(left.dim(), right.dim())
     return letters and Product((left, right), letters)
 
 
 def is_plain(value: Any) -> bool:
-    """Whether a value is a tensor of floats whose numbers can be looked at."""
+    """Whether a value is a nonempty, dense float tensor whose numbers can be read."""
     if not isinstance(value, Tensor) or not value.is_floating_point() or why_not((value,)):
         return False
     return value.layout is torch.strided and not value.is_meta and value.numel() > 0
@@ -70,15 +70,15 @@ def is_learned(tensor: Tensor) -> bool:
     return isinstance(tensor, Parameter) or isinstance(tensor._base, Parameter)
 
 
-def _of_matrices(*dims: int) -> tuple[str, str, str] | None:
-    """The letters of left @ right: Q, d and d, K after the axes that both have; None of a vector."""
+def _matrix_letters(*dims: int) -> tuple[str, str, str] | None:
+    """The letters of left @ right: common axes, then QD, DK and QK; None if a side is a vector."""
     lead = ascii_letters[: max(dims) - 2]
     left, right = (lead[len(lead) - dim + 2 :] for dim in dims)
     return (f"{left}QD", f"{right}DK", f"{lead}QK") if min(dims) > 1 else None
 
 
-def _letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
-    """The letters of an equation; what "..." stands for gets letters of its own."""
+def _einsum_letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
+    """The letters of an einsum equation, with new letters for "..."; None if it is no product of two tensors."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
     is_twice = any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides)
@@ -101,9 +101,9 @@ class Lead:
     """The axes before (n, d) of one attention call.
 
     Attributes:
-        axes: their sizes.
-        heads_axis: the one that holds heads; it comes last.
-        sizes: how many sentences and heads there are, (B, H).
+        axes: sizes of these axes.
+        heads_axis: index of the axis with the heads; `fold` moves it last.
+        sizes: numbers of sentences and heads, (B, H).
     """
 
     axes: tuple[int, ...]
@@ -112,10 +112,10 @@ class Lead:
 
     @classmethod
     def of(cls, axes: tuple[int, ...], heads: int | None, module_heads: set[int], batches: set[int]) -> Self:
-        """Find sentences and heads: as many as the person says, else as the module says and its inputs may have.
+        """Determine sentences and heads, from `heads` of the user, else from the module's heads and its batch sizes.
 
         Raises:
-            ShapeError: if one axis may hold heads or sentences and nothing says which.
+            ShapeError: if one axis may hold heads or sentences and it is not known which.
         """
         counts, total = module_heads if heads is None else {heads}, prod(axes)
         joined = [prod(axes[start:]) for start in range(1, len(axes)) if prod(axes[start:]) in counts]
@@ -137,7 +137,7 @@ class Lead:
         return cls(axes, axis, (total // heads, heads))
 
     def fold(self, tensor: Tensor) -> Tensor:
-        """(*axes, n, d), or what broadcasts to it or has these axes joined, -> (B, H, n, d)."""
+        """Reshape (*axes, n, d) to (B, H, n, d); the axes may also be joined, or broadcast."""
         rest = tensor.shape[-2:]
         if tensor.dim() == len(self.axes) + 2:
             tensor = tensor.expand(*self.axes, *rest)
@@ -145,7 +145,7 @@ class Lead:
         return moved.reshape(*self.sizes, *rest)
 
     def fold_mask(self, mask: Tensor) -> Tensor:
-        """A mask or bias that broadcasts to (*axes, Q, K) as one that broadcasts to (B, H, Q, K)."""
+        """Reshape a mask or bias that broadcasts to (*axes, Q, K), so that it broadcasts to (B, H, Q, K)."""
         mask = mask.reshape(*(1,) * (2 - mask.dim()), *mask.shape)
         before = mask.shape[:-2]
         if prod(before) == 1:
@@ -155,7 +155,7 @@ class Lead:
         return self.fold(mask.expand(*self.axes, *mask.shape[-2:]))
 
     def unfold(self, tensor: Tensor) -> Tensor:
-        """(B, H, n, d) -> (*axes, n, d)."""
+        """Reshape (B, H, n, d) to (*axes, n, d)."""
         at = self.heads_axis
         moved = (*self.axes[:at], *self.axes[at + 1 :], *self.axes[at : at + 1], *tensor.shape[-2:])
         return tensor.reshape(moved).movedim(max(0, len(self.axes) - 1), at)

@@ -1,4 +1,4 @@
-"""One attention call as it was seen, kept until somebody asks for its step."""
+"""A captured attention call, which is converted to a step on demand."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,9 +16,9 @@ from attnviz.core.tap import Tap
 from attnviz.core.windows import WindowGrid
 
 BLOCKED = -9e3
-"""Number added to a score below which its cell is masked; codes add -10,000, -1e9, the lowest number or -inf."""
+"""Bias below which a cell counts as masked; models add -10,000, -1e9, the lowest number of the dtype or -inf."""
 SWALLOWS = -1e8
-"""Number below which a finite mask leaves nothing of the scores: a fully masked row has equal weights."""
+"""Bias below which the scores are lost to rounding, so that a fully masked row has equal weights."""
 
 
 @dataclass(eq=False)
@@ -26,17 +26,17 @@ class Call:
     """Inputs of one attention call; tensors as in `Tap.attend`, detached and copied.
 
     Attributes:
-        name: module that made it, as `model.named_modules()` says.
-        passed: number of the forward pass of the model in which it was made.
-        value: what the weights were multiplied by; None if they met no values.
-        head: which head of the site it is, where a module computes one alone.
-        offset: number of queries of earlier passes, whose keys this one has, too.
-        weights_only: whether its scores stand as the bias of queries and keys that are zero: these are not known.
-        refused: why it is no map that can be shown; "" if it is.
-        unmet: what became of its weights instead of a product with values.
-        samples: rows that the model computed itself, to which the map is compared.
-        windows: windows of a picture that its sentences are, if they are any.
-        line: file and line of a person's code that makes it.
+        name: name of the module that made the call, from `model.named_modules()`.
+        passed: number of the forward pass.
+        value: values by which the weights were multiplied; None if no such product was captured.
+        head: number of the head, if the module computes a single head of the site; else None.
+        offset: number of queries of earlier passes, whose keys this call has in its cache.
+        weights_only: whether queries and keys are unknown; then they are zero, and the scores are stored as the bias.
+        refused: reason why the call cannot be shown as a map; "" if it can.
+        unmet: message on the use of the weights, if it is no product with values.
+        samples: rows that the model itself computed, to verify the map.
+        windows: division of a picture into windows, if the call has windows as its batch.
+        line: file and line of the user's code that makes the call.
     """
 
     site: Site
@@ -60,24 +60,24 @@ class Call:
 
     @property
     def why_not(self) -> str:
-        """Why it cannot be shown; "" if it can."""
+        """Reason why the call cannot be shown; "" if it can."""
         if self.refused or self.value is not None:
             return self.refused
         return self.unmet or f"weights of {self.name or 'the model'} meet no values, or are changed after the softmax"
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """(B, H, Q, K), without a sink."""
+        """Shape of the scores, (B, H, Q, K), without a sink."""
         return (*self.query.shape[:3], self.key.shape[2])
 
     def in_windows(self, edits: Edits) -> Edits:
-        """Edits as they act in the windows of a picture, if its sentences are these."""
+        """Convert edits for the whole picture to edits for its windows, if the call has windows."""
         return edits if self.windows is None else self.windows.edits(edits, self.shape[0] // self.windows.count)
 
     def step(self, edits: Edits, lengths: tuple[int, ...] | None = None) -> Step:
-        """The step that a record keeps: on the CPU, with the edits; of windows as the model computes it.
+        """Convert the call to a step on the CPU, with the edits; a call with windows gives a step with windows.
 
-        With the number of keys of each sentence that are no padding, `lengths`, the mask finds its names.
+        `lengths`, the number of keys without padding per sentence, helps to recognize named rules in the mask.
         """
         tap, value = Tap(self.in_windows(edits)), self.value.cpu()
         arguments = {name: to_cpu(argument) for name, argument in self.computed_from().items()}
@@ -89,12 +89,12 @@ class Call:
         return replace(tap.steps[0], name=self.name, line=self.line, weights_only=self.weights_only)
 
     def computed_from(self) -> dict[str, Any]:
-        """The arguments of a tap, but for the value."""
+        """The arguments for `Tap.attend`, without the value."""
         return {name: getattr(self, name) for name in ("query", "key", "mask", "scoring", "sinks")}
 
 
 def scored(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
-    """Parts of a call of which only scores, (B, H, Q, K), and mask are taken: queries and keys are zero."""
+    """Fields of a call with only scores, (B, H, Q, K), and mask known: queries and keys are 0, scores the bias."""
     batch, heads, queries, keys = scores.shape
     scores = scores.float() if scores.dtype in HALVES or not scores.is_floating_point() else scores
     query, key = scores.new_zeros(batch, heads, queries + keys, 1).split((queries, keys), 2)
@@ -108,15 +108,15 @@ def to_cpu(value: object) -> object:
 
 
 def detached_copy(tensor: Tensor) -> Tensor:
-    """A copy that nothing the model does later can change."""
+    """A copy that later in-place operations of the model cannot change."""
     return tensor.detach().clone()
 
 
 def apart(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
     """Split a float mask, added to the scores, into a boolean mask, a bias and the policy of its fully masked rows.
 
-    A row masked by finite numbers throughout is not empty to the model: it has equal weights where the numbers
-    swallow the scores, and else the weights of its scores.
+    A row masked by finite numbers only is not empty for the model: it has equal weights if the scores are lost to
+    rounding, and else the weights of its scores.
     """
     if mask is None or mask.dtype is torch.bool:
         return mask, None, "zero"

@@ -1,6 +1,6 @@
-"""Which module makes an attention call, and which attention of the model that is, read off the stack of calls.
+"""Find the module that makes an attention call, and the site of the call, from the call stack.
 
-Stateless and of one thread: no module is changed, and no hook is needed on the parts of a model.
+No module is changed, and no hooks on submodules are needed.
 """
 
 import os
@@ -19,28 +19,28 @@ from attnviz.core.edits import Site
 from attnviz.core.masks import Mask, Subsequent
 
 CROSS = ("cross", "encdecattention", "encoder_attn", "encoder_decoder", "multihead_attn", "src_attn", "attn2")
-"""How the parts of a module's name begin whose keys stand in another text."""
+"""Prefixes of parts of module names that mark cross-attention."""
 NO_TEXTS = ("pos", "mask", "bias", "residual", "rot", "freq", "rel", "temb", "cos", "sin")
-"""Parts of the names of arguments that are no texts, though they may be as long as one."""
+"""Parts of argument names that mark tensors which are no text, though they may have the length of a text."""
 SKIPPED = (nn.Module.__call__.__code__.co_filename,)
-"""Files whose frames only hand a call on."""
+"""Files whose stack frames only pass a call on to another function."""
 CHECKPOINT = os.path.join("torch", "utils", "checkpoint.py")
-"""The file whose functions run parts of a model, and run them again for the gradients."""
+"""File of activation checkpointing, which runs parts of a model again in the backward pass."""
 ONE_HEAD = re.compile(r"(?:(.+)\.)?\w*head\w*\.(\d+)")
-"""Name of a module that computes one head of several: "blocks.0.heads.2"."""
+"""Pattern of names of modules that compute one of several heads: "blocks.0.heads.2"."""
 
 
 @dataclass(frozen=True, eq=False)
 class CallPlace:
-    """Module and frames of a call in a model.
+    """Module and stack frames of a call in a model.
 
     Attributes:
-        name: of the module, "" for the model itself.
-        module: the innermost one of the model that is at work; parts of torch, such as nn.Softmax, do not count.
-        frame: of its outermost method.
-        above: the module that called it and the frame of its method; None if nothing of the model did.
-        in_pass: whether the model's own forward is at work.
-        in_checkpoint: whether a checkpoint runs it.
+        name: name of the module, "" for the model itself.
+        module: innermost module of the model on the stack; torch's own modules, such as nn.Softmax, do not count.
+        frame: frame of the outermost method of this module.
+        above: calling module and the frame of its method; None if no module of the model is the caller.
+        in_pass: whether the forward of the model is on the stack.
+        in_checkpoint: whether activation checkpointing is on the stack.
     """
 
     name: str
@@ -52,12 +52,12 @@ class CallPlace:
 
     @property
     def module_heads(self) -> set[int]:
-        """How many heads the module says that it has; if it says nothing, the one that called it."""
+        """Numbers of heads in attributes of the module; if it has none, in those of the calling module."""
         return head_counts(self.module) or (head_counts(self.above[0]) if self.above else set())
 
     @property
     def line(self) -> str:
-        """File and line of a person's code at which the call is made; "" of a library's."""
+        """File and line of the user's code that makes the call; "" for library code."""
         frames = [self.frame, *([self.above[1]] if self.above else [])]
         lines = [(frame.f_code.co_filename, frame.f_lineno) for frame in frames]
         own = [f"{os.path.basename(file)}:{line}" for file, line in lines if "site-packages" not in file]
@@ -65,12 +65,12 @@ class CallPlace:
 
     @property
     def batches(self) -> set[int]:
-        """How many sentences its inputs may have: their first axis, or the second."""
+        """Possible batch sizes: sizes of the first and second axes of the module's inputs."""
         return {size for tensor in inputs(self.frame).values() if tensor.dim() == 3 for size in tensor.shape[:2]}
 
 
 def inputs(frame: FrameType) -> dict[str, Tensor]:
-    """The tensors among the arguments of a method, by name, as it was given them: code often uses their names again."""
+    """The tensors among the arguments of a method, by name, as passed to it: code often reassigns the names."""
     code, values, caller = frame.f_code, frame.f_locals, frame.f_back
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     if caller is not None and caller.f_code.co_filename in SKIPPED and "args" in caller.f_locals:
@@ -79,7 +79,7 @@ def inputs(frame: FrameType) -> dict[str, Tensor]:
 
 
 def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
-    """Sentences and positions, in either order, of each text that a module was given."""
+    """Numbers of sentences and positions, in either order, for each text among the inputs of a module."""
     tensors = inputs(frame).values()
     texts = [tensor for tensor in tensors if tensor.dim() == 3 and tensor.is_floating_point()]
     texts = texts or [tensor for tensor in tensors if tensor.dim() == 2 and not tensor.is_floating_point()]
@@ -87,7 +87,7 @@ def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
 
 
 class Places:
-    """The modules of one model."""
+    """Finds the place of the current call among the modules of a model."""
 
     def __init__(self, model: nn.Module):
         self.model = model
@@ -96,7 +96,7 @@ class Places:
         self._own = {*model.modules()}
 
     def now(self) -> CallPlace | None:
-        """Place of the current call; None outside the model, also in another model that it calls."""
+        """The place of the current call; None outside the model, and in another model that it calls."""
         module = outer = above = None
         in_pass = in_checkpoint = False
         for frame, _ in walk_stack(sys._getframe(1)):
@@ -121,13 +121,14 @@ class Places:
 
 
 def _calls_attention(module: nn.Module) -> bool:
+    """Whether a module may call attention itself: `nn.MultiheadAttention`, or any module outside of torch.nn."""
     return isinstance(module, nn.MultiheadAttention) or not type(module).__module__.startswith("torch.nn.")
 
 
 class Sites:
-    """Numbers the attention calls of a model by kind, in the order of its first pass; later passes find them again.
+    """Numbers the attention calls of a model by kind, in the order of the first forward pass; later passes reuse them.
 
-    A module that is called again in one pass is another layer, as in ALBERT; in another pass it is the same one.
+    A module that is called twice in one pass counts as two layers, as in ALBERT.
     """
 
     def __init__(self, names: Mapping[Site, str]):
@@ -142,18 +143,18 @@ class Sites:
         self.passed = 0
 
     def begin(self) -> None:
-        """A forward pass of the model begins."""
+        """Start a new forward pass of the model."""
         self.passed += bool(self._calls)
         self._calls.clear()
 
     def first(self, place: CallPlace) -> Site | None:
-        """The first site of a module that was called before in this pass of the model."""
+        """The first site of a module that was already called in this forward pass; else None."""
         return self._sites.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
 
     def site(self, place: CallPlace, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
-        """The site of a call, the name of what computes all its heads, its head if it is of one alone, and its pass.
+        """The site of a call, the name of the module with all its heads, the head for a single-head call, and the pass.
 
-        `kind` counts where the call is made for the first time.
+        `kind` is used only for the first call of a module.
         """
         calls = self._calls if place.in_pass else self._repeats
         nth, passed = (calls[place.name], self.passed) if place.in_pass else (0, calls[place.name])
@@ -165,7 +166,7 @@ class Sites:
         return self._sites[name, nth], name, head, passed
 
     def _head(self, place: CallPlace) -> tuple[str, int | None]:
-        """The name of what has several heads, and which of them a module is; they all read the same tensor."""
+        """The name of the module with several heads, and the head of this one; all heads must read the same tensor."""
         match, read = ONE_HEAD.fullmatch(place.name), [*inputs(place.frame).values()]
         if match is None or not read:
             return place.name, None
@@ -177,15 +178,15 @@ class Sites:
 
 
 def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
-    """The kind of an attention call of so many queries and keys.
+    """Determine the kind of an attention call: "encoder", "decoder" or "cross".
 
-    A name with "self" tells, then the texts that its module is given, and where it is given none, other names. Where
-    it is causal, no query may attend to a later key.
+    The decision uses "self" in the module name first, then the input texts, and without inputs other parts of the
+    name. `is_causal` means that no query may attend to a later key.
     """
     parts, frame = place.name.lower().split("."), place.frame
     is_cross = any(part.startswith(CROSS) for part in parts)
     if next(place.module.parameters(), None) is None and place.above is not None:
-        frame = place.above[1]  # the module is given queries and keys that are projected already
+        frame = place.above[1]  # the inputs of the module are queries and keys, already projected
     texts = {
         name: tensor
         for name, tensor in inputs(frame).items()
@@ -197,13 +198,13 @@ def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
         other
         for other in others
         if any(0 <= keys - size <= 2 for size in other.shape[:2]) and {*other.shape[:2]} & {*first.shape[:2]}
-    ]  # as many as there are keys, of which up to two may be learned
+    ]  # inputs as long as the keys, of which up to two may be learned
     if not texts or (any("self" in part for part in parts) and not is_cross):
         same = not is_cross
     elif others:
         same = others[0] is first or (others[0].shape == first.shape and torch.equal(others[0], first))
     else:
-        same = not (queries == 1 < keys and keys in first.shape[:2])  # one query of a recurrent decoder, or learned
+        same = not (queries == 1 < keys and keys in first.shape[:2])  # one query, of a recurrent decoder or learned
     if not same:
         return "cross"
     named = [stack for stack in ("decoder", "encoder") if any(part.endswith(stack) for part in parts)]
@@ -211,7 +212,7 @@ def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
 
 
 def causal(mask: Tensor | Mask | None) -> bool:
-    """Whether a mask hides the future."""
+    """Whether a mask is causal: no query may attend to a later key."""
     if isinstance(mask, Mask):
         return any(rule.startswith(str(Subsequent())) for rule in mask.rules())
     if mask is None or mask.dim() < 2:
@@ -221,7 +222,7 @@ def causal(mask: Tensor | Mask | None) -> bool:
 
 
 def head_counts(module: nn.Module) -> set[int]:
-    """How many heads a module says that it has; numbers of keys' heads, of which there may be fewer, do not count."""
+    """Numbers of heads in attributes of a module; numbers of key-value heads, which may be smaller, do not count."""
     numbers = {name: value for name, value in vars(module).items() if type(value) is int and value > 0}
     counts = [name for name in numbers if "head" in name and not any(part in name for part in ("dim", "size", "kv"))]
     return {numbers[name] for name in [*counts, "h", "H", "nh"] if name in numbers}

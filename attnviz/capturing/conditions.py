@@ -1,7 +1,7 @@
-"""Conditions of a capture: what is not captured, and what must be different while it runs.
+"""Conditions of a capture: tensors that cannot be captured, and global changes while a capture runs.
 
-PyTorch does not see functions of other libraries, and `from flash_attn import flash_attn_func` gives one a name in the
-model's file. During a capture each such name is that of a stand-in, which asks whether a mode of its thread is at work.
+A function mode does not intercept functions of other libraries, and `from flash_attn import flash_attn_func` copies the
+name to the model's file. During a capture, each such name refers to a wrapper that checks for a mode in its thread.
 """
 
 import inspect
@@ -21,7 +21,7 @@ LIBRARIES = {
     "flash_attn_varlen_qkvpacked_func flash_attn_varlen_kvpacked_func flash_attn_with_kvcache".split(),
     "xformers.ops": ["memory_efficient_attention"],
 }
-"""Functions of attention by the module that a model imports them from."""
+"""Attention functions of other libraries, by the module from which they are imported."""
 
 _lock = threading.Lock()
 _running = 0
@@ -38,7 +38,7 @@ def why_not(tensors: tuple[Tensor, ...]) -> str:
 
 @contextmanager
 def all_visible() -> Iterator[None]:
-    """Run compiled functions as Python, and have the stand-ins in place, until the last capture of all threads ends."""
+    """Run compiled functions as Python, and install the wrappers, until the last capture of all threads ends."""
     global _running
     with _lock:
         _running += 1
@@ -63,7 +63,7 @@ def all_visible() -> Iterator[None]:
 def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def stand_in(*args: Any, **kwargs: Any) -> Any:
-        if has_torch_function((None,)):  # a mode of this thread is at work
+        if has_torch_function((None,)):  # a mode of this thread is active
             return handle_torch_function(stand_in, (None,), *args, **kwargs)
         return function(*args, **kwargs)
 
@@ -71,8 +71,8 @@ def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _exchange(functions: dict[Callable, Callable]) -> None:
-    """Replace functions by others under every name of a module."""
-    by_id = {id(old): new for old, new in functions.items()}  # not all that has a name can be a key
+    """Replace functions in all loaded modules, wherever a module-level name refers to one of them."""
+    by_id = {id(old): new for old, new in functions.items()}  # not every value is hashable
     for module in list(sys.modules.values()) if by_id else ():
         names = getattr(module, "__dict__", {})
         for name, value in list(names.items()):
@@ -81,9 +81,9 @@ def _exchange(functions: dict[Callable, Callable]) -> None:
 
 
 def fill_padding(encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
-    """Output of an encoder with zeros at padding, where PyTorch would take its fast path if no mode watched it.
+    """Set the output of an encoder to zero at padding, as PyTorch's fast path does, which a function mode disables.
 
-    The conditions are those of `nn.TransformerEncoder.forward`; this is a forward hook with kwargs.
+    The conditions are those of `nn.TransformerEncoder.forward`; used as a forward hook with kwargs.
     """
     if type(encoder).forward is not nn.TransformerEncoder.forward or not getattr(encoder, "use_nested_tensor", False):
         return output

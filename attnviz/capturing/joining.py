@@ -1,4 +1,4 @@
-"""Several calls that are one attention: heads that were computed one by one, and the passes of a generation."""
+"""Join calls that form one map: heads that are computed one by one, and the passes of a generation."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,11 +12,11 @@ from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
 
 Pass = dict[Site, Call]
-"""The calls of one pass of a model."""
+"""The calls of one forward pass, by site."""
 
 
 class Run:
-    """The attention of one run of a model: of one pass, or of all passes of a generation with a cache."""
+    """The calls of one run of a model: one forward pass, or all passes of a generation with a cache."""
 
     def __init__(self, first: Pass):
         self._parts: dict[Site, list[list[Call]]] = {site: [[call]] for site, call in first.items()}
@@ -27,10 +27,10 @@ class Run:
         return {site: parts[-1][-1] for site, parts in self._parts.items()}
 
     def add(self, after: Pass) -> bool:
-        """Add the calls of the next pass, if it goes on from this run; say whether it does.
+        """Add the calls of the next pass if it continues this run; return whether it does.
 
-        The keys of cross-attention are the same also when a text is read again, so self-attention tells; where there is
-        none, as in a recurrent decoder, each pass has one query.
+        Self-attention decides, because cross-attention has the same keys when a text is read again. Without
+        self-attention, as in a recurrent decoder, each pass must have one query.
         """
         pairs = {site: (self._parts[site][-1][-1], call) for site, call in after.items() if site in self._parts}
         own = [site for site in pairs if site.kind != "cross"]
@@ -47,50 +47,50 @@ class Run:
         return is_next
 
     def whole(self) -> tuple[Pass, list[str]]:
-        """One call per site, and a sentence for each that cannot be joined."""
-        calls = {site: _whole(parts[-1]) for site, parts in self._parts.items()}
+        """Join the passes to one call per site; gives the calls, and a message per site that cannot be joined."""
+        calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
         cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
-        why = "uses keys of earlier passes that are not shown: its cache was cut, or its sentences changed places"
+        why = "uses keys of earlier passes that are not shown: its cache was cut, or its sentences were reordered"
         return calls, [f"{site} ({calls[site].name or 'the model'}) {why}" for site in cut]
 
     def _is_cut(self, site: Site, call: Call) -> bool:
-        """Whether a call has keys of earlier passes, which the first one of the run had not."""
+        """Whether a call has cached keys of earlier passes, although the first call of the run had none."""
         before, after = (used_keys(part) - part.shape[2] for part in (self._parts[site][0][0], call))
         return after > max(0, before)
 
 
 def runs_of(calls: Iterable[Call]) -> list[Run]:
-    """The runs of a model, in their order: a pass that does not go on from the one before begins another run."""
+    """Group calls into runs, in order: a pass that does not continue the run before it begins a new run."""
     runs: list[Run] = []
-    for after in _passes(list(calls)):
+    for after in _split_into_passes(list(calls)):
         if not runs or not runs[-1].add(after):
             runs.append(Run(after))
     return runs
 
 
 def goes_on(before: Call, after: Call) -> int | None:
-    """How many keys of one call the next pass has, too: all that were used; None if it does not go on from it."""
+    """Number of used keys of a call if the next call starts with the same keys, and so continues it; else None."""
     more, used, all_keys = after.shape[2], before.shape[3], after.shape[3]
     if before.site.kind == "cross":
         more = 0
-    elif used == all_keys:  # a buffer, which is filled
+    elif used == all_keys:  # a cache of fixed size, which is filled step by step
         used, all_keys = used_keys(before), used_keys(after)
     old, new = (call.value if call.weights_only else call.key for call in (before, after))
-    if used + more != all_keys or _form(before) != _form(after) or old is None or new is None:
+    if used + more != all_keys or _join_key(before) != _join_key(after) or old is None or new is None:
         return None
     return used if torch.equal(old[:, :, :used], new[:, :, :used]) else None
 
 
 def used_keys(call: Call) -> int:
-    """How many keys there are up to the last one to which a query may attend."""
+    """Number of keys up to the last key to which a query may attend."""
     if not isinstance(call.mask, Tensor) or call.mask.shape[-1] != call.shape[3]:
         return call.shape[3]
     places = call.mask.flatten(0, -2).any(0).nonzero()
     return int(places[-1]) + 1 if len(places) else call.shape[3]
 
 
-def _passes(calls: list[Call]) -> list[Pass]:
-    """The calls of each pass. Each calls its sites in one order: where that begins anew, another pass does."""
+def _split_into_passes(calls: list[Call]) -> list[Pass]:
+    """Split calls into forward passes: a new pass begins where the order of sites starts again."""
     order = {site: place for place, site in enumerate(dict.fromkeys(call.site for call in calls))}
     passes: list[dict[Site, dict[int | None, Call]]] = []
     for call in calls:
@@ -99,38 +99,38 @@ def _passes(calls: list[Call]) -> list[Pass]:
         if not passes or (not is_next_head and order[call.site] <= max(order[site] for site in passes[-1])):
             passes.append({})
         passes[-1].setdefault(call.site, {})[call.head] = call
-    joined = [{site: _side_by_side(heads) for site, heads in sites.items()} for sites in passes]
+    joined = [{site: _join_heads(heads) for site, heads in sites.items()} for sites in passes]
     return [{site: call for site, call in sites.items() if call is not None} for sites in joined]
 
 
-def _side_by_side(heads: dict[int | None, Call]) -> Call | None:
-    """The heads of a site as one call; None if they are refused."""
+def _join_heads(heads: dict[int | None, Call]) -> Call | None:
+    """Join the single-head calls of a site to one call; None if their shapes or scales differ."""
     calls = [call for _, call in sorted(heads.items())]
     if len(calls) == 1:
         return replace(calls[0], head=None)
-    if len({(call.shape, _form(call)) for call in calls}) > 1:
+    if len({(call.shape, _join_key(call)) for call in calls}) > 1:
         for call in calls:
-            call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they are no one map"
+            call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they form no map"
         return None
     samples = ()
     if all(call.samples for call in calls):
         samples = (replace(calls[0].samples[0], own=torch.cat([call.samples[0].own for call in calls], 1)),)
-    return replace(_joined(calls, 1), head=None, samples=samples)
+    return replace(_concatenate(calls, 1), head=None, samples=samples)
 
 
-def _form(call: Call) -> tuple:
-    """Properties that the parts of one attention have in common."""
+def _join_key(call: Call) -> tuple:
+    """Properties that must agree for calls to be joined."""
     return call.shape[1], call.weights_only, call.sinks is None, replace(call.scoring, bias=(), empty_rows="zero")
 
 
-def _whole(calls: list[Call]) -> Call:
-    """The passes of a site as one call, without the keys of a buffer that nothing was written to."""
+def _join_passes(calls: list[Call]) -> Call:
+    """Join the passes of a site to one call, without the unfilled keys of a cache of fixed size."""
     call, start, samples = calls[-1], 0, []
     if len(calls) > 1:
         for part in calls:
             samples += [sample.moved(start, part.shape[3], call.shape[3]) for sample in part.samples]
             start += part.shape[2]
-        call = replace(_joined(calls, 2), samples=tuple(samples), offset=calls[0].offset)
+        call = replace(_concatenate(calls, 2), samples=tuple(samples), offset=calls[0].offset)
     queries, keys = call.shape[2:]
     if call.site.kind == "cross" or keys <= queries or used_keys(call) != queries:
         return call
@@ -139,8 +139,8 @@ def _whole(calls: list[Call]) -> Call:
     return replace(call, **filled, scoring=replace(call.scoring, bias=bias))
 
 
-def _joined(calls: list[Call], axis: int) -> Call:
-    """Heads side by side (axis 1), or passes one after the other (2), which have the keys of the last: others are 0."""
+def _concatenate(calls: list[Call], axis: int) -> Call:
+    """Concatenate calls along heads (axis 1) or queries (axis 2); keys that earlier passes lack are masked."""
     last = calls[-1]
 
     def joined(parts: list[Tensor]) -> Tensor:
@@ -162,7 +162,7 @@ def _joined(calls: list[Call], axis: int) -> Call:
 
 
 def _cells(call: Call, cells: Tensor | Mask | float) -> Tensor:
-    """A mask or bias of a call as (B or 1, H or 1, Q, K)."""
+    """Expand a mask or bias of a call to (B or 1, H or 1, Q, K)."""
     cells = cells.tensor(*call.shape[2:]) if isinstance(cells, Mask) else cells
     cells = torch.as_tensor(cells, device=call.value.device)
     cells = cells.reshape(*(1,) * (4 - cells.dim()), *cells.shape)

@@ -1,4 +1,4 @@
-"""Functions that compute attention in one call, known by their arguments: flash-attn's, and those of torch."""
+"""Capture functions that compute attention in one call: those of torch and flash-attn."""
 
 import inspect
 from collections.abc import Callable
@@ -41,13 +41,13 @@ ARGUMENTS = {
     "unused": "max_seqlen max_seqlen_q max_seqlen_k max_q max_k deterministic return_attn_probs enable_gqa "
     "num_splits kernel_options score_mod_other_buffers mask_mod_other_buffers",
 }
-"""Arguments of all these functions: our name, and the names in the libraries."""
+"""Arguments of these functions: the name used here, and the names in the libraries."""
 OUR_NAMES = {name: ours for ours, names in ARGUMENTS.items() for name in names.split()}
 NAMED_ONLY = frozenset(
     "_flash_attn_forward _flash_attn_varlen_forward _varlen_attn_out flash_fwd _flash_attention_forward "
     "_efficient_attention_forward efficient_attention_forward_cutlass memory_efficient_attention".split()
 )
-"""Operators under these functions, which a model may call itself, and xformers' function: their names are noted."""
+"""Low-level operators that a model may call directly, and the function of xformers: reported, but not captured."""
 NAMES = NAMED_ONLY.union({"_varlen_attn", "flex_attention"}, *LIBRARIES.values())
 """Functions that `attend` replaces; torch's `varlen_attn` is known by its operator."""
 
@@ -63,7 +63,7 @@ def scaled_dot_product(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """The arguments and the result are PyTorch's; the call is kept, and the edits act in it."""
+    """Run `F.scaled_dot_product_attention`, with the same arguments and result, keep the call and apply the edits."""
     rest = {"scale": scale, "enable_gqa": enable_gqa}
     own = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **rest)
     place = mode.place((query, key, value))
@@ -76,7 +76,7 @@ def scaled_dot_product(
     if not is_packed or not any(length == 1 for _, length in positions(place.frame)):
         tensors = query, *grouped(query, key, value, enable_gqa)
         return captured_output(mode, place, own, tensors, masks, scoring, dropout_p)
-    # one new token of transformers: the heads of a group stand where queries do, (B, heads of keys, of a group, d)
+    # transformers, one new token: the query heads of a group are on the query axis, (B, key heads, group size, d)
     shape = (len(query), -1, 1)
     tensors = query.reshape(*shape, query.shape[3]), *(side.repeat_interleave(size, 1) for side in (key, value))
     is_each = [part is not None and part.dim() == 4 and part.shape[1:3] == query.shape[1:3] for part in masks]
@@ -86,7 +86,7 @@ def scaled_dot_product(
 
 
 def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:
-    """Keys and values with as many heads as there are of queries."""
+    """Repeat key and value heads up to the number of query heads (grouped-query attention)."""
     if not enable_gqa:
         return key, value
     return tuple(tensor.repeat_interleave(query.shape[-3] // tensor.shape[-3], -3) for tensor in (key, value))
@@ -103,12 +103,12 @@ def captured_output(
     *,
     has_heads: bool = False,
 ) -> Tensor:
-    """Keep the call of a function of attention; gives its own output, or that with the edits, (*lead, Q, d_v).
+    """Keep an attention call; gives its original output, or the output with the edits, (*lead, Q, d_v).
 
     Args:
         tensors: query, key and value, (*lead, n, d).
-        masks: the mask, and what is added to the scores; they broadcast to (*lead, Q, K).
-        has_heads: whether the axes before (n, d) are sentences and heads, whatever the module says.
+        masks: mask and bias, which broadcast to (*lead, Q, K).
+        has_heads: whether the axes before (n, d) are certainly sentences and heads.
     """
     axes = tuple(torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors)))
     lead = Lead(axes, 1, axes) if has_heads else mode.lead(place, axes)
@@ -125,7 +125,7 @@ def captured_output(
 
 
 def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Run a function of attention and keep its call; where edits act, its output is the edited one."""
+    """Run an attention function of a library, keep the call, and give the output with the edits."""
     result = func(*args, **kwargs)
     place = mode.place(tuple(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)))
     if place is None:
@@ -133,16 +133,16 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
     name = func.__name__.partition(".")[0]
     try:
         if name in NAMED_ONLY:
-            raise InputError("with arguments that are not read")
+            raise InputError("with arguments that are not supported")
         arguments = _arguments(func, args, kwargs)
-        query, key, value = (_heads_first(arguments[part], arguments) for part in ("query", "key", "value"))
+        query, key, value = (_move_heads_first(arguments[part], arguments) for part in ("query", "key", "value"))
         key, value = grouped(query, key, value, query.shape[1] != key.shape[1])
-        masks = _masks(arguments, query, key)
+        masks = _mask_and_bias(arguments, query, key)
     except InputError as error:
-        mode.captured.note(f"{mode.name(place)} calls {name} {error}, which is not seen")
+        mode.captured.note(f"{mode.name(place)} calls {name} {error}, which is not captured")
         return result
     output, *more = result if isinstance(result, tuple) else (result,)
-    own, dropout_p = _heads_first(output, arguments), arguments.get("dropout_p", 0.0)
+    own, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)
     scoring = Scoring(scale=arguments.get("scale"), softcap=max(arguments.get("softcap", 0), 0) or None)
     new = captured_output(mode, place, own, (query, key, value), masks, scoring, dropout_p, has_heads=True)
     if not mode.captured.calls[-1].is_edited:
@@ -152,8 +152,8 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
 
 
 def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a call by our names, with query, key and value also where they are one tensor."""
-    if hasattr(func, "default"):  # of operators
+    """Arguments of a call by the names in `ARGUMENTS`; packed query, key and value are split."""
+    if hasattr(func, "default"):  # an operator
         names = (argument.name for argument in func.default._schema.arguments)
         arguments = dict(zip(names, args, strict=False)) | kwargs
     else:
@@ -168,14 +168,14 @@ def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str,
     return arguments
 
 
-def _heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
-    """(B, n, H, d), or (n, H, d) if packed -> (B, H, n, d), as flex_attention has it."""
+def _move_heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
+    """Transpose (B, n, H, d), or (n, H, d) if packed, to (B, H, n, d); flex_attention has that order already."""
     tensor = tensor[None] if "ends" in arguments else tensor
     return tensor if "score_mod" in arguments else tensor.transpose(1, 2)
 
 
-def _masks(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
-    """Mask of a call, and the bias added to its scores; query and key are (..., n, d)."""
+def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
+    """Mask and bias of a call; query and key are (..., n, d)."""
     if "score_mod" in arguments:
         return apart(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
     queries, keys, ends = query.shape[-2], key.shape[-2], arguments.get("ends")
@@ -184,7 +184,7 @@ def _masks(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask 
     rules: list[Mask] = [Subsequent()] if after == 0 else []
     if before >= 0 or after > 0:
         rules.append(Window(*(side if side >= 0 else queries + keys for side in (before, after))))
-    if ends is None:  # the last query stands at the last key
+    if ends is None:  # the last query has the position of the last key
         return reduce(and_, rules).shifted(keys - queries) if rules else None, None
     places = ends.tolist()
     if places != arguments.get("key_ends", ends).tolist():
@@ -195,7 +195,7 @@ def _masks(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask 
 
 
 def _flex_bias(score_mod: Callable[..., Tensor], mask_mod: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
-    """Bias that a score function adds in each cell, and -inf where the mask function is False."""
+    """Compute the bias that `score_mod` adds to each cell, with -inf where `mask_mod` is False."""
     from torch.nn.attention.flex_attention import create_mask
 
     with torch.no_grad():
@@ -204,25 +204,25 @@ def _flex_bias(score_mod: Callable[..., Tensor], mask_mod: Callable[..., Tensor]
         try:
             bias = score_mod(torch.zeros_like(scores), *cells)
             torch.testing.assert_close(score_mod(scores, *cells), scores + bias, rtol=1e-5, atol=1e-5)
-        except Exception as error:  # also whatever a function of single cells does with all of them
+        except Exception as error:  # a function of single cells may fail on whole tensors
             raise InputError("with a score_mod that does more than add") from error
         return bias.masked_fill(~create_mask(mask_mod, *scores.shape, device=query.device), -torch.inf)
 
 
-def _unwatched(*_: object) -> bool:
+def _return_false(*_: object) -> bool:
     return False
 
 
 _MULTI_HEAD = FunctionType(
     multi_head_attention_forward.__code__,
-    multi_head_attention_forward.__globals__ | {"has_torch_function": _unwatched},
+    multi_head_attention_forward.__globals__ | {"has_torch_function": _return_false},
     argdefs=multi_head_attention_forward.__defaults__,
 )
-"""PyTorch's function, which runs as if no mode watched it: its own question for one is answered by no."""
+"""PyTorch's function without its check for function modes, so that its inner calls are intercepted one by one."""
 
 
 def multi_head(mode: Watched, query: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
-    """Run `F.multi_head_attention_forward`, under `nn.MultiheadAttention` and `nn.Transformer`, in view of the mode."""
+    """Run `F.multi_head_attention_forward` (`nn.MultiheadAttention`, `nn.Transformer`), with its calls intercepted."""
     mask, place = options.get("attn_mask"), mode.place((query,))
     is_hint = options.get("is_causal") and not options.get("need_weights", True)
     if place is not None and mask is not None and is_hint and options.get("key_padding_mask") is None:

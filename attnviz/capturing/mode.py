@@ -1,4 +1,4 @@
-"""The mode that watches a model: what attention is made of passes through it, and all else passes by."""
+"""The function mode that intercepts the torch functions of attention while a model runs."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,45 +22,45 @@ ROUTES: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": kernels.scaled_dot_product,
     "multi_head_attention_forward": kernels.multi_head,
 }
-"""Replacements of functions of torch, by name."""
+"""Replacements of torch functions, by name."""
 PARTS = dict.fromkeys(PRODUCTS, multiply) | dict.fromkeys(SOFTMAXES + LOGS, softmax)
 PARTS |= dict.fromkeys(kernels.NAMES, kernels.attend) | dict.fromkeys(DROPOUTS, dropout)
-"""Replacements of functions that are parts of attention; these are given the function, too."""
+"""Replacements of functions that are parts of attention; their second argument is the original function."""
 UNREAD = frozenset({*ROUTES, *PARTS} - {*DROPOUTS})
-"""Functions after which nothing is handed on: their results are known, or hold no numbers."""
+"""Functions whose results need no tracking by `carry`."""
 
 
 @contextmanager
 def capture(
     model: nn.Module, edits: Edits = Edits(), *, heads: int | None = None, sites: Mapping[Site, str] | None = None
 ) -> Iterator[Capture]:
-    """See the attention of any PyTorch model, and edit it, while the model runs in its own code.
+    """Capture the attention of any PyTorch model, and edit it, while the model runs its own code.
 
         with attnviz.capture(model, edits=Edits()) as seen:
             output = model(batch)
         record = seen.record(tokens=["The", "cat", "sat"])
 
-    Without edits, outputs and gradients are those of the model alone, bit for bit; only where PyTorch fuses a layer of
-    `nn.Transformer` or a lone `nn.MultiheadAttention`, in evaluation without gradients, last bits differ. The model is
-    not changed; what watches it is of this thread and gone after the block, also after an error. Run the model as
-    always, also several times: the passes of a generation with a cache become one map.
+    Without edits, outputs and gradients are bitwise identical to those without a capture, except for last bits where
+    PyTorch fuses a layer of `nn.Transformer` or a single `nn.MultiheadAttention` (evaluation without gradients). The
+    model is not changed; the capture acts in this thread only, and ends with the block, also after an error. Run the
+    model as usual, also several times: the passes of a generation with a cache become one map.
 
     Args:
-        model: any module; what is not in it is not seen.
-        edits: what to change about the attention. Sites are numbered by kind in the order in which a pass calls them;
-            `seen.sites` has them with the names of their modules.
-        heads: how many heads each call has, where sentences and heads share one axis and the model does not say it.
-        sites: `seen.sites` of an earlier run, whose kinds and numbers hold: one word alone tells nothing of a mask.
+        model: any module; attention outside of it is not captured.
+        edits: changes to the attention. Sites are numbered by kind in the order of the calls in a forward pass;
+            `seen.sites` lists them with the names of their modules.
+        heads: number of heads per call, if sentences and heads share one axis and the model has no attribute for it.
+        sites: `seen.sites` of an earlier run, for the same numbering: a single token shows no causal mask.
 
     Yields:
-        What was seen, complete after the block; see `Capture.record`.
+        The captured attention, complete after the block; see `Capture.record`.
 
     Raises:
-        AttnvizError: if the model cannot be seen; after the block, if an edit reached nothing, with what there is.
+        AttnvizError: if the model cannot be captured; after the block, if an edit had no effect, with the sites.
     """
     for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):  # it runs without Python
-            what = f"{name or 'The model'} is TorchScript, whose attention cannot be seen"
+        if isinstance(module, torch.jit.ScriptModule):  # TorchScript runs without Python
+            what = f"{name or 'The model'} is TorchScript, whose attention cannot be captured"
             raise AttnvizError(f"{what}. Capture the module that it was made of.")
     if edits.taken:
         raise InputError(NOT_TAKEN)
@@ -84,7 +84,7 @@ def capture(
 
 
 class Mode(Watched, TorchFunctionMode):
-    """Watches one model in one thread."""
+    """Intercepts torch functions of one model in one thread."""
 
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -96,11 +96,11 @@ class Mode(Watched, TorchFunctionMode):
             result = PARTS[name](self, func, args, kwargs)
         else:
             result = func(*args, **kwargs)
-        if self._joined is not None:
+        if self._unsorted is not None:
             self.check_order(result)
         is_instead = name in INSTEAD and args and isinstance(args[0], Tensor)
         if is_instead and isinstance(self.tracked.get(args[0]), Scores) and (place := self.place(args[:1])):
-            what = f"{self.name(place)} takes {name}() of products of queries and keys, where a softmax would be seen"
+            what = f"{self.name(place)} applies {name}() to products of queries and keys instead of a softmax"
             self.captured.awaited[self.name(place)] = what
         if isinstance(result, Tensor) and name not in UNREAD:
             carry(self.tracked, func, name, args, kwargs, result)

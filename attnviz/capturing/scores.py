@@ -1,7 +1,7 @@
-"""Scores as what they were made of: a product of queries and keys, its factor, a softcap, and terms that were added.
+"""Track how a model computes its scores: product of queries and keys, factor, softcap and added terms.
 
-Only factors and terms are followed. All else that a model does to its scores is judged by numbers at the softmax: the
-parts and a mask must give the scores back.
+Only factors and terms are tracked. Other operations are checked numerically at the softmax: the tracked parts and a
+mask must reproduce the scores.
 """
 
 from collections.abc import Callable
@@ -22,31 +22,31 @@ OVER = frozenset({"div", "div_", "divide", "divide_", "true_divide", "__truediv_
 PLUS = frozenset({"add", "add_", "__add__", "__radd__", "__iadd__"})
 MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
 INSTEAD = frozenset("exp exp_ exp2 sigmoid relu gumbel_softmax".split())
-"""Functions that are taken of scores instead of a softmax, or on the way to one."""
+"""Functions that models apply to scores instead of a softmax, or as a part of one."""
 CASTS = frozenset("contiguous to float half bfloat16 double type type_as clone expand dropout".split())
 VIEWS = frozenset(
     "view reshape flatten unflatten permute transpose transpose_ swapaxes swapdims movedim unsqueeze squeeze "
     "__getitem__ __get__".split()
 )
 ROUNDING, ROUNDING_OF_HALVES = 256, 8
-"""Times the resolution of a number type by which a model's scores and their recomputation may differ: many roundings
-of long sums, or few of numbers that are rounded once each."""
+"""Tolerance between scores and their recomputation, in units of the machine epsilon: many roundings in long sums, or
+few in 16-bit types, whose numbers are rounded once each."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scores:
-    """A tensor as outer · tanh(scale · q kᵀ) + terms.
+    """A tensor of scores in the form outer · tanh(scale · q kᵀ) + terms.
 
     Attributes:
-        query, key: (*lead, Q, d) and (*lead, K, d); axes before may have size 1.
+        query, key: factors of the product, (*lead, Q, d) and (*lead, K, d); axes of `lead` may have size 1.
         lead: sizes of the axes before (Q, K).
-        probe: a tensor without numbers that was (*lead, Q, K) and went through the same views; its strides say which
-            axis of the tensor is which.
-        dtype: number type in which the product was computed.
-        outer: factor of the tanh; None if there is none.
-        terms: what was added, with its factor and the lead that the tensor had then; broadcasts to (*lead, Q, K).
-        is_turned: whether queries and keys were exchanged after the product.
-        has_sink: whether the last key stands for none.
+        probe: meta tensor that was (*lead, Q, K) and went through the same views as the scores; its strides identify
+            the axes.
+        dtype: dtype in which the product was computed.
+        outer: factor of the tanh; None if there is no tanh.
+        terms: added terms that broadcast to (*lead, Q, K), each with its factor and the `lead` at its addition.
+        is_turned: whether queries and keys were swapped after the product.
+        has_sink: whether the last key is a sink.
     """
 
     query: Tensor
@@ -62,9 +62,9 @@ class Scores:
 
     @classmethod
     def of(cls, product: Product, dtype: torch.dtype, factor: float, heads: Callable[[], set[int]]) -> Self | None:
-        """Read a product as scores, if it may be one: queries and keys are axes that only one side has.
+        """Interpret a product as scores, if possible: the axes of queries and keys are on one side only. Else None.
 
-        The factor is that of its sides; `heads` gives how many heads the module may have.
+        `factor` is the factor that both sides contain; `heads` gives the possible numbers of heads of the module.
         """
         left, right, out = product.letters
         summed = "".join(letter for letter in left if letter in right and letter not in out)
@@ -86,27 +86,27 @@ class Scores:
 
     @property
     def order(self) -> list[int]:
-        """The axes of the tensor as (*lead, Q, K)."""
+        """The axis order that permutes the tensor to (*lead, Q, K)."""
         probe = self.probe
         order = sorted(range(probe.dim()), key=lambda axis: (-probe.stride(axis), -probe.shape[axis]))
         return [*order[:-2], order[-1], order[-2]] if self.is_turned else order
 
     @property
     def lead_now(self) -> tuple[int, ...]:
-        """Sizes of the tensor's axes before (Q, K), which may be joined or cut."""
+        """Sizes of the tensor's current axes before (Q, K), which may be joined or split."""
         return tuple(self.probe.shape[axis] for axis in self.order[:-2])
 
     def canonical(self, tensor: Tensor) -> Tensor:
-        """(*lead_now, Q, K) of a tensor that broadcasts to the scores."""
+        """Permute a tensor that broadcasts to the scores to (*lead_now, Q, K)."""
         return tensor.reshape(*(1,) * (self.probe.dim() - tensor.dim()), *tensor.shape).permute(self.order)
 
     def arranged(self, tensor: Tensor) -> Tensor:
-        """(*lead, Q, K) of a tensor as large as the scores; with a sink there is one key more."""
+        """Rearrange a tensor with the shape of the scores to (*lead, Q, K), or (*lead, Q, K + 1) with a sink."""
         tensor = tensor.permute(self.order)
         return tensor.reshape(*self.lead, *tensor.shape[-2:])
 
     def after(self, name: str, source: Tensor, args: tuple, kwargs: dict[str, Any]) -> "Scores | None":
-        """The result of a function that left the axes as they are; None if it holds other scores."""
+        """The scores after a function that keeps the axes; None if the result is not of this form."""
         others = [value for value in (*args[:2], kwargs.get("other")) if value is not None and value is not source]
         if name.startswith("tanh"):
             return None if self.outer is not None or self.terms else replace(self, outer=1.0)
@@ -119,7 +119,7 @@ class Scores:
         return self.times(others[0], 1 if name in TIMES else -1)
 
     def plus(self, term: Any, factor: float) -> "Scores | None":
-        """After a term; one number for all is none, as the softmax does not see it."""
+        """The scores after adding a term; a single number is ignored, as the softmax is invariant to it."""
         if not isinstance(term, Tensor) or not term.dim():
             return self
         term = self.canonical(term)
@@ -127,10 +127,10 @@ class Scores:
         return None if is_beyond else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
 
     def times(self, other: Any, power: int) -> "Scores | None":
-        """After a factor; one of each head or query becomes part of the queries, and one of each key is a mask."""
+        """The scores after a factor; one per head or query is merged into the queries, one per key is a mask."""
         if isinstance(other, Tensor) and (other.numel() > 1 or other.requires_grad):
             factor = self.canonical(other)
-            if factor.shape[-1] != 1 or self.key.shape[-2] == 1:  # one key has all of the weight
+            if factor.shape[-1] != 1 or self.key.shape[-2] == 1:  # a single key has weight 1
                 return self
             is_plain = not self.terms and self.outer is None and self.lead_now == self.lead
             return replace(self, query=self.query * factor**power) if is_plain else None
@@ -140,23 +140,23 @@ class Scores:
         return replace(self, scale=self.scale * inner, outer=outer, terms=terms)
 
     def viewed(self, func: Callable, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
-        """The result of a function that gives the same numbers in other axes; None if it mixes them."""
+        """The scores after a view function; None if it mixes the axes."""
         try:
             probe = func(self.probe, *args[1:], **kwargs)
-        except (RuntimeError, IndexError):  # axes that are no neighbours in memory were joined
+        except (RuntimeError, IndexError):  # the view joined axes that are not contiguous
             return None
         storage, other = (tensor.untyped_storage()._cdata for tensor in (self.probe, probe))
         return replace(self, probe=probe) if probe.shape == result.shape and storage == other else None
 
     def beside(self, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
-        """The result of joining one more column, a sink; None if something else was joined."""
+        """The scores after appending one column, a sink; None if something else was appended."""
         (first, *others), dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         is_last = dim % result.dim() == self.order[-1] == result.dim() - 1
         is_sink = is_last and [part.shape[-1] for part in others] == [1] and first.shape == self.probe.shape
         return replace(self, has_sink=True) if is_sink and not self.has_sink else None
 
     def facing(self, axis: int) -> "Scores | None":
-        """The same with its keys on one axis of the tensor, and with the axes before (Q, K) that the tensor has now."""
+        """The scores with keys on the given axis, and with the current axes before (Q, K); None if impossible."""
         if axis == self.order[-2] and not self.has_sink:
             terms = tuple((term.mT, factor, lead) for term, factor, lead in self.terms)
             turned = replace(self, query=self.key, key=self.query, terms=terms, is_turned=not self.is_turned)
@@ -168,14 +168,14 @@ class Scores:
         shape = tuple(self.probe.shape[place] for place in turned.order[-2:])
         if shape != (turned.query.shape[-2], turned.key.shape[-2]):
             return None
-        q, k = (_cut(side, self.lead, lead) for side in (turned.query, turned.key))
-        wide = [part for part in turned.terms if part[0].shape[-1] > 1]  # else the same for all keys of a query
-        terms = tuple((_cut(term, before, lead), factor, lead) for term, factor, before in wide)
+        q, k = (_reshape_lead(side, self.lead, lead) for side in (turned.query, turned.key))
+        wide = [part for part in turned.terms if part[0].shape[-1] > 1]  # terms per query have no effect
+        terms = tuple((_reshape_lead(term, before, lead), factor, lead) for term, factor, before in wide)
         return replace(turned, query=q, key=k, terms=terms, lead=lead)
 
     @torch.no_grad()
     def solve(self, scores: Tensor) -> dict[str, Any] | None:
-        """Find mask, bias and sink that make scores, (*lead, Q, K), of the products; None if they are not all known."""
+        """Find mask, bias and sink that turn the products into the scores, (*lead, Q, K); None if impossible."""
         products, sink = (self.query * self.scale) @ self.key.mT, None
         products = products if self.outer is None else torch.tanh(products) * self.outer
         rounding = (
@@ -191,7 +191,7 @@ class Scores:
         rest = (rest - bias).masked_fill_(blocked, 0)
         bias = bias.masked_fill(bias < BLOCKED, 0)
         within = max(rounding) * (1 + float(products.abs().max()) + float(bias.abs().max()))
-        if not bool((rest.abs() <= within).all()):  # a constant of each row, which the softmax does not see
+        if not bool((rest.abs() <= within).all()):  # a constant per row, to which the softmax is invariant
             shift = rest.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
             shift = shift.where(shift > -torch.inf, 0.0)
             if not bool(((rest - shift).masked_fill(blocked, 0).abs() <= within).all()):
@@ -205,17 +205,17 @@ class Scores:
         return {"mask": mask, "bias": bias, "sink": sink, "empty_rows": empty_rows}
 
 
-def _cut(tensor: Tensor, lead: tuple[int, ...], other: tuple[int, ...]) -> Tensor:
-    """A tensor that broadcasts to (*lead, n, d) with these axes cut otherwise."""
+def _reshape_lead(tensor: Tensor, lead: tuple[int, ...], other: tuple[int, ...]) -> Tensor:
+    """Reshape a tensor that broadcasts to (*lead, n, d) to (*other, n, d)."""
     if lead == other:
         return tensor
     return tensor.expand(*lead, *tensor.shape[-2:]).reshape(*other, *tensor.shape[-2:])
 
 
 def empty_rows_of(blocked: Tensor, scores: Tensor) -> str | None:
-    """Policy of the model for rows without an open key; None if it has no name.
+    """The `empty_rows` policy of the model for rows without an open key; None if no policy fits.
 
-    Keys that are masked twice, by numbers whose sum is -inf, it leaves out; here they count as the others.
+    Keys with the score -inf, such as keys that are masked twice, count as uniform, although the model skips them.
     """
     rows = blocked.all(-1)
     if not bool(rows.any()):
@@ -228,7 +228,7 @@ def empty_rows_of(blocked: Tensor, scores: Tensor) -> str | None:
 
 
 def compact(mask: Tensor) -> Tensor:
-    """A mask without the axes along which it is the same."""
+    """Reduce each axis before (Q, K) along which a mask is constant to size 1."""
     for axis in range(mask.dim() - 2):
         first = mask.narrow(axis, 0, 1)
         if mask.shape[axis] > 1 and bool((mask == first).all()):
@@ -237,15 +237,15 @@ def compact(mask: Tensor) -> Tensor:
 
 
 LOST = "lost"
-"""Mark of a tensor that was made of scores and holds other numbers."""
+"""Marker for tensors that were computed from scores, but in a way that is not tracked."""
 ENDS = frozenset("layer_norm group_norm conv1d conv2d mean amax max norm sum".split())
-"""Functions whose result is nothing of scores any more."""
+"""Functions whose result no longer counts as scores."""
 
 
 def carry(
     tracked: WeakTensorKeyDictionary, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
 ) -> None:
-    """Hand on to the result of a function what is known of its arguments: scores, or the factor of a query or key."""
+    """Track the result of a function: derive its scores, or its factor of queries or keys, from the arguments."""
     is_join = name in ("cat", "concat")
     tensors = [argument for argument in (args[0] if is_join else args) if isinstance(argument, Tensor)]
     source = next((tensor for tensor in tensors if tensor in tracked), None)

@@ -1,7 +1,7 @@
-"""The softmax, whose weights are attention where they are a factor of a product with values.
+"""Capture the softmax. Its weights are attention if they are later multiplied by values.
 
-Its scores are edited; its weights are found again in the product by their numbers, so that nothing that a model does in
-between has to be known.
+Edits act on the scores. The product with the values is recognized by comparing its numbers with the weights, so the
+operations in between need not be known.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,27 +27,27 @@ LOGS = ("log_softmax", "_log_softmax", "special_log_softmax")
 DROPOUTS = ("dropout", "dropout_")
 WRONG_AXIS = "rows do not sum to 1, so they are no weights"
 LATE_MASK = "masks after the softmax"
-"""Part of a sentence of `Capture.findings` about a mask that is applied after the softmax."""
+"""Phrase in `Capture.findings` for a mask that is applied after the softmax."""
 CLOSE = {"atol": 1e-7, "rtol": 1e-4, "equal_nan": True}
 CLOSE_AFTER_CAST = {"atol": 1e-6, "rtol": 1e-2, "equal_nan": True}
-"""Differences of weights that rounding explains, and a cast to another number type."""
+"""Tolerances for weights: for rounding, and for a cast to another dtype."""
 
 
 @dataclass(eq=False)
 class Softmax:
-    """A softmax of the model, until its weights meet values.
+    """A softmax of the model, kept until its weights are multiplied by values ("meet values").
 
     Attributes:
-        name: module in which it ran.
-        axes: order of its axes: (*lead, Q, K) where the scores are known, else all others and the keys.
+        name: name of the module that called it.
+        axes: order of its axes: (*lead, Q, K) for tracked scores, else the axis of the softmax last.
         of_product: whether its scores come from a product of queries and keys.
-        weights: copy of what it gave, in this order.
-        passed_on: the same after dropout, without a sink.
-        scores: what it was given, in this order, if only the weights are known.
-        call: the attention call; None until it is known to be one.
+        weights: copy of its result, in this axis order.
+        passed_on: weights after dropout, without a sink.
+        scores: copy of its input, in this axis order, if only the weights are known.
+        call: attention call; None until one is recognized.
         lead: axes of the call before (Q, K).
-        why_not: why its weights cannot be shown; "" if nothing is known against it.
-        is_placed: whether its weights are shown, or named already.
+        why_not: reason why its weights cannot be shown; "" if there is none so far.
+        is_placed: whether its weights are shown, or reported already.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Softmax:
         return f"{self.name} takes a softmax of {shape}, and {why_not}"
 
     def refuse(self, why: str) -> None:
-        """Say why the weights are no map, unless they have met values already."""
+        """Record why the weights are no map, unless they have met values already."""
         if self.call is None:
             self.why_not = why
         elif self.call.value is None:
@@ -77,19 +77,19 @@ class Softmax:
 
     @property
     def is_met(self) -> bool:
-        """Whether its weights have met values."""
+        """Whether the weights of this softmax were multiplied by values."""
         return self.call is not None and self.call.value is not None
 
     @torch.no_grad()
     def find(self, tensor: Tensor, is_exact: bool) -> tuple[int, ...] | None:
-        """The axes of a tensor in the order of the weights, if it holds them; None if it does not.
+        """The axis order of a tensor that holds the weights; None if it holds other numbers.
 
-        The axes before the queries and keys may be joined or cut; unless `is_exact`, cells may be 0 or rounded.
+        The axes before queries and keys may be joined or split; unless `is_exact`, cells may be zeroed or rounded.
         """
         weights, numbers = self.passed_on, tensor.detach()
         if weights is None or numbers.numel() != weights.numel() or numbers.device != weights.device:
             return None
-        corner = (slice(2),) * weights.dim()  # nearly always enough to say no
+        corner = (slice(2),) * weights.dim()  # a cheap test that rejects nearly all other tensors
         close = CLOSE if numbers.dtype == weights.dtype else CLOSE_AFTER_CAST
         for order in self._orders(numbers):
             held = numbers.permute(order).reshape(weights.shape).to(weights.dtype)
@@ -98,7 +98,7 @@ class Softmax:
         return None
 
     def _orders(self, tensor: Tensor) -> Iterator[tuple[int, ...]]:
-        """Orders of the axes of a tensor in which it may have the form of the weights."""
+        """Axis orders in which a tensor may have the shape of the weights."""
         sizes, axes = self.passed_on.shape, range(tensor.dim())
         if len(axes) == len(sizes):
             every = sorted(permutations(axes), key=lambda order: order != self.axes)
@@ -108,22 +108,22 @@ class Softmax:
             yield from ((*(other for other in axes if other != axis), axis) for axis in keys)
 
     def forget(self) -> None:
-        """Keep no numbers; only what was found out about it."""
+        """Free the copies of weights and scores."""
         self.weights = self.passed_on = self.scores = None
 
 
 def _are_held(numbers: Tensor, weights: Tensor, is_exact: bool, close: dict[str, Any]) -> bool:
-    """Whether numbers are some weights, of which some may have become 0."""
+    """Whether numbers equal the weights; unless `is_exact`, some may be zeroed or rounded."""
     if is_exact:
         return torch.equal(numbers, weights)
     return torch.allclose(numbers, weights.masked_fill(numbers == 0, 0), **close)
 
 
 def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """The result of a softmax; with the edits, if it is one of queries and keys."""
+    """Run a softmax and register it; gives its result, with the edits if the scores come from queries and keys."""
     name, scores = func.__name__.partition(".")[0], args[0] if args else kwargs.get("input", kwargs.get("self"))
     form = mode.tracked.get(scores)
-    scores = scores if kwargs.get("out") is None else scores.clone()  # it may be written to
+    scores = scores if kwargs.get("out") is None else scores.clone()  # the softmax may overwrite it
     result = func(*args, **kwargs)
     dims = [dim for dim in (kwargs.get("dim"), *args[1:]) if type(dim) is int]
     dims += [-1] if name == "_masked_softmax" else []
@@ -134,21 +134,21 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
         scores = scores.masked_fill(args[1], -torch.inf)
     mode.captured.awaited.pop(mode.name(place), None)
     weights = result.exp() if name in LOGS else result
-    changed = _weigh(mode, place, form, scores, weights, dims[0] % result.dim())
+    changed = _register_softmax(mode, place, form, scores, weights, dims[0] % result.dim())
     if changed is None:
         return result
     changed = changed.log() if name in LOGS else changed
     return changed.to(result.dtype) if kwargs.get("out") is None else result.copy_(changed)
 
 
-def _weigh(
+def _register_softmax(
     mode: Watched, place: CallPlace, form: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
 ) -> Tensor | None:
-    """Keep a softmax, of scores of a known form, until its weights meet values; gives other weights if edits ask."""
+    """Register a softmax until its weights meet values; gives edited weights if edits act here, else None."""
     of_product = form == LOST or isinstance(form, Scores)
     form = form.facing(axis) if isinstance(form, Scores) else None
     if form is None and not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
-        return None  # of features, as in linear attention
+        return None  # a softmax over features, as in linear attention
     axes = (*(other for other in range(weights.dim()) if other != axis), axis)
     pending = Softmax(mode.name(place), tuple(weights.shape), axes, of_product)
     mode.begin_softmax(pending)
@@ -182,7 +182,7 @@ def _weigh(
 
 
 def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """The result of a product; weights in it meet their values, and two other tensors may be queries and keys."""
+    """Run a product: if one side holds weights, complete their call, else track the result as possible scores."""
     name = func.__name__.partition(".")[0]
     product = read_product(name, args, kwargs)
     matches = [] if product is None else [mode.find_softmax(side) for side in product.sides]
@@ -190,10 +190,10 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
         matches[0][0].refuse("multiplies weights after the softmax by weights, not by values")
     elif any(matches):
         side = 0 if matches[0] else 1
-        old, changed = product.sides[side], _meet(mode, product, side, *matches[side])
+        old, changed = product.sides[side], _meet_values(mode, product, side, *matches[side])
         if changed is not None:
-            args = _with(args, old, changed)
-            kwargs = {name: _with(value, old, changed) for name, value in kwargs.items()}
+            args = _replace_tensor(args, old, changed)
+            kwargs = {name: _replace_tensor(value, old, changed) for name, value in kwargs.items()}
     result = func(*args, **kwargs)
     if any(matches) and not all(matches) and matches[side][0].is_met:
         mode.await_order(matches[side][0].call, result)
@@ -209,7 +209,7 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
 
 
 def dropout(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """The result of dropout, which is no change of weights."""
+    """Run dropout, and remember its result if it was applied to weights."""
     match = mode.find_softmax(args[0]) if args and is_plain(args[0]) else None
     result = func(*args, **kwargs)
     if match:
@@ -218,17 +218,17 @@ def dropout(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
     return result
 
 
-def _with(arguments: Any, old: Tensor, new: Tensor) -> Any:
-    """Arguments with another tensor in the place of another."""
+def _replace_tensor(arguments: Any, old: Tensor, new: Tensor) -> Any:
+    """Replace a tensor in nested arguments."""
     if isinstance(arguments, tuple | list):
-        return type(arguments)(_with(argument, old, new) for argument in arguments)
+        return type(arguments)(_replace_tensor(argument, old, new) for argument in arguments)
     return new if arguments is old else arguments
 
 
-def _meet(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
-    """Complete the call of the weights on one side of a product; gives other weights to multiply, if the edits ask.
+def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
+    """Complete the call whose weights are on one side of a product; gives edited weights to multiply, or None.
 
-    `order` has the axes of this side as the softmax has them.
+    `order` is the axis order of this side that matches the softmax.
     """
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
     tensor, values = product.sides[side], product.sides[1 - side]
@@ -247,20 +247,20 @@ def _meet(mode: Watched, product: Product, side: int, pending: Softmax, order: t
         pending.is_placed = True
         pending.refuse("multiplies weights by learned numbers after the softmax")
     elif pending.is_met and pending.call.weights_only and pending.call.is_edited:
-        pending.call.refused = f"{pending.name} multiplies its weights by several values, of which edits reach one"
+        pending.call.refused = f"{pending.name} multiplies its weights by several values; edits act on only one"
     elif pending.call is None:
-        return _meet_unknown(mode, product, side, pending, order)
+        return _keep_unknown_call(mode, product, side, pending, order)
     elif not pending.is_met:
         held = tensor.permute(order).reshape(pending.passed_on.shape)
-        _tell_zeros(mode, pending.call, *map(pending.lead.fold, (held, pending.passed_on)))
+        _report_zeros(mode, pending.call, *map(pending.lead.fold, (held, pending.passed_on)))
         pending.call.value = detached_copy(pending.lead.fold(product.values(side, rest[:-1], keys)))
     return None
 
 
-def _meet_unknown(
+def _keep_unknown_call(
     mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
-    """Keep the call of weights whose scores are not made of known parts; gives other weights, if the edits ask."""
+    """Keep the call of weights whose scores are not tracked; gives edited weights to multiply, or None."""
     tensor, values, own = product.sides[side], product.sides[1 - side], product.letters[side]
     place, size = mode.place((tensor,)), dict(zip(own, tensor.shape, strict=True))
     keys, queries = own[order[-1]], [letter for letter in own if letter not in product.letters[1 - side]]
@@ -272,43 +272,43 @@ def _meet_unknown(
     lead = [letter for letter in own if letter not in (*queries, keys)]
     pending.is_placed, sizes = True, tuple(size[letter] for letter in lead)
     if isinstance(mode.tracked.get(values), Scores):
-        return mode.captured.note("what meets a softmax is a product of keys and values: linear attention has no map")
+        return mode.captured.note("a softmax is multiplied by keys and values: linear attention has no map")
     if place is None:
         return None
     if not pending.of_product and size[queries[0]] == 1 and place.batches:
         counts = {batch * count for batch in place.batches for count in (1, *mode.heads_of(place))}
         if prod(sizes) not in {1, *counts}:
-            return None  # the kernel of a convolution, one for each position
+            return None  # a convolution with one kernel per position
     pending.lead, axes = mode.lead(place, sizes), [own.index(letter) for letter in (*lead, *queries, keys)]
 
-    def folded(part: Tensor) -> Tensor:
-        """(B, H, Q, K) of what stands as the softmax has it."""
+    def fold_part(part: Tensor) -> Tensor:
+        """Reshape a tensor in the axis order of the softmax to (B, H, Q, K)."""
         part = part.reshape(tuple(tensor.shape[axis] for axis in order))
         return pending.lead.fold(part.permute([order.index(axis) for axis in axes]))
 
-    weights, scores = folded(pending.weights), folded(pending.scores)
+    weights, scores = fold_part(pending.weights), fold_part(pending.scores)
     blocked = scores.detach() < BLOCKED
     empty_rows = empty_rows_of(blocked, scores.detach())
-    if empty_rows is None:  # the model tells some keys from others there
+    if empty_rows is None:  # the model distinguishes keys in such rows
         blocked, empty_rows = blocked & ~blocked.all(-1, keepdim=True), "zero"
     mask = compact(~blocked) if bool(blocked.any()) else None
     parts = scored(scores, mask, empty_rows) | {"value": pending.lead.fold(product.values(side, lead, keys))}
     call = mode.call(place, causal(mask), **parts, weights_only=True)
     pending.call = mode.keep(call, place)
-    _tell_zeros(mode, pending.call, folded(tensor.permute(order)), folded(pending.passed_on))
+    _report_zeros(mode, pending.call, fold_part(tensor.permute(order)), fold_part(pending.passed_on))
     changed = mode.edited_weights(call, weights, None) if call.is_edited else weights
     pending.call.samples = (Sample.of(changed, pending.weights.dtype),)
     if not call.is_edited:
         return None
-    held = folded(tensor.detach().permute(order))
-    if not torch.equal(held, weights):  # what dropout or a mask left, and by how much it is larger
+    held = fold_part(tensor.detach().permute(order))
+    if not torch.equal(held, weights):  # dropout or a mask zeroed and scaled cells after the softmax
         changed = changed * (held / weights).nan_to_num(1.0)
     return pending.lead.unfold(changed).movedim([*range(len(axes))], axes).to(tensor.dtype)
 
 
 @torch.no_grad()
-def _tell_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> None:
-    """Tell of weights, (B, H, Q, K), that became 0 after the softmax; rows without an open key may."""
+def _report_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> None:
+    """Report weights, (B, H, Q, K), that were set to 0 after the softmax, except in rows without an open key."""
     is_gone = (now == 0) & ((before > CLOSE_AFTER_CAST["atol"]) | before.isnan())
     has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)
     is_gone_with_keys = is_gone & has_keys.to(now.device)
@@ -320,7 +320,7 @@ def _tell_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> None:
         if bool(partly.any()):
             least = f"rows sum to as little as {now.sum(-1).min():.2g}"
             what = f"{LATE_MASK}: {int(is_gone.sum())} weights become 0, and {least}"
-        what = f"{what}. Shown are the weights that the softmax gave"
+        what = f"{what}. The map shows the result of the softmax"
         mode.captured.findings.append(f"{call.site} ({call.name or mode.captured.name}) {what}")
     elif bool(is_gone.any()):
         call.scoring = replace(call.scoring, empty_rows="zero")

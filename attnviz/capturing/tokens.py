@@ -1,4 +1,4 @@
-"""The sentences of a record: what stands at each position of a captured model, as words or as patches of a picture."""
+"""The sentences of a captured record: words, numbers or patches of a picture for each position."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,28 +10,28 @@ from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence, Token
 
 Strings = Sequence[str] | Sequence[Sequence[str]]
-"""Words of one sentence, or a list for each of several."""
+"""Words of one sentence, or one list of words per sentence."""
 MOST_EXTRA = 16
-"""Positions before the patches, such as [CLS] and registers."""
+"""Positions before the patches, such as [CLS] and registers, at most."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Sentences that a model, or its decoder, read, and those of the keys of cross-attention; None if unknown."""
+    """Input sentences of a model, or of its decoder, and those at the keys of cross-attention; None if unknown."""
 
     queries: tuple[Sentence, ...] | None = None
     keys: tuple[Sentence, ...] | None = None
 
     @property
     def lengths(self) -> dict[str, tuple[int, ...]]:
-        """How many keys of each sentence are no padding, by the kind of attention."""
+        """Number of keys without padding per sentence, by kind of attention."""
         kinds = {"encoder": self.keys or self.queries, "decoder": self.queries, "cross": self.keys}
         return {
             kind: tuple(sentence.length for sentence in sentences) for kind, sentences in kinds.items() if sentences
         }
 
     def with_places(self, places: tuple[int, int], image: Any, steps: tuple[Step, ...]) -> Self:
-        """Patches of pictures where nobody said what the positions are: see `Capture.record`."""
+        """Fill in patches of pictures for sentences that are None: see `places` in `Capture.record`."""
         batch, images = steps[0].shape[0], image if isinstance(image, tuple | list) else [image]
         if len(images) not in (1, batch):
             raise InputError(f"There are {len(images)} pictures for {batch} sentences; give one for each, or one.")
@@ -39,46 +39,46 @@ class Texts:
         if not is_grid or not all(type(number) is int and number > 0 for number in places):
             raise InputError(f"`places` is {quoted(places)}; it has two whole numbers, rows and columns.")
         rows, columns = places
-        sizes = [size for step in steps for size in (step.shape[2], _keys(step))]
+        sizes = [size for step in steps for size in (step.shape[2], _key_count(step))]
         more = [size - rows * columns for size in sizes if 0 <= size - rows * columns <= MOST_EXTRA]
         if not more:
             what = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have"
             there = ", ".join(map(str, sorted(set(sizes))))
-            raise InputError(f"{what} {there} positions, of which up to {MOST_EXTRA} may be no patches.")
+            raise InputError(f"{what} {there} positions; up to {MOST_EXTRA} of them may be other tokens.")
         extra = max(more, key=more.count)
         tokens = patches(rows, columns, ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)])
         pictures = [() if picture is None else (Picture.of(picture),) for picture in images]
         patched = tuple(pictured(tokens, each) for each in pictures) * (batch // len(images))
         if self.queries or self.keys:
             return Texts(self.queries or patched, self.keys or patched)
-        counts = [step.shape[2] for step in steps if step.site.kind == "cross" and _keys(step) == len(tokens)]
+        counts = [step.shape[2] for step in steps if step.site.kind == "cross" and _key_count(step) == len(tokens)]
         return Texts(sentences([[*map(str, range(counts[0]))]] * batch), patched) if counts else Texts(patched)
 
     def of_steps(self, steps: tuple[Step, ...]) -> tuple[Self, tuple[Step, ...], list[str]]:
-        """The texts, the steps of as many positions, one at least, and a sentence for each other step."""
+        """Select the steps that fit the texts, at least one; gives texts, steps, and a message per other step."""
         fitting = [step for step in steps if self._fits(step, steps[0].shape[0])]
         if not fitting:
             what = f"There are tokens for {len(self.queries)} x {len(self.queries[0].tokens)} positions"
-            shapes = ", ".join(dict.fromkeys(map(_shape, steps)))
-            raise InputError(f"{what}; the attention calls have {shapes}. Give as many, or none: they are numbered.")
+            shapes = ", ".join(dict.fromkeys(map(_shape_text, steps)))
+            raise InputError(f"{what}; the attention calls have {shapes}. Give as many, or none to number positions.")
         what, others = ", not the tokens'" if self.queries else "", [step for step in steps if step not in fitting]
-        unseen = [f"{step.site} ({step.name or 'the model'}) has {_shape(step)}{what}" for step in others]
-        longest = max(size for step in fitting for size in (step.shape[2], _keys(step)))
+        unseen = [f"{step.site} ({step.name or 'the model'}) has {_shape_text(step)}{what}" for step in others]
+        longest = max(size for step in fitting for size in (step.shape[2], _key_count(step)))
         queries = self.queries or sentences([[*map(str, range(longest))]] * fitting[0].shape[0])
         return Texts(queries, self.keys), tuple(fitting), unseen
 
     def _fits(self, step: Step, batch: int) -> bool:
-        """Whether a step has the positions of the texts; without tokens, as many sentences as the first one."""
+        """Whether a step fits the positions of the texts; without texts, whether its batch size is `batch`."""
         if not self.queries:
             return step.shape[0] == batch
         sizes = len(self.queries[0].tokens), len((self.keys or self.queries)[0].tokens)
         queries, keys = sizes[step.site.kind == "encoder"], sizes[step.site.kind != "decoder"]
-        has_keys = _keys(step) == keys or (step.site.kind == "cross" and self.keys is None)
+        has_keys = _key_count(step) == keys or (step.site.kind == "cross" and self.keys is None)
         return has_keys and (step.shape[0], step.shape[2]) == (len(self.queries), queries)
 
 
 def patches(rows: int, columns: int, extra: Sequence[str] = ()) -> tuple[Token, ...]:
-    """Tokens of the patches of a picture row by row, "row3·col5" counted from 0, after those that are no patches."""
+    """Tokens "row3·col5" for the patches of a picture, row by row, counted from 0, after the tokens `extra`."""
     before = [Token(name, id, 0, 0, special=True) for id, name in enumerate(extra)]
     names = [f"row{row}·col{column}" for row in range(rows) for column in range(columns)]
     boxes = zip(names, grid(rows, columns), strict=True)
@@ -86,13 +86,13 @@ def patches(rows: int, columns: int, extra: Sequence[str] = ()) -> tuple[Token, 
 
 
 def pictured(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Sentence:
-    """The tokens of pictures as a sentence without a text."""
+    """Create a sentence from the tokens of pictures."""
     count = sum(token.box is not None for token in tokens)
     return Sentence(f"a picture of {count:,} patches", tokens, len(tokens), pictures)
 
 
 def sentences(words: Strings) -> tuple[Sentence, ...]:
-    """Words with numbers as their ids, those of shorter sentences padded at the end."""
+    """Create sentences from words, with consecutive numbers as ids; shorter sentences are padded at the end."""
     texts = [words] if all(isinstance(word, str) for word in words) else words
     longest, padded = max(map(len, texts)), []
     for text in ([*map(str, words)] for words in texts):
@@ -105,10 +105,10 @@ def sentences(words: Strings) -> tuple[Sentence, ...]:
     return tuple(padded)
 
 
-def _keys(step: Step) -> int:
-    """How many keys a step has, without a sink."""
+def _key_count(step: Step) -> int:
+    """Number of keys of a step, without a sink."""
     return step.shape[3] - step.has_sink
 
 
-def _shape(step: Step) -> str:
-    return f"{step.shape[0]} x {step.shape[2]} queries, {_keys(step)} keys"
+def _shape_text(step: Step) -> str:
+    return f"{step.shape[0]} x {step.shape[2]} queries, {_key_count(step)} keys"

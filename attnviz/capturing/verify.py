@@ -1,4 +1,4 @@
-"""The comparison of each map with the model's own numbers, and what is unusual about it."""
+"""Compare each recomputed map with the numbers of the model itself, and note unusual scales."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -14,16 +14,16 @@ from attnviz.core.record import Step
 from attnviz.core.scoring import ALL, HALVES, Area
 
 ROWS = 8
-"""Rows of a call that are compared, at most, evenly spaced and the last one among them."""
+"""Rows compared per call, at most; evenly spaced, and including the last row."""
 BOUND, BOUND_OF_HALVES = 1e-4, 0.03
-"""Differences of weights that rounding explains, as a share of 1, and of 1 in 16 bits."""
+"""Differences of weights that rounding can explain, in general and for 16-bit dtypes."""
 ROUNDING = 512
-"""Times the resolution of a number type by which scores may differ, per unit of their size."""
+"""Tolerance of scores in units of the machine epsilon, relative to their size."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Rows that a model computed itself: of its weights, (B, H, rows, K), or of its output, (B, H, rows, d_v)."""
+    """Some rows that the model itself computed: weights, (B, H, rows, K), or outputs, (B, H, rows, d_v)."""
 
     rows: slice
     own: Tensor
@@ -32,7 +32,7 @@ class Sample:
 
     @classmethod
     def of(cls, own: Tensor, *dtypes: torch.dtype, is_output: bool = False) -> Self:
-        """A sample of weights or of an output, (B, H, Q, ...), copied."""
+        """Copy evenly spaced rows of weights or of an output, (B, H, Q, ...)."""
         queries = own.shape[2]
         stride = -(-queries // ROWS) or 1
         rows = slice((queries - 1) % stride, queries, stride)
@@ -40,7 +40,7 @@ class Sample:
         return cls(rows, own.detach()[:, :, rows].clone(), is_output, coarsest)
 
     def moved(self, start: int, keys: int, all_keys: int) -> Self:
-        """The same rows in a map with other queries before them and other keys behind theirs; a sink is last."""
+        """Shift the rows by `start` queries, and pad weights from `keys` to `all_keys` keys; a sink stays last."""
         own = self.own
         if not self.is_output:
             own = torch.cat([pad(own[..., :keys], (0, all_keys - keys)), own[..., keys:]], -1)
@@ -48,7 +48,7 @@ class Sample:
 
 
 class LargestDifference(NamedTuple):
-    """How far a map is from a model's own numbers, and how many times what rounding explains: above 1 it is wrong."""
+    """Largest difference of a map from the model, and `excess`, the ratio to the tolerance: above 1 is wrong."""
 
     excess: float = 0.0
     largest: float = 0.0
@@ -56,14 +56,14 @@ class LargestDifference(NamedTuple):
 
 
 def difference(step: Step, samples: tuple[Sample, ...]) -> LargestDifference:
-    """The largest difference of a step from the rows that the model used."""
+    """Compute the largest difference between a step and the rows that the model computed."""
     each = [LargestDifference(), *(_difference(step, sample) for sample in samples)]
     return LargestDifference(*map(max, zip(*each, strict=True)))
 
 
 @torch.no_grad()
 def _difference(step: Step, sample: Sample) -> LargestDifference:
-    """The difference of some rows. Those without an open key follow a policy of their own, and are not compared."""
+    """Compute the difference for one sample; rows without an open key follow other policies and are skipped."""
     queries, keys = step.shape[2:]
     scores = step.scoring.scores(step.query, step.key, Area(rows=sample.rows))
     scores = attention.masked(scores, attention.window(step.mask, sample.rows, ALL, queries=queries, keys=keys))
@@ -74,7 +74,7 @@ def _difference(step: Step, sample: Sample) -> LargestDifference:
     is_nan, unit = own.isnan(), 1.0
     if sample.is_output:
         rows, unit = rows.to(step.value.dtype) @ step.value, max(_largest(step.value), 1e-30)
-    else:  # keys of a buffer that is not full have no weight
+    else:  # keys beyond the filled part of a cache have no weight
         width, is_nan = max(rows.shape[-1], own.shape[-1]), is_nan.any(-1, keepdim=True)
         rows, own = (pad(part, (0, width - part.shape[-1])) for part in (rows, own))
     heads = [[not step.is_off(head, sentence=b) for head in range(step.num_heads)] for b in range(step.shape[0])]
@@ -89,19 +89,19 @@ def _difference(step: Step, sample: Sample) -> LargestDifference:
 
 
 def _largest(numbers: Tensor) -> float:
-    """The largest number in size, but for those without an end."""
+    """The largest absolute value of the finite numbers."""
     return float(numbers.abs().nan_to_num(0, 0, 0).max())
 
 
 def notes(steps: Iterable[Step]) -> list[str]:
-    """Scales of scores other than 1/√d_k, each in one sentence for all calls that have it."""
+    """Report scales other than 1/√d_k, in one sentence per scale for all calls with it."""
     places: dict[str, list[str]] = {}
     for step in steps:
         width, scale = step.query.shape[-1], step.scoring.scale
         usual = width**-0.5
         if step.weights_only or scale is None or width < 2 or abs(scale / usual - 1) < 0.01:
             continue
-        what = "no factor of the scores was seen" if abs(scale - 1) < 1e-6 else f"scores are scaled by {scale:.4g}"
+        what = "the scores have no factor" if abs(scale - 1) < 1e-6 else f"scores are scaled by {scale:.4g}"
         sentence = f"{what}, where 1/√d_k is {usual:.4g}"
         places.setdefault(sentence, []).append(f"{step.site} ({step.name or 'the model'})")
     return [f"In {counted(len(names), 'call')} {what} (first: {names[0]})" for what, names in places.items()]

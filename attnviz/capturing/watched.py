@@ -1,4 +1,4 @@
-"""Attention calls of a running model: the module that makes each, its kind, and the edits that act in it."""
+"""State of a capture: modules, kinds and edits of the attention calls of a running model."""
 
 import threading
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from attnviz.core.windows import WindowGrid
 
 
 class Watched:
-    """State of one model while it runs in one thread, and the edits of its calls."""
+    """Keeps the attention calls of one model in one thread, and applies edits to them."""
 
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
         self.edits, self.heads = edits, heads
@@ -36,45 +36,45 @@ class Watched:
         self.softmaxes: list[Any] = []
         self._last: tuple[CallPlace, Call] | None = None
         self._latest: dict[Site, Call] = {}
-        self._joined: tuple[Call, Tensor] | None = None
+        self._unsorted: tuple[Call, Tensor] | None = None
 
     def begin(self, *_: object) -> None:
-        """The model's forward begins."""
+        """Pre-forward hook of the model: start a new forward pass."""
         if threading.get_ident() == self._thread:
             self._sites.begin()
 
     def end(self, model: nn.Module, inputs: object, output: Any) -> None:
-        """The model's forward has ended."""
+        """Forward hook of the model: keep its output."""
         self.captured.output = output if threading.get_ident() == self._thread else self.captured.output
 
     def fill(self, encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
-        """An encoder's forward has ended: at padding it gives what it gives without a capture."""
+        """Forward hook of an encoder: make the output at padding the same as without a capture."""
         is_here = threading.get_ident() == self._thread
         return conditions.fill_padding(encoder, args, kwargs, output) if is_here else output
 
     def place(self, tensors: tuple[Tensor, ...]) -> CallPlace | None:
-        """Place in the model of the current call; None where it is not to be seen.
+        """The place of the current call in the model; None if the call cannot be captured.
 
         Raises:
-            AttnvizError: if edits would reach only one of the two runs of a checkpoint, so that gradients were wrong.
+            AttnvizError: if edits would act in only one of the two runs of a checkpoint, with wrong gradients.
         """
         place = self._places.now()
         if place is not None and (why_not := conditions.why_not(tensors)):
-            return self.captured.note(f"{self.name(place)} computes attention {why_not}, which is not seen")
+            return self.captured.note(f"{self.name(place)} computes attention {why_not}, which is not captured")
         if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
-            what = "runs in a checkpoint, which runs it again, unedited, for the gradients"
-            raise AttnvizError(f"{self.name(place)} {what}. Edit it without checkpoints.")
+            what = "is checkpointed, so the backward pass runs it again without the edits"
+            raise AttnvizError(f"{self.name(place)} {what}. Switch checkpointing off to edit it.")
         return place
 
     def name(self, place: CallPlace) -> str:
         return place.name or self.captured.name
 
     def heads_of(self, place: CallPlace) -> set[int]:
-        """How many heads a call may have: as the person says, else as the module says."""
+        """Possible numbers of heads of a call: `heads` of the user, else the attributes of the module."""
         return place.module_heads if self.heads is None else {self.heads}
 
     def heads_here(self) -> set[int]:
-        """How many heads the module may have that is at work."""
+        """Possible numbers of heads of the module that is running."""
         place = self._places.now()
         return set() if place is None else self.heads_of(place)
 
@@ -82,7 +82,7 @@ class Watched:
         return Lead.of(axes, self.heads, place.module_heads, place.batches)
 
     def begin_softmax(self, softmax: Any) -> None:
-        """Await the values of a softmax; those that met theirs are done with."""
+        """Register a softmax until its weights meet values; of older softmaxes, only the last 7 unmet ones are kept."""
         waiting = [softmax for softmax in self.softmaxes if not softmax.is_met][-7:]
         for other in self.softmaxes:
             if other not in waiting:
@@ -91,7 +91,7 @@ class Watched:
         self.captured.softmaxes.append(softmax)
 
     def find_softmax(self, tensor: Tensor) -> tuple[Any, tuple[int, ...]] | None:
-        """The softmax whose weights a tensor holds, and its axes in their order; first those that met no values."""
+        """The softmax whose weights a tensor holds, with the axis order of the tensor; unmet ones are tried first."""
         if not self.softmaxes or bool(tensor.detach().amin() < 0):
             return None
         candidates = sorted(self.softmaxes, key=lambda softmax: softmax.is_met)
@@ -99,13 +99,13 @@ class Watched:
         return next(((softmax, order) for softmax, order in matches if order is not None), None)
 
     def await_order(self, call: Call | None, output: Tensor) -> None:
-        """Sentences and heads share the first axis of an output, (B·H, Q, d_v): see later which comes first."""
+        """Remember an output whose first axis joins sentences and heads, (B·H, Q, d_v), to check their order later."""
         is_joined = output.dim() == 3 and call is not None and min(call.shape[:2]) > 1
-        self._joined = (call, output.detach().clone()) if is_joined and len(output) == prod(call.shape[:2]) else None
+        self._unsorted = (call, output.detach().clone()) if is_joined and len(output) == prod(call.shape[:2]) else None
 
     def check_order(self, result: Any) -> None:
-        """Refuse a call that was read with sentences first, if its heads are put side by side in another order."""
-        call, output = self._joined
+        """Refuse a call if the model concatenates its heads in an order that puts heads before sentences."""
+        call, output = self._unsorted
         batch, heads, width = *call.shape[:2], output.shape[-1]
         if not isinstance(result, Tensor) or result.shape[-1:] != (heads * width,) or result.numel() != output.numel():
             return
@@ -115,17 +115,17 @@ class Watched:
             name = call.name or "the model"
             call.refused = f"{name} joins heads before sentences in one axis: run it on one sentence at a time"
         if is_head or is_sentence:
-            self._joined = None
+            self._unsorted = None
 
     def call(self, place: CallPlace, is_causal: bool, **parts: Any) -> Call:
-        """The call that is made now; `parts` are the fields of `Call`. For `is_causal` see `kind`."""
+        """Create the `Call` for the current call from its fields `parts`. For `is_causal` see `kind`."""
         _, heads, queries, keys = Call(Site("encoder", 0), "", 0, **parts).shape
         if self._is_in_loop(place, parts):
             self._sites.begin()
-        is_alone = "weights_only" in parts and queries == 1 < keys  # a query of a recurrent decoder, or learned
+        is_alone = "weights_only" in parts and queries == 1 < keys  # one query, of a recurrent decoder or learned
         named = "cross" if is_alone else kind(place, queries, keys, is_causal)
         site, name, head, passed = self._sites.site(place, named, heads)
-        call = _in_windows(Call(site, name, passed, **parts, head=head, line=place.line), place)
+        call = _with_windows(Call(site, name, passed, **parts, head=head, line=place.line), place)
         if passed and site.kind == "decoder":
             call.offset = max(0, used_keys(call) - call.shape[2])
         edits = self.edits_of(call)
@@ -133,7 +133,7 @@ class Watched:
         return replace(call, is_edited=is_edited)
 
     def _is_in_loop(self, place: CallPlace, parts: dict[str, Any]) -> bool:
-        """Whether a call goes on from an earlier one of the same pass: the model writes in a loop of its own."""
+        """Whether a call continues an earlier call of the same forward pass: the model generates in its own loop."""
         before = self._latest.get(self._sites.first(place))
         if before is None or (self._last is not None and self._last[0].frame is place.frame):
             return False
@@ -142,7 +142,7 @@ class Watched:
         return (before.site.kind != "cross" or is_step) and goes_on(before, after) is not None
 
     def edits_of(self, call: Call) -> Edits:
-        """The edits as they act in one call: its queries may stand behind others, and its head be one of several."""
+        """Adapt the edits to one call, which may have queries after cached ones, or a single head of several."""
         edits, site = call.in_windows(self.edits), call.site
         if call.offset and edits.mask is not None:
             edits = replace(edits, mask=edits.mask.shifted(call.offset))
@@ -153,7 +153,7 @@ class Watched:
         return replace(edits, heads_off=here, **({"each_off": tuple(alone)} if alone else {}))
 
     def keep(self, call: Call, place: CallPlace) -> Call:
-        """Keep a copy of a call, which nothing the model does later can change. A repeated bias is kept once."""
+        """Keep a copy of a call, safe from later in-place operations of the model. A repeated bias is stored once."""
         parts = {field.name: getattr(call, field.name) for field in fields(Call)}
         copies = {name: detached_copy(part) for name, part in parts.items() if isinstance(part, Tensor)}
         copy = replace(call, **copies, scoring=replace(call.scoring, bias=tuple(map(detached_copy, call.scoring.bias))))
@@ -166,10 +166,10 @@ class Watched:
         return copy
 
     def _refuse_parts(self, call: Call, place: CallPlace) -> None:
-        """Refuse a call for some of the positions that a module was given: it is no map of all.
+        """Refuse a call that covers only a part of the input positions of its module.
 
-        Windows stand where heads would: together they have as many queries as there are positions. Pieces are several
-        calls of one method.
+        The part is a window, if the axis of heads holds windows that together cover all positions, or a piece, if one
+        method makes several calls.
         """
         (batch, heads, queries, _), name = call.shape, call.name or "the model"
         for sentences, size in positions(place.frame) if heads not in {1, *self.heads_of(place)} else ():
@@ -187,7 +187,7 @@ class Watched:
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, no whole map"
 
     def edited(self, call: Call, own: Tensor, dropout_p: float) -> Tensor:
-        """The output of a call with the edits, (B, H, Q, d_v); heads off alone leave what the others give as it is."""
+        """The output of a call with the edits, (B, H, Q, d_v); if only heads are off, other outputs stay exact."""
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
             return silence(own, edits.off(site), edits.off_alone(site))
@@ -196,10 +196,10 @@ class Watched:
             return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
 
     def edited_weights(self, call: Call, own: Tensor, scores: Tensor | None) -> Tensor:
-        """The weights of a call with the edits, (B, H, Q, K): made of scores, or without them of queries and keys.
+        """The weights of a call with the edits, (B, H, Q, K), from scores if possible, else from queries and keys.
 
         Raises:
-            AttnvizError: if the edits need queries and keys, and only weights are known.
+            AttnvizError: if the edits need queries and keys, but only weights are known.
         """
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
@@ -221,8 +221,8 @@ def touches_weights(edits: Edits, site: Site) -> bool:
     return edits.at(site, Scoring()) != Scoring() or edits.mask_at(site.kind) is not None or not edits.own_mask
 
 
-def _in_windows(call: Call, place: CallPlace) -> Call:
-    """Call with its windows, and with what hides parts of a rolled window as its mask; unchanged if it has none."""
+def _with_windows(call: Call, place: CallPlace) -> Call:
+    """Add windows to a call with window attention, and split its bias into mask and bias; other calls stay as is."""
     batch, _, queries, keys = call.shape
     grid = _grid(place.frame) if queries == keys and not call.weights_only else None
     if grid is None or grid.size**2 != queries or batch % grid.count or not isinstance(call.mask, Tensor | None):
@@ -236,7 +236,7 @@ def _in_windows(call: Call, place: CallPlace) -> Call:
 
 
 def _grid(frame: FrameType) -> WindowGrid | None:
-    """Windows of the block that is at work: rows and columns of its patches, size and shift; None if it has none."""
+    """The windows of the running block, from rows and columns of patches, size and shift; None if it has no windows."""
     for above, _ in walk_stack(frame):
         block, sides = above.f_locals.get("self"), above.f_locals.get("input_dimensions") or ()
         numbers = [*sides, getattr(block, "window_size", None), getattr(block, "shift_size", None)]

@@ -1,1 +1,1 @@
-"""The ground floor: attention, masks, edits, the tap and the record. It imports torch and nothing of ours above it."""
+"""The basis of attnviz: attention, masks, edits, tap and record. It imports torch and no other part of attnviz."""

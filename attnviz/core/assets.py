@@ -6,9 +6,9 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def path(name: str) -> Path:
-    """The place of a shipped file, such as "tokenizers/bpe.json".
+    """The path of a shipped file, such as "tokenizers/bpe.json".
 
-    It is in attnviz/assets of an installed wheel, else in the top-level assets folder of a checkout.
+    An installed wheel has it in attnviz/assets, a checkout in the top-level assets folder.
     """
     installed = PACKAGE / "assets"
     return (installed if installed.is_dir() else PACKAGE.parent / "assets") / name

@@ -1,12 +1,12 @@
 """Scaled dot-product attention: softmax(q kᵀ / √d_k) v, equation (1) of Vaswani et al. 2017.
 
-This is the one place where scores become weights. Symbols, as in the paper and everywhere in attnviz:
+This is the only module that turns scores into weights. Symbols, as in the paper and everywhere in attnviz:
 
     B batch   H heads   Q query positions   K key positions   d_k width of query and key   d_v width of value
 
-Three functions share it: `scaled_dot_product_attention` gives the (B, H, Q, K) weights, `attend` gives the output and
-each row's log-sum-exp without ever holding Q x K numbers, `attention_output` gives the output alone. From the kept
-log-sum-exp `core.blocks` gives the same weights block by block, for maps that are too large to be held.
+`scaled_dot_product_attention` gives the (B, H, Q, K) weights; `attend` gives the output and the log-sum-exp of each
+row without storing Q x K numbers; `attention_output` gives the output only. From the log-sum-exp, `core.blocks`
+recomputes the weights block by block, for maps that do not fit in memory.
 """
 
 import math
@@ -25,22 +25,22 @@ from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.shapes import check_broadcast, check_shapes, with_one_head
 
 BLOCK = 2**19
-"""How many scores `attend` holds at once: 2 MB of float32, which stay in a processor's cache."""
+"""Scores that `attend` holds at once: 2 MB of float32, which fit in the cache of a processor."""
 
 ROWS = 64
-"""Queries of a block, also where their scores are more: with fewer, keys are read too often: up to half the time."""
+"""Minimum number of queries in a block: with fewer, rereading the keys takes up to half of the time."""
 
 ON_DEVICE = 2**22
-"""How many at most, and where a device, not the processor, computes them: each block is started by itself there."""
+"""Maximum number of scores in a block, and their number on a GPU, where every block costs a kernel launch."""
 
 STRETCH = 2048
-"""Keys that a named mask is asked about at once, whether it blocks all of them."""
+"""Keys per check of a named mask for whether it blocks them all."""
 
 LONG = 4096
-"""Keys from which on `attend` works in tiles that stay in a processor's cache."""
+"""Number of keys above which `attend` works in tiles that fit in the cache of a processor."""
 
 TILE = 512
-"""Queries, and keys, of a tile: 1 MB of float32."""
+"""Queries, and keys, per tile: 1 MB of float32."""
 
 
 def scaled_dot_product_attention(
@@ -55,13 +55,13 @@ def scaled_dot_product_attention(
     """Compute softmax((q kᵀ · scale + bias) / temperature) v, and the weights.
 
     Args:
-        query: (B, H, Q, d_k), or (B, Q, d_k), which is the same with one head.
-        key: (B, H, K, d_k) or (B, K, d_k).
-        value: (B, H, K, d_v) or (B, K, d_v).
-        mask: True means "may attend". Boolean, (Q, K) or with as many axes as the scores, each of full size or 1; or a
-            named `Mask`. Other conventions are converted by name: see `attnviz.core.masks`.
-        dropout_p: share of the weights zeroed on the way to the output (the rest is divided by 1 - dropout_p). The
-            weights given back are those *before* dropout.
+        query: queries, (B, H, Q, d_k), or (B, Q, d_k) for one head.
+        key: keys, (B, H, K, d_k) or (B, K, d_k).
+        value: values, (B, H, K, d_v) or (B, K, d_v).
+        mask: boolean tensor, True = may attend, (Q, K) or with as many axes as the scores, each of full size or 1; or a
+            named `Mask`. For other conventions, see `attnviz.core.conventions`.
+        dropout_p: share of the weights that is zeroed for the output (the rest is divided by 1 - dropout_p). The
+            returned weights are those *before* dropout.
         scoring: `scale`, `softcap`, `bias`, `temperature` and `empty_rows`; see `Scoring`; a bias is shaped like
             `mask`.
 
@@ -69,22 +69,22 @@ def scaled_dot_product_attention(
         The output, (B, H, Q, d_v) or (B, Q, d_v), and the weights, (B, H, Q, K) or (B, Q, K).
 
     Raises:
-        ShapeError: if the shapes do not fit exactly; nothing is broadcast silently but axes of size 1 of the mask.
-        MaskError: if the mask is not boolean, or the bias is.
+        ShapeError: if the shapes do not fit exactly; only axes of size 1 of the mask and bias are broadcast.
+        MaskError: if the mask is not boolean, or the bias is not floating point.
         EmptyRowError: if a row is empty and `empty_rows` is "error".
 
     Warns:
-        AttentionWarning: names batch, head and query of rows that are empty or NaN.
+        AttentionWarning: if rows are empty or NaN, with their batch, head and query.
     """
     settings = Scoring(**scoring)
     if query.dim() == key.dim() == value.dim() == 3:
         check_shapes(query, key, value)
         settings = replace(settings, bias=tuple(map(with_one_head, settings.bias)))
         q, k, v, m = map(with_one_head, (query, key, value, mask))
-        output, weights, empty, nan = _whole(q, k, v, m, settings, dropout_p)
+        output, weights, empty, nan = _attend_whole(q, k, v, m, settings, dropout_p)
         output, weights = output.squeeze(1), weights.squeeze(1)
     else:
-        output, weights, empty, nan = _whole(query, key, value, mask, settings, dropout_p)
+        output, weights, empty, nan = _attend_whole(query, key, value, mask, settings, dropout_p)
     _warn(empty, nan, settings.empty_rows)
     return output, weights
 
@@ -92,18 +92,18 @@ def scaled_dot_product_attention(
 def attend(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Mask | None = None, scoring: Scoring = Scoring()
 ) -> tuple[Tensor, Tensor]:
-    """Compute the output and what any window of the weights can be computed from later.
+    """Compute the output and the log-sum-exp of each row, from which any block of the weights can be recomputed.
 
-    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d). Rows are worked in blocks, so memory grows
-    with Q, never with Q x K. Of more than `LONG` keys a head is worked in tiles, with a maximum and a sum of each row
-    that run along, and of tiles that a mask blocks none is: 1.5 times as fast.
+    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d). Rows are processed in blocks, so memory
+    grows with Q, not with Q x K. Above `LONG` keys, each head is processed in tiles with a running maximum and sum per
+    row, and tiles that the mask blocks entirely are skipped: 1.5 times as fast.
 
     Returns:
-        The output, (B, H, Q, d_v), and the log-sum-exp of each row of masked scores, (B, H, Q), float64; it is -inf
-        where a row is empty, and NaN where the row is.
+        The output, (B, H, Q, d_v), and the log-sum-exp of each row of masked scores, (B, H, Q), float64: -inf for an
+        empty row, NaN for a row with NaN.
 
     Raises:
-        Canceled: if nobody waits for it any more; see `core.progress`.
+        Canceled: if the run was canceled; see `core.progress`.
     """
     _check(query, key, value, mask, scoring)
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
@@ -112,16 +112,16 @@ def attend(
     learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
     in_tiles = keys > LONG and not learns
     held = BLOCK if query.device.type == "cpu" else ON_DEVICE
-    blocks = _blocks_in_tiles(batch, heads, queries) if in_tiles else _blocks(batch, heads, queries, keys, held)
+    blocks = _split_tile_rows(batch, heads, queries) if in_tiles else _split_blocks(batch, heads, queries, keys, held)
     for i, area in enumerate(blocks, 1):
-        work = _tiled if in_tiles else _whole_rows
+        work = _attend_in_tiles if in_tiles else _attend_rows
         output[area[:3]], sums[area[:3]] = work(query, key, value, mask, scoring, area)
         tell(i / len(blocks))
     return output, sums
 
 
-def _blocks(batch: int, heads: int, queries: int, keys: int, held: int) -> list[Area]:
-    """The parts that `attend` works one after another: all heads of some sentences, or of some rows of one."""
+def _split_blocks(batch: int, heads: int, queries: int, keys: int, held: int) -> list[Area]:
+    """Split the scores into blocks for `attend`: all heads of several sentences, or of several rows of one sentence."""
     row = max(1, heads * keys)
     sentences = max(1, held // (row * max(1, queries)))
     rows = max(1, held // row, min(ROWS, ON_DEVICE // row))
@@ -132,17 +132,17 @@ def _blocks(batch: int, heads: int, queries: int, keys: int, held: int) -> list[
     ]
 
 
-def _blocks_in_tiles(batch: int, heads: int, queries: int) -> list[Area]:
-    """Rows of one head of one sentence."""
+def _split_tile_rows(batch: int, heads: int, queries: int) -> list[Area]:
+    """Split the scores into blocks of TILE rows of one head of one sentence."""
     pairs = [(slice(b, b + 1), slice(h, h + 1)) for b in range(batch) for h in range(heads)]
     starts = range(0, max(1, queries), TILE)
     return [Area(*pair, slice(start, min(start + TILE, queries))) for pair in pairs for start in starts]
 
 
-def _whole_rows(
+def _attend_rows(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, area: Area
 ) -> tuple[Tensor, Tensor]:
-    """The output and the log-sum-exp of some rows of all heads, from all of their scores at once."""
+    """Compute the output and the log-sum-exp of a block, all heads and some rows, from all its scores at once."""
     queries, keys = query.shape[2], key.shape[2]
     columns = _open_span(mask, area.rows, queries, keys, scoring)
     allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
@@ -155,12 +155,12 @@ def _whole_rows(
     return weights @ value[area.sentences, :, columns], sums
 
 
-def _tiled(
+def _attend_in_tiles(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, area: Area
 ) -> tuple[Tensor, Tensor]:
-    """The output and the log-sum-exp of some rows of one head, (1, 1, rows, ...), a tile of keys after another.
+    """Compute the output and the log-sum-exp of some rows of one head, (1, 1, rows, ...), tile by tile along the keys.
 
-    Of each row it holds the largest score so far, and relative to that the sum of exponentials and of their values.
+    Per row it keeps a running maximum of the scores, and relative to it the sums of exp(score) and exp(score) · value.
     """
     values = value[area.sentences, area.heads]
     values = values.to(torch.promote_types(value.dtype, torch.float32))
@@ -168,8 +168,8 @@ def _tiled(
     total, output = top.new_zeros(top.shape), top.new_zeros(*top.shape[:3], values.shape[-1])
     for columns, scores, allowed in _tiles(query, key, mask, scoring, area):
         before, top = top, torch.maximum(top, scores.amax(-1, keepdim=True))
-        base = top.masked_fill(top == -math.inf, 0)  # a row that has seen no key yet
-        weights = _raised(scores.sub_(base))
+        base = top.masked_fill(top == -math.inf, 0)  # rows without an open key so far
+        weights = _exp_in_place(scores.sub_(base))
         weights = weights if allowed is None else weights.masked_fill_(~allowed, 0)
         shrink = torch.exp(before - base)
         total = total * shrink + weights.sum(-1, keepdim=True)
@@ -186,7 +186,7 @@ def _tiled(
 def _tiles(
     query: Tensor, key: Tensor, mask: Tensor | Mask | None, scoring: Scoring, area: Area
 ) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """Columns, masked scores and mask of each tile of some rows of one head, but of those known to be blocked."""
+    """Yield columns, masked scores and mask of each tile for some rows of one head; fully blocked tiles are skipped."""
     queries, keys = query.shape[2], key.shape[2]
     for start in range(0, keys, TILE):
         columns = slice(start, min(start + TILE, keys))
@@ -198,13 +198,13 @@ def _tiles(
         yield columns, masked(scoring.scores(query, key, area._replace(columns=columns)), allowed), allowed
 
 
-def _raised(logarithms: Tensor) -> Tensor:
-    """exp in place. It takes ten times as long where a result is too small for its type: those are cut before."""
+def _exp_in_place(logarithms: Tensor) -> Tensor:
+    """Compute exp in place, with arguments clamped first: exp is ten times slower where its result is denormal."""
     return logarithms.clamp_(min=math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))).exp_()
 
 
 def _open_span(mask: Tensor | Mask | None, rows: slice, queries: int, keys: int, scoring: Scoring) -> slice:
-    """Smallest key range that holds every unmasked key of these rows; all keys where weights may be filled in."""
+    """The smallest key range with all open keys of these rows; all keys if the policy may give empty rows weights."""
     if not isinstance(mask, Mask) or scoring.empty_rows not in ("zero", "error"):
         return ALL
     span = mask.span(range(queries)[rows], range(keys), STRETCH)
@@ -220,13 +220,13 @@ def attention_output(
     *,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """Compute the output alone, (B, H, Q, d_v), by PyTorch's fused kernel: for training and sweeps, with gradients.
+    """Compute only the output, (B, H, Q, d_v), with PyTorch's fused kernel, for training and sweeps; has gradients.
 
-    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d). The kernel knows no softcap: with one, the
-    weights are computed.
+    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d). The kernel has no softcap; with a
+    softcap, the weights are computed explicitly.
     """
     if scoring.softcap is not None:
-        return _whole(query, key, value, mask, scoring, dropout_p)[0]
+        return _attend_whole(query, key, value, mask, scoring, dropout_p)[0]
     _check(query, key, value, mask, scoring, dropout_p)
     keys = key.shape[2]
     allowed = window(mask, ALL, queries=query.shape[2], keys=keys)
@@ -247,7 +247,7 @@ def attention_output(
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | Mask | None = None, scoring: Scoring = Scoring()
 ) -> Tensor:
-    """Compute the weights alone, (B, H, Q, K), with gradients, for a model that takes them to its values itself.
+    """Compute only the weights, (B, H, Q, K), with gradients, for a model that multiplies them by the values itself.
 
     The arguments are those of `scaled_dot_product_attention`, (B, H, n, d).
     """
@@ -258,18 +258,18 @@ def attention_weights(
 
 
 def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """The scores with every blocked cell *replaced* by -inf."""
+    """Replace the scores of blocked cells by -inf."""
     return scores if mask is None else scores.where(mask, -math.inf)
 
 
 def normalize(scores: Tensor, mask: Tensor | None = None, *, logsumexp: Tensor | None = None) -> Tensor:
-    """Turn scores into weights: a softmax over the keys that may be attended to. An empty row comes out NaN.
+    """Turn scores into weights by a softmax over the open keys. An empty row gives NaN.
 
     Args:
-        scores: (..., Q, K), or any window of it if `logsumexp` is given.
-        mask: boolean, broadcasts to the scores.
-        logsumexp: (..., Q), of the whole rows. With it a window of the scores gives that window of the weights. It is
-            subtracted in two parts, so that its float64 digits count even if the scores are float32.
+        scores: scores, (..., Q, K), or any block of rows and columns if `logsumexp` is given.
+        mask: booleans that broadcast to the scores.
+        logsumexp: log-sum-exp of the whole rows, (..., Q); needed for blocks with only some of the columns. It is
+            subtracted in two parts to keep its float64 precision even if the scores are float32.
     """
     scores = masked(scores, mask)
     if logsumexp is None:
@@ -278,26 +278,26 @@ def normalize(scores: Tensor, mask: Tensor | None = None, *, logsumexp: Tensor |
 
 
 def logarithms(scores: Tensor, logsumexp: Tensor) -> Tensor:
-    """The logarithms of the weights of open cells, (..., Q, K), from their scores and the (..., Q) of whole rows."""
+    """Compute log-weights of open cells, (..., Q, K), from scores and the log-sum-exp of the whole rows, (..., Q)."""
     rounded = logsumexp.to(scores.dtype)
     rest = (logsumexp - rounded).to(scores.dtype)
     return (scores - rounded.unsqueeze(-1)).sub_(rest.unsqueeze(-1))
 
 
 def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor:
-    """Give rows of weights that have no key left what the policy says.
+    """Fill the empty rows of weights by the `empty_rows` policy.
 
     Args:
-        rows: (..., Q, K) weights, or any window of them.
-        empty: boolean, (..., Q, 1) or an axis of 1.
-        policy: one of `scoring.EMPTY_ROWS`.
-        keys: K of the whole rows.
+        rows: weights, (..., Q, K), or any block of rows and columns.
+        empty: booleans that mark empty rows and broadcast to (..., Q, 1).
+        policy: policy from `scoring.EMPTY_ROWS`.
+        keys: number of keys K of the whole rows.
     """
     if not empty.any():
         return rows
     if policy == "error":
         raise EmptyRowError(
-            'A query has no key left to attend to. Choose empty_rows="zero", "nan" or "uniform", or mend the mask.'
+            'A query has no key left to attend to. Choose empty_rows="zero", "nan" or "uniform", or correct the mask.'
         )
     return rows.masked_fill(empty, {"zero": 0.0, "nan": math.nan, "uniform": 1 / max(1, keys)}[policy])
 
@@ -310,9 +310,9 @@ def window(
     queries: int | None = None,
     keys: int | None = None,
 ) -> Tensor | None:
-    """Rows and columns of a mask or bias: a tensor, whose axes of size 1 stay as they are, a named rule or nothing.
+    """Cut rows and columns out of a mask or bias; axes of size 1 of a tensor stay as they are.
 
-    None also where a named mask is known to block nothing.
+    Gives None for None, and for a named mask that blocks no cell there.
     """
     if mask is None:
         return None
@@ -324,10 +324,10 @@ def window(
     return Area(rows=rows, columns=columns).of(mask)
 
 
-def _whole(
+def _attend_whole(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, dropout_p: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Output and weights, (B, H, Q, ...), and which rows are empty or NaN, (B, H, Q, 1)."""
+    """Compute output and weights, (B, H, Q, ...), and two boolean tensors, empty rows and NaN rows, (B, H, Q, 1)."""
     _check(query, key, value, mask, scoring, dropout_p)
     allowed = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
     weights, empty, nan = _distributions(masked(scoring.scores(query, key), allowed))
@@ -343,7 +343,7 @@ def _check(
     scoring: Scoring,
     dropout_p: float = 0.0,
 ) -> None:
-    """Refuse what does not fit (B, H, n, d), with both shapes named."""
+    """Refuse arguments whose shapes or dtypes do not fit (B, H, n, d)."""
     check_shapes(query, key, value)
     if query.dim() != 4:
         raise ShapeError(f"Query, key and value need 4 axes (B, H, n, d); the query has shape {tuple(query.shape)}.")
@@ -352,7 +352,7 @@ def _check(
         if mask.dtype is not torch.bool:
             raise MaskError(
                 f"The mask holds {mask.dtype}, and attnviz takes booleans only, True = may attend. "
-                "Say its convention: from_true_is_masked, from_zero_is_masked or from_additive."
+                "Convert it with from_true_is_masked, from_zero_is_masked or from_additive."
             )
         check_broadcast("mask", mask, shape)
     elif not (mask is None or isinstance(mask, Mask)):
@@ -365,7 +365,7 @@ def _check(
 
 
 def _distributions(masked_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The weights, and which rows have no key left, and which are NaN besides; both boolean, (B, H, Q, 1)."""
+    """Compute the weights and two boolean tensors, (B, H, Q, 1): rows without an open key, and other rows with NaN."""
     weights = normalize(masked_scores)
     if not weights.shape[-1]:
         empty = torch.ones_like(weights.sum(-1, keepdim=True), dtype=torch.bool)
@@ -378,7 +378,7 @@ def _distributions(masked_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _logsumexp(masked_scores: Tensor, weights: Tensor, empty: Tensor) -> Tensor:
-    """(B, H, Q), from the largest weight of a row, which is exp(largest score - logsumexp)."""
+    """Compute the log-sum-exp, (B, H, Q): the largest weight of a row is exp(largest score - logsumexp)."""
     if not weights.shape[-1]:
         return weights.new_full(weights.shape[:-1], -math.inf, dtype=torch.float64)
     logsumexp = masked_scores.amax(-1).double() - weights.amax(-1).double().log()
@@ -386,7 +386,7 @@ def _logsumexp(masked_scores: Tensor, weights: Tensor, empty: Tensor) -> Tensor:
 
 
 def _warn(empty: Tensor, nan: Tensor, empty_rows: str) -> None:
-    """Name the rows that are not distributions, (B, H, Q, 1)."""
+    """Warn about the rows, (B, H, Q, 1), that are not probability distributions."""
     for kind, rows in (("empty", empty), ("nan", nan)):
         if rows.any():
             places = rows.squeeze(-1).nonzero()

@@ -1,4 +1,4 @@
-"""A cache for many threads: a value is made once however many ask, and the least recently used give way to bytes."""
+"""A thread-safe LRU cache, bounded by bytes, that computes each value once."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -10,11 +10,11 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Value]):
-    """A cache for many threads, bounded by bytes.
+    """A thread-safe LRU cache, bounded by bytes.
 
-    A value that is being made is waited for, not made twice. An error reaches everyone who waits and is not kept; if
-    the maker's thread ends instead (an interrupt, a stopped script), one of those who wait makes the value. A value
-    larger than the bound reaches everyone who waits and is not kept.
+    Threads that request a value which is being computed wait for it. An error is raised in all waiting threads and
+    is not kept; if the computing thread is interrupted instead, one of the waiting threads computes the value. A value
+    larger than the bound is returned to all waiting threads and is not kept.
 
     >>> squares = BoundedCache(most_bytes=1000, size_of=lambda value: 300)
     >>> [squares.get(n, lambda: n * n) for n in (2, 3, 2, 4, 5)]
@@ -23,8 +23,8 @@ class BoundedCache(Generic[Value]):
     ((2, 4, 5), 900)
 
     Args:
-        most_bytes: bound on all values that are kept, and on room that is reserved.
-        size_of: function that gives the bytes of a value; called once for each.
+        most_bytes: bound on the size of all values and reservations together.
+        size_of: function that gives the size of a value in bytes; called once per value.
     """
 
     def __init__(self, most_bytes: int, size_of: Callable[[Value], int]):
@@ -34,10 +34,10 @@ class BoundedCache(Generic[Value]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value under a key, made now if it is not kept.
+        """The value of a key, computed by `make` if it is not in the cache.
 
         Raises:
-            RuntimeError: if making a value needs that same value.
+            RuntimeError: if `make` requests its own key.
         """
         while True:
             with self._lock:
@@ -53,49 +53,49 @@ class BoundedCache(Generic[Value]):
                 if making.thread == get_ident():
                     raise RuntimeError(f"Making {key!r} needs {key!r} itself.")
                 return making.outcome.result()
-            except CancelledError:  # its maker is gone: ask again, or make it
+            except CancelledError:  # the computing thread was interrupted: try again
                 if mine:
                     raise
             finally:
-                making = None  # an error holds this frame, and its making the error: that ring would outlive both
+                making = None  # an error refers to this frame, and `making` to the error: a reference cycle
 
     def reserve(self, key: Hashable, size: int) -> tuple[Hashable, ...]:
-        """Hold room for a value while its maker makes it: others are let go of now, not when it is there.
+        """Reserve bytes for a value that is being computed, and evict other values for it now.
 
         Returns:
-            The keys of what was let go of.
+            The evicted keys.
         """
         with self._lock:
             if key in self._making:
                 self._making[key].reserved = size
             let_go = self._let_go(self._room())
-        return tuple(let_go)  # large values end after this, outside of the lock
+        return tuple(let_go)  # large values are freed after this, outside of the lock
 
     def let_go(self, size: int) -> tuple[Hashable, ...]:
-        """Let go of the least recently used, of so many bytes in all; of none if all together are smaller.
+        """Evict the least recently used values until `size` bytes are freed; none if the cache holds less than that.
 
         Returns:
-            The keys of what was let go of.
+            The evicted keys.
         """
         with self._lock:
             let_go = self._let_go(self.bytes - size) if size <= self.bytes else {}
         return tuple(let_go)
 
     def drop(self, which: Callable[[Hashable], bool]) -> tuple[Hashable, ...]:
-        """Let go of the values under some keys; gives these keys."""
+        """Evict the values of all keys that `which` selects; gives these keys."""
         with self._lock:
             let_go = {key: self._values.pop(key) for key in [*filter(which, self._values)]}
         return tuple(let_go)
 
     def clear(self) -> None:
-        """Let go of every value. One that is being made still reaches those who wait for it, and is not kept."""
+        """Evict all values. A value that is being computed still reaches the waiting threads, but is not kept."""
         with self._lock:
             let_go, self._values = self._values, OrderedDict()
             self._making.clear()
         del let_go
 
     def keys(self) -> tuple[Hashable, ...]:
-        """The keys of all values, the least recently used first."""
+        """All keys, the least recently used first."""
         with self._lock:
             return tuple(self._values)
 
@@ -105,11 +105,11 @@ class BoundedCache(Generic[Value]):
         return sum(size for _, size in tuple(self._values.values()))
 
     def __contains__(self, key: Hashable) -> bool:
-        """Whether a value is kept; that does not count as its use."""
+        """Whether the cache has a value for a key; does not count as a use."""
         return key in self._values
 
     def _make(self, key: Hashable, make: Callable[[], Value], making: "_Making") -> Value:
-        """Make a value, keep it if it fits, and hand it to all who wait; after `clear` it is not kept."""
+        """Compute a value, keep it if it fits, and give it to all waiting threads; after `clear` it is not kept."""
         entry = let_go = None
         try:
             value = make()
@@ -135,11 +135,11 @@ class BoundedCache(Generic[Value]):
         return value
 
     def _room(self) -> int:
-        """Bytes for values that are there."""
+        """Bytes for values, without the reserved bytes."""
         return self.most_bytes - sum(making.reserved for making in self._making.values())
 
     def _let_go(self, most: int) -> dict[Hashable, tuple[Value, int]]:
-        """Under the lock: drop the least recently used until so many bytes are left."""
+        """Evict the least recently used values until at most `most` bytes are left; the caller holds the lock."""
         let_go, left = {}, self.bytes
         while self._values and left > most:
             key, entry = self._values.popitem(last=False)
@@ -148,7 +148,7 @@ class BoundedCache(Generic[Value]):
 
 
 class _Making:
-    """A value on its way: who makes it, the room it needs, and its outcome for those who wait."""
+    """A value that is being computed: its thread, its reserved bytes, and its future for the waiting threads."""
 
     def __init__(self):
         self.thread, self.reserved = get_ident(), 0

@@ -1,4 +1,4 @@
-"""One short text for many numbers: it is another one as soon as one bit is."""
+"""Checksum of tensors: any changed bit changes it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def of(tensors: Mapping[str, Tensor]) -> str:
-    """BLAKE2b of 16 bytes, in hex, of every number, with names, types and shapes; in the order of the names."""
+    """Hash tensors with their names, dtypes and shapes, in the order of the names: 16 bytes of BLAKE2b, in hex."""
     digest = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())

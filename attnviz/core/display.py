@@ -1,4 +1,4 @@
-"""Text made safe to draw and to name files by. Tokenizers and models get the text as it was typed."""
+"""Make text safe for figures and file names. Tokenizers and models get the text as typed."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 LONGEST = 24
-"""How many code points of a text are shown."""
+"""Code points of a text that are shown, at most."""
 
 LONGEST_TITLE = 40
 LONGEST_LABEL = 44
@@ -22,18 +22,18 @@ _MARKS = 4
 _WHITESPACE = {"\t": "⇥", "\n": "↵", "\r": "↵", "\x85": "↵", "\u2028": "↵", "\u2029": "↵"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)\d", re.IGNORECASE)
-"""Names that Windows keeps for itself."""
+"""File names that Windows reserves."""
 _INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and marks that draw nothing."""
+"""Characters that are classed as letters or symbols, but are drawn blank."""
 
 
 @lru_cache(maxsize=16_384)
 def visible_text(text: str, longest: int = LONGEST) -> str:
-    """A text as it may be drawn: short, never empty, every character visible and harmless.
+    """Make a text safe to draw: short, never empty, every character visible and harmless.
 
-    Whitespace becomes ␣ ↵ ⇥, control characters their pictures, surrogates and non-characters U+FFFD, direction marks
-    and characters without width a middle dot; at most 4 combining marks follow each other; what is cut ends with an
-    ellipsis. vl-convert aborts the whole process on some of what is replaced here.
+    Whitespace becomes ␣ ↵ ⇥; control characters become their Unicode pictures; surrogates and non-characters become
+    U+FFFD; direction marks and zero-width characters become a middle dot. At most 4 combining marks may follow each
+    other. A cut text ends with an ellipsis. Some of the replaced characters would crash vl-convert and the process.
     """
     characters: list[str] = []
     marks = 0
@@ -44,58 +44,58 @@ def visible_text(text: str, longest: int = LONGEST) -> str:
             continue
         if marks and not characters:
             characters.append("◌")
-        characters.append(_visible(character, category))
+        characters.append(_replace_unsafe(character, category))
         if len(characters) > longest:
             return "".join(characters[: longest - 1]) + "…"
     return "".join(characters) or "∅"
 
 
 def label_text(name: str) -> str:
-    """The name of a class, which may be of several words, with its blanks as blanks."""
+    """Make the name of a class safe to draw: as `visible_text`, but spaces stay spaces."""
     return visible_text(name, LONGEST_LABEL).replace("␣", " ")
 
 
 def in_title(text: str) -> str:
-    """The name of a model as it stands in a title: as `visible_text`, but with its blanks as blanks."""
+    """Make the name of a model safe for a title: as `visible_text`, but spaces stay spaces."""
     return visible_text(text, LONGEST_TITLE).replace("␣", " ")
 
 
 def as_sentence(note: str) -> str:
-    """A remark that stands alone: with a capital, and a period."""
+    """Turn a remark into a sentence: capitalize the first letter and add a period."""
     return f"{note[:1].upper()}{note[1:]}."
 
 
 @lru_cache(maxsize=16_384)
 def isolated(text: str) -> str:
-    """A text that stands among others; one that runs from right to left is kept from reordering what is around it.
+    """Isolate right-to-left text, so that it does not reorder the text around it; other text stays unchanged.
 
-    It is set between FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE.
+    The isolated text stands between FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE.
     """
     return f"\u2068{text}\u2069" if any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in text) else text
 
 
 def without_surrogates(text: str) -> str:
-    """The text with each lone surrogate, which no file and no browser takes, replaced by U+FFFD, one for one."""
+    """Replace each lone surrogate, which no file and no browser accepts, by U+FFFD."""
     return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def file_stem(*parts: object, end: str = "") -> str:
-    """The name of a file from what is in it: letters, digits and hyphens of ASCII, safe in every file system.
+    """Build a file name, without extension, from parts: ASCII letters, digits and hyphens, safe in every file system.
 
     A name that is too long is cut before its `end`.
     """
-    last = _hyphened([end])[:LONGEST_END].rstrip("-")
+    last = _join_with_hyphens([end])[:LONGEST_END].rstrip("-")
     room = LONGEST_NAME - len(last) - 1 if last else LONGEST_NAME
-    stem = "-".join(filter(None, (_hyphened(parts)[:room].rstrip("-"), last))) or "figure"
+    stem = "-".join(filter(None, (_join_with_hyphens(parts)[:room].rstrip("-"), last))) or "figure"
     return f"figure-{stem}" if _DEVICE.fullmatch(stem) else stem
 
 
-def _hyphened(parts: Iterable[object]) -> str:
+def _join_with_hyphens(parts: Iterable[object]) -> str:
     plain = (unicodedata.normalize("NFKD", str(part)).encode("ascii", "ignore").decode() for part in parts)
     return "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in plain)))
 
 
-def _visible(character: str, category: str) -> str:
+def _replace_unsafe(character: str, category: str) -> str:
     if character in _WHITESPACE:
         return _WHITESPACE[character]
     if category == "Zs":

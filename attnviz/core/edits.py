@@ -1,4 +1,4 @@
-"""Changes to the attention, as a value. A run never changes its model: it is given edits."""
+"""Changes to the attention as an immutable value. A run takes edits as an argument and never changes its model."""
 
 import re
 from dataclasses import dataclass, fields, replace
@@ -11,14 +11,14 @@ from attnviz.core.scoring import Scoring
 
 KINDS = ("encoder", "decoder", "cross")
 BY_LETTER = {kind[0]: kind for kind in KINDS}
-"""The kinds as a link writes them: e, d and c."""
+"""The kinds by the letter that stands for each in a link: e, d and c."""
 PARTS = ("output", "pattern", "values", "stream")
 """Parts of a run that can be taken from another text; see `Take`."""
 
 
 @dataclass(frozen=True, order=True)
 class Site:
-    """One attention call of a model: a kind ("encoder", "decoder" or "cross") and a layer, counted from 0."""
+    """Place of an attention call in a model: a kind ("encoder", "decoder" or "cross") and a layer, counted from 0."""
 
     kind: str
     layer: int
@@ -34,40 +34,37 @@ class Site:
         return f"{self.kind} layer {self.layer}"
 
     def head(self, *numbers: int) -> str:
-        """Name of heads of the site in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1".
-
-        Wherever a person reads of a head, in a sentence, a title or a file, it has this name; where there is no room
-        for it, in a table or over a small map, that of `brief`, and beside a mark that of `short`: it is said there.
-        """
+        """Name of heads of the site in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1"."""
         return f"{'head' if len(numbers) == 1 else 'heads'} {', '.join(map(str, numbers))} of {self}"
 
     def brief(self, head: int) -> str:
-        """Name of a head where there is little room: "decoder 1.0" is head 0 of decoder layer 1."""
+        """Short name of a head for tables and small maps: "decoder 1.0" is head 0 of decoder layer 1."""
         return f"{self.kind} {self.short(head)}"
 
     def short(self, head: int) -> str:
-        """Name of a head where its kind is known: "1.0" is head 0 of layer 1."""
+        """Shortest name of a head, for places that already give the kind: "1.0" is head 0 of layer 1."""
         return f"{self.layer}.{head}"
 
 
 @dataclass(frozen=True)
 class Take:
-    """A part of the run that is taken from the run of another text (activation patching).
+    """One part of a run that is replaced by the same part of the run of another text (activation patching).
 
-    In links and in the shell it is text: ``output-d0.1-The dog sat.`` takes the output of head 1 of decoder layer 0,
-    ``values-d0@3-The dog sat.`` the values of all heads of the layer at position 3, and ``stream-d0@3.5-The dog sat.``
-    what enters the layer at position 3 from position 5 of the other text.
+    Links and the shell write it as text: ``output-d0.1-The dog sat.`` takes the output of head 1 of decoder layer 0,
+    ``values-d0@3-The dog sat.`` takes the values of all heads of that layer at position 3, and
+    ``stream-d0@3.5-The dog sat.`` replaces the layer's input at position 3 by that of position 5 of the other text.
 
     Attributes:
         text: the other text.
         part: "output" (weights @ values), "pattern" (queries and keys, so the weights; at one position the row of
             weights), "values", or "stream" (the vectors that enter the whole layer).
-        head: None for every head of the site; a stream has none.
-        position: in this text; None for all, and then both texts must have as many tokens, as for a row of weights.
-        from_position: in the other text; None for the same.
+        head: number of the head; None for every head of the site, and for a stream.
+        position: token position in this text; None for all. Then, and for a row of weights, both texts must have the
+            same number of tokens.
+        from_position: token position in the other text; None for the same number as `position`.
 
     Raises:
-        InputError: if the parts do not fit each other.
+        InputError: if the attributes contradict each other.
     """
 
     text: str
@@ -79,7 +76,7 @@ class Take:
 
     def __post_init__(self):
         if self.part not in PARTS:
-            raise InputError(f"Nothing can be taken that is called {quoted(self.part)}; there are {', '.join(PARTS)}.")
+            raise InputError(f"There is no part {quoted(self.part)} to take; there are {', '.join(PARTS)}.")
         numbers = {"head": self.head, "position": self.position, "from_position": self.from_position}
         for name, number in numbers.items():
             if number is not None and (type(number) is not int or number < 0):
@@ -100,10 +97,10 @@ class Take:
 
     @classmethod
     def read(cls, text: str) -> "Take":
-        """The value that `str` wrote.
+        """Parse the text that `str` gives.
 
         Raises:
-            InputError: if it cannot be read, with one that can.
+            InputError: if the text cannot be parsed, with an example that can.
         """
         form = rf"({'|'.join(PARTS)})-([edc])(\d{{1,3}})(?:\.(\d{{1,4}}))?(?:@(\d{{1,6}})(?:\.(\d{{1,6}}))?)?-(.*)"
         match = re.fullmatch(form, text, re.ASCII | re.DOTALL)
@@ -116,39 +113,39 @@ class Take:
 
     def __str__(self) -> str:
         head = "" if self.head is None else f".{self.head}"
-        at = "" if self.position is None else f"@{self.position}"
-        at += "" if self.from_position is None else f".{self.from_position}"
-        return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{at}-{self.text}"
+        place = "" if self.position is None else f"@{self.position}"
+        place += "" if self.from_position is None else f".{self.from_position}"
+        return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{place}-{self.text}"
 
     @property
     def _place(self) -> str:
         return str(self.site) if self.head is None else self.site.head(self.head)
 
     def in_words(self) -> str:
-        """Phrase of what is taken from where: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
+        """Describe what is taken from where: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
         where = self._place if self.head is not None or self.part == "stream" else f"all heads of {self.site}"
-        at = "" if self.position is None else f" at position {self.position}"
+        place = "" if self.position is None else f" at position {self.position}"
         moved = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "
         what = f"input of {where}" if self.part == "stream" else f"{self.part} of {where}"
-        return f"{what}{at} from {moved}{quoted(self.text)}"
+        return f"{what}{place} from {moved}{quoted(self.text)}"
 
 
 @dataclass(frozen=True)
 class Edits(Scoring):
-    """Changes to the untouched model. Hashable, so results can be kept by it.
+    """Changes to the original model. Hashable, so it can be a cache key.
 
-    Changes of the scores are the fields of `Scoring`, given by name: `scale` and `softcap` replace the model's
-    own, each `bias` is added to it. A bias reaches self-attention alone: queries and keys of cross-attention stand in
-    two texts, between which there is no distance.
+    The fields of `Scoring` change the scores: `scale` and `softcap` replace those of the model, and each `bias` is
+    added to the model's bias. A bias acts on self-attention only: queries and keys of cross-attention stand in two
+    texts, and there is no distance between two texts.
 
     Attributes:
-        mask: joined to the built-in mask by "and", at every site.
-        mask_cross: whether `mask` acts on cross-attention, too.
+        mask: rule that is joined to the built-in mask by "and", at every site.
+        mask_cross: whether `mask` also acts on cross-attention.
         heads_off: (site, head) of each head whose output is zeroed (zero ablation); its weights are still shown.
-        own_mask: whether the built-in mask (padding; a decoder's future) stays. Without it, `mask` stands alone.
-        taken: parts of the run of other texts, put in the place of this text's own, one after another. What a run of
-            them gave is in `core.taking.Resolved`.
-        scored_site: the only layer whose scale, softcap and temperature change; None for every layer.
+        own_mask: whether the built-in mask (padding, causal) stays. If not, `mask` alone acts.
+        taken: parts of runs of other texts that replace those of this text, in this order. Their tensors are in
+            `core.taking.Resolved`.
+        scored_site: the only site at which scale, softcap and temperature change; None for every site.
     """
 
     mask: Mask | None = None
@@ -175,12 +172,12 @@ class Edits(Scoring):
                 raise InputError(f"There is no {site.head(head)}; heads are counted from 0.")
 
     def at(self, site: Site, own: Scoring) -> Scoring:
-        """How scores are made at a site whose model makes them by a scoring of its own."""
+        """The scoring at a site: the model's own scoring `own` with the edits that act there."""
         here = self if self.scored_site in (None, site) else replace(self, scale=None, softcap=None, temperature=1.0)
         return (replace(here, bias=()) if site.kind == "cross" else here).over(own)
 
     def mask_at(self, kind: str) -> Mask | None:
-        """The mask that acts on attention of a kind."""
+        """The mask of the edits for one kind of attention; None if there is none."""
         return None if kind == "cross" and not self.mask_cross else self.mask
 
     def off(self, site: Site) -> frozenset[int]:
@@ -188,16 +185,16 @@ class Edits(Scoring):
         return frozenset(head for place, head in self.heads_off if place == site)
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
-        """The heads that are off at a site in each sentence of a batch alone; empty where all are treated alike."""
+        """The heads that are off at a site per sentence; empty if all sentences have the same heads off."""
         return ()
 
     def with_heads_off(self, site: Site, heads: set[int] | frozenset[int]) -> "Edits":
-        """The same edits, with just these heads off at this site."""
+        """The edits with exactly these heads off at the site; other sites stay as they are."""
         others = {(place, head) for place, head in self.heads_off if place != site}
         return replace(self, heads_off=frozenset(others | {(site, head) for head in heads}))
 
     def in_words(self) -> tuple[str, ...]:
-        """One phrase for each thing that is changed; empty if nothing is."""
+        """Describe each change in one phrase; empty if nothing is changed."""
         phrases = [] if self.own_mask else ["built-in mask off"]
         where = "" if self.mask_cross else ", on self-attention alone"
         phrases += [] if self.mask is None else [f"mask: {self.mask}{where}"]
@@ -213,7 +210,7 @@ class Edits(Scoring):
         return tuple(phrases)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object of what is changed, for a program that reads what the shell prints."""
+        """A JSON object of the changes, for programs that read the output of the command line."""
         data: dict[str, Any] = {} if self.mask is None else {"mask": self.mask.text}
         data |= {name: False for name in ("own_mask", "mask_cross") if not getattr(self, name)}
         if self.heads_off:

@@ -1,4 +1,4 @@
-"""Errors, each as one sentence a person can act on: what, with which values, what to do."""
+"""Errors. Each message says what is wrong, with which values, and what to do."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 
 class AttnvizError(ValueError):
-    """The root of every error that attnviz raises on purpose; its text may be shown to a user as it is."""
+    """Base class of all errors that attnviz raises on purpose; the message may be shown to a user unchanged."""
 
 
 class ShapeError(AttnvizError):
@@ -14,30 +14,30 @@ class ShapeError(AttnvizError):
 
 
 class MaskError(AttnvizError):
-    """A mask is not what it says it is, or is not a mask."""
+    """A mask contradicts its declared type or parameters, or is not a mask."""
 
 
 class EmptyRowError(AttnvizError):
-    """A query has no key left to attend to, and ``empty_rows="error"`` was asked for."""
+    """A query has no key left to attend to, and ``empty_rows="error"`` is set."""
 
 
 class NotFiniteError(AttnvizError):
-    """A model gave NaN or infinite numbers, so that its outputs cannot be compared; the message names the first."""
+    """A model gave NaN or infinite numbers, so its outputs cannot be compared; the message names the first."""
 
 
 class InputError(AttnvizError):
-    """Unusable input that a person typed, or that a link or a file held."""
+    """Unusable input from a user, a link or a file."""
 
 
 class UnsteadyError(InputError):
-    """The same input gives two outputs, so that outputs cannot be compared."""
+    """A model gives two different outputs for the same input, so its outputs cannot be compared."""
 
 
 class TooLong(InputError):
-    """A sentence has more tokens than a model reads; the message names its line.
+    """A sentence has more tokens than the model can read; the message names the line of the sentence.
 
     Attributes:
-        longest: how many tokens the model reads.
+        longest: number of tokens that the model can read.
     """
 
     def __init__(self, lengths: Sequence[int], longest: int, reads: str, *, at_least: bool = False):
@@ -47,11 +47,11 @@ class TooLong(InputError):
 
 
 class Canceled(InputError):
-    """A long task that was ended by who asked for it."""
+    """A long task was canceled by its user."""
 
 
 def quoted(value: object, most: int = 40) -> str:
-    """A value as an error message shows it: cut short. (The repr of 5,000 digits or of deep nesting raises.)"""
+    """The repr of a value for an error message, cut to `most` characters; a value without a repr gets its type name."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):
@@ -61,10 +61,10 @@ def quoted(value: object, most: int = 40) -> str:
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Turn whatever a library raises while it reads a file into one sentence: of a damaged file it raises anything.
+    """Turn any error that a library raises while it reads a file into an InputError.
 
     Raises:
-        InputError: names the file; an error of ours passes as it is.
+        InputError: names the file; an AttnvizError passes unchanged.
     """
     try:
         yield
@@ -76,39 +76,39 @@ def readable(name: str) -> Iterator[None]:
 
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".avif")
-"""Endings of the names of pictures."""
+"""File name extensions of pictures."""
 
 OF_PICTURES = (
     "Models that read pictures, such as 'shapes', take attnviz.picture(FILE); in the shell give FILE as the text."
 )
-"""The way for what is no text."""
+"""Hint for input that is not text."""
 
 
 def check_no_picture(name: str) -> None:
-    """Raises: InputError: if a file is a picture, by the ending of its name."""
+    """Raise InputError if the extension of a file name is that of a picture."""
     if name.lower().endswith(PICTURES):
         raise InputError(f"{quoted(name)} is a picture, and text is read here. {OF_PICTURES}")
 
 
 def did_you_mean(typed: str, options: Iterable[str]) -> str:
-    """The known word that is spelled most like it, as a sentence after another one; empty if none is close."""
+    """The sentence " Did you mean 'X'?" with the option closest in spelling; empty if no option is close."""
     near = get_close_matches(typed[:40].lower(), options, 1)
     return f" Did you mean {quoted(near[0])}?" if near else ""
 
 
 def check_whole(name: str, value: object, least: int, most: int) -> None:
-    """Raises: InputError: unless a value is a whole number within bounds."""
+    """Raise InputError unless the value is an integer from `least` to `most`."""
     if type(value) is not int or not least <= value <= most:
         raise InputError(f"{name} is {quoted(value)}; it must be a whole number from {least} to {most:,}.")
 
 
 class AttentionWarning(UserWarning):
-    """Rows of weights that are not distributions, by place.
+    """Some rows of weights are not probability distributions.
 
     Attributes:
         kind: "empty" (no key left to attend to) or "nan" (a weight is not a number).
-        rows: (batch, head, query) of each such row, at most the first 1,000.
-        total: how many there are.
+        rows: indices (batch, head, query) of the first 1,000 such rows.
+        total: number of all such rows.
     """
 
     def __init__(self, kind: str, rows: tuple[tuple[int, int, int], ...], total: int, empty_rows: str):

@@ -1,4 +1,4 @@
-"""Whether the outputs of a run are numbers: NaN equals nothing, never moves, and so would hide every leak."""
+"""Check that the outputs of a run are finite: NaN never compares equal, so checks for leaks would miss a leak."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,49 +16,49 @@ AFTER = "look at what comes after it, such as a division by 0 or numbers too lar
 
 
 def odd_rows(output: Tensor) -> Tensor:
-    """Positions of an output (n, d) that hold NaN or +inf, boolean (n,); -inf rules a word out, unless all are."""
+    """Mark positions of an output (n, d) with NaN, +inf or only -inf, boolean (n,); a single -inf excludes a word."""
     return (output.isnan() | (output == torch.inf)).any(-1) | (output == -torch.inf).all(-1)
 
 
 def check_finite(record: Record, output: Tensor, length: int, labels: list[str]) -> None:
-    """Refuse a run whose outputs, (n, d), are no numbers at one of the first `length` positions, which are no padding.
+    """Refuse a run with NaN or infinite outputs, (n, d), at one of the first `length` positions (no padding).
 
     Raises:
         NotFiniteError: with the first position, the first step that is not finite, and the likely cause.
     """
-    if odd := _odd(record, output, length, labels):
+    if odd := _describe_first_odd(record, output, length, labels):
         place, cause = odd
         raise NotFiniteError(f"{place}, so nothing can be compared: {cause}.")
 
 
 def not_finite(record: Record) -> str:
-    """Sentence about outputs that are no numbers, with the first position and the likely cause; "" if all are numbers,
-    or if the edits ask for NaN."""
+    """Describe NaN or infinite outputs in a sentence with the first position and the likely cause; "" without such
+    outputs, or if the edits set empty rows to NaN."""
     if record.edits.empty_rows == "nan" or bool(record.output.isfinite().all()):
         return ""
     for sentence, output in zip(record.read, record.output, strict=True):
-        if odd := _odd(record, output, sentence.length, sentence.labels):
+        if odd := _describe_first_odd(record, output, sentence.length, sentence.labels):
             return f"{odd[0]}: {odd[1]}."
     return ""
 
 
-def _odd(record: Record, output: Tensor, length: int, labels: Sequence[str]) -> tuple[str, str] | None:
-    """First position at which an output (n, d) is no number, and the cause, in words; None if it is everywhere."""
+def _describe_first_odd(record: Record, output: Tensor, length: int, labels: Sequence[str]) -> tuple[str, str] | None:
+    """Describe the first odd position of an output (n, d), and the cause; None if there is no such position."""
     rows = odd_rows(output)[:length].nonzero().flatten().tolist()
     if not rows:
         return None
     kind = "NaN" if output[rows[0]].isnan().any() else "infinite"
     more = f" and at {counted(len(rows) - 1, 'other position')}" if len(rows) > 1 else ""
-    cause = next(filter(None, map(_cause, record.steps)), f"all attention is finite, so {AFTER}")
+    cause = next(filter(None, map(_first_cause, record.steps)), f"all attention is finite, so {AFTER}")
     return f"The output is {kind} at position {rows[0]} “{visible_text(labels[rows[0]])}”{more}", cause
 
 
-def _cause(step: Step) -> str:
-    """The first tensor of a step that is not finite, with its place and a way to mend it; empty if all are."""
-    return next(_causes(step), "")
+def _first_cause(step: Step) -> str:
+    """Describe the first tensor of a step that is not finite, with its place and a remedy; empty if all are finite."""
+    return next(_find_causes(step), "")
 
 
-def _causes(step: Step) -> Iterator[str]:
+def _find_causes(step: Step) -> Iterator[str]:
     for bias in (addend for addend in step.scoring.bias if isinstance(addend, Tensor)):
         if not bool(bias.isfinite().all()):
             query, key = (~bias.isfinite()).nonzero()[0, -2:].tolist()

@@ -1,4 +1,4 @@
-"""Work in threads of its own, shared by those who wait for it, with progress, cancel and a bound in seconds."""
+"""Jobs in background threads, shared by all who wait for the same result, with progress, cancel and a time limit."""
 
 import math
 import time
@@ -12,26 +12,26 @@ from attnviz.core.errors import AttnvizError, Canceled
 from attnviz.core.progress import Progress, watched
 
 GRACE = 5.0
-"""Seconds for which a job goes on while nobody is connected: a page that is loaded again comes back by then."""
+"""Seconds a job continues while nobody is connected; enough for a page to reload."""
 
 LOOK = 0.5
-"""Seconds between two looks whether a job that waits for its turn is still wanted."""
+"""Seconds between checks whether a queued job is still wanted."""
 
 
 @dataclass(eq=False)
 class Job(Progress):
-    """A piece of work that is going on.
+    """A task that runs or waits for its turn.
 
     Attributes:
-        key: name of the work. Whoever asks for the same key meanwhile waits for the same job.
-        about: a description for those who show how far it is.
-        is_connected: whether somebody who waits is still there.
-        seconds: bound on its time, from the moment when its turn comes.
-        waiting: names of those who wait. When the last of them leaves, or is gone for `GRACE` seconds, the job ends.
-        begun: `time.monotonic()` when it was asked for, then when its turn came.
-        has_turn: whether it works; others do first.
-        settled: set when it is over, however.
-        value, error: the outcome.
+        key: name of the task. All who request the same key while the job runs wait for this job.
+        about: description for progress displays.
+        is_connected: function that tells whether a client, by name, is still connected.
+        seconds: time limit, counted from the start of its turn.
+        waiting: names of the waiting clients. When the last leaves, or is gone for `GRACE` seconds, the job ends.
+        begun: `time.monotonic()` of the request, and from the start of its turn on, of that start.
+        has_turn: whether the job works; if not, it is queued.
+        settled: event that is set when the job is over, by success, error or cancel.
+        value, error: result, or the exception that ended the job.
     """
 
     key: Hashable = None
@@ -47,23 +47,23 @@ class Job(Progress):
     _last_wanted: float = field(default_factory=time.monotonic)
 
     def is_wanted(self) -> bool:
-        """Whether somebody waits for it, or did within `GRACE` seconds.
+        """Whether a connected client waits for the job, or did within the last `GRACE` seconds.
 
         Raises:
-            AttnvizError: if it has taken longer than it may.
+            AttnvizError: if the job exceeds its time limit.
         """
         now = time.monotonic()
         if self.has_turn and now - self.begun > self.seconds:
-            raise AttnvizError(f"This was stopped after {self.seconds:.0f} s, the most that it may take here.")
+            raise AttnvizError(f"This was stopped after {self.seconds:.0f} s, the most that is allowed here.")
         if any(map(self.is_connected, tuple(self.waiting))):
             self._last_wanted = now
         return not self.canceled and bool(self.waiting) and now - self._last_wanted < GRACE
 
     def result(self) -> Any:
-        """The value of a job that is over.
+        """The value of a finished job.
 
         Raises:
-            Exception: the one that ended it.
+            Exception: the error that ended the job.
         """
         if self.error is not None:
             raise self.error
@@ -71,13 +71,13 @@ class Job(Progress):
 
 
 class Jobs:
-    """Jobs of one kind: for each key one at a time, and so many that work at once.
+    """Jobs of one kind, at most one per key; a limited number works at once, the rest is queued.
 
     Args:
-        at_once: jobs that work at once; others wait for their turn.
-        is_connected: whether somebody who waits, by name, is still there.
-        gives_up: whether a job that nobody waits for gives its turn to another one at once, though its thread works on:
-            it may be in a library that nothing can end.
+        at_once: number of jobs that work at once.
+        is_connected: function that tells whether a client, by name, is still connected.
+        gives_up: whether an abandoned job passes its turn on at once, although its thread continues: it may be in
+            library code that cannot be interrupted.
     """
 
     def __init__(self, at_once: int, is_connected: Callable[[str], bool] = lambda who: True, *, gives_up: bool = False):
@@ -96,11 +96,11 @@ class Jobs:
         calls: int = 1,
         seconds: float = math.inf,
     ) -> Job:
-        """Start the work of a key, or join the job that does it already.
+        """Start a job for a key, or join the running job of that key.
 
         Args:
-            who: name of who waits for it.
-            calls: steps of its progress; see `Progress`.
+            who: name of the client that waits.
+            calls: number of progress steps; see `Progress`.
         """
         with self._lock:
             job = self._jobs.get(key)
@@ -115,17 +115,17 @@ class Jobs:
 
     @property
     def running(self) -> tuple[Job, ...]:
-        """Jobs that are not over yet."""
+        """Jobs that run or are queued."""
         return tuple(self._jobs.values())
 
     def leave(self, who: str, but: Collection[Hashable] = ()) -> None:
-        """Wait for no job any more, but perhaps for some."""
+        """Remove a client from all jobs except those with the keys `but`."""
         for key, job in tuple(self._jobs.items()):
             if key not in but:
                 self.leave_one(job, who)
 
     def leave_one(self, job: Job, who: str) -> None:
-        """Wait for a job no more."""
+        """Remove a client from a job."""
         job.waiting.discard(who)
         if self._gives_up and not job.waiting:
             self._end_turn(job)
@@ -150,6 +150,7 @@ class Jobs:
 
     @contextmanager
     def _turn(self, job: Job):
+        """Wait for a turn and hold it within this context; raise Canceled if nobody waits for the job any more."""
         while not self._turns.acquire(timeout=LOOK):
             if not job.is_wanted():
                 raise Canceled("The run was canceled.")

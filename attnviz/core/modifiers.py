@@ -1,6 +1,6 @@
-"""Score modifiers: numbers added to the scores by where query and key stand. They are shown as bias, never as mask.
+"""Score modifiers: numbers added to the scores by the positions of query and key; shown as bias, never as mask.
 
-A bias is a small frozen value, as a mask is; it gives the tensor for (H, Q, K) or for one block of it, and its JSON.
+A bias is an immutable value, like a mask; it computes its tensor for (H, Q, K) or for one block of it, and its JSON.
 The other modifiers are numbers: see `attnviz.core.scoring`.
 """
 
@@ -16,9 +16,9 @@ from attnviz.core.errors import InputError, ShapeError, quoted
 
 ALL = slice(None)
 LARGEST = 100_000
-"""The largest number in a bias."""
+"""Largest absolute value in a bias."""
 MOST = 1024
-"""The most heads, and the most buckets."""
+"""Maximum number of heads, and of buckets."""
 
 
 class Bias(ABC):
@@ -38,27 +38,27 @@ class Bias(ABC):
         columns: slice = ALL,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """The bias for scores of (B, heads, queries, keys), or for the heads in `only` and one block of it.
+        """The bias for scores (B, heads, queries, keys): of the heads in `only`, and of one block of rows and columns.
 
-        Queries are aligned bottom-right: the last one stands at the last key, as with a cache.
+        Queries are aligned bottom-right: the last query has the position of the last key, as with a cache.
 
         Returns:
-            (1, only, rows, columns).
+            The bias, (1, only, rows, columns).
 
         Raises:
             ShapeError: if the bias is for another number of heads.
         """
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object of what is not the default."""
+        """A JSON object of the kind and all parameters that differ from their defaults."""
         changed = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
-        return {"bias": self.bias} | {name: _plain(value) for name, value in changed.items()}
+        return {"bias": self.bias} | {name: _to_lists(value) for name, value in changed.items()}
 
 
 class _ByDistance(Bias):
     @abstractmethod
     def values(self, distance: Tensor, heads: int, only: slice, dtype: torch.dtype) -> Tensor:
-        """The bias, (only, n), where a key stands `distance`, (n,), positions after the query."""
+        """The bias, (only, n), of keys that are `distance`, (n,), positions after the query."""
 
     def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
         r, c = range(*rows.indices(queries)), range(*columns.indices(keys))
@@ -66,7 +66,7 @@ class _ByDistance(Bias):
             return self.values(torch.arange(0), heads, only, dtype).new_zeros(
                 1, len(range(heads)[only]), len(r), len(c)
             )
-        # Each distance is computed once; a row is a stretch of them, and the row below it begins one earlier.
+        # Each distance is computed once: a row is a run of distances, and the next row starts one distance earlier.
         first, high, wide = c[0] - (r[-1] + keys - queries), r[-1] - r[0] + 1, c[-1] - c[0] + 1
         values = self.values(torch.arange(first, first + high + wide - 1), heads, only, dtype)
         return values.unfold(-1, wide, 1).flip(1)[:, :: r.step, :: c.step].unsqueeze(0)
@@ -74,12 +74,12 @@ class _ByDistance(Bias):
 
 @dataclass(frozen=True)
 class ALiBi(_ByDistance):
-    """Attention with linear biases: -slope · |i - j|, another slope for each head (Press et al. 2022).
+    """Attention with linear biases: -slope · |i - j|, with one slope per head (Press et al. 2022).
 
-    The paper defines it for keys that are not in the future; there it is the same. To both sides it is symmetric.
+    The paper defines it for causal attention; for keys after the query it is extended symmetrically.
 
     Attributes:
-        slopes: one for each head; None for those of the paper, `alibi_slopes`.
+        slopes: one slope per head; None for the slopes of the paper, `alibi_slopes`.
     """
 
     bias = "alibi"
@@ -87,7 +87,7 @@ class ALiBi(_ByDistance):
 
     def __post_init__(self):
         if self.slopes is not None:
-            object.__setattr__(self, "slopes", _numbers(self.slopes, "A slope of ALiBi"))
+            object.__setattr__(self, "slopes", _checked_numbers(self.slopes, "A slope of ALiBi"))
 
     def values(self, distance, heads, only, dtype):
         slopes = alibi_slopes(heads) if self.slopes is None else self.slopes
@@ -100,10 +100,10 @@ class ALiBi(_ByDistance):
 
 
 def alibi_slopes(heads: int) -> tuple[float, ...]:
-    """The slopes of ALiBi, one for each head, as in Press et al. 2022.
+    """The slopes of ALiBi, one per head, as in Press et al. 2022.
 
-    For a power of two they are 2^(-8/heads), 2^(-16/heads), ..., 2^-8. Otherwise those of the next smaller power of
-    two, and then every other one of the next larger power, as in the authors' code (`get_slopes`).
+    If `heads` is a power of two, the slopes are 2^(-8/heads), 2^(-16/heads), ..., 2^-8. Otherwise they are the slopes
+    for the next smaller power of two, then every other slope for the next larger one, as in the authors' `get_slopes`.
     """
     power = 2 ** (heads.bit_length() - 1)
     slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
@@ -113,18 +113,18 @@ def alibi_slopes(heads: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class RelativeBias(_ByDistance):
-    """Relative position bias of T5: one number for each head and each bucket of distances (Raffel et al. 2020, 2.1).
+    """Relative position bias of T5: one number per head and bucket of distances (Raffel et al. 2020, 2.1).
 
-    Half of the buckets (of one side) hold one distance each; the others grow, up to `max_distance`, beyond which all
-    distances share the last.
+    Half of the buckets per side hold one distance each; the other half widen logarithmically up to `max_distance`,
+    beyond which all distances share the last bucket.
 
     Attributes:
-        buckets: how many there are.
-        max_distance: from here on all distances share a bucket.
-        two_sided: half of the buckets for keys before the query, half for keys after it, as in an encoder; else all
-            keys after it share the bucket of distance 0, as in a decoder.
-        seed: of a table drawn from a normal distribution, for a model without one.
-        table: one row for each bucket, one number for each head, as in T5's weights; with one, `seed` stays unused.
+        buckets: number of buckets.
+        max_distance: distance from which on all distances share a bucket.
+        two_sided: whether half of the buckets are for keys after the query, as in an encoder; if not, all keys after
+            the query share the bucket of distance 0, as in a decoder.
+        seed: seed of a random normal table, which is used if `table` is None.
+        table: one row per bucket with one number per head, as in T5's weights.
     """
 
     bias = "relative"
@@ -150,7 +150,7 @@ class RelativeBias(_ByDistance):
             exact = self.buckets // least
             raise InputError(f"The max_distance is {self.max_distance}; it must be above {exact} for these buckets.")
         if self.table is not None:
-            rows = tuple(_numbers(row, "A number of the table") for row in self.table)
+            rows = tuple(_checked_numbers(row, "A number of the table") for row in self.table)
             object.__setattr__(self, "table", rows)
             if len(rows) != self.buckets or len(set(map(len, rows))) != 1:
                 raise InputError(
@@ -158,7 +158,7 @@ class RelativeBias(_ByDistance):
                 )
 
     def bucket(self, distance: Tensor) -> Tensor:
-        """The bucket of each distance (key - query), int64; the formula of T5."""
+        """Bucket index of each distance (key - query), int64, by the formula of T5."""
         side = self.buckets // 2 if self.two_sided else self.buckets
         far = distance.abs() if self.two_sided else -distance.clamp(max=0)
         exact = side // 2
@@ -182,10 +182,10 @@ class RelativeBias(_ByDistance):
 
 
 def from_json(data: dict[str, Any]) -> Bias:
-    """Make the bias that `Bias.to_json` described.
+    """Create a bias from the output of `Bias.to_json`.
 
     Raises:
-        InputError: says what is wrong.
+        InputError: if the kind or a parameter does not exist, or a parameter is out of bounds.
     """
     kind = {bias.bias: bias for bias in (ALiBi, RelativeBias)}.get(data.get("bias"))
     values = {name: value for name, value in data.items() if name != "bias"}
@@ -194,8 +194,8 @@ def from_json(data: dict[str, Any]) -> Bias:
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
-def _numbers(values: Any, what: str) -> tuple[float, ...]:
-    """Floats within bounds, one for each head."""
+def _checked_numbers(values: Any, what: str) -> tuple[float, ...]:
+    """Check that values are 1 to MOST numbers within ±LARGEST, and give them as floats."""
     if not isinstance(values, list | tuple) or not 0 < len(values) <= MOST:
         raise InputError(f"{what} is given for each of 1 to {MOST} heads; given {quoted(values)}.")
     for value in values:
@@ -204,5 +204,5 @@ def _numbers(values: Any, what: str) -> tuple[float, ...]:
     return tuple(map(float, values))
 
 
-def _plain(value: Any) -> Any:
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+def _to_lists(value: Any) -> Any:
+    return [_to_lists(item) for item in value] if isinstance(value, tuple) else value

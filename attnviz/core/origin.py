@@ -1,4 +1,4 @@
-"""Inputs that queries, keys and values of a step were projected from, of a source that knows its layers."""
+"""Inputs and projections from which queries, keys and values of a step were computed, for sources that know them."""
 
 from dataclasses import dataclass
 
@@ -11,21 +11,21 @@ VECTORS = ("query", "key", "value")
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """x W + b, kept as `nn.Linear` keeps it: `weight` is Wᵀ, (out, in), and `bias` (out,) or None."""
+    """The linear map x W + b, stored as in `nn.Linear`: `weight` is Wᵀ, (out, in), and `bias` is (out,) or None."""
 
     weight: Tensor
     bias: Tensor | None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(..., in) -> (..., out), in the type of the weight."""
+        """Apply the map to x, (..., in) -> (..., out), in the dtype of the weight."""
         return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Tokens as vectors: `words`, (B, n, d_model), to which `positions`, (n, d_model), are added; None if none are.
+    """Token embeddings `words`, (B, n, d_model), and `positions`, (n, d_model), which are added to them.
 
-    A `note` says then where positions come in.
+    If no positions are added, `positions` is None, and `note` says how the model knows the order of the words.
     """
 
     words: Tensor
@@ -35,17 +35,17 @@ class Embedded:
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Inputs of an attention call, and their projections. Both inputs are one tensor in self-attention.
+    """Inputs of an attention call and their projections. In self-attention both inputs are the same tensor.
 
     Attributes:
-        query_input: what the queries are projected from, (B, Q, d_model).
-        key_input: what the keys and values are projected from, (B, K, d_model).
-        w_q, w_k, w_v, w_o: the projections; head h has outputs h·d_k to (h + 1)·d_k of the first three, and the inputs
-            h·d_v to (h + 1)·d_v of the last.
+        query_input: vectors from which the queries are projected, (B, Q, d_model).
+        key_input: vectors from which the keys and values are projected, (B, K, d_model).
+        w_q, w_k, w_v, w_o: the projections; head h owns outputs h·d_k to (h + 1)·d_k of w_q, w_k and w_v, and inputs
+            h·d_v to (h + 1)·d_v of w_o.
         query_tokens, key_tokens: the embeddings at the bottom of the model.
-        is_normalized: whether both inputs are normalized vectors of what stands there.
-        is_rotary: whether queries and keys are turned by their positions before they are multiplied.
-        normalizes_heads: whether they are normalized before that.
+        is_normalized: whether both inputs have passed a normalization (pre-norm).
+        is_rotary: whether queries and keys are rotated by their positions before the dot product.
+        normalizes_heads: whether queries and keys are normalized per head before the rotation.
     """
 
     query_input: Tensor
@@ -62,10 +62,10 @@ class Origin:
 
     @property
     def is_adjusted(self) -> bool:
-        """Whether queries and keys are more than their projections."""
+        """Whether queries and keys are rotated or normalized after their projection."""
         return self.is_rotary or self.normalizes_heads
 
     def head_weight(self, name: str, head: int, num_heads: int) -> Tensor:
-        """W of one head as the paper writes it: (d_model, d_k) of "w_q", "w_k", "w_v"; (d_v, d_model) of "w_o"."""
+        """Matrix W of one head as in the paper: (d_model, d_k) for "w_q", "w_k", "w_v"; (d_v, d_model) for "w_o"."""
         weight = getattr(self, name).weight.mT
         return weight.chunk(num_heads, 0 if name == "w_o" else 1)[head]

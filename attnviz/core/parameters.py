@@ -1,4 +1,4 @@
-"""Parameters of masks and sources, each declared once beside its field for controls, links and the shell."""
+"""Parameters of masks and sources, declared once at the dataclass field, for controls, links and the command line."""
 
 import operator
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import Any
 from attnviz.core.errors import MaskError, quoted
 
 MOST = 4096
-"""The largest number a control offers: a page takes as many tokens."""
+"""Largest number that a control offers; equal to the maximum number of tokens of a page."""
 
 
 @dataclass(frozen=True)
@@ -17,15 +17,15 @@ class Parameter:
     """One parameter of a mask or a source.
 
     Attributes:
-        name: of its field.
-        label: what the control is called.
-        least, most: the bounds of its numbers in a control.
-        kind: "number", "numbers" for a list of them, "cells", which are painted and not typed, "flag" or "choice".
-        default: what goes without saying; None where it depends on the tokens, or where it may be nothing.
-        needed: whether a control may not be empty.
-        required: whether nothing can be made without it.
-        signed: whether Python takes a number below `least`, too.
-        choices: of a choice.
+        name: name of the field.
+        label: label of the control.
+        least, most: bounds of the number in a control.
+        kind: "number", "numbers" for a list of numbers, "cells" to be painted in a map, "flag" or "choice".
+        default: default value; None if it depends on the tokens, or if no value is needed.
+        needed: whether the control must not be empty.
+        required: whether the field has no default.
+        signed: whether Python code may pass a number below `least`.
+        choices: options, for the kind "choice".
     """
 
     name: str
@@ -41,12 +41,12 @@ class Parameter:
 
 
 def parameter(label: str, *, default: Any = MISSING, start: int | None = None, **options: Any) -> Any:
-    """A field with what a control, a link and the shell need to know of it.
+    """A dataclass field with the metadata that controls, links and the command line need.
 
     Args:
-        default: of the field; without one it must be given.
-        start: what a control begins with, where the field has no default.
-        options: of `Parameter`.
+        default: default value of the field; without it, the field is required.
+        start: initial value of the control if the field has no default.
+        options: attributes of `Parameter`.
     """
     value = start if default is MISSING else default
     return field(default=default, metadata={"parameter": {"label": label, "default": value, **options}})
@@ -54,7 +54,7 @@ def parameter(label: str, *, default: Any = MISSING, start: int | None = None, *
 
 @cache
 def parameters(owner: type) -> tuple[Parameter, ...]:
-    """The parameters of a class of masks or sources, in the order of its fields."""
+    """The parameters of a mask class or source class, in the order of the fields."""
     declared: Iterable[Field] = fields(owner) if is_dataclass(owner) else ()
     return tuple(
         Parameter(f.name, **f.metadata["parameter"], required=f.default is MISSING)
@@ -64,10 +64,10 @@ def parameters(owner: type) -> tuple[Parameter, ...]:
 
 
 def check_numbers(mask: Any) -> None:
-    """Hold the numbers of a rule as whole numbers, and its lists as tuples of them.
+    """Convert the numbers of a mask to int, and its lists of numbers to tuples of int, in place.
 
     Raises:
-        MaskError: if one is no whole number, or less than it must be.
+        MaskError: if a value is not a whole number, or is below its lower bound.
     """
     for parameter in mask.parameters():
         value = getattr(mask, parameter.name)

@@ -1,4 +1,4 @@
-"""Places of tokens outside of a text: boxes in pictures, of which a spectrogram is one, with time on its axis."""
+"""Places of tokens in pictures, as boxes; a sound is the picture of its spectrogram, with time on the x axis."""
 
 import hashlib
 from collections.abc import Iterable
@@ -13,17 +13,17 @@ from torch.nn.functional import interpolate
 from attnviz.core.errors import InputError, quoted
 
 SIDE = 384
-"""Pixels of the longer side of a picture as it is drawn and kept in files, at most."""
+"""Pixels of the longer side of a picture in figures and files, at most."""
 
 GRAY = 127
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle in a picture, in parts of its width and height from the top left, 0 to 1.
+    """A rectangle in a picture, in fractions of width and height from the top left, 0 to 1.
 
     Attributes:
-        picture: which of the pictures of its sentence.
+        picture: index of the picture in its sentence.
     """
 
     left: float
@@ -35,11 +35,11 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture that a model reads. Two are equal if their pixels are.
+    """A picture that a model reads. Pictures are equal if their pixels are equal.
 
     Attributes:
-        pixels: (height, width, 3), uint8.
-        seconds: of a spectrogram, how long its width lasts; else 0.
+        pixels: RGB values, (height, width, 3), uint8.
+        seconds: duration that the width of a spectrogram covers; 0 for other pictures.
     """
 
     pixels: Tensor
@@ -47,19 +47,19 @@ class Picture:
 
     @classmethod
     def of(cls, image: Any) -> "Picture":
-        """The picture of a PIL image, or of numbers (height, width, 3) or (3, height, width).
+        """Convert a PIL image, or an array (height, width, 3) or (3, height, width), to a picture.
 
-        Floats are of 0 to 1; what was normalized for a model is stretched to it. Of 16 bits the upper 8 are kept, and
-        transparent parts are white.
+        Floats range from 0 to 1 or 0 to 255; other floats, such as normalized inputs, are stretched to that range. Only
+        the upper 8 of 16 bits are kept, and transparent parts become white.
 
         Raises:
-            InputError: if it is none.
+            InputError: if `image` is not a picture.
         """
-        return image if isinstance(image, Picture) else cls(_pixels(image))
+        return image if isinstance(image, Picture) else cls(_convert_to_pixels(image))
 
     @cached_property
     def digest(self) -> str:
-        """A checksum of the pixels and their shape."""
+        """A checksum of the pixels, their shape and `seconds`."""
         shape = f"{tuple(self.pixels.shape)} {self.seconds}".encode()
         return hashlib.sha256(shape + self.pixels.contiguous().numpy().tobytes()).hexdigest()
 
@@ -75,7 +75,7 @@ class Picture:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Size of the pixels in bytes."""
         return self.pixels.nbytes
 
     @property
@@ -84,7 +84,7 @@ class Picture:
         return self.pixels.shape[0], self.pixels.shape[1]
 
     def grayed(self, boxes: Iterable[Box]) -> "Picture":
-        """The same with rectangles in gray."""
+        """A copy with the given rectangles filled with gray."""
         pixels, (height, width) = self.pixels.clone(), self.size
         for box in boxes:
             rows = slice(round(box.top * height), round(box.bottom * height))
@@ -93,7 +93,7 @@ class Picture:
 
     @cached_property
     def small(self) -> "Picture":
-        """The same with at most `SIDE` pixels at its longer side."""
+        """The picture, scaled down to at most `SIDE` pixels on its longer side."""
         factor = SIDE / max(self.size)
         if factor >= 1:
             return self
@@ -105,11 +105,11 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Sound(Picture):
-    """A sound that a model hears, and its spectrogram as a picture. Two are equal if their samples are.
+    """A sound that a model reads, with its spectrogram as the picture. Sounds are equal if samples and rate are equal.
 
     Attributes:
-        samples: (n,), float32, within -1 and 1.
-        rate: of the samples, in Hz.
+        samples: audio samples, (n,), float32, from -1 to 1.
+        rate: sampling rate in Hz.
     """
 
     samples: Tensor = field(default_factory=lambda: torch.zeros(0), kw_only=True)
@@ -129,12 +129,12 @@ class Sound(Picture):
 
     @cached_property
     def small(self) -> Picture:
-        """The spectrogram alone."""
+        """The spectrogram, scaled down, without the samples."""
         return Picture(self.pixels, self.seconds).small
 
 
 def grid(rows: int, columns: int, picture: int = 0) -> list[Box]:
-    """Boxes of the patches of a whole picture, row by row."""
+    """Boxes of a rows x columns grid of patches over a whole picture, row by row."""
     return [
         Box(column / columns, row / rows, (column + 1) / columns, (row + 1) / rows, picture)
         for row in range(rows)
@@ -142,9 +142,10 @@ def grid(rows: int, columns: int, picture: int = 0) -> list[Box]:
     ]
 
 
-def _pixels(image: Any) -> Tensor:
+def _convert_to_pixels(image: Any) -> Tensor:
+    """Convert an image or array to RGB values, (height, width, 3), uint8; raise InputError for anything else."""
     try:
-        pixels = _numbers(image)
+        pixels = _convert_to_tensor(image)
         pixels = torch.empty(0) if pixels.is_complex() else pixels
     except (TypeError, ValueError, RuntimeError):
         pixels = torch.empty(0)
@@ -157,13 +158,13 @@ def _pixels(image: Any) -> Tensor:
     if pixels.dim() != 3 or pixels.shape[-1] not in (1, 3) or not pixels.numel():
         what = f"{tuple(pixels.shape)} numbers" if pixels.numel() else quoted(type(image).__name__)
         raise InputError(f"A picture is a PIL image or (height, width, 3) numbers; given {what}.")
-    return _of_8_bits(pixels).expand(*pixels.shape[:2], 3).to(torch.uint8).contiguous()
+    return _convert_to_8_bits(pixels).expand(*pixels.shape[:2], 3).to(torch.uint8).contiguous()
 
 
-def _numbers(image: Any) -> Tensor:
-    """Numbers of a picture, or of an image of PIL, whose transparent parts are white."""
+def _convert_to_tensor(image: Any) -> Tensor:
+    """Convert an array or a PIL image to a tensor; transparent parts become white."""
     if not (hasattr(image, "convert") and hasattr(image, "tobytes")):
-        is_array = hasattr(image, "__array_interface__")  # which may be read-only, and stays the person's
+        is_array = hasattr(image, "__array_interface__")  # copied: the array may be read-only, and must not change
         return torch.tensor(image) if is_array else torch.as_tensor(image).detach().cpu()
     if image.has_transparency_data:
         image = image.convert("RGBA")
@@ -178,11 +179,11 @@ def _numbers(image: Any) -> Tensor:
     return torch.frombuffer(bytearray(plain.tobytes()), dtype=dtype).reshape(plain.height, plain.width, -1)
 
 
-def _of_8_bits(pixels: Tensor) -> Tensor:
-    """Numbers as 0 to 255: those of 16 bits by their upper 8.
+def _convert_to_8_bits(pixels: Tensor) -> Tensor:
+    """Map the numbers of a picture to 0–255; of 16 bits the upper 8 are kept.
 
     Raises:
-        InputError: if they are none of a picture.
+        InputError: if a number is not finite or out of range.
     """
     if pixels.dtype is torch.uint8:
         return pixels
@@ -197,11 +198,11 @@ def _of_8_bits(pixels: Tensor) -> Tensor:
         what = "A picture has whole numbers of 0 to 255 or of 16 bits (uint16), or finite floats"
         dtype = str(pixels.dtype).removeprefix("torch.")
         raise InputError(f"{what}; given {dtype} with {numbers[wrong][0].item()}.")
-    return _stretched(numbers).round().clamp(0, 255) if pixels.is_floating_point() else numbers
+    return _scale_to_255(numbers).round().clamp(0, 255) if pixels.is_floating_point() else numbers
 
 
-def _stretched(pixels: Tensor) -> Tensor:
-    """Floats as 0 to 255."""
+def _scale_to_255(pixels: Tensor) -> Tensor:
+    """Map floats to 0–255: from 0–1 or 0–255, else from the range of the values."""
     low, high = float(pixels.min()), float(pixels.max())
     if low >= 0 and high <= 1:
         return pixels * 255

@@ -1,6 +1,6 @@
-"""How far a run is, and the way to end it: told by attention, and by all that goes through a map: what grows with n².
+"""Progress of a run, and cancellation; reported by attention and by every computation that grows with n².
 
-Like a tap it belongs to one run. It is not handed down the model: who waits for a run knows nothing of its code.
+Like a tap, progress belongs to one run, but it is stored in a context variable and not passed through the model.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,15 +13,15 @@ from attnviz.core.errors import Canceled
 
 @dataclass(eq=False)
 class Progress:
-    """Progress of a run, to be read and ended from any thread.
+    """Progress of a run. Any thread may read it or cancel the run.
 
     Attributes:
-        calls: attention calls of the run, or maps to go through, or what is `counted`.
-        done: those that are over.
-        part: how much of the next one is, from 0 to 1.
-        text: what was made so far, of a text.
-        canceled: set it, and the run ends within one block of a call.
-        is_enough: set it, and a text ends with what is made of it so far.
+        calls: number of steps: attention calls of the run, or maps, or items of `counted`.
+        done: number of finished steps.
+        part: finished share of the current step, from 0 to 1.
+        text: generated text so far.
+        canceled: flag that ends the run within one block of an attention call.
+        is_enough: flag that ends the generation and keeps the text generated so far.
     """
 
     calls: int
@@ -33,35 +33,35 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """Finished share of the run, from 0 to 1, as if all calls took as long."""
+        """Finished share of the run, from 0 to 1, if all steps take equally long."""
         return min(1.0, (self.done + self.part) / max(1, self.calls))
 
     def is_wanted(self) -> bool:
-        """Whether anybody waits for it."""
+        """Whether somebody still waits for the run."""
         return not self.canceled
 
 
-_watched: ContextVar[Progress | None] = ContextVar("progress", default=None)
+_current: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
 def watched(progress: Progress) -> Iterator[None]:
-    """Meanwhile, what runs in this thread says how far it is."""
-    token = _watched.set(progress)
+    """Within this context, code in this thread reports its progress to `progress`."""
+    token = _current.set(progress)
     try:
         yield
     finally:
-        _watched.reset(token)
+        _current.reset(token)
 
 
 @contextmanager
 def counted(of: int) -> Iterator[Callable[..., bool]]:
-    """Meanwhile a run is as far as it is reported to be, in heads or texts, and not as its attention calls are.
+    """Within this context, progress counts items, such as heads or texts, instead of attention calls.
 
-    Gives what takes how many are done, of how many, and perhaps the text so far, and tells whether to go on; that
-    raises `Canceled`, as `tell` does.
+    Yields a function `report(done, of, text)`, which returns whether to continue, and raises `Canceled` as `tell`
+    does.
     """
-    run = _watched.get() or Progress(of)
+    run = _current.get() or Progress(of)
     run.calls, run.done, run.part = of, 0, 0.0
 
     def report(done: int, of: int, text: str = "") -> bool:
@@ -69,13 +69,13 @@ def counted(of: int) -> Iterator[Callable[..., bool]]:
         tell(0.0)
         return not run.is_enough
 
-    with watched(_Within(1, run=run)):
+    with watched(_CallsWithinItems(1, run=run)):
         yield report
 
 
 @dataclass(eq=False)
-class _Within(Progress):
-    """Attention calls of a run that is counted otherwise: they end with it."""
+class _CallsWithinItems(Progress):
+    """Progress of attention calls within `counted`; canceled together with the run."""
 
     run: Progress | None = None
 
@@ -84,12 +84,12 @@ class _Within(Progress):
 
 
 def tell(part: float) -> None:
-    """So much of an attention call, or of a map, is done; 1 ends it.
+    """Report the finished share of the current attention call or map; 1 completes the step.
 
     Raises:
-        Canceled: if nobody waits for the run any more.
+        Canceled: if the run was canceled or nobody waits for it any more.
     """
-    progress = _watched.get()
+    progress = _current.get()
     if progress is None:
         return
     if not progress.is_wanted():

@@ -1,7 +1,7 @@
-"""The result of a run: frozen, and linear in the number of tokens.
+"""The result of a run: immutable, with a size linear in the number of tokens.
 
-A step keeps what attention was computed *from*. Scores, weights and outputs of any head, any rows and any columns are
-computed from it on demand, exactly, by the same function as in the run.
+A step keeps the *inputs* of attention. Scores, weights and outputs of any head, rows and columns are computed from
+these inputs on demand, exactly, by the same function as in the run.
 """
 
 import math
@@ -28,11 +28,11 @@ from attnviz.core.tokens import Sentence, Token
 class Step:
     """One attention call. `query`, `key` and `value` are (B, H, n, d); `logsumexp` is (B, H, Q).
 
-    With a sink, the last key stands for no token: see `Tap.attend`. `name` is that of the module which called it, if it
-    is known, and `line` the file and line of a person's code that did, which is in no file. Where `weights_only`, query
-    and key are not known: the bias holds the logarithms of the weights. `taken` are outputs, (B, H, Q, d_v), in the
-    place of weights @ value, NaN where none are. `entered` is what entered the whole layer, (B, n, d_model), where a
-    run was asked for it; it is in no file.
+    With a sink, the last key is no token: see `Tap.attend`. `name` is the name of the calling module, if known, and
+    `line` the file and line of the user's code that made the call (not saved to files). If `weights_only`, query and
+    key are unknown, and the bias holds the logarithms of the weights. `taken` holds outputs, (B, H, Q, d_v), that
+    replace weights @ value, and NaN where nothing is replaced. `entered` is the input of the whole layer,
+    (B, n, d_model), if it was requested (not saved to files).
 
     The methods take a head, a slice of query rows, a slice of key columns and a sentence of the batch, and compute that
     window alone.
@@ -60,11 +60,11 @@ class Step:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """(B, H, Q, K)."""
+        """Shape of the scores, (B, H, Q, K)."""
         return (*self.query.shape[:3], self.key.shape[2])
 
     def scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """Scaled, biased, tempered dot products before the mask, (rows, columns)."""
+        """Scores of one head before the mask, (rows, columns), with scale, softcap, bias and temperature."""
         b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         return self.scoring.scores(self.query, self.key, Area(b, h, rows, columns))[0, 0]
 
@@ -84,7 +84,7 @@ class Step:
         return attention.masked(scores, self.may_attend(head, rows, columns, sentence=sentence))
 
     def weights(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """The weights, (rows, columns); an empty row shows its policy."""
+        """The weights of one head, (rows, columns); empty rows follow the `empty_rows` policy."""
         scores = self.masked_scores(head, rows, columns, sentence=sentence)
         logsumexp = self.logsumexp[sentence, head, rows]
         weights = attention.normalize(scores, logsumexp=logsumexp)
@@ -92,7 +92,7 @@ class Step:
         return attention.fill_empty(weights, empty, self.scoring.empty_rows, keys=self.shape[3])
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """Output of the head, the input of W^O, (rows, d_v): weights @ value, or what was taken; zeros if it is off."""
+        """Output of one head before W^O, (rows, d_v): weights @ value or the taken output; zeros if the head is off."""
         _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         if self.is_off(head, sentence=sentence):
             return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])
@@ -101,7 +101,7 @@ class Step:
         return overlaid(output, None if self.taken is None else self.taken[sentence, head, rows])
 
     def outputs(self) -> Tensor:
-        """The outputs of all heads side by side, the input of W^O, (B, Q, H · d_v), float32."""
+        """The concatenated outputs of all heads, the input of W^O, (B, Q, H · d_v), float32."""
         heads = range(self.num_heads)
         each = [torch.cat([self.output(h, sentence=b) for h in heads], -1) for b in range(self.shape[0])]
         return torch.stack(each).float()
@@ -118,7 +118,7 @@ class Step:
     def reasons(
         self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
     ) -> tuple[tuple[Reason, ...], Tensor]:
-        """Why cells of one head are blocked; see `Mask.reasons`. A plain tensor has one reason, "the model's mask"."""
+        """Reasons why cells of one head are blocked; see `Mask.reasons`. A plain tensor has one, "the model's mask"."""
         _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
@@ -131,19 +131,19 @@ LabelKind = Literal["one", "several", "number"]
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Prediction of a model: after each position, how probable each word of its vocabulary is.
+    """Prediction of a model: logits of the vocabulary after each position.
 
     Attributes:
         logits: (B, n, vocabulary).
-        vocabulary: the words by their ids.
-        written: what an encoder-decoder wrote, or was given as its target, one text per sentence; else empty.
-        cut: of each written text the number of tokens after which it was cut, 0 where the model itself ended it; empty
-            where none was cut.
-        blanks: of a model that fills in what is hidden, the positions of the blanks of each sentence: there the logits
-            are of what stands at a position, not after it. None for a model that predicts what comes next.
-        others: for how many words the last one stands, in a file that kept the most probable ones alone.
-        classes: the words are labels, and each position of `blanks` has its own: of a model that labels tokens.
-        special: ids of special tokens, as <eos>; empty where they are not known.
+        vocabulary: words in the order of their ids.
+        written: output or given target of an encoder-decoder, one text per sentence; empty for other models.
+        cut: number of tokens after which each written text was cut, 0 if the model ended the text itself; empty if no
+            text was cut.
+        blanks: positions of the masked tokens per sentence, for a masked language model, whose logits are for the
+            token at a position, not after it; None for a model that predicts the next token.
+        others: number of words that the last entry sums up, in a file that kept only the most probable words.
+        classes: whether the words are labels of tokens, one label per position of `blanks`.
+        special: ids of special tokens, such as <eos>; empty if unknown.
     """
 
     logits: Tensor
@@ -160,13 +160,13 @@ class Prediction:
         return self.logits[sentence, position].double().softmax(-1)
 
     def most_probable(self, position: int, count: int = 5, *, sentence: int = 0) -> list[tuple[str, float]]:
-        """The words that are most probable after a position, with their probabilities, the most probable first."""
+        """The `count` most probable words after a position with their probabilities, in descending order."""
         words = self.probabilities(position, sentence=sentence)[: self._words]
         top = words.topk(min(count, len(words)))
         return [(self.vocabulary[i], p) for i, p in zip(top.indices.tolist(), top.values.tolist(), strict=True)]
 
     def words(self, *, sentence: int = 0) -> tuple[str, ...]:
-        """The most probable word after each position, (n,); of a model that fills in, at each blank, and else ""."""
+        """The most probable word after each position, (n,); with `blanks`, the word at each blank and "" elsewhere."""
         most = self.logits[sentence, :, : self._words].argmax(-1).tolist()
         positions = range(len(most)) if self.blanks is None else self.blanks[sentence]
         return tuple(self.vocabulary[id] if i in positions else "" for i, id in enumerate(most))
@@ -182,26 +182,26 @@ class Record:
 
     Attributes:
         sentences: the batch, padded to one length.
-        source: the name of what ran.
-        provenance: where its weights come from: "random", "constructed", "trained here", "pretrained" ...
-        edits: what was changed.
-        steps: one per attention call, in the order of the calls.
-        output: the last hidden states, (B, n, d_model); of the decoder where there is one.
-        targets: what the decoder of an encoder-decoder read, from <sos> on; empty for other models.
-        prediction: what the model says, word by word, if it does.
-        labels: what a model that classifies says of each sentence: the names of the classes and logits, (B, classes).
-        label_kind: how the logits of labels are read: "one" of the classes (softmax; of a single class the logistic
-            function), "several" at once (the logistic function of each), or "number" (as they are: regression).
-        vectors: one vector per sentence, (B, d), from its tokens' last hidden states; of a model that gives no more.
-        pooling: how those vectors are made, such as "mean of tokens".
-        read_only: the model's attention is its own: its weights are known, but not the queries, keys and scores.
-        unseen: what of the model's attention is not among the steps, in words; None if all of it is.
-        precision: the number type that a file rounded queries, keys and values to; empty where they are as computed.
-        findings: what a check of the arrays that it was made of found wrong with them, a sentence each.
-        own_texts: of sites whose queries or keys are other positions than the usual ones of their kind, such as patches
-            of another size: the sentences of both.
-        stream: what was written into the residual stream, where it was asked for (`Source.with_stream`); in no file.
-        request: what a person asked, if the run is the answer to a request; in no file.
+        source: name of the source.
+        provenance: origin of the weights: "random", "constructed", "trained here", "pretrained" ...
+        edits: changes to the attention.
+        steps: one step per attention call, in the order of the calls.
+        output: the last hidden states, (B, n, d_model), of the decoder if there is one.
+        targets: input of the decoder of an encoder-decoder, from <sos> on; empty for other models.
+        prediction: prediction of words, for a model that makes one.
+        labels: names of the classes and logits per sentence, (B, classes), for a classifier.
+        label_kind: reading of these logits: "one" class (softmax, or the logistic function for a single class),
+            "several" classes (the logistic function of each), or "number" (regression).
+        vectors: one vector per sentence, (B, d), pooled from the last hidden states; for a model without other outputs.
+        pooling: method by which the vectors are pooled, such as "mean of tokens".
+        read_only: whether only the weights of the attention are known, and queries, keys and scores are not.
+        unseen: description of attention in the model that is not among the steps; None if there is none.
+        precision: dtype to which a file rounded queries, keys and values; empty if they are as computed.
+        findings: problems that a check of the imported arrays reported, one sentence each.
+        own_texts: sentences at the queries and at the keys, for sites that have other positions than usual for their
+            kind, such as patches of another size.
+        stream: contributions to the residual stream, if requested (`Source.with_stream`); not saved to files.
+        request: request of the user that this run answers, if any; not saved to files.
     """
 
     sentences: tuple[Sentence, ...]
@@ -233,7 +233,7 @@ class Record:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its tensors and its texts; memory that tensors share counts once, and as a whole."""
+        """Size of all tensors and texts in bytes; storage that tensors share counts once, in full."""
         held = {storage.data_ptr(): storage.nbytes() for storage in (t.untyped_storage() for t in _tensors(self))}
         return sum(held.values()) + sum(sentence.nbytes for sentence in (*self.sentences, *self.targets))
 
@@ -243,32 +243,32 @@ class Record:
 
     @property
     def read(self) -> tuple[Sentence, ...]:
-        """The sentences at whose positions `output` and `prediction` stand: the decoder's where there is one."""
+        """The sentences to whose positions `output` and `prediction` belong: those of the decoder if there is one."""
         return self.targets or self.sentences
 
     def tokens(self, site: Site, *, sentence: int = 0) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-        """The tokens of the query and of the key positions of a site.
+        """The tokens at the query positions and at the key positions of a site.
 
-        A position without a token, such as a cached key, is called by its number; a sink is called sink.
+        A position without a token, such as a cached key, has its number as text; a sink has the text "sink".
         """
         step = self.step(site)
         queries, keys = step.shape[2], step.shape[3] - step.has_sink
         sink = (Token("sink", 0, 0, 0, special=True),) if step.has_sink else ()
         query_text, key_text = self.texts(site, sentence=sentence)
-        return _fit(query_text.tokens, queries), (*_fit(key_text.tokens, keys), *sink)
+        return _pad_with_numbers(query_text.tokens, queries), (*_pad_with_numbers(key_text.tokens, keys), *sink)
 
     def texts(self, site: Site, *, sentence: int = 0) -> tuple[Sentence, Sentence]:
-        """The sentences whose tokens are the queries and the keys of a site; cross-attention has two."""
+        """The sentence at the queries and the sentence at the keys of a site; they differ in cross-attention."""
         queries, keys = self.own_texts.get(site) or self.usual_texts(site)
         return queries[sentence], keys[sentence]
 
     def usual_texts(self, site: Site) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-        """The sentences at the queries and the keys of a site of that kind."""
+        """The sentences at the queries and at the keys by the kind of the site, without `own_texts`."""
         queries = self.sentences if site.kind == "encoder" else self.read
         return queries, self.read if site.kind == "decoder" else self.sentences
 
     def predicted(self, site: Site, *, sentence: int = 0) -> tuple[str, ...] | None:
-        """The word that the model holds most probable after each query of a site; None if it predicts nothing there."""
+        """The most probable word after each query of a site; None if the model predicts nothing there."""
         encodes = site.kind == "encoder" and bool(self.targets)
         return None if self.prediction is None or encodes else self.prediction.words(sentence=sentence)
 
@@ -276,7 +276,7 @@ class Record:
         """The step at a site.
 
         Raises:
-            InputError: names the sites that there are.
+            InputError: if the record has no such site; the message lists its sites.
         """
         for step in self.steps:
             if step.site == site:
@@ -285,7 +285,7 @@ class Record:
 
 
 def _tensors(value: object) -> Iterator[Tensor]:
-    """Find the tensors of a value and of its parts."""
+    """Find all tensors in a value: in tuples, lists, mappings and dataclasses, recursively."""
     if isinstance(value, Tensor):
         yield value
         return
@@ -300,12 +300,12 @@ def _tensors(value: object) -> Iterator[Tensor]:
         yield from _tensors(part)
 
 
-def _fit(tokens: tuple[Token, ...], length: int) -> tuple[Token, ...]:
+def _pad_with_numbers(tokens: tuple[Token, ...], length: int) -> tuple[Token, ...]:
     return tokens[:length] + tuple(Token(str(i), 0, 0, 0) for i in range(len(tokens), length))
 
 
 def _index_slice(index: int, size: int, what: str) -> slice:
-    """A slice that keeps the axis, so that a window is computed by the same code as the whole."""
+    """Convert an index to a slice that keeps the axis. Raise InputError if the index is out of range."""
     if not 0 <= index < size:
         raise InputError(f"There is no {what} {index}; there are {size}, counted from 0.")
     return slice(index, index + 1)

@@ -1,4 +1,4 @@
-"""A request: everything that a person asks of a source, as one value."""
+"""A request: all inputs of a run of a source, as one value."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -9,19 +9,19 @@ from attnviz.core.errors import OF_PICTURES, InputError, quoted
 from attnviz.core.places import Picture
 
 Pictures = tuple[tuple[Picture, ...], ...]
-"""Pictures or sounds of each text of a batch."""
+"""Pictures or sounds per text of a batch."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """Texts with everything that belongs to them; hashable, and so the key of the record that a source makes of it.
+    """Texts of a batch with targets, pictures and edits; hashable, so it is the cache key of the resulting record.
 
     Attributes:
-        texts: sentences of a batch; a model that reads pictures or sounds alone gets empty ones.
-        targets: texts that a decoder reads in place of its own output, one for each text; empty if there are none.
-        answer: ids of tokens that stand behind the text, such as those that a model wrote.
-        pictures: pictures or sounds of each text; empty if there are none.
-        edits: changes of the attention.
+        texts: sentences of the batch; empty strings for a model that reads only pictures or sounds.
+        targets: decoder inputs in place of the generated output, one per text; empty if there are none.
+        answer: ids of tokens that follow the text, such as those that a model generated.
+        pictures: pictures or sounds per text; empty if there are none.
+        edits: changes to the attention.
 
     Raises:
         InputError: if targets or answer do not fit the texts, or some texts have pictures and some have none.
@@ -44,20 +44,20 @@ class Request:
 
     @classmethod
     def of(cls, text: Any) -> Self:
-        """Request for a text, for what `attnviz.picture` or `attnviz.sound` gives, or for a list of these.
+        """Create a request from a text, a result of `attnviz.picture` or `attnviz.sound`, or a list of these.
 
         Raises:
-            InputError: if it is something else, with the way for pictures.
+            InputError: if `text` is anything else, with a hint for pictures.
         """
         if isinstance(text, Request):
             return text
         is_list = isinstance(text, Iterable) and not isinstance(text, str)
-        parts = [cls._of_one(item, text) for item in (text if is_list else [text])]
+        parts = [cls._of_item(item, text) for item in (text if is_list else [text])]
         pictures = tuple(part.pictures[0] if part.pictures else () for part in parts)
         return cls(tuple(part.texts[0] for part in parts), pictures=pictures if any(pictures) else ())
 
     @classmethod
-    def _of_one(cls, item: object, value: object) -> Self:
+    def _of_item(cls, item: object, value: object) -> Self:
         if isinstance(item, str):
             return cls((item,))
         if isinstance(item, Request) and len(item.texts) == 1:
@@ -69,10 +69,10 @@ class Request:
 
     @property
     def unchanged(self) -> Self:
-        """The same without edits."""
+        """The request without edits."""
         return replace(self, edits=Edits())
 
     @property
     def prompt(self) -> Self:
-        """Texts and pictures alone."""
+        """The request with texts and pictures only."""
         return type(self)(self.texts, pictures=self.pictures)

@@ -1,7 +1,7 @@
-"""How dot products become scores, and what a row without keys gets.
+"""How dot products become scores, and which weights a row without keys gets.
 
-A model has its own scoring, the edits of a person change it, and a step keeps what was used. A new modifier is a field
-of `Scoring`, a term of `Scoring.scores` and a phrase of `Scoring.phrases`.
+A model has its own scoring, edits change it, and a step records the scoring that was used. A new modifier needs a field
+of `Scoring`, a term in `Scoring.scores` and a phrase in `Scoring.phrases`.
 """
 
 import math
@@ -19,15 +19,15 @@ EMPTY_ROWS = ("zero", "nan", "uniform", "error")
 """Policies for a query with no key left: zeros, NaN, the same weight for every key, or an `EmptyRowError`."""
 
 ORDER = ("products", "scale", "softcap", "bias", "temperature")
-"""How scores are made, from the dot products to what is masked."""
+"""Stages in which scores are computed, from dot products to scores before the mask."""
 
 HALVES = (torch.float16, torch.bfloat16)
 LIMIT = 1_000_000
-"""Below which scale, softcap and temperature stay, so that no score overflows float32 by them alone."""
+"""Bound on scale, softcap and temperature, so that these alone make no score overflow float32."""
 
 
 class Area(NamedTuple):
-    """A part of scores, (B, H, Q, K): slices along its axes."""
+    """A block of scores (B, H, Q, K), given by one slice per axis."""
 
     sentences: slice = ALL
     heads: slice = ALL
@@ -35,7 +35,7 @@ class Area(NamedTuple):
     columns: slice = ALL
 
     def of(self, tensor: Tensor) -> Tensor:
-        """This part of a mask or bias of (Q, K) or (B, H, Q, K); axes of size 1 stay as they are."""
+        """Cut this block out of a mask or bias, (Q, K) or (B, H, Q, K); axes of size 1 stay."""
         where = self[-tensor.dim() :]
         return tensor[tuple(part if size > 1 else ALL for part, size in zip(where, tensor.shape, strict=True))]
 
@@ -46,13 +46,13 @@ class Scoring:
 
     Attributes:
         scale: factor of the dot products; None for 1/√d_k.
-        softcap: c: the scaled dot products s become c · tanh(s / c) before the bias, as in Gemma 2.
-        bias: each is added to the scores: floats that broadcast to (B, H, Q, K), or a named `Bias`, such as ALiBi.
-        temperature: divides the biased scores of every row; 1 changes nothing.
-        empty_rows: what a query with no key left gets: "zero" weights, "nan", "uniform" over all keys, or an "error".
+        softcap: bound c; scaled dot products s become c · tanh(s / c) before the bias, as in Gemma 2.
+        bias: terms added to the scores: floats that broadcast to (B, H, Q, K), or a named `Bias`, such as ALiBi.
+        temperature: divisor of the biased scores; 1 changes nothing.
+        empty_rows: policy for a query with no key left: "zero" weights, "nan", "uniform" over all keys, or "error".
 
     Raises:
-        InputError: if a number is out of its bounds, or `empty_rows` has no such policy.
+        InputError: if a number is out of bounds, or `empty_rows` is not a policy of `EMPTY_ROWS`.
     """
 
     scale: float | None = None
@@ -76,17 +76,17 @@ class Scoring:
             raise InputError(f"empty_rows is {quoted(self.empty_rows)}; it must be one of {', '.join(EMPTY_ROWS)}.")
 
     def over(self, own: "Scoring") -> "Scoring":
-        """Another scoring with what is not a default here in its place; biases are added to its own."""
+        """Apply all non-default settings of this scoring to the scoring `own`; biases add to those of `own`."""
         changed = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
         return replace(own, **changed | {"bias": own.bias + self.bias})
 
     def until(self, stage: str) -> "Scoring":
-        """The same scoring up to a stage of `ORDER`, without what comes after it."""
+        """The scoring up to and including a stage of `ORDER`; later stages are set to have no effect."""
         undone = {"scale": 1.0, "softcap": None, "bias": (), "temperature": 1.0}
         return replace(self, **{name: undone[name] for name in ORDER[ORDER.index(stage) + 1 :]})
 
     def phrases(self) -> tuple[tuple[str, str], ...]:
-        """Names and values of the settings that are not the default, in words; each bias by itself."""
+        """Names and values of all non-default settings as text, with one entry per bias."""
         phrases = [] if self.temperature == 1 else [("temperature", f"{self.temperature:g}")]
         phrases += [] if self.scale is None else [("scale", f"{self.scale:g}")]
         phrases += [("bias", str(bias)) for bias in self.bias]
@@ -94,27 +94,27 @@ class Scoring:
         return (*phrases, *([] if self.empty_rows == EMPTY_ROWS[0] else [("empty rows", self.empty_rows)]))
 
     def check(self, shape: tuple[int, int, int, int]) -> None:
-        """Refuse biases that do not fit scores of a shape, (B, H, Q, K).
+        """Refuse a bias that does not fit scores of the given shape, (B, H, Q, K).
 
         Raises:
-            ShapeError, MaskError: with both shapes, or the type that it has.
+            ShapeError: if the shapes differ, with both shapes.
+            MaskError: if the bias is not floating point, with its dtype.
         """
         for bias in self.bias:
             if isinstance(bias, Bias):
-                bias.tensor(*shape[1:], rows=slice(0), columns=slice(0))  # refuses another number of heads
+                bias.tensor(*shape[1:], rows=slice(0), columns=slice(0))  # raises if heads differ
                 continue
             if not bias.is_floating_point():
                 raise MaskError(f"The bias holds {bias.dtype}; it is added to the scores and must be floating point.")
             check_broadcast("bias", bias, shape)
 
     def scores(self, query: Tensor, key: Tensor, part: Area = Area()) -> Tensor:
-        """The scores of a part, before mask and softmax, (sentences, heads, rows, columns).
+        """Compute one block of the scores before mask and softmax, (sentences, heads, rows, columns).
 
         Half precision is raised to float32 here, because float16 overflows at 65,504.
 
         Args:
-            query: (B, H, Q, d_k), whole.
-            key: (B, H, K, d_k), whole.
+            query, key: all queries, (B, H, Q, d_k), and all keys, (B, H, K, d_k), not only those of the block.
         """
         bias = self.added(query, key, part)
         query = query[part.sentences, part.heads][:, :, part.rows]
@@ -127,17 +127,17 @@ class Scoring:
         return products if bias is None else products + bias.to(products.dtype) / self.temperature
 
     def scaled(self, query: Tensor) -> Tensor:
-        """Queries whose products with keys are the scores, but for a softcap, which divides them, and biases."""
+        """Scale queries so that products with keys are the scores without bias; with softcap, the argument of tanh."""
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         return query * (scale / (self.temperature if self.softcap is None else self.softcap))
 
     @property
     def is_linear(self) -> bool:
-        """Whether products are all that the scores are."""
+        """Whether the scores are scaled dot products, without softcap and bias."""
         return self.softcap is None and not self.bias
 
     def added(self, query: Tensor, key: Tensor, part: Area = Area()) -> Tensor | None:
-        """The biases of a part together, axes of size 1 as they are; None if there is none."""
+        """The sum of all biases for one block; axes of size 1 stay. None if there is no bias."""
         (_, every, queries, _), keys = query.shape, key.shape[2]
         where = {"only": part.heads, "rows": part.rows, "columns": part.columns}
         where["dtype"] = torch.promote_types(query.dtype, torch.float32)

@@ -1,4 +1,4 @@
-"""Whether shapes fit: exactly, or with both shapes said."""
+"""Checks of tensor shapes, with errors that name both shapes."""
 
 from torch import Tensor
 
@@ -8,10 +8,10 @@ from attnviz.core.modifiers import Bias
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Refuse a query, key and value, (B, n, d) or (B, H, n, d), that do not fit each other; nothing is broadcast.
+    """Refuse query, key and value, (B, n, d) or (B, H, n, d), whose shapes or dtypes differ; nothing is broadcast.
 
     Raises:
-        ShapeError: with all three shapes.
+        ShapeError: if shapes or dtypes do not fit; the message names all three.
     """
 
     def shapes() -> str:
@@ -39,7 +39,7 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 def check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int]) -> None:
-    """Accept (Q, K) and (B, H, Q, K) with axes of full size or 1; say what broadcasting would do with the rest."""
+    """Accept shapes (Q, K) and (B, H, Q, K) with axes of full size or 1; raise ShapeError for all other shapes."""
     actual, axes = tuple(tensor.shape), "(B, H, Q, K)"
     if len(actual) not in (2, 4):
         expected = f"It must be (Q, K) = {shape[2:]} or {axes} = {shape}, where an axis may have size 1."
@@ -58,7 +58,7 @@ def check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int])
 
 
 def with_one_head(value: Tensor | Mask | Bias | None) -> Tensor | Mask | Bias | None:
-    """(B, n, d) -> (B, 1, n, d); what is named, and masks and biases of (Q, K), stay."""
+    """Add a head axis: (B, n, d) -> (B, 1, n, d); named masks and biases, and those of (Q, K), stay unchanged."""
     if not isinstance(value, Tensor) or value.dim() == 2:
         return value
     if value.dim() != 3:

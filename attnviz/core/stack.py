@@ -1,4 +1,4 @@
-"""A mask as it is composed, rule by rule.
+"""Masks built from a list of rules, joined one after the other.
 
 stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((5,)))))
 stack.mask()                                    # (causal or prefix of 3) and padding
@@ -17,7 +17,7 @@ JOINS = ("and", "or")
 NONE = "none"
 """The text of a stack without entries."""
 MOST = 24
-"""How many entries a stack may have: its mask is then at most as deep as is read from text."""
+"""Maximum number of entries, so that the mask is not nested deeper than the text parser allows."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Entry:
     """One rule of a stack.
 
     Attributes:
-        mask: the rule, or masks joined already.
-        join: how it is joined to all that stands before it: "and" or "or". The first entry that is on is joined to
-            nothing.
-        negated: whether it is open where its mask is blocked.
-        on: whether it takes part.
+        mask: a rule, or a mask joined from several rules.
+        join: "and" or "or", the operator between all entries before this one and this one; ignored for the first entry
+            that is on.
+        negated: whether the mask is negated.
+        on: whether the entry is part of the mask of the stack.
     """
 
     mask: Mask
@@ -44,12 +44,12 @@ class Entry:
             raise MaskError(f"An entry holds a mask; given {quoted(self.mask)}.")
 
     def rule(self) -> Mask:
-        """Its mask, negated if it is."""
+        """The mask of the entry, after negation."""
         return ~self.mask if self.negated else self.mask
 
     @property
     def text(self) -> str:
-        """The text of its rule; after "off:" if it is off."""
+        """The rule as text; with "off:" before it if the entry is off."""
         text = operand(self.mask)
         if self.negated:
             text = f"~{text}"
@@ -58,10 +58,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Stack:
-    """Entries joined from the first to the last, without precedence: ((a join b) join c) join d.
+    """Entries joined from first to last, without operator precedence: ((a join b) join c) join d.
 
     Raises:
-        MaskError: if there are more than `MOST` entries, or masks for different numbers of sentences.
+        MaskError: if there are more than `MOST` entries, or if masks are for different numbers of sentences.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -73,15 +73,15 @@ class Stack:
         self.mask()
 
     def mask(self) -> Mask | None:
-        """Joint mask of the entries that are on; None if none is."""
+        """The joined mask of all entries that are on; None if all are off."""
         on = [entry for entry in self.entries if entry.on]
-        return reduce(_joined, on[1:], on[0].rule()) if on else None
+        return reduce(_join_entry, on[1:], on[0].rule()) if on else None
 
     @property
     def text(self) -> str:
-        """The text from which `stack_from_text` makes it: "(causal | prefix(3)) & off: ~window(2)"; or "none".
+        """The stack as text for `stack_from_text`: "(causal | prefix(3)) & off: ~window(2)", or "none".
 
-        The join of the first entry, which is joined to nothing, is not in it: it comes back as is usual for its rule.
+        The text omits the join of the first entry; parsing it gives the default join of the rule.
         """
         text, last = "", "and"
         for entry in self.entries:
@@ -92,7 +92,7 @@ class Stack:
         return text or NONE
 
     def rules(self) -> tuple[str, ...]:
-        """By which of its mask's `rules` each entry is named; those up to the last "or" are one. "" if it is off."""
+        """The name of each entry in `mask().rules()`; entries up to the last "or" share a name, "" for entries off."""
         on = [i for i, entry in enumerate(self.entries) if entry.on]
         last = max((i for i in on[1:] if self.entries[i].join == "or"), default=-1)
         names = [entry.rule().rules()[0] if entry.on else "" for entry in self.entries]
@@ -101,22 +101,22 @@ class Stack:
         return tuple(names)
 
     def added(self, entry: Entry) -> "Stack":
-        """The stack with one more entry at its end."""
+        """Append an entry; gives a new stack."""
         return Stack((*self.entries, entry))
 
     def removed(self, index: int) -> "Stack":
-        """The stack without one entry."""
+        """Remove one entry; gives a new stack."""
         self._check(index)
         return Stack(self.entries[:index] + self.entries[index + 1 :])
 
     def moved(self, index: int, to: int) -> "Stack":
-        """The stack with one entry at another place; the others keep their order."""
+        """Move one entry to another index, with the order of the rest kept; gives a new stack."""
         self._check(index), self._check(to)
         others = self.removed(index).entries
         return Stack((*others[:to], self.entries[index], *others[to:]))
 
     def replaced(self, index: int, entry: Entry) -> "Stack":
-        """The stack with another entry at a place."""
+        """Replace one entry; gives a new stack."""
         self._check(index)
         return Stack((*self.entries[:index], entry, *self.entries[index + 1 :]))
 
@@ -126,10 +126,10 @@ class Stack:
 
 
 def stack_from_text(text: str) -> Stack:
-    """Read a stack: the text of a mask, in which rules may be off; parts that are joined first become its entries.
+    """Parse a stack: the text of a mask in which rules may be "off:"; nested parts become masks of single entries.
 
     Raises:
-        MaskError: as `mask_from_text`, and if it has too many entries.
+        MaskError: as `mask_from_text`, and if there are too many entries.
     """
     if text.strip() == NONE:
         return Stack()
@@ -145,7 +145,7 @@ def _entries(reader: MaskParser, tree: Node | Mask) -> list[Entry]:
 
 
 def _entry(reader: MaskParser, tree: Node | Mask, join: str = "") -> Entry:
-    """One entry; joined as is usual for its rule where nothing is said."""
+    """Convert one node of the parsed text to an entry; without `join`, with the default join of its rule."""
     flags = set()
     for flag in ("off", "not"):
         if isinstance(tree, Node) and tree.kind == flag:
@@ -155,5 +155,5 @@ def _entry(reader: MaskParser, tree: Node | Mask, join: str = "") -> Entry:
     return Entry(mask, join or mask.join, "not" in flags, "off" not in flags)
 
 
-def _joined(before: Mask, entry: Entry) -> Mask:
+def _join_entry(before: Mask, entry: Entry) -> Mask:
     return before | entry.rule() if entry.join == "or" else before & entry.rule()

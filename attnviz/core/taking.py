@@ -1,4 +1,4 @@
-"""Edits as a run takes them: with the numbers that came from other texts, and some of them in one copy alone."""
+"""Edits with the tensors taken from other texts (activation patching), also for single sentences of a batch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -18,13 +18,13 @@ NOT_TAKEN = (
 
 @dataclass(frozen=True, eq=False)
 class Donor:
-    """Numbers of the run of another text, and where they are put.
+    """Tensors from the run of another text, and the place where they are inserted.
 
     Attributes:
-        take: what is taken.
-        tensors: by their names "query", "key", "value" and "output", (D, H, n, d), "stream", (D, n, d_model), or "row",
-            (D, H, 1, K), the scores of one query before the mask. The D texts are repeated over the batch.
-        rows: sentences of the batch in which it is put.
+        take: description of the part that is taken.
+        tensors: tensors by name: "query", "key", "value" and "output", (D, H, n, d), "stream", (D, n, d_model), or
+            "row", (D, H, 1, K), the scores of one query before the mask. The D texts repeat over the batch.
+        rows: sentences of the batch into which the tensors are inserted.
     """
 
     take: Take
@@ -32,7 +32,7 @@ class Donor:
     rows: slice = field(default_factory=lambda: slice(None))
 
     def put(self, name: str, tensor: Tensor) -> Tensor:
-        """A copy of a tensor of the run with what is taken in it; the tensor itself where nothing of it is taken."""
+        """Insert the taken values into a copy of the run's tensor `name`; without such values, the tensor itself."""
         if name not in self.tensors:
             return tensor
         taken, take = self.tensors[name].to(tensor), self.take
@@ -50,11 +50,11 @@ class Donor:
 
 @dataclass(frozen=True)
 class Resolved(Edits):
-    """Edits with the numbers that they take from other texts. No link brings it, and none is made of it.
+    """Edits with the tensors that they take from other texts. They are never read from or written to a link.
 
     Attributes:
-        donors: the numbers of each of `taken`, and of what one copy takes alone.
-        entered: sites whose steps keep what entered the whole layer.
+        donors: tensors for each entry of `taken`, and for single sentences of the batch.
+        entered: sites whose steps record the input of the whole layer.
     """
 
     donors: tuple[Donor, ...] = field(default=(), repr=False)
@@ -63,9 +63,9 @@ class Resolved(Edits):
 
 @dataclass(frozen=True)
 class EachOff(Resolved):
-    """Edits under which each sentence of a batch has heads of its own off, besides those that are off in all.
+    """Edits with heads that are off per sentence of the batch, in addition to the heads that are off in all sentences.
 
-    So one run over copies of a sentence tells what each head does. No link brings it, and none is made of it.
+    One run over copies of a sentence thus measures the effect of each head. Never read from or written to a link.
     """
 
     each_off: tuple[frozenset[tuple[Site, int]], ...] = ()
@@ -75,10 +75,10 @@ class EachOff(Resolved):
 
 
 def donors(edits: Edits, site: Site) -> list[Donor]:
-    """The numbers that a run with some edits takes at a site.
+    """The donors of some edits at a site.
 
     Raises:
-        InputError: if the other texts were not run, because this model takes nothing from them.
+        InputError: if the edits take from other texts, but this model does not support that.
     """
     if edits.taken and not (isinstance(edits, Resolved) and edits.donors):
         raise InputError(NOT_TAKEN)
@@ -86,7 +86,7 @@ def donors(edits: Edits, site: Site) -> list[Donor]:
 
 
 def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
-    """Scoring with a bias that gives some queries the rows of scores that are taken; the mask acts after it."""
+    """Add a bias to the scoring that turns the scores of some queries into the taken rows; the mask acts afterwards."""
     if not any("row" in donor.tensors for donor in sources):
         return scoring
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -102,12 +102,12 @@ def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring
 
 
 def enters(edits: Edits) -> frozenset[Site]:
-    """Sites of the layers whose input a run keeps, or takes from another text."""
+    """Sites of the layers whose input a run records or takes from another text."""
     if not isinstance(edits, Resolved):
         return frozenset()
     return edits.entered | {donor.take.site for donor in edits.donors if "stream" in donor.tensors}
 
 
 def overlaid(output: Tensor, taken: Tensor | None) -> Tensor:
-    """The output per head, with what was taken in its place; `taken` is NaN where it stays."""
+    """The output per head, replaced by `taken` wherever `taken` is not NaN."""
     return output if taken is None else torch.where(taken.isnan(), output, taken)

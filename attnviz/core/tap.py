@@ -1,6 +1,6 @@
-"""The tap: it goes down a model as an ordinary argument and comes back with one step per attention call.
+"""The tap: an ordinary argument that a model passes to its attention calls, and that records one step per call.
 
-No globals, no hooks, no attributes on modules, so two users of one model never meet.
+It needs no globals, hooks or attributes on modules, so two users of one model do not affect each other.
 """
 
 from dataclasses import dataclass, replace
@@ -21,11 +21,11 @@ from attnviz.core.taking import donors, enters, overlaid, with_rows
 
 
 class Tap:
-    """Applies edits to every attention call that is handed to it, and keeps what each was computed from.
+    """Applies edits to every attention call and records the inputs of each call.
 
     Args:
-        edits: what to change.
-        keep: whether to keep the steps; without them the output comes from PyTorch's fused kernel.
+        edits: changes to apply.
+        keep: whether to record steps; if not, PyTorch's fused kernel computes the output.
     """
 
     def __init__(self, edits: Edits = Edits(), *, keep: bool = True):
@@ -35,7 +35,7 @@ class Tap:
         self._entered: dict[Site, Tensor] = {}
 
     def enter(self, x: Tensor, *, site: Site) -> Tensor:
-        """Vectors (B, n, d_model) that enter a whole layer, with those that are taken from another text."""
+        """Replace the parts of a layer's input, (B, n, d_model), that come from another text; keeps it if requested."""
         for donor in donors(self.edits, site):
             x = donor.put("stream", x)
         if site in enters(self.edits):
@@ -54,21 +54,21 @@ class Tap:
         sinks: Tensor | None = None,
         dropout_p: float = 0.0,
     ) -> Tensor:
-        """One attention call with the edits applied; shapes as in `scaled_dot_product_attention`.
+        """Compute one attention call with the edits applied; shapes as in `scaled_dot_product_attention`.
 
         Args:
-            sinks: (H,) or (B, H, Q, 1), the score of one more key that holds nothing and is never masked, as in
-                GPT-OSS: what a query gives to it reaches no output. It is the last key of the step.
+            sinks: score of one additional key with a zero value that is never masked, as in GPT-OSS, (H,) or
+                (B, H, Q, 1). Weight on this key adds nothing to the output. It is the last key of the step.
 
         Returns:
-            The output per head, (B, H, Q, d_v); heads that are off give zeros. Dropout needs ``keep=False``, because a
-            record shows the weights of an evaluation.
+            The output per head, (B, H, Q, d_v), with zeros for heads that are off. Dropout needs ``keep=False``: a
+            record shows weights without dropout.
         """
         off, alone = self.edits.off(site), self.edits.off_alone(site)
         sources, taken = donors(self.edits, site), None
         for donor in sources:
-            query, key, value = (donor.put(*one) for one in (("query", query), ("key", key), ("value", value)))
-        key, value, mask, scoring = self._changed(query, key, value, site, mask, scoring, sinks)
+            query, key, value = (donor.put(*part) for part in (("query", query), ("key", key), ("value", value)))
+        key, value, mask, scoring = self._edited_inputs(query, key, value, site, mask, scoring, sinks)
         for donor in (donor for donor in sources if "output" in donor.tensors):
             unchanged = value.new_full((*query.shape[:3], value.shape[-1]), torch.nan)
             taken = donor.put("output", unchanged if taken is None else taken)
@@ -92,11 +92,11 @@ class Tap:
         site: Site,
         dropout_p: float,
     ) -> Tensor:
-        """The output per head of a call of which no step is kept."""
+        """Compute the output per head, (B, H, Q, d_v), without recording a step."""
         return attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
 
     def again(self, step: Step) -> Tensor:
-        """The attention call of a step once more, from what the step kept, with the edits on top of what it had."""
+        """Repeat the attention call of a step with the edits of this tap in addition to those of the step."""
         inputs = _without_sink(step) if step.has_sink else (step.key, step.value, step.mask, step.scoring, None)
         key, value, mask, scoring, sinks = inputs
         output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
@@ -115,12 +115,12 @@ class Tap:
         scoring: Scoring = Scoring(),
         sinks: Tensor | None = None,
     ) -> Tensor:
-        """The weights of `attend` with the edits applied, (B, H, Q, K), and nothing kept; heads off have zeros."""
-        key, _, mask, scoring = self._changed(query, key, key, site, mask, scoring, sinks)
+        """Compute the weights of `attend` with the edits, (B, H, Q, K); zeros for heads off. Records no step."""
+        key, _, mask, scoring = self._edited_inputs(query, key, key, site, mask, scoring, sinks)
         weights = attention_weights(query, key, mask, scoring)
         return silence(weights, self.edits.off(site), self.edits.off_alone(site))
 
-    def _changed(
+    def _edited_inputs(
         self,
         query: Tensor,
         key: Tensor,
@@ -130,9 +130,9 @@ class Tap:
         scoring: Scoring,
         sinks: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
-        """Key, value, mask and scoring with the edits, and with the sink as one more key."""
+        """Apply the edits to mask and scoring and append the sink as a key; gives key, value, mask and scoring."""
         own = mask if self.edits.own_mask else None
-        mask = _both(own, self.edits.mask_at(site.kind), query.shape[2], key.shape[2])
+        mask = _join_masks(own, self.edits.mask_at(site.kind), query.shape[2], key.shape[2])
         scoring = self.edits.at(site, scoring)
         scoring.check((*query.shape[:3], key.shape[2]))
         if scoring.scale is None:
@@ -142,10 +142,10 @@ class Tap:
 
 
 def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[int], ...] = ()) -> Tensor:
-    """The output per head, (B, H, Q, d_v), with some heads replaced by zeros; those of `alone` in one sentence each.
+    """Replace the outputs of some heads, (B, H, Q, d_v), by zeros; `alone` has the heads to replace per sentence.
 
     Raises:
-        ShapeError: if `alone` is not for as many sentences as there are.
+        ShapeError: if the length of `alone` is not the batch size.
     """
     if not heads_off and not alone:
         return output
@@ -156,8 +156,8 @@ def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[in
     return output.masked_fill(off[:, :, None, None], 0)
 
 
-def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int) -> Tensor | Mask | None:
-    """The built-in mask and the edit's, joined by "and"; named if both are."""
+def _join_masks(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int) -> Tensor | Mask | None:
+    """Join the built-in mask and the mask of the edits by "and"; a named mask if both are named."""
     if own is None or edit is None:
         return edit if own is None else own
     if isinstance(own, Mask):
@@ -167,7 +167,7 @@ def _both(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int)
 
 @dataclass(frozen=True)
 class BiasBesideSink(Bias):
-    """A bias of the keys before a sink; the sink keeps its own score."""
+    """A bias for the keys before a sink; the bias of the sink is 0."""
 
     bias: Bias
     sink: int
@@ -184,7 +184,7 @@ class BiasBesideSink(Bias):
 
 @dataclass(frozen=True)
 class MaskBesideSink(Mask):
-    """The keys of a mask, and one after them that every query may attend to."""
+    """A mask extended by one key, the sink, to which every query may attend."""
 
     mask: Mask
     sink: int
@@ -207,7 +207,7 @@ class MaskBesideSink(Mask):
 def _with_sink(
     key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, sinks: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
-    """Keys, values, mask and scoring with one more key, whose score is its bias alone."""
+    """Append the sink, a zero key and value with a bias as its score; gives key, value, mask and scoring."""
     keys, heads = key.shape[2], key.shape[1]
     if isinstance(mask, Mask):
         mask = MaskBesideSink(mask, keys)
@@ -222,7 +222,7 @@ def _with_sink(
 
 
 def _without_sink(step: Step) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring, Tensor]:
-    """Key, value, mask, scoring and sinks as they were before `_with_sink`."""
+    """Undo `_with_sink`; gives key, value, mask, scoring and sinks."""
     keys, (*biases, sink) = step.shape[3] - 1, step.scoring.bias
     bias = (part.bias if isinstance(part, BiasBesideSink) else part[..., :keys] for part in biases)
     mask = step.mask
@@ -233,12 +233,12 @@ def _without_sink(step: Step) -> tuple[Tensor, Tensor, Tensor | Mask | None, Sco
 
 
 class GradientTap(Tap):
-    """Applies edits as `Tap` does and keeps the weights of each call, so that a logit can be differentiated by them.
+    """Applies edits like `Tap` and keeps the weights of each call, for gradients of a logit with respect to weights.
 
-    It keeps no steps, and nothing is dropped out.
+    It records no steps and ignores dropout.
 
     Attributes:
-        attention: (B, H, Q, K) of each site, in autograd's graph; also those of heads that are off.
+        attention: weights per site, (B, H, Q, K), in the autograd graph; also for heads that are off.
     """
 
     def __init__(self, edits: Edits = Edits()):

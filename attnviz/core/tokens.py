@@ -1,4 +1,4 @@
-"""Tokens and sentences. Tokenizers make them, records carry them, pictures label their axes with them."""
+"""Tokens and sentences: made by tokenizers, stored in records, used as axis labels in figures."""
 
 import re
 import sys
@@ -15,15 +15,14 @@ class Token:
     """One piece of a text, or of a picture.
 
     Attributes:
-        text: the piece as it stands in the text, or the name of a special token such as ``<pad>``; of a patch its row
-            and column.
-        id: its number in the vocabulary.
-        start, end: where it stands, ``sentence[start:end]``; both are equal where it stands nowhere.
-        special: whether it was added rather than typed.
-        joined: whether it continues the word of the token before it.
-        segment: of a pair of texts, whether it is of the first (0) or the second (1).
-        role: of a chat, whose turn it is of: "system", "user" or "assistant"; else "answer" if a model wrote it, or "".
-        box: where it stands in a picture; None where it stands in none.
+        text: the piece of the text, the name of a special token such as ``<pad>``, or the row and column of a patch.
+        id: number in the vocabulary.
+        start, end: character range in the text, ``sentence[start:end]``; start equals end for a token without a range.
+        special: whether the tokenizer added the token.
+        joined: whether the token continues the word of the token before it.
+        segment: number of the text in a pair of texts, 0 or 1.
+        role: speaker in a chat, "system", "user" or "assistant"; else "answer" for a token that the model wrote, or "".
+        box: rectangle in a picture; None for a token of a text.
     """
 
     text: str
@@ -44,14 +43,14 @@ class Token:
 
 
 CLOSING = "\"')]}»”’」』"
-"""Pattern of the text between the end of a sentence and the next one."""
+"""Characters that may stand between the end of a sentence and the space after it."""
 
 
 def begins_sentence(before: Token, token: Token, text: str) -> bool:
-    """Whether a sentence of a text begins at a token, after the one before it; by a plain rule, without a dictionary.
+    """Whether a sentence begins at a token, given the token before it; a plain rule, without a dictionary.
 
-    It does where the role changes, after a line break, after 。！？, and after . ! ? … where a space follows: so also
-    after "Mr. ".
+    A sentence begins where the role changes, after a line break, after 。！？, and after . ! ? … followed by a space,
+    so also after "Mr. ".
     """
     if before.role != token.role:
         return True
@@ -76,10 +75,10 @@ class Sentence:
     """A text, or a picture, and its tokens, padded at the end to the length of its batch.
 
     Attributes:
-        text: as it was typed.
-        tokens: with special tokens and padding.
-        length: how many of the tokens are not padding.
-        pictures: in which tokens have their boxes.
+        text: the text as typed.
+        tokens: all tokens, with special tokens and padding.
+        length: number of tokens that are not padding.
+        pictures: pictures to which the boxes of the tokens refer.
     """
 
     text: str
@@ -89,14 +88,14 @@ class Sentence:
 
     @cached_property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Size in memory, in bytes."""
         parts = [self.text, *self.tokens, *(token.text for token in self.tokens)]
         pixels = sum(picture.nbytes for picture in self.pictures)
         return sum(map(sys.getsizeof, parts)) + sys.getsizeof(self.tokens) + pixels
 
     @cached_property
     def has_places(self) -> bool:
-        """Whether some of its tokens stand in a picture."""
+        """Whether a token has a box in a picture."""
         return any(token.box is not None for token in self.tokens)
 
     @property
@@ -106,7 +105,7 @@ class Sentence:
 
 
 def occurrences(text: str, tokens: Sequence[Token], pattern: str) -> Iterator[tuple[int, int, re.Match]]:
-    """Each match of a pattern, whatever its case: its first token, the token after its last, the match itself."""
+    """Find a pattern, ignoring case: yield the first token of each match, the token after its last, and the match."""
     begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
     starts = sorted(begins)
     for place in re.finditer(pattern, text, re.IGNORECASE):

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: each is written beside its place and then renamed."""
+"""Atomic file writes: write a temporary file in the same folder, then rename it."""
 
 import os
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from pathlib import Path
 from uuid import uuid4
 
 UNFINISHED = ".*.part"
-"""Names of files that a process was killed over."""
+"""Pattern of temporary files, which stay only if the process was killed."""
 
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """A path to write to, which takes the place of a file at the end; if writing fails, what was there stays.
+    """Yield a temporary path, which replaces the file at the end; if writing fails, the old file stays.
 
-    A device or a pipe is written to itself.
+    A device or a pipe is written directly.
 
     Raises:
         OSError: names the file.
@@ -34,6 +34,6 @@ def unfinished(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file, or leave what was there. Raises: OSError: names the file."""
+    """Write a file atomically: if writing fails, the old file stays. Raise OSError with the file name."""
     with unfinished(path) as part:
         part.write_bytes(content)

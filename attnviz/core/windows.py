@@ -1,6 +1,6 @@
-"""Attention within windows of a picture, as in Swin, and the same as one attention over the whole picture.
+"""Convert attention within windows of a picture, as in Swin, to attention over the whole picture.
 
-A model computes it as if windows were sentences: (B·windows, H, n, d), each with the n = size² patches of a window.
+The model treats windows as sentences of a batch, (B·windows, H, n, d), where n = size² patches per window.
 """
 
 import math
@@ -18,17 +18,17 @@ from attnviz.core.record import Step
 from attnviz.core.taking import EachOff
 
 CLOSED = -50.0
-"""Number added to a score below which a model means that its cell is masked: Swin adds -100, Swin V2 twice that."""
+"""Bias below which a cell counts as masked: Swin adds -100 to the scores of masked cells, Swin V2 -200."""
 
 
 @dataclass(frozen=True)
 class WindowGrid:
-    """Windows of a picture of rows x columns patches, which is padded at its end until windows fill it.
+    """Division of a picture of rows x columns patches into windows; the picture is padded at its end to whole windows.
 
     Attributes:
-        rows, columns: of patches.
-        size: of a side of a window, in patches.
-        shift: by so many rows and columns the padded picture is rolled to the start before it is cut.
+        rows, columns: numbers of patches.
+        size: side length of a window, in patches.
+        shift: number of rows and columns by which the padded picture is rolled towards its start before it is cut.
     """
 
     rows: int
@@ -38,41 +38,41 @@ class WindowGrid:
 
     @property
     def padded(self) -> tuple[int, int]:
-        """Rows and columns with the padding."""
+        """Numbers of rows and columns with the padding."""
         return tuple(math.ceil(side / self.size) * self.size for side in (self.rows, self.columns))
 
     @property
     def count(self) -> int:
-        """How many windows there are."""
+        """Number of windows."""
         return math.prod(self.padded) // self.size**2
 
     @cached_property
     def places(self) -> Tensor:
-        """Positions of the padded picture, row by row, at which the cells of each window stand, (windows, size²)."""
+        """Position of each window cell in the padded picture, counted row by row, (windows, size²)."""
         rows, columns = self.padded
         rolled = torch.arange(rows * columns).reshape(rows, columns).roll((-self.shift, -self.shift), (0, 1))
         return rolled.unfold(0, self.size, self.size).unfold(1, self.size, self.size).reshape(self.count, -1)
 
     @property
     def mask(self) -> PatchWindows:
-        """Which positions of the padded picture see each other."""
+        """The mask of the padded picture: which positions may attend to each other."""
         return PatchWindows(self.padded[1], self.size, self.shift)
 
     @cached_property
     def open_cells(self) -> Tensor:
-        """The mask within each window, (windows, n, n): of a rolled one, parts that are neighbors in the picture."""
+        """The mask within each window, (windows, n, n); a rolled window joins parts that are no neighbors."""
         places = self.places
         return self.mask.allows(places[:, :, None], places[:, None, :], torch.zeros(1, 1, 1, dtype=torch.int64))
 
     def apart(self, mask: Tensor | None, bias: Tensor | None, batch: int) -> tuple[Tensor, Tensor] | None:
-        """The mask and the bias that all windows share, apart from what hides other parts of rolled windows.
+        """Separate the mask of rolled windows from the bias that all windows share.
 
         Args:
             mask, bias: booleans and floats that broadcast to (batch, H, n, n), or None.
-            batch: pictures x windows.
+            batch: number of pictures times number of windows.
 
         Returns:
-            `open_cells` for each window, (batch, 1, n, n), and the bias, (1, H, n, n); None if the windows differ in
+            `open_cells` for the batch, (batch, 1, n, n), and the bias, (1, H, n, n); None if the windows differ in
             anything else.
         """
         device = next((tensor.device for tensor in (mask, bias) if tensor is not None), None)
@@ -86,10 +86,10 @@ class WindowGrid:
         return is_open, table.masked_fill(table == -math.inf, 0)
 
     def edits(self, edits: Edits, sentences: int) -> Edits:
-        """Edits of the picture as they act in windows: a mask counts the positions of the padded picture.
+        """Convert edits for the padded picture to edits for its windows; a mask counts positions of the padded picture.
 
         Raises:
-            InputError: if they cannot act there.
+            InputError: if an edit cannot act within windows.
         """
         if edits.bias or not edits.own_mask or edits.empty_rows == "uniform":
             what = "computes attention within windows of a picture: no bias can be added, the built-in mask stays"
@@ -101,7 +101,7 @@ class WindowGrid:
         return edits
 
     def joined(self, step: Step, edits: Edits) -> Step:
-        """A step of windows as one of the padded picture, (B, H, N, N), with the edits that act in it."""
+        """Convert a step of windows to a step of the padded picture, (B, H, N, N), with the same edits."""
         order = self.places.flatten().argsort()
 
         def whole(vectors: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ class WindowGrid:
 
 @dataclass(frozen=True)
 class InWindows(Mask):
-    """A mask of a padded picture for the windows that it is cut into, (B·windows, 1, n, n)."""
+    """A mask of the padded picture, applied within windows, (B·windows, 1, n, n)."""
 
     mask: Mask
     windows: WindowGrid
@@ -147,11 +147,11 @@ class InWindows(Mask):
 
 @dataclass(frozen=True, eq=False)
 class WindowBias(Bias):
-    """Bias of the patches of a window to each other, placed in a picture; beyond, its mask closes all.
+    """A bias between the patches of a window, for scores of the whole picture; cells between windows are masked.
 
     Attributes:
-        windows: where they stand.
-        table: (H, n, n), where n = size².
+        windows: division of the picture into windows.
+        table: bias per head, (H, n, n), where n = size².
     """
 
     windows: PatchWindows
@@ -164,7 +164,7 @@ class WindowBias(Bias):
         return self.table[only][:, query[:, None], key].to(dtype)[None]
 
     def _cells(self, positions: Tensor) -> Tensor:
-        """Places within their windows."""
+        """Index within its window for each position of the picture."""
         width, size, shift = self.windows.columns, self.windows.size, self.windows.shift
         return (positions // width - shift) % size * size + (positions % width - shift) % size
 
