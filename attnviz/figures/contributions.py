@@ -1,4 +1,4 @@
-"""Numbers of heads, layers x heads: what each adds to a word's logit, carries to another text, or reads of others."""
+"""Numbers of heads, layers x heads: contributions to a logit, effects of patching, and composition of heads."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -28,9 +28,9 @@ from attnviz.figures.base import Figure, FigureFacts, subtitles, text_array, tex
 HEAD = ("head", "kind", "layer", "head", "rev")
 """Name and fields of the selection of a head."""
 MOST_NUMBERED, ROOMY, NARROW = 16, (44, 26), (22, 16)
-"""Heads of a layer whose cells have room for their numbers, and pixels of a cell of as many and of more."""
+"""Most heads of a layer whose cells show numbers; pixels (across, down) of a cell with and without a number."""
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
-"""Composition: pixels of the map at most, of a cell at most and at least, and of a label; cells that are rectangles."""
+"""Composition: pixels of the map at most, of a cell at most and at least, of a label; most cells as rectangles."""
 
 ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
 LESS = "color: how much the logit falls when the head is off; less than the head adds where other parts make up for it"
@@ -41,7 +41,7 @@ READS = {"q": "queries", "k": "keys", "v": "values"}
 def number_grid(
     values: np.ndarray, rows: Sequence[str], columns: Sequence[str], ramp: Ramp, size: Size, **settings: Any
 ) -> Grid:
-    """A number of each pair of a row and a column as a colored cell, written where it has room; NaN is 0 in color."""
+    """Build a grid of colored numbers, written into the cells where there is room; NaN has the color of 0."""
     flat = values.ravel().tolist()
     return Grid(
         rows=groups(as_tokens(rows)),
@@ -58,16 +58,16 @@ def number_grid(
 
 
 class HeadNumbers(Figure):
-    """A number of each head as a colored cell, layers x heads; a click selects a head under "head".
+    """A number for each head as a colored cell, layers x heads; a click selects a head under "head".
 
-    Its fields are kind, layer, head and rev. `focused` is the head that is framed, as (site, head).
+    The selection has the fields kind, layer, head and rev. `focused` is the framed head, as (site, head).
     """
 
     def _head_grid(self, table: pd.DataFrame, measure: str, also: str = "", **above: Any) -> Grid:
-        """The grid of a table with a row for each head: kind, layer, head and the number, last.
+        """Build the grid from a table with one row per head: kind, layer, head and, as the last column, the number.
 
         Args:
-            also: name of another number, which stands before it and is read under the pointer.
+            also: name of a second number, in the column before the last, for the tooltip.
             above: title, lines under it, and style.
         """
         sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
@@ -102,7 +102,7 @@ class HeadNumbers(Figure):
 
 @dataclass(frozen=True, eq=False)
 class WordFigure(Figure):
-    """A figure of the logit of a word after a position, of a run with `stream=True`.
+    """Figure of the logit of a word after a position, for a run with `stream=True`.
 
     Attributes:
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
@@ -145,7 +145,7 @@ class WordFigure(Figure):
 
 @dataclass(frozen=True, eq=False)
 class HeadContributions(WordFigure, HeadNumbers):
-    """A cell for what each head adds directly to the logit of a word; a click selects a head, see `HeadNumbers`."""
+    """Direct contribution of each head to the logit of a word; a click selects a head, see `HeadNumbers`."""
 
     _titles = "contributions", "What each head adds", "Added by each head to"
 
@@ -155,10 +155,10 @@ class HeadContributions(WordFigure, HeadNumbers):
 
 @dataclass(frozen=True, eq=False)
 class HeadsReplaced(WordFigure, HeadNumbers):
-    """A cell for how much the logit of a word falls when each head is off; a click selects a head, see `HeadNumbers`.
+    """Decrease of a word's logit when each head is switched off; a click selects a head, see `HeadNumbers`.
 
     Attributes:
-        falls: table of `attnviz.studies.ablation.logit_falls` for the same word and position.
+        falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position.
     """
 
     _: KW_ONLY
@@ -167,7 +167,7 @@ class HeadsReplaced(WordFigure, HeadNumbers):
     _titles = "replaced", "Each head switched off", "Heads switched off, for"
 
     def facts(self) -> FigureFacts:
-        """The facts of the word; a row of the table for each head, the one that adds most first."""
+        """Return the facts, with a table of one row per head, the largest contribution first."""
         table = self.contributions.with_falls(self.falls).query("part == 'head'").drop(columns="part")
         table = table.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
         return replace(super().facts(), table=table, words=partial(self.contributions.in_words, self.falls))
@@ -179,7 +179,7 @@ class HeadsReplaced(WordFigure, HeadNumbers):
 
 @dataclass(frozen=True, eq=False)
 class PartContributions(WordFigure):
-    """A bar for what each part adds to the logit of a word, from where the one before ends; the last is the sum."""
+    """Waterfall bars: the contribution of each part to the logit of a word, and their sum as the last bar."""
 
     _titles = "parts", "All parts", "Parts of"
 
@@ -200,11 +200,11 @@ class PartContributions(WordFigure):
 
 @dataclass(frozen=True, eq=False)
 class CarriedHeads(HeadNumbers):
-    """A cell for the part of the way from text A to text B that each head carries: 0 is A, 1 is B.
+    """Effect of patching each head from text B into text A, as a share of the change from A (0) to B (1).
 
     Attributes:
-        record: run of A.
-        carried: result of `attnviz.studies.patching.carried`.
+        record: run of text A.
+        carried: result from `attnviz.studies.patching.carried`.
     """
 
     record: Record
@@ -231,14 +231,14 @@ class CarriedHeads(HeadNumbers):
 
 @dataclass(frozen=True, eq=False)
 class CompositionMap(Figure):
-    """Composition scores: a row for each earlier head, a column for each later one.
+    """Map of composition scores: a row for each earlier head, a column for each later head.
 
     Attributes:
         kind: "q", "k" or "v".
-        model: its name.
+        model: name of the model.
 
     Raises:
-        InputError: if there is no such kind, or no two heads of which one is in an earlier layer.
+        InputError: if there is no such kind, or all heads are in one layer.
     """
 
     circuits: Circuits

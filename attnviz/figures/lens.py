@@ -1,4 +1,4 @@
-"""Words that the residual stream would predict after each layer, and words that one head pushes up and down."""
+"""Logit lens: predictions from the residual stream after each layer, and words that one head pushes up and down."""
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
@@ -26,11 +26,11 @@ from attnviz.figures.base import Figure, FigureFacts, text_array
 from attnviz.figures.outputs import NextWordBars
 
 MOST_POSITIONS = 12
-"""Columns that are drawn where no part is chosen: the last ones."""
+"""Positions drawn by default: the last ones."""
 LONGEST, HEIGHT, NARROWEST = 10, 26, 40
-"""Characters of a word in a cell or over a column, and pixels of a cell: high, and wide at least."""
+"""Most characters of a word in a cell or over a column; pixels of a cell: its height, and its least width."""
 SHRINKS, ROWS = 4 / 3, 130
-"""Factor by which a file may shrink a picture for its column, from 8 to 6 points, and pixels of the names of rows."""
+"""Factor by which a file may shrink a picture, from 8 to 6 points; pixels of the row names."""
 
 A_READING = "only the top row is what the model predicts; the others are a reading"
 NOTHING = "This head is off or writes nothing here: it pushes no word."
@@ -40,16 +40,16 @@ KINDS = CellState("", "ramp", legend=""), CellState("NaN: not a number", "blocke
 
 @dataclass(frozen=True, eq=False)
 class WordGridFigure(Figure):
-    """A word in each cell of rows by positions; a file for a narrow column draws the last positions that fit.
+    """Grid of words, rows by positions; a file for a narrow column shows the last positions that fit.
 
-    A click selects a cell under the name "cell" with the fields query, its row, key, its position, and rev.
+    A click selects a cell under the name "cell" with the fields query (row), key (position) and rev.
 
     Attributes:
         sentence: number of the sentence in the batch.
-        columns: positions that are seen; None for the last `MOST_POSITIONS`.
+        columns: positions to show; None for the last `MOST_POSITIONS`.
 
     Raises:
-        InputError: if the record has no stream, or there is nothing there.
+        InputError: if the record has no stream, or there is no such sentence, position or head.
     """
 
     record: Record
@@ -63,11 +63,11 @@ class WordGridFigure(Figure):
     @cached_property
     @abstractmethod
     def words(self) -> WordGrid:
-        """The words with their numbers, from the first row on."""
+        """Words with their numbers, beginning with the first row."""
 
     @property
     def _where(self) -> dict[str, Any]:
-        """Sentence and positions that are seen, as functions of the analysis take them."""
+        """Sentence and positions to show, as keyword arguments of the analysis."""
         every, part = range(self.record.read[self.sentence].length), self.columns
         if part is None:
             return {"sentence": self.sentence, "positions": every[-MOST_POSITIONS:]}
@@ -75,7 +75,7 @@ class WordGridFigure(Figure):
         return {"sentence": self.sentence, "positions": range(part.start or 0, stop)}
 
     def _facts_of(self, what: str, columns: tuple[str, str], *subject: object) -> FigureFacts:
-        """Facts of a grid of words; `columns` are the names of a row and of a number in its table."""
+        """Return the facts; `columns` are the names of the table columns of rows and of numbers."""
         table = partial(self.words.table.rename, columns=dict(zip(("row", "value"), columns, strict=True)))
         facts = {"table": table, "words": self._in_words, "arrays": self._arrays}
         return FigureFacts(what=what, subject=subject, record=self.record, **facts)
@@ -87,12 +87,12 @@ class WordGridFigure(Figure):
         return texts | {"values": grid.values, "positions": np.array(grid.positions)}
 
     def _grid(self, line: str, title: str, number: str, ramp: Ramp, *, is_stream: bool = False) -> Grid:
-        """The words as cells; without numbers no word stands in them.
+        """Build the grid; the cells are empty if all numbers are 0.
 
         Args:
             title: title of the rows.
             number: name of the numbers.
-            is_stream: whether the last row, the end of a stream, is on top.
+            is_stream: whether the rows are stages of a stream, drawn with the last stage on top.
         """
         words, length, order = (
             self.words,
@@ -133,7 +133,7 @@ class WordGridFigure(Figure):
 
 @dataclass(frozen=True, eq=False)
 class LogitLens(WordGridFigure):
-    """The most probable word after each layer and position: the embedding at the bottom, the prediction on top."""
+    """Most probable word after each layer at each position: the embedding at the bottom, the prediction on top."""
 
     @cached_property
     def words(self) -> WordGrid:
@@ -156,7 +156,7 @@ class LogitLens(WordGridFigure):
 
 @dataclass(frozen=True, eq=False)
 class PushedWords(WordGridFigure):
-    """The words that the output of one head pushes up and down most after each position, `count` of each."""
+    """The `count` words that the output of one head pushes up most, and down most, after each position."""
 
     site: Site
     head: int
@@ -188,7 +188,7 @@ class PushedWords(WordGridFigure):
 
 @dataclass(frozen=True, eq=False)
 class LensBars(NextWordBars):
-    """A bar for each of the most probable words of one cell of the logit lens.
+    """A bar for each of the most probable words in one cell of the logit lens.
 
     Attributes:
         stage: 0 for the embedding, i for after i layers; the last is the prediction.
