@@ -266,7 +266,7 @@ class Grid:
             ("row", "column")[side]: [*range(count)],
             ("row2", "column2")[side]: [i + 1 for i in range(count)],
             "middle": [i + 0.5 for i in range(count)],
-            "label": self._thinned(side),
+            "label": self._sparse_labels(side),
             "quiet": [token.special for token in tokens],
             "name": [*self.names[side]],
             "position": self.positions[side].tolist(),
@@ -287,7 +287,7 @@ class Grid:
                     inks[row] = self.style.colors.accent
         return table
 
-    def _thinned(self, side: int) -> list[str]:
+    def _sparse_labels(self, side: int) -> list[str]:
         """Return the labels that fit, and the label of the selected position; other labels are replaced by a dot."""
         size, chosen = self.size, self.selected[side]
         every = (side and size.every_column) or size.every

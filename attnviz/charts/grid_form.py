@@ -58,8 +58,8 @@ class GridForm:
     def __init__(self, grid: "Grid"):
         self.grid, self.size, self.colors, self.prefix = grid, grid.size, grid.style.colors, grid.prefix
         self.left, self.above = axes.band_widths(grid.bands)
-        shown = grid.texts[1][:: self.size.every_column or self.size.every]
-        is_wide = max(map(text_width, shown), default=0.0) > self.size.cell - 4
+        labels = grid.texts[1][:: self.size.every_column or self.size.every]
+        is_wide = max(map(text_width, labels), default=0.0) > self.size.cell - 4
         self.upright = is_wide and grid.axes[1] in TOKENS
         self.rows = places(self.size.rows, self.axis(0), reverse=True)
         self.columns = places(self.size.columns, self.axis(1))
@@ -205,17 +205,17 @@ class GridForm:
         name = {"align": "center", "baseline": "middle", "color": self.colors.quiet}
         border = {"color": self.colors.text, "strokeWidth": 1, "strokeDash": [4, 3]}
         bar, layers = {"fill": as_is("ink"), "tooltip": tips(("role", "role"))}, []
-        for side, along, at, span, over, angle in (
+        for side, along, place, span, over, angle in (
             ("row", self.down, self.y, self.wide, "x", 270),
             ("column", self.across, self.x, self.high, "y", 0),
         ):
             where = f"datum.side === '{side}'"
             edges = {over: pixels_at(axes.NEAR), f"{over}2": pixels_at(axes.FAR)}
-            label = at("middle") | {over: pixels_at(axes.MIDDLE), "text": field("label")}
+            label = place("middle") | {over: pixels_at(axes.MIDDLE), "text": field("label")}
             layers += [
                 self.layer("bands", "rect", along("begin", "end") | edges | bar, where=where),
                 self.layer("bands", "text", label, where=where, angle=angle, **name),
-                self.layer("bands", "rule", at("border") | span, where=f"{where} && datum.border > 0", **border),
+                self.layer("bands", "rule", place("border") | span, where=f"{where} && datum.border > 0", **border),
             ]
         return layers
 

@@ -98,12 +98,12 @@ def entry(entries: Sequence[LegendEntry]) -> Table:
     return {
         "says": [f"{i:02d} {line.text}" for i, line in enumerate(entries)],
         "path": [BOX + line.path + i * "M0,0" for i, line in enumerate(entries)],
-        "ground": [_distinct(line.ground, i) for i, line in enumerate(entries)],
-        "stroke": [_distinct(line.color, i) for i, line in enumerate(entries)],
+        "ground": [_distinct_color(line.ground, i) for i, line in enumerate(entries)],
+        "stroke": [_distinct_color(line.color, i) for i, line in enumerate(entries)],
     }
 
 
-def _distinct(color: str, i: int) -> str:
+def _distinct_color(color: str, i: int) -> str:
     """Make the color of line `i` unique by a slightly lower opacity, because Vega merges equal values of a scale."""
     return f"{color}{255 - i:02x}" if color.startswith("#") else color
 

@@ -59,9 +59,9 @@ def warm() -> None:
 def table(grid: Grid, data: dict[str, Table]) -> Table:
     """Join all tables into one: rows of the grid first, then columns, meta, and the texts of the states."""
     used = grid.occurring
-    codes = _shortest(np.searchsorted(used, grid.states), len(used))
+    codes = _pack_codes(np.searchsorted(used, grid.states), len(used))
     cells = CellNumbers({name: _float32(values) for name, (values, _) in grid.numbers.items()} | {"saying": codes})
-    offset = None if grid.offsets is None else _shortest(grid.offsets, grid.size.tile**2).tobytes().hex()
+    offset = None if grid.offsets is None else _pack_codes(grid.offsets, grid.size.tile**2).tobytes().hex()
     first, meta = [f"{grid.prefix}{name}" for name in ("rows", "columns", "meta")], f"{grid.prefix}meta"
     more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
     parts = data | {meta: data[meta] | more, "saying": {"name": [grid.kinds[i].text for i in used]}}
@@ -100,7 +100,7 @@ class CellNumbers:
         return json.dumps([{"of": of} | {name: array.tobytes().hex() for name, array in self.arrays.items()}]).encode()
 
 
-def _shortest(codes: np.ndarray, count: int) -> np.ndarray:
+def _pack_codes(codes: np.ndarray, count: int) -> np.ndarray:
     """Convert codes below `count` to the smallest unsigned integer type, big-endian."""
     return codes.astype(np.min_scalar_type(max(0, count - 1)).newbyteorder(">"))
 
@@ -135,15 +135,15 @@ def _spec(
             mark["name"] = "cells"
             mark["encode"]["update"] |= {"image": {"signal": LOADED}, "cursor": {"value": "crosshair"}}
     views = [marks for marks in views if any(mark.get("name") == "cells" for mark in marks)]
-    data = [dataset if "source" in dataset else _of_kind(dataset) for dataset in vega.pop("data")]
+    data = [dataset if "source" in dataset else _kind_dataset(dataset) for dataset in vega.pop("data")]
     cells = {"url": {"signal": f"pointed_meta.read || '{NO_CELLS}'"}, "format": {"type": "json"}, "async": True}
-    inner["data"] = [*data, _of_kind({"name": "saying"}), {"name": "read"} | cells]
+    inner["data"] = [*data, _kind_dataset({"name": "saying"}), {"name": "read"} | cells]
     sides = {name: {"value": value} for name, value in (("width", size.width), ("height", size.height))}
     own = [{"name": name} | side for name, side in sides.items()]
     inner["signals"] = [*own, *vega.get("signals", ()), *_words(size, numbers, tile)]
     for i, marks in enumerate(views):
-        marks += _pointed(size, colors)[: None if i == 0 else -2]
-        marks += [_dragged(colors)] if zooms else []
+        marks += _pointer_marks(size, colors)[: None if i == 0 else -2]
+        marks += [_drag_mark(colors)] if zooms else []
     return {name: vega[name] for name in ("$schema", "background", "config") if name in vega} | {
         "autosize": "pad",
         "padding": {"left": 0, "top": 0, "right": 0, "bottom": 4},
@@ -156,7 +156,7 @@ def _spec(
     }
 
 
-def _of_kind(dataset: dict) -> dict:
+def _kind_dataset(dataset: dict) -> dict:
     """Define a dataset as the rows of "source" whose `kind` is the name of the dataset."""
     own = {"type": "filter", "expr": f"datum.kind === '{dataset['name']}'"}
     return dataset | {"source": "source", "transform": [own]}
@@ -168,24 +168,24 @@ def _signals(size: Size, tile: int, zooms: bool, words: tuple[str, str]) -> list
     place = f"clamp(floor(y(group()) / {size.cell}), 0, {rows - 1}) * {columns}"
     place += f" + clamp(floor(x(group()) / {size.cell}), 0, {columns - 1})"
     label = {"type": "click", "marktype": "text", "filter": "datum && isValid(datum.query)"}
-    by_cell = _point("query: pointed_query, key: pointed_key")
+    by_cell = _point_value("query: pointed_query, key: pointed_key")
     clicks = [
         {"events": "@cells:click", "update": f"far ? cell : {by_cell}" if zooms else by_cell},
-        {"events": label, "update": _point("query: datum.query, key: datum.key")},
+        {"events": label, "update": _point_value("query: datum.query, key: datum.key")},
         {"events": "window:keydown[event.key === 'Escape']", "update": "null"},
     ]
-    at = [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}]
+    moves = [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}]
     updates = {
         "pointed_meta": f"data('source')[{rows + columns}] || {{}}",
         "pointed_row": f"data('source')[floor(at / {columns})] || {{}}",
         "pointed_column": f"data('source')[{rows} + at % {columns}] || {{}}",
-        "offset": _code("pointed_meta.offset", rows * columns, "at < 0") if tile > 1 else "0",  # within the tile
+        "offset": _cell_code("pointed_meta.offset", rows * columns, "at < 0") if tile > 1 else "0",  # within the tile
         "pointed_query": f"pointed_row.position + floor(offset / {tile})",
         "pointed_key": f"pointed_column.position + offset % {tile}",
         "who": f"at < 0 ? '{hint}' : pointed_row.name + ' {verb} ' + pointed_column.name",
     }
     return [
-        {"name": "at", "value": -1, "on": at},
+        {"name": "at", "value": -1, "on": moves},
         *({"name": name, "update": update} for name, update in updates.items()),
         *(_zoom(size) if zooms else ()),
         {"name": "cell", "value": None, "on": clicks},
@@ -199,7 +199,7 @@ def _words(size: Size, numbers: tuple[tuple[str, str], ...], tile: int) -> list[
     words += ["'from query ' + pointed_query + ' to key ' + pointed_key"] if tile > 1 else []
     words.append(f"(data('source')[{size.rows + size.columns + 1} + saying] || {{}}).name")
     updates = {
-        name: _code(f"data('read')[0].{name}", size.rows * size.columns, f"at < 0 || !({there})")
+        name: _cell_code(f"data('read')[0].{name}", size.rows * size.columns, f"at < 0 || !({there})")
         for name in (*dict(numbers), "saying")
     }
     text = " + '   ·   ' + ".join(words)
@@ -215,13 +215,13 @@ def number_of(bits: str, form: str) -> str:
     return f"({exponent} === 255 ? {others} : format({finite}, '{form}'))"
 
 
-def _code(cells: str, count: int, none: str) -> str:
+def _cell_code(cells: str, count: int, none: str) -> str:
     """Build a Vega expression for the number of the cell `at`, from hexadecimal digits of `count` cells."""
     long = f"length({cells}) / {count}"
     return f"{none} ? 0 : toNumber('0x' + slice({cells}, at * {long}, (at + 1) * {long}))"
 
 
-def _point(fields: str) -> str:
+def _point_value(fields: str) -> str:
     """Build the value of a point selection with these fields."""
     return f"{{vlPoint: {{or: [{{{fields}, rev: pointed_meta.rev}}]}}}}"
 
@@ -229,13 +229,13 @@ def _point(fields: str) -> str:
 def _zoom(size: Size) -> list[dict]:
     """Build the signals of a drag: begin, end, whether it is long enough, and the window to zoom to."""
     wide, high, cells = size.width / 4, size.height / 4, "@cells:pointerdown"
-    nearer = _between(size, f"[x() - {wide}, y() - {high}]", f"[x() + {wide}, y() + {high}]")
+    nearer = _positions_between(size, f"[x() - {wide}, y() - {high}]", f"[x() + {wide}, y() + {high}]")
     wheel = {"source": "view", "type": "wheel", "markname": "cells", "filter": "event.ctrlKey"}
     asks = [
-        {"events": "window:pointerup", "update": f"{HELD} ? {_between(size, 'begun', 'held')} : zoom"},
+        {"events": "window:pointerup", "update": f"{HELD} ? {_positions_between(size, 'begun', 'held')} : zoom"},
         {
             "events": wheel | {"consume": True, "throttle": 250},
-            "update": f"event.deltaY < 0 ? {nearer} : {_point('out: 1')}",
+            "update": f"event.deltaY < 0 ? {nearer} : {_point_value('out: 1')}",
         },
     ]
     moved = f"[{cells}, window:pointerup] > window:pointermove!"
@@ -252,7 +252,7 @@ HELD = "held && far && begun[2] === pointed_meta.rev"
 """Vega expression: whether the current map is, or was, dragged over."""
 
 
-def _between(size: Size, start: str, stop: str) -> str:
+def _positions_between(size: Size, start: str, stop: str) -> str:
     """Build a selection of the positions between two points, given as Vega expressions of [x, y]."""
     ends = []
     for names, axis, count, first in (("top bottom", 1, size.rows, 0), ("left right", 0, size.columns, size.rows)):
@@ -260,10 +260,10 @@ def _between(size: Size, start: str, stop: str) -> str:
         both = ", ".join(places)
         for name, least, field in zip(names.split(), ("min", "max"), ("position", "last"), strict=True):
             ends.append(f"{name}: data('source')[{first} + {least}({both})].{field}")
-    return _point(", ".join(ends))
+    return _point_value(", ".join(ends))
 
 
-def _pointed(size: Size, colors: Theme) -> list[dict]:
+def _pointer_marks(size: Size, colors: Theme) -> list[dict]:
     """Build a frame around the cell under the pointer, lines to its labels, and the text below the map."""
     columns, cell = size.columns, size.cell
     x, y = f"at % {columns} * {cell}", f"floor(at / {columns}) * {cell}"
@@ -281,7 +281,7 @@ def _pointed(size: Size, colors: Theme) -> list[dict]:
     ]
 
 
-def _dragged(colors: Theme) -> dict:
+def _drag_mark(colors: Theme) -> dict:
     """Build a frame around the dragged area, until the map changes."""
     ends = {"x": "begun[0]", "y": "begun[1]", "x2": "held ? held[0] : 0", "y2": "held ? held[1] : 0"}
     looks = {"fill": colors.accent, "fillOpacity": 0.12, "stroke": colors.accent}

@@ -85,7 +85,7 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
     if most <= RECTANGLES:
         cell = max(THINNEST, min(LARGEST, READABLE // most))
         return Size("rectangles", cell if side is None else max(THINNEST - 1, min(cell, side // most)), queries, keys)
-    rows, columns, tile = _tiled(queries, keys, PIXELS)
+    rows, columns, tile = _tile_sizes(queries, keys, PIXELS)
     most = max(rows, columns)
     cell = max(THINNEST, READABLE // most) if most <= LABELED else max(1, SIDE // most)
     cell = cell if side is None else min(cell, max(LEAST_CELL, side // most))
@@ -94,14 +94,14 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
 
 def size_beside(queries: int, keys: int) -> Size:
     """Decide how to draw each of three maps of `queries` x `keys` cells in a row."""
-    rows, columns, tile = _tiled(queries, keys, MOST_BESIDE)
+    rows, columns, tile = _tile_sizes(queries, keys, MOST_BESIDE)
     most = max(rows, columns, 1)
     cell = float(min(BESIDE_CELL, BESIDE // most)) if most <= BESIDE // THINNEST else max(BESIDE / most, 1.0)
     form = "tiles" if tile > 1 else "pixels"
     return Size(form if most > RECTANGLES else "rectangles", cell, rows, columns, tile, every_of(cell, THINNEST))
 
 
-def _tiled(queries: int, keys: int, most: int) -> tuple[int, int, int]:
+def _tile_sizes(queries: int, keys: int, most: int) -> tuple[int, int, int]:
     """Return rows and columns of squares, at most `most` of each, and cells per side of a square."""
     tile = max(1, -(-max(queries, keys) // most))
     return -(-queries // tile), -(-keys // tile), tile

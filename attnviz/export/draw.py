@@ -154,7 +154,7 @@ class Worker:
             Killed: if the process was killed from outside.
             ExportError: if the process crashed.
         """
-        process, answer = self._running(), None
+        process, answer = self._running_process(), None
         timer = threading.Timer(until - time.monotonic(), process.kill)
         timer.daemon = True
         timer.start()
@@ -191,7 +191,7 @@ class Worker:
     def __del__(self) -> None:
         self.stop()
 
-    def _running(self) -> subprocess.Popen:
+    def _running_process(self) -> subprocess.Popen:
         """Return the process, or start a new one; a forked child must not write to its parent's pipes."""
         if self.pid is None or self._owner != os.getpid():
             self._process = subprocess.Popen(

@@ -104,7 +104,7 @@ def explore(
         "sites": sites,
         "grids": [deflated(grid) for grid in grids],
         "opens": [opens, head],
-        "predicted": _predicted(record, before, sentence),
+        "predicted": _predictions(record, before, sentence),
     }
     return written(
         data, [f'<script type="text/plain" id="weights-{i}">{block}</script>' for i, block in enumerate(blocks)]
@@ -231,7 +231,7 @@ def deflated(content: bytes) -> str:
 # Predictions
 
 
-def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str, Any]:
+def _predictions(record: Record, before: Record | None, sentence: int) -> dict[str, Any]:
     """Collect the predictions of both runs: words after each position, written text, and labels."""
     facts: dict[str, Any] = {}
     if record.labels is not None:
@@ -287,46 +287,46 @@ def live_page(
     Raises:
         InputError: if the weights are not such a file, or a vocabulary does not have the size of the model.
     """
-    for names, wanted in zip((reads, writes), _sizes(weights), strict=True):
+    for names, wanted in zip((reads, writes), _vocabulary_sizes(weights), strict=True):
         if len(names) != wanted:
             raise InputError(f"The weights of '{name}' are for {wanted:,} words; the vocabulary has {len(names):,}.")
     nothing = {"changed": [], "bits": 16, "texts": [], "sites": [], "grids": [], "opens": [0, 0], "predicted": {}}
-    shown = {
+    content = {
         "title": f"{in_title(name[:1].upper() + name[1:])}: attention, live",
         "about": [*about, "Nothing you type leaves this page."],
         "live": {"name": visible_text(name), "text": text, "reads": [*reads], "writes": [*writes]},
     }
     rules = [rule for rule in dict.fromkeys(KEYWORDS.values()) if rule.keyword not in NOT_HERE]
-    listed = ", ".join(f"{rule.keyword}: {_rule(rule)}" for rule in rules)
+    listed = ", ".join(f"{rule.keyword}: {_rule_script(rule)}" for rule in rules)
     script = [f"const RULES = {{{listed}}};", f"const NOT_HERE = {json.dumps(NOT_HERE)};", *map(_read, FILES)]
     label = "Sentence to translate" if writes else "Text"
     parts = {part: Template(_read(f"{part}.html")).substitute(label=label) for part in ("ask", "side", "more")}
     block = f'<script type="text/plain" id="model">{deflated(weights)}</script>'
-    return written(nothing | shown, [block], ["\n".join(script)], _read("live.css"), **parts)
+    return written(nothing | content, [block], ["\n".join(script)], _read("live.css"), **parts)
 
 
 def _read(name: str) -> str:
     return (Path(__file__).with_name("live") / name).read_text("utf-8")
 
 
-def _sizes(weights: bytes) -> tuple[int, int]:
+def _vocabulary_sizes(weights: bytes) -> tuple[int, int]:
     """Read the sizes of the input and of the output vocabulary from a file of weights."""
     try:
         size = int.from_bytes(weights[:8], "little")
         header = json.loads(weights[8 : 8 + size])
         sizes = json.loads(header.pop("__metadata__")["config"])
         formats = {tensor["dtype"] for tensor in header.values()}
-        known = int(sizes["vocabulary"]), int(sizes["written"])
+        counts = int(sizes["vocabulary"]), int(sizes["written"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         how = "write them with attnviz.models.trained.write"
         raise InputError(f"These weights are not a model of attnviz.models; {how}.") from None
     if formats != {"F16"} or len(weights) > MOST_BYTES:
         what = f"These weights have {len(weights):,} bytes of {', '.join(sorted(formats))}"
         raise InputError(f"{what}; a page takes F16 and up to {MOST_BYTES:,} bytes.")
-    return known
+    return counts
 
 
-def _rule(rule: type[Mask]) -> str:
+def _rule_script(rule: type[Mask]) -> str:
     """Write a rule in JavaScript: its syntax, its parameters, and a function that builds its predicate."""
     numbers = [
         {"name": p.name, "kind": p.kind, "least": p.least, "required": p.required, "fallback": p.default}

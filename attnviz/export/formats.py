@@ -200,7 +200,7 @@ def render(
     if preset is not None and preset not in PRESETS:
         raise InputError(f"There is no preset {preset!r}. There are: {', '.join(PRESETS)}.")
     several = figure if format == "zip" and isinstance(figure, Sequence) else [figure]
-    pictures = [SizedFigure(one, PRESETS.get(preset), time.monotonic() + deadline) for one in several]
+    pictures = [SizedFigure(item, PRESETS.get(preset), time.monotonic() + deadline) for item in several]
     return _archive(pictures, FORMATS) if format == "zip" else written(pictures[0], format, scale, ppi)
 
 
@@ -299,29 +299,29 @@ def _archive(
     problems: list[AttnvizError] = []
     lines = ["Made by attnviz: attention as pictures and numbers.", ""]
 
-    def add(name: str, says: str, make: Callable[[], bytes]) -> None:
+    def add(name: str, note: str, make: Callable[[], bytes]) -> None:
         try:
             contents[name] = make()
         except AttnvizError as error:
             problems.append(error)
-            says = f"left out. {error}"
-        lines.append(f"  {name}: {says}")
+            note = f"left out. {error}"
+        lines.append(f"  {name}: {note}")
 
     for file in beside:
         add(*file)
-    for number, one in enumerate(pictures, 1):
-        own = "" if beside else f"{file_stem(one.figure.name)}/"
+    for number, picture in enumerate(pictures, 1):
+        own = "" if beside else f"{file_stem(picture.figure.name)}/"
         folder = f"{number:02d}-{own}" if len(pictures) > 1 else ""
-        lines += ["", clean(one.figure.title), clean(one.figure.description), ""]
+        lines += ["", clean(picture.figure.title), clean(picture.figure.description), ""]
         for format in formats:
             part = FORMATS[format].numbers
-            if part and vars(one.figure).get(part, "not made yet") is None:
+            if part and vars(picture.figure).get(part, "not made yet") is None:
                 continue
             sizes: dict[int, tuple[dict, str]] = {}
             for size, words in [({}, FORMATS[format].label), *(LARGER if format == "png" else ())]:
-                sizes.setdefault(one.density(**size), (size, words))
+                sizes.setdefault(picture.density(**size), (size, words))
             for size, words in sizes.values():
-                add(folder + filename(one.figure, format, **size), words, partial(write, one, format, **size))
+                add(folder + filename(picture.figure, format, **size), words, partial(write, picture, format, **size))
     if not contents:
         raise problems[-1] if problems else AttnvizError("There is no figure to pack.")
     file = io.BytesIO()

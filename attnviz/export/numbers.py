@@ -32,7 +32,7 @@ def csv(table: pd.DataFrame) -> bytes:
     columns = [_cells(table[name]) for name in table]
     if len(columns) == 1:  # readers skip an empty line
         columns = [pc.if_else(pc.equal(columns[0], nothing), quoted, columns[0])]
-    head = ",".join(_quoted(str(name)) for name in table)
+    head = ",".join(_quote_cell(str(name)) for name in table)
     lines = [pa.array([head], TEXT), pc.binary_join_element_wise(*columns, comma), pa.array([""], TEXT)]
     whole = pa.LargeListArray.from_arrays([0, len(table) + 2], pa.concat_arrays(lines))
     return codecs.BOM_UTF8 + pc.binary_join(whole, end)[0].as_buffer()
@@ -77,8 +77,8 @@ def _cell(value: Any) -> str:
     if pd.isna(value):
         return ""
     text = clean(str(value))
-    return _quoted(f"'{text}" if isinstance(value, str) and is_formula(text) else text)
+    return _quote_cell(f"'{text}" if isinstance(value, str) and is_formula(text) else text)
 
 
-def _quoted(text: str) -> str:
+def _quote_cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text

@@ -109,7 +109,7 @@ class Rollout(Figure):
         size = size_within(tokens, tokens, self, side=MAP)
         shares = largest_in_size(shares, size.tile)
         return Grid(
-            **self._above("" if self.on_screen else ROLLOUT, *traced.subtitles(), ending),
+            **self._header("" if self.on_screen else ROLLOUT, *traced.subtitles(), ending),
             rows=tokens,
             columns=tokens,
             size=size,
@@ -132,7 +132,7 @@ class RolloutRow(Figure):
 
     def facts(self) -> FigureFacts:
         shares, texts, position = self.traced.shares[self.position], self.traced.texts, self.position
-        what = f"Mixed into {self._called(position)}"
+        what = f"Mixed into {self._token_name(position)}"
         return self.traced.facts(
             what,
             f"reaches {position}",
@@ -142,17 +142,17 @@ class RolloutRow(Figure):
             words=partial(sentences.reached, shares, texts, position),
         )
 
-    def _called(self, position: int) -> str:
+    def _token_name(self, position: int) -> str:
         return f"{visible_text(self.traced.texts[position])} ({position})"
 
     def draw(self) -> Bars:
         shares, has_map = self.traced.shares[self.position], not isinstance(self.traced.shares, Mapping)
         places, lines = most_of(shares)
-        above = self._above(*lines, *self.traced.subtitles())
+        above = self._header(*lines, *self.traced.subtitles())
         if self.on_screen and has_map:  # the map beside the row has the other lines
             above["lines"] = lines
         column = Column(values=shares[places].tolist(), name="share by rollout")
-        names, length = [*map(self._called, places)], WIDE_ROW if self.on_screen else ROW
+        names, length = [*map(self._token_name, places)], WIDE_ROW if self.on_screen else ROW
         return Bars(**above, names=names, columns=[column], length=length)
 
 
@@ -178,7 +178,7 @@ class LogitFigure(Figure):
     def sentence(self) -> int:
         return self.word.sentence
 
-    def _of_word(self, what: str, *subject: object, **facts: Any) -> FigureFacts:
+    def _word_facts(self, what: str, *subject: object, **facts: Any) -> FigureFacts:
         """Return the facts, with the logit before the origin of the weights in the title."""
         parts = [f"{what} · {in_title(self.record.source)}", of_word(self.word), *subtitles(self.record)]
         title = " · ".join(filter(None, parts))
@@ -202,7 +202,7 @@ class LogitFigure(Figure):
         places, left_out = most_of(values)
         begins = [0.0] * len(places) if own is None else ()
         column = Column([texts[i] for i in places], values[places].tolist(), begins=begins, name=name)
-        above = self._above(of_word(self.word), *lines, *left_out)
+        above = self._header(of_word(self.word), *lines, *left_out)
         if self.on_screen and own is not None:  # the map has the other lines
             above["lines"] = [*lines, *left_out]
         chosen = [row for row, i in enumerate(places) if i == own]
@@ -240,7 +240,7 @@ class RelevanceMap(LogitFigure):
     def facts(self) -> FigureFacts:
         name, head = "gradient_times_weight", "mean of all heads" if self.head == "mean" else f"head {self.head}"
         queries, keys = ([token.text for token in side] for side in self._tokens)
-        return self._of_word(
+        return self._word_facts(
             f"Gradient times weight · {self.site}, {head}",
             *(self.site, self.head, "signed relevance" if self.signed else "relevance", self.word.token),
             table=partial(tables.numbers_table, self.products, name, queries, keys),
@@ -256,7 +256,7 @@ class RelevanceMap(LogitFigure):
         name, colors = (SIGNED, self.colors.diverging) if self.signed else (CUT, self.colors.ramp)
         ramp = Ramp(name, float(np.nanmax(np.abs(products), initial=0.0)) or 1.0, colors, signed=self.signed)
         return Grid(
-            **self._above(of_word(self.word), "" if self.products.any() else NOTHING),
+            **self._header(of_word(self.word), "" if self.products.any() else NOTHING),
             rows=rows,
             columns=columns,
             size=size,
@@ -277,7 +277,7 @@ class RelevanceBars(LogitFigure):
     def facts(self) -> FigureFacts:
         table = self.word.table.query("layer == @self.layer").reset_index(drop=True)
         subject = f"relevance {self.word.token} after {self.layer}"
-        return self._of_word(f"Attention relevance · after layer {self.layer}", subject, table=table)
+        return self._word_facts(f"Attention relevance · after layer {self.layer}", subject, table=table)
 
     def draw(self) -> Bars:
         texts_of, word = self.word.texts, self.word
@@ -298,7 +298,7 @@ class AttributionBars(LogitFigure):
         ends = {name: np.array(getattr(word, name)) for name in ("logit", "baseline", "gap")}
         tokens = {"tokens": text_array(table["token"])}
         what, subject = f"Integrated gradients · {word.steps} steps", f"integrated gradients {word.token}"
-        facts = self._of_word(what, subject, table=table, arrays=number_arrays(table) | tokens | ends)
+        facts = self._word_facts(what, subject, table=table, arrays=number_arrays(table) | tokens | ends)
         return replace(facts, words=f"{facts.title}. {largest(table)} {gap_in_words(word)}")
 
     def draw(self) -> Bars:

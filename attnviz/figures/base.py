@@ -137,7 +137,7 @@ class Figure(Style, ABC):
         source = facts.record.source
         return f"{facts.what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
 
-    def _above(self, *lines: str, beside_map: bool = False) -> dict[str, Any]:
+    def _header(self, *lines: str, beside_map: bool = False) -> dict[str, Any]:
         """Return title, lines under it and style of a chart; the last lines give the origin of the weights.
 
         Args:

@@ -138,7 +138,7 @@ class WordFigure(Figure):
             record=self.record,
         )
 
-    def _above(self, *lines: str) -> dict[str, Any]:
+    def _header(self, *lines: str) -> dict[str, Any]:
         notes = [] if self.on_screen else subtitles(self.record, self, self.sentence)
         return {"title": self._heading, "lines": [*lines, *notes], "style": self.style}
 
@@ -150,7 +150,7 @@ class HeadContributions(WordFigure, HeadNumbers):
     _titles = "contributions", "What each head adds", "Added by each head to"
 
     def draw(self) -> Grid:
-        return self._head_grid(self.contributions.heads[[*HEAD[1:4], "contribution"]], ADDS, **self._above())
+        return self._head_grid(self.contributions.heads[[*HEAD[1:4], "contribution"]], ADDS, **self._header())
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +174,7 @@ class HeadsReplaced(WordFigure, HeadNumbers):
 
     def draw(self) -> Grid:
         columns = self.table[[*HEAD[1:4], "contribution", "fall"]]
-        return self._head_grid(columns, FALLS, ADDS, **self._above(LESS))
+        return self._head_grid(columns, FALLS, ADDS, **self._header(LESS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +190,7 @@ class PartContributions(WordFigure):
         ends = [*np.cumsum(amounts), total]
         whole = f"{'logit' if logit.minus is None else 'difference of both logits'} {digits(logit.logit)}"
         return Bars(
-            **self._above(f"sum {digits(total)}; {whole}; residual {remainder(logit.residual, logit.logit)}"),
+            **self._header(f"sum {digits(total)}; {whole}; residual {remainder(logit.residual, logit.logit)}"),
             names=[*parts["part"], "sum"],
             columns=[Column([*map(digits, [*amounts, total])], ends, begins=[0.0, *ends[:-2], 0.0])],
             length=140,
@@ -223,7 +223,7 @@ class CarriedHeads(HeadNumbers):
         measured = self.carried
         named = [f"{name}: {text_in_line(text)}" for name, text in zip("AB", measured.texts, strict=True)]
         words = " − ".join(map(in_quotes, measured.words))
-        above = self._above(*named, f"logit of {words} after position {measured.position}")
+        above = self._header(*named, f"logit of {words} after position {measured.position}")
         if self.on_screen:  # a page says the rest beside the picture
             above["lines"] = []
         return self._head_grid(self.table[[*HEAD[1:4], "carried"]], WAY, **above)
@@ -249,7 +249,7 @@ class CompositionMap(Figure):
     def __post_init__(self):
         self.circuits.matrix(self.kind)
         if not len(self.circuits.composition):
-            raise InputError("All heads are of one layer, so none reads what another writes.")
+            raise InputError("All heads are in one layer, so no head can read the output of another head.")
 
     @property
     def _heads(self) -> list[tuple[Site, int]]:

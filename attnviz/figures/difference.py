@@ -137,7 +137,7 @@ class Difference(Figure):
         selected = both.most_cell if self.selected is None and self.on_screen else self.selected
         kinds = [
             np.select([states == BLOCKED, states == BLANK, np.isnan(part), part > 0, part < 0], [3, 4, 5, 1, 2])
-            for part, states in self._tiled
+            for part, states in self._tiles
         ]
         shared = {
             "size": size,
@@ -145,11 +145,11 @@ class Difference(Figure):
             "style": replace(self, heading=None, selected=selected),
             "numbers": {
                 name: (numbers, texts)
-                for name, (numbers, _), texts in zip(("a", "b", "difference"), self._tiled, self._texts, strict=True)
+                for name, (numbers, _), texts in zip(("a", "b", "difference"), self._tiles, self._texts, strict=True)
             },
             "cell_texts": [KINDS[kind].text for kind in kinds[2].ravel().tolist()],
             "called": tuple(
-                [*map(_named, part, pairs)][:: size.tile]
+                [*map(_place_name, part, pairs)][:: size.tile]
                 for part, pairs in zip(tokens, (both.rows, both.columns), strict=True)
             ),
         }
@@ -184,7 +184,7 @@ class Difference(Figure):
                 **shared,
                 **own[end],
             )
-            for end, (numbers, _) in enumerate(self._tiled)
+            for end, (numbers, _) in enumerate(self._tiles)
         )
 
     @property
@@ -202,18 +202,18 @@ class Difference(Figure):
         )
 
     @cached_property
-    def _tiled(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    def _tiles(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Numbers and states of the cells, or tiles, of A, B and A - B."""
         return self.comparison.tiled(self.size.tile)
 
     @cached_property
     def _texts(self) -> list[list[str]]:
         """Texts of the cells of A, B and A - B, with the same number of digits in all three."""
-        places = sentences.digits_of(*(numbers for numbers, _ in self._tiled)).ravel().tolist()
+        places = sentences.digits_of(*(numbers for numbers, _ in self._tiles)).ravel().tolist()
         texts = []
-        for end, (numbers, states) in enumerate(self._tiled):
+        for end, (numbers, states) in enumerate(self._tiles):
             cells = zip(numbers.ravel().tolist(), states.ravel().tolist(), places, strict=True)
-            texts.append([WITHOUT.get(state) or _signed(value, digit, end == 2) for value, state, digit in cells])
+            texts.append([WITHOUT.get(state) or _signed_text(value, digit, end == 2) for value, state, digit in cells])
         return texts
 
     def _selected_text(self, end: int, cell: Sequence[int] | int | None) -> str:
@@ -221,14 +221,14 @@ class Difference(Figure):
         if not isinstance(cell, Sequence):
             return " "
         row, column = (place // self.size.tile for place in cell)
-        value, text = self._tiled[end][0][row, column], self._texts[end][row * self.size.columns + column]
+        value, text = self._tiles[end][0][row, column], self._texts[end][row * self.size.columns + column]
         return f"{text} {MORE[bool(value > 0)]}" if end == 2 and abs(value) > 0 else text
 
     @cached_property
     def _scales(self) -> tuple[Domain, Domain]:
         """Color domains of weights and of differences: fixed, or ending at the largest number if that is too faint."""
         faint = 1 if max(len(self.comparison.rows), len(self.comparison.columns)) > CROWDED else FAINT
-        tops = [float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) for numbers, _ in self._tiled]
+        tops = [float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) for numbers, _ in self._tiles]
         largest = max(tops[:2]), max(tops[2], LEAST)
         return tuple(Domain("adapts", top) if 0 < top < faint else Domain() for top in largest)
 
@@ -237,7 +237,7 @@ WITHOUT = {BLOCKED: "blocked", BLANK: "blank"}
 """Texts of cells without a number."""
 
 
-def _signed(value: float, places: int, plus: bool) -> str:
+def _signed_text(value: float, places: int, plus: bool) -> str:
     """Format a number with its sign."""
     sign = "−" if value < 0 else ""
     if plus and value > 0:
@@ -248,11 +248,11 @@ def _signed(value: float, places: int, plus: bool) -> str:
 
 def title_of(comparison: AlignedPair) -> str:
     """Build the title, which begins with constant words."""
-    names = [f"{_head(side)} · {in_title(side.record.source)}" for side in (comparison.a, comparison.b)]
+    names = [f"{_head_name(side)} · {in_title(side.record.source)}" for side in (comparison.a, comparison.b)]
     return f"A and B compared · {names[0] if names[0] == names[1] else f'A: {names[0]} · B: {names[1]}'}"
 
 
-def _head(side: Side) -> str:
+def _head_name(side: Side) -> str:
     """Name the head of a side: "head 2 of cross layer 1"."""
     if isinstance(side.head, int):
         return side.site.head(side.head)
@@ -306,7 +306,7 @@ def _token(both: Both, end: int) -> Token:
     return replace(token, special=len(there) == 1 or all(other.special for other in there))
 
 
-def _named(both: Both, pair: Pair) -> str:
+def _place_name(both: Both, pair: Pair) -> str:
     """Name a row or column of the common grid: "cat (1) → dog (1)", or "cat (1), only in A"."""
     each = [f"{visible_text(token.text)} ({i})" for token, i in zip(both, pair, strict=True) if token is not None]
     if len(each) == 1:

@@ -29,13 +29,13 @@ class DistanceBars(Figure):
     """
 
     @abstractmethod
-    def _measured(self) -> list[str]:
+    def _measure_notes(self) -> list[str]:
         """Return lines on what was measured."""
 
     def _words(self) -> str:
-        text = f"{self._heading}. {'; '.join(self._measured())}."
+        text = f"{self._heading}. {'; '.join(self._measure_notes())}."
         for row in self.table.sort_values("share", ascending=False)[:1].itertuples():
-            text += f" Most of it goes to: {_bin(row)}, {percent(float(row.share))}."
+            text += f" Most of it goes to: {_bin_name(row)}, {percent(float(row.share))}."
         return text
 
     def draw(self) -> Bars:
@@ -45,14 +45,14 @@ class DistanceBars(Figure):
         means = Column([digits(mean) for mean in bins["mean"]], name="mean weight")
         return Bars(
             title=TITLE if self.on_screen else self._heading,
-            lines=[*self._measured(), *subtitles(self._facts.record, self)],
-            names=[_bin(row) for row in bins.itertuples()],
+            lines=[*self._measure_notes(), *subtitles(self._facts.record, self)],
+            names=[_bin_name(row) for row in bins.itertuples()],
             columns=[Column(values=bins["share"].tolist(), name="share of attention"), means],
             style=self.style,
         )
 
 
-def _bin(row) -> str:
+def _bin_name(row) -> str:
     """Name a bin: "itself", "4–7 before"."""
     if not row.nearest:
         return "itself"
@@ -87,7 +87,7 @@ class DistanceProfile(DistanceBars):
     def _distances(self) -> analysis.ByDistance:
         return analysis.by_distance(self.record.step(self.site), self.head, sentence=self.sentence)
 
-    def _measured(self) -> list[str]:
+    def _measure_notes(self) -> list[str]:
         """Return lines: share of near keys, and notes for a sink and for patches."""
         near = f"{percent(self._distances.within(NEAR))} of the attention goes to keys at most {NEAR} tokens away"
         sink = ["what the sink takes is left out"] if self.record.step(self.site).has_sink else []
@@ -116,5 +116,5 @@ class CorpusDistance(DistanceBars):
         title = f"{heading} · {in_title(self.model)}"
         return FigureFacts(heading=heading, title=title, name=name, table=self.curve.copy, words=self._words)
 
-    def _measured(self) -> list[str]:
+    def _measure_notes(self) -> list[str]:
         return [f"all tokens of {self.texts:,} texts"]

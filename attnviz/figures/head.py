@@ -62,7 +62,7 @@ class HeadMap(SiteFigure):
     def draw(self) -> Grid:
         view, words = self.attention_view, self.attention_view.predicted or ()
         empty, policy = np.flatnonzero(view.empty(self.head)).tolist(), POLICIES[view.step.scoring.empty_rows]
-        moved = _changed(view, self.before)
+        moved = _changed_rows(view, self.before)
         ends = [*([self._row_sums()] if self.row_sums else []), *predictions(words, self, PREDICTS, moved)]
         size = size_within(view.queries, view.keys, self, ends)
         cells = view.cells([self.head], size.tile)[0]
@@ -73,10 +73,10 @@ class HeadMap(SiteFigure):
         offsets = None  # position of the largest weight in its tile, counted row by row
         if tiles := cells.tiles:
             offsets = (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
-        colors, above = self.colors, self._above()
+        colors, above = self.colors, self._header()
         notes = [LegendEntry(CHANGED, ARROW, colors.hues[HUE], colors.background)] if moved else []
         return Grid(
-            **above | {"lines": [*above["lines"], self._reading, view.window, scale.ending, *view.notes]},
+            **above | {"lines": [*above["lines"], self._reading_note, view.window, scale.ending, *view.notes]},
             rows=view.queries,
             columns=view.keys,
             size=size,
@@ -103,7 +103,7 @@ class HeadMap(SiteFigure):
         return RowEnd("beside", "sum of what is seen" if view.partial else "row sum", texts, inks)
 
     @property
-    def _reading(self) -> str:
+    def _reading_note(self) -> str:
         """Line on how to read a row with a prediction, whose label is not the predicted word."""
         view = self.attention_view
         if not any(view.predicted or ()):
@@ -134,7 +134,7 @@ def called(view: AttentionView, head: int | str, *, on_screen: bool = False) -> 
     return f"{what}{off} · {in_title(source)}"
 
 
-def _changed(attention_view: AttentionView, before: Record | None) -> frozenset[int]:
+def _changed_rows(attention_view: AttentionView, before: Record | None) -> frozenset[int]:
     """Return the rows whose predicted word changed; no rows if the runs read different tokens."""
     if before is None or attention_view.predicted is None:
         return frozenset()

@@ -109,7 +109,7 @@ class Thumbnails(Figure):
         """Weights of each attention call."""
 
     @abstractmethod
-    def _above(self) -> tuple[str, list[str]]:
+    def _header(self) -> tuple[str, list[str]]:
         """Return title and lines; without a title the lines are below the thumbnails."""
 
     @cached_property
@@ -149,7 +149,7 @@ class Thumbnails(Figure):
         return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_MARKED, top=1.0)
 
     def draw(self) -> Views:
-        (title, lines), layout, colors = self._above(), self.layout, self.colors
+        (title, lines), layout, colors = self._header(), self.layout, self.colors
         most = max((cells.tile for cells in self.cells.values()), default=1)
         lines = [
             *filter(None, lines),
@@ -233,7 +233,7 @@ class AllHeads(Thumbnails, SiteFigure):
     def views(self) -> Mapping[Site, AttentionView]:
         return {self.site: self.attention_view}
 
-    def _above(self) -> tuple[str, list[str]]:
+    def _header(self) -> tuple[str, list[str]]:
         if self.on_screen:
             return "", [*self.attention_view.notes]
         return self._heading, [*subtitles(self.record, self, self.sentence), *self.attention_view.notes]
@@ -293,7 +293,7 @@ class ModelHeads(Thumbnails):
         sites = dict.fromkeys(site for (site, _), *_ in self.layout.thumbnails)
         return {site: views.see(self.record, site, sentence=self.sentence) for site in sites}
 
-    def _above(self) -> tuple[str, list[str]]:
+    def _header(self) -> tuple[str, list[str]]:
         notes = [note for view in [*self.views.values()][:1] for note in view.notes]
         lines = [*subtitles(self.record, self, self.sentence), *notes] if self.views else []
         lines += ([] if self.order is None else ["named by layer.head"]) + ([f"number: {self.by}"] if self.by else [])
@@ -302,15 +302,15 @@ class ModelHeads(Thumbnails):
     @cached_property
     def layout(self) -> Layout:
         if self.order is not None:
-            return _in_order(self.order, self.captions or ())
+            return _ordered_layout(self.order, self.captions or ())
         if self.on_screen:
-            layout = _by_layer(self.record, FULL)
+            layout = _layer_layout(self.record, FULL)
             if layout.ends[0] + LEFT <= WIDTH or layout.ends[1] + ABOVE <= FLAT:
                 return layout
-        return _by_layer(self.record, WIDTH)
+        return _layer_layout(self.record, WIDTH)
 
 
-def _by_layer(record: Record, width: int) -> Layout:
+def _layer_layout(record: Record, width: int) -> Layout:
     """Lay out a row for each attention call, with large thumbnails if all fit on a screen.
 
     Kinds of attention stand beside each other as long as thumbnails keep BANDED pixels, otherwise under each other.
@@ -338,7 +338,7 @@ def _by_layer(record: Record, width: int) -> Layout:
     return Layout(side, side, 0, thumbnails, labels)
 
 
-def _in_order(order: Sequence[Head], captions: Sequence[str]) -> Layout:
+def _ordered_layout(order: Sequence[Head], captions: Sequence[str]) -> Layout:
     """Lay out heads row by row, with the name and caption of each head above its thumbnail."""
     few = len(order) <= FEW
     across = max(1, min(len(order), 2 if few else ACROSS))

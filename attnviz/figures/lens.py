@@ -66,7 +66,7 @@ class WordGridFigure(Figure):
         """Words with their numbers, beginning with the first row."""
 
     @property
-    def _where(self) -> dict[str, Any]:
+    def _window(self) -> dict[str, Any]:
         """Sentence and positions to show, as keyword arguments of the analysis."""
         every, part = range(self.record.read[self.sentence].length), self.columns
         if part is None:
@@ -74,7 +74,7 @@ class WordGridFigure(Figure):
         stop = len(every) if part.stop is None else part.stop
         return {"sentence": self.sentence, "positions": range(part.start or 0, stop)}
 
-    def _facts_of(self, what: str, columns: tuple[str, str], *subject: object) -> FigureFacts:
+    def _grid_facts(self, what: str, columns: tuple[str, str], *subject: object) -> FigureFacts:
         """Return the facts; `columns` are the names of the table columns of rows and of numbers."""
         table = partial(self.words.table.rename, columns=dict(zip(("row", "value"), columns, strict=True)))
         facts = {"table": table, "words": self._in_words, "arrays": self._arrays}
@@ -113,7 +113,7 @@ class WordGridFigure(Figure):
         starts, flat = np.array(positions), values.ravel().tolist()
         columns = Groups(as_tokens(words.tokens[part]), starts, starts + 1)
         return Grid(
-            **self._above(line, span if len(words.positions) < length and not self.on_screen else ""),
+            **self._header(line, span if len(words.positions) < length and not self.on_screen else ""),
             rows=groups(as_tokens(names)),
             columns=columns,
             size=Size("rectangles", wide, *values.shape, high=HEIGHT),
@@ -137,10 +137,10 @@ class LogitLens(WordGridFigure):
 
     @cached_property
     def words(self) -> WordGrid:
-        return analysis.logit_lens(self.record, **self._where)
+        return analysis.logit_lens(self.record, **self._window)
 
     def facts(self) -> FigureFacts:
-        return self._facts_of("Words through the layers (logit lens)", ("after", "probability"), "logit lens")
+        return self._grid_facts("Words through the layers (logit lens)", ("after", "probability"), "logit lens")
 
     def _in_words(self) -> str:
         words = self.words
@@ -165,11 +165,11 @@ class PushedWords(WordGridFigure):
 
     @cached_property
     def words(self) -> WordGrid:
-        return analysis.pushed(self.record, self.site, self.head, count=self.count, **self._where)
+        return analysis.pushed(self.record, self.site, self.head, count=self.count, **self._window)
 
     def facts(self) -> FigureFacts:
         what, subject = f"Words that {self.site.head(self.head)} pushes up and down", f"head {self.head}"
-        return self._facts_of(what, ("pushed", "adds"), "pushed words", self.site, subject)
+        return self._grid_facts(what, ("pushed", "adds"), "pushed words", self.site, subject)
 
     def _in_words(self) -> str:
         words = self.words
@@ -201,7 +201,7 @@ class LensBars(NextWordBars):
         return analysis.lens_words(self.record, self.stage, self.position, sentence=self.sentence, count=self.count)
 
     @property
-    def _called(self) -> tuple[str, str]:
+    def _prediction_name(self) -> tuple[str, str]:
         stage = stages(self.record)[self.stage]
         return f"lens {stage}", f"Logit lens after {stage}: next word after"
 

@@ -127,7 +127,7 @@ class HeadLines(SiteFigure):
         weights, least = np.stack([part.weights for part in self._cells])[visible].astype(np.float64), self.least
         keep = np.argsort(-weights, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
         keep = keep if least is None else keep[weights[keep] >= least]
-        count = _count(weights[keep], int(there.sum()), self._pins, least)
+        count = _count_note(weights[keep], int(there.sum()), self._pins, least)
         notes = [*window_notes(self._window, self.attention_view, "lines"), count]
         return Edges(*np.argwhere(visible)[keep].T, weights[keep], notes)
 
@@ -165,8 +165,8 @@ class HeadLines(SiteFigure):
     def draw(self) -> Views:
         """Draw lines between two columns of tokens; hovering changes their hue, width and opacity."""
         gap, colors, pixels = self._gap, self.colors, marks.pixels_at
-        ends = {"y": _end(self._most, "y"), "y2": {"field": "y2"}, "x": pixels(0), "x2": pixels(gap)}
-        looks, width = _looks(colors), pixels(2.0 if self._most > 24 else 2.5)
+        ends = {"y": _token_y(self._most_tokens, "y"), "y2": {"field": "y2"}, "x": pixels(0), "x2": pixels(gap)}
+        looks, width = _look_channels(colors), pixels(2.0 if self._most_tokens > 24 else 2.5)
         strokes = looks | {
             "stroke": marks.when(_FAINT, pixels(colors.quiet), looks["stroke"]),
             "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, pixels(0)),
@@ -184,15 +184,15 @@ class HeadLines(SiteFigure):
         pointed = marks.hover(["lines"], "side", "query", "key", "index")
         params = [marks.click("cell", ["lines"], "query", "key", "rev"), pointed]
         scales = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
-        chart = {"layer": layers, "width": gap, "height": self._most * self._cell, "resolve": {"scale": scales}}
+        chart = {"layer": layers, "width": gap, "height": self._most_tokens * self._cell, "resolve": {"scale": scales}}
         return Views(marks.whole(chart | {"params": params, "title": title_spec()}, colors), self._data())
 
     def _data(self) -> dict[str, Table]:
         edges, looks, colors = self.edges, self._looks, self.colors
         notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.notes, *edges.notes]
-        legend = [(text, signs.CROSS, colors.warning) for text in self._without]
-        if self._led is not None:
-            notes.append(f"in color: where {sentences.named(self._sides[0], self._led)} looks")
+        legend = [(text, signs.CROSS, colors.warning) for text in self._weightless_rows]
+        if self._led_row is not None:
+            notes.append(f"in color: where {sentences.named(self._sides[0], self._led_row)} looks")
             legend.append(("other rows", signs.DASH, colors.quiet))
         sample = colors.text if len(looks) > 1 else [*colors.hues * len(DASHES), colors.quiet][looks[0]]
         meta = heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
@@ -206,7 +206,7 @@ class HeadLines(SiteFigure):
         }
 
     @property
-    def _most(self) -> int:
+    def _most_tokens(self) -> int:
         return max(1, *map(len, self._sides))
 
     @cached_property
@@ -218,10 +218,10 @@ class HeadLines(SiteFigure):
     @property
     def _cell(self) -> float:
         larger = LARGER if self.on_screen else 1
-        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // self._most)))
+        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // self._most_tokens)))
 
     @cached_property
-    def _looks(self) -> list[int]:
+    def _look_channels(self) -> list[int]:
         """Index of each head's hue and dashes: from its number, so that it does not depend on the other heads."""
         most = len(self.colors.hues) * len(DASHES)
         if len(self.heads) == 1:
@@ -236,12 +236,12 @@ class HeadLines(SiteFigure):
         return [f"{name} · off" if head in off else name for head, name in zip(self.heads, names, strict=True)]
 
     @property
-    def _led(self) -> int | None:
+    def _led_row(self) -> int | None:
         """Row whose lines stand out; None if a token is picked."""
         return None if self.row is None or self._pins else self._sides[0].index_of(self.row)
 
     @cached_property
-    def _without(self) -> dict[str, set[int]]:
+    def _weightless_rows(self) -> dict[str, set[int]]:
         """Rows that are fully masked or NaN in any of the heads, by their legend text."""
         cells = self._cells
         nan = np.stack([np.isnan(part.weights).any(1) for part in cells]).any(0)
@@ -271,7 +271,7 @@ class HeadLines(SiteFigure):
             "look": [self._looks[head] for head in heads],
             "weight": edges.weights.tolist(),
             "chosen": ((rows == row) & (columns == column)).tolist(),
-            "faint": [self._led is not None and row != self._led for row in rows.tolist()],
+            "faint": [self._led_row is not None and row != self._led_row for row in rows.tolist()],
             "query_name": [query_names[row] for row in rows],
             "key_name": [key_names[column] for column in columns],
             "weight_text": [written(weight, ".4f") for weight in edges.weights.tolist()],
@@ -285,9 +285,9 @@ class HeadLines(SiteFigure):
         most, heaviest = weights.argmax(1 - side), weights.max(1 - side).tolist()
         ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
         picked = {part.index_of(position) for name, position in self._pins if name == SIDES[side]}
-        led = {self._led} if side == 0 else set()
+        led = {self._led_row} if side == 0 else set()
         accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
-        warned, colors = set().union(*self._without.values()) if side == 0 else set(), self.colors
+        warned, colors = set().union(*self._weightless_rows.values()) if side == 0 else set(), self.colors
         labels, places, none = self._labels[side], range(len(part)), [-1] * len(part)
         inks = [colors.quiet if token.special else colors.text for token in part.tokens]
         inks = [colors.accent if i in accented else ink for i, ink in enumerate(inks)]
@@ -312,9 +312,9 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str]]:
-        """Labels of both sides: a cross marks rows without weights; for one picked token of one head, weights follow."""
+        """Labels of both sides: rows without weights have a cross; for one picked token of one head, weights follow."""
         labels = tuple([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
-        for i in set().union(*self._without.values()):
+        for i in set().union(*self._weightless_rows.values()):
             labels[0][i] = f"× {labels[0][i]}"
         if len(self._pins) == len(self.heads) == 1:
             ((side, _),) = self._pins
@@ -328,16 +328,16 @@ class HeadLines(SiteFigure):
     def _side(self, side: int) -> list[Spec]:
         """Build the layers of the token labels on one side: queries left, keys right."""
         table, titles, align = ("queries", "keys")[side], [(QUERY, KEY)[side]], ALIGN[side]
-        at = {by: marks.pixels_at(self._gap + by if side else -by) for by in (1, 2, 4, PADDING, 68)}
-        begin, middle = (_end(self._most, name) for name in ("begin", "middle"))
-        text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": at[PADDING]}
+        x_at = {by: marks.pixels_at(self._gap + by if side else -by) for by in (1, 2, 4, PADDING, 68)}
+        begin, middle = (_token_y(self._most_tokens, name) for name in ("begin", "middle"))
+        text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": x_at[PADDING]}
         titles += [STACKS[side]] if self.site.kind == "cross" else []
         over = {"align": align, "baseline": "bottom", "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
         title = x | {"y": marks.pixels_at(0)}
         label = x | {"y": middle, "text": marks.field("label"), "fill": marks.as_is("ink")}
         label["tooltip"] = marks.tips(*TOOLTIP[:-1])
-        turn = {"y": begin, "x": at[2], "x2": at[68]}
-        picked = {"y": begin, "y2": {"field": "end"}, "x": at[4], "x2": at[1]}
+        turn = {"y": begin, "x": x_at[2], "x2": x_at[68]}
+        picked = {"y": begin, "y2": {"field": "end"}, "x": x_at[4], "x2": x_at[1]}
         return [
             marks.layer(table, "rule", turn, where="datum.breaks", color=self.colors.line),
             marks.layer("meta", "text", title, text=titles, color=self.colors.quiet, **over),
@@ -367,11 +367,11 @@ class HeadLines(SiteFigure):
         named = named | {"symbolOpacity": 1, "columns": 3} | symbol | where
         points = marks.unseen("meta"), marks.unseen("heads")
         points[0]["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
-        points[1]["encoding"] |= _looks(self.colors, named if len(self.heads) > 1 else None)
+        points[1]["encoding"] |= _look_channels(self.colors, named if len(self.heads) > 1 else None)
         return [*points, signs_spec(where)]
 
 
-def _end(most: int, name: str) -> Spec:
+def _token_y(most: int, name: str) -> Spec:
     """Build the y channel of a token, read from a field."""
     return marks.places(most, reverse=True) | {"field": name}
 
@@ -380,7 +380,7 @@ def _widest(labels: Sequence[str]) -> float:
     return max(map(text_width, labels), default=0.0)
 
 
-def _looks(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
+def _look_channels(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
     """Build the channels for hue and dashes; the last entry is for a single head that is switched off."""
     palette = [*colors.hues * len(DASHES), colors.quiet]
     dashes = [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
@@ -391,7 +391,7 @@ def _looks(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
     }
 
 
-def _count(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float | None) -> str:
+def _count_note(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float | None) -> str:
     """Describe how many weights, or how many weights of the picked tokens, have a line."""
     count, ends = len(weights), ("", " of the picked token", " of the picked tokens")[min(2, len(pins))]
     if not every:

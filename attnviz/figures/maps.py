@@ -131,14 +131,14 @@ class MaskGrid(Figure):
 
 def title_of(mask: Mask, style: Style = Style()) -> str:
     """Build the title: "Mask: none", the rules of the mask, or on a screen the number of rules if they are long."""
-    title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _rules(mask)
+    title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _count_rules(mask)
     short = style.on_screen and rules > 1 and len(title) > LONGEST_TITLE
     return f"Mask: {rules} rules" if short else title
 
 
-def _rules(mask: Mask) -> int:
+def _count_rules(mask: Mask) -> int:
     """Count the rules that a mask combines."""
-    return sum(map(_rules, mask.masks)) if isinstance(mask, And | Or) else 1
+    return sum(map(_count_rules, mask.masks)) if isinstance(mask, And | Or) else 1
 
 
 def arrays_of(mask_view: SeenMask) -> dict[str, np.ndarray]:
@@ -347,8 +347,8 @@ def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) 
     sizes = zip(AXES[:2], report.shape, strict=False)
     part = ", ".join(f"{axis} {cells[0][axis]}" for axis, size in sizes if axis in cells[0] and size > 1)
     if finding.rule == "deviation":
-        return _checked(array, report, "Cells that differ", part, where, marked, DIFFERS)
-    return _checked(array, report, f"Evidence of {finding.rule.replace('-', ' ')}", part, where, marked)
+        return _checked_map(array, report, "Cells that differ", part, where, marked, DIFFERS)
+    return _checked_map(array, report, f"Evidence of {finding.rule.replace('-', ' ')}", part, where, marked)
 
 
 def as_checked(array: np.ndarray | Tensor, report: ArrayReport) -> StateMap:
@@ -356,10 +356,10 @@ def as_checked(array: np.ndarray | Tensor, report: ArrayReport) -> StateMap:
     parts = [f"{axis} 0 of {size}" for axis, size in zip(AXES[:2], report.shape[:2], strict=True) if size > 1]
     sizes = zip(AXES[2:], report.shape[2:], strict=True)
     parts += [f"the first {MOST} of {size:,}" for _, size in sizes if size > MOST]
-    return _checked(array, report, "What was checked", ", ".join(parts))
+    return _checked_map(array, report, "What was checked", ", ".join(parts))
 
 
-def _checked(
+def _checked_map(
     array: np.ndarray | Tensor,
     report: ArrayReport,
     title: str,

@@ -59,7 +59,7 @@ class PredictionFigure(Figure):
 class ProbabilityBars(PredictionFigure):
     """A bar for the probability of each word or class, inside a hollow bar for the probability before a change."""
 
-    def _facts_of(self, ranked: Sequence[NextWord], name: str, numbers: str, **facts: Any) -> FigureFacts:
+    def _ranked_facts(self, ranked: Sequence[NextWord], name: str, numbers: str, **facts: Any) -> FigureFacts:
         """Return the facts; `name` and `numbers` are the names of the arrays of words and of probabilities."""
         before = [word.before for word in ranked if word.before is not None]
         arrays = {name: text_array([word.word for word in ranked])}
@@ -87,7 +87,7 @@ class ProbabilityBars(PredictionFigure):
         names, before = [name_of(word.word) for word in ranked], [word.before for word in ranked] if is_changed else []
         column = Column(texts, [word.probability for word in ranked], before, longest=longest)
         length = SHORT if max(map(len, names), default=0) > LONG else LENGTH
-        above = self._above(first, *notes, beside_map=True)
+        above = self._header(first, *notes, beside_map=True)
         return Bars(**above, names=names, columns=[column], quiet=quiet, length=length)
 
 
@@ -112,7 +112,7 @@ class NextWordBars(ProbabilityBars):
         return analysis.next_words(self.record, self.position, **self._options)
 
     @property
-    def _called(self) -> tuple[str, str]:
+    def _prediction_name(self) -> tuple[str, str]:
         """Kind of prediction and beginning of the title."""
         if analysis.labels_tokens(self.record):
             return "label", "Label of"
@@ -120,9 +120,9 @@ class NextWordBars(ProbabilityBars):
         return in_blank if analysis.fills_in(self.record) else ("next word", "Next word after")
 
     def facts(self) -> FigureFacts:
-        called, beginning = self._called
+        called, beginning = self._prediction_name
         token = analysis.token_at(self.record, self.position, sentence=self.sentence)
-        return self._facts_of(
+        return self._ranked_facts(
             self.predicted,
             *("words", "probabilities"),
             what=f"{beginning} {quoted_token(token, self.position)}",
@@ -151,7 +151,7 @@ class LabelBars(ProbabilityBars):
     def facts(self) -> FigureFacts:
         name, numbers = ("number", "numbers") if analysis.is_number(self.record) else ("labels", "probabilities")
         what = "picture" if self.record.sentences[self.sentence].pictures else "sentence"
-        return self._facts_of(
+        return self._ranked_facts(
             self.predicted,
             *("labels", numbers),
             what=f"{name.capitalize()} of the {what}",
@@ -168,7 +168,7 @@ class LabelBars(ProbabilityBars):
             ]
             texts = [" → ".join(sentences.label_value(self.record, number) for number in pair) for pair in both]
             names = [short(label.word) for label in labels]
-            return Bars(**self._above(beside_map=True), names=names, columns=[Column(texts)])
+            return Bars(**self._header(beside_map=True), names=names, columns=[Column(texts)])
         left_out = f"the {MOST_LABELS} most probable of {count:,} labels" if count > MOST_LABELS else ""
         several = SEVERAL if self.record.label_kind == "several" else ""
         return self._bars(labels[:MOST_LABELS], left_out, ONE_LABEL if count == 1 else "", several, name_of=label_text)
@@ -206,7 +206,7 @@ class OutputChange(Figure):
         left_out = f"the {len(indices)} of {len(every)} tokens that moved most" if len(indices) < len(every) else ""
         unchanged = "" if self.on_screen or self.after.edits.in_words() else "changed: nothing"
         return Bars(
-            **self._above(MOVED, left_out, unchanged, beside_map=True),
+            **self._header(MOVED, left_out, unchanged, beside_map=True),
             names=[short(tokens[i].text) for i in indices],
             columns=[Column(values=every[indices].tolist())],
             length=240,
@@ -273,13 +273,13 @@ class StepByStep(PredictionFigure):
         rows, before = self.rows, self.before is not None
         longest = LONGEST_OF_TWO if rows["differs"].any() else LONGEST
         old = rows["word_before" if before else "word"]
-        predicted = [f"▸ {_changed(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
+        predicted = [f"▸ {_format_change(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
         # hollow bars are drawn if a probability changed in percent, as written
         has_hollow = bool(rows.filter(like="probability").map(percent).nunique(axis=1).gt(1).any())
         hollow = rows["probability_before"].tolist() if has_hollow else ()
         _, reads, predicts = self._titles
         return Bars(
-            **self._above(*self._notes(), HOLLOW if has_hollow else "", beside_map=True),
+            **self._header(*self._notes(), HOLLOW if has_hollow else "", beside_map=True),
             names=rows["position"].astype(str).tolist(),
             columns=[
                 Column([visible_text(token, longest) for token in rows["token"]], name=reads),
@@ -293,11 +293,11 @@ class StepByStep(PredictionFigure):
 
     def _notes(self) -> list[str]:
         """Return notes on rows that are left out and on changed predictions."""
-        cut, count, drawn = analysis.cut(self.record, sentence=self.sentence), len(self.table), len(self.rows)
+        cut, count, num_drawn = analysis.cut(self.record, sentence=self.sentence), len(self.table), len(self.rows)
         notes = [f"the text was cut after {cut} tokens" if cut else "", "" if count else NO_BLANK]
-        if drawn < count:
+        if num_drawn < count:
             which = "the first {} of {} rows" if self.before is None else "the {} of {} rows that changed most"
-            notes.append(which.format(drawn, count))
+            notes.append(which.format(num_drawn, count))
         if self.before is not None and count:
             others = int(self.table["word"].fillna(NOTHING).ne(self.table["word_before"].fillna(NOTHING)).sum())
             changed = f"another word than before: {others} of {count} rows, first"
@@ -305,7 +305,7 @@ class StepByStep(PredictionFigure):
         return notes
 
 
-def _changed(old: str, now: str, longest: int) -> str:
+def _format_change(old: str, now: str, longest: int) -> str:
     """Format a prediction, as "le → les" if it changed; shorten long words around their first difference."""
     if old == now:
         return visible_text(now, longest)

@@ -79,10 +79,10 @@ class PatchImage(TokenWeights):
 
     def __post_init__(self):
         if self.less not in LESS or (self.less and self.side != "from"):
-            raise InputError(f"less is {self.less!r}; it may be 'sinks', of attention from a token.")
+            raise InputError(f"less is {self.less!r}; it must be '', or 'sinks' for attention from a token.")
         if not on_grid(self.record, self.site):
             where = f"Neither queries nor keys of {self.site} are patches of a picture"
-            raise InputError(f"{where}: say record(places=...).")
+            raise InputError(f"{where}: use record(places=...).")
         super().__post_init__()
         if self.chosen is None and self.side == "from" and self.record.tokens(self.site)[0][0].text == CLS:
             object.__setattr__(self, "chosen", 0)
@@ -99,14 +99,14 @@ class PatchImage(TokenWeights):
         return texts if self.side == "from" else texts[::-1]
 
     @property
-    def _placed(self) -> Sentence:
+    def _patch_sentence(self) -> Sentence:
         """The sentence that has patches: that of the keys, or else that of the queries."""
         queries, keys = self.record.texts(self.site, sentence=self.sentence)
         return keys if keys.has_places else queries
 
     @property
     def begin(self) -> str:
-        size = f"{sum(token.box is not None for token in self._placed.tokens):,}"
+        size = f"{sum(token.box is not None for token in self._patch_sentence.tokens):,}"
         return f"A picture of {size} patches, the stronger their tint the more attention {{}} one position."
 
     @cached_property
@@ -128,7 +128,7 @@ class PatchImage(TokenWeights):
         return "a sink, set aside" if is_set_aside else super().state(i)
 
     @cached_property
-    def _largest(self) -> float | None:
+    def _largest_weight(self) -> float | None:
         """Largest weight of a patch; None if no shaded token is a patch."""
         is_patch = np.array([token.box is not None for token in self.ends[1].tokens], bool)
         return float(np.nan_to_num(self.weights)[is_patch].max(initial=0.0)) if is_patch.any() else None
@@ -136,9 +136,9 @@ class PatchImage(TokenWeights):
     @cached_property
     def scale(self) -> Domain:
         """Color domain of the weights; the adaptive domain ends at the largest weight of a patch."""
-        if self.domain != "adapts" or self._largest is None:
+        if self.domain != "adapts" or self._largest_weight is None:
             return super().scale
-        return Domain("adapts", self._largest or 1.0)
+        return Domain("adapts", self._largest_weight or 1.0)
 
     @property
     def token(self) -> str:
@@ -152,7 +152,7 @@ class PatchImage(TokenWeights):
     @property
     def lines(self) -> list[str]:
         less = [WITHOUT_SINKS] if self.less else []
-        return [*less, *([NO_WEIGHT] if self._largest == 0 else []), *super().lines]
+        return [*less, *([NO_WEIGHT] if self._largest_weight == 0 else []), *super().lines]
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
@@ -160,7 +160,7 @@ class PatchImage(TokenWeights):
 
         Without pixels, the second entry is left out if both sentences are the same.
         """
-        has_pixels, layout = bool(self._placed.pictures), []
+        has_pixels, layout = bool(self._patch_sentence.pictures), []
         for end in (1,) if self.one_text and not has_pixels else (1, 0):
             part, is_shaded, frames = self.ends[end], end == 1, frames_of(self._texts[end])
             number_of = {box: i for i, frame in enumerate(frames) for box in frame.boxes}
@@ -194,7 +194,7 @@ class PatchImage(TokenWeights):
     def draw(self) -> Views:
         """Draw pictures of the chosen token's sentence and of the shaded tokens, each over its words."""
         ramp, parts, names, layout = replace(self.scale.legend(self.colors), top=0.0), [], [], self._layout
-        if self._placed.pictures:
+        if self._patch_sentence.pictures:
             ramp = replace(ramp, colors=(self.colors.background, TINT))
         tables: dict[str, list[dict]] = {"pictures": [], "unread": []}
         for end, (frames, _, words) in zip((1, 0), layout, strict=False):

@@ -106,7 +106,7 @@ def main(stage: Stage) -> Matrix | None:
     return next((matrix for matrix in stage.matrices if matrix.key in MAIN), next(iter(stage.matrices), None))
 
 
-def _first(matrix: Matrix, most: int) -> Matrix:
+def _first_columns(matrix: Matrix, most: int) -> Matrix:
     """Cut a table to its first columns."""
     blocked = None if matrix.blocked is None else matrix.blocked[:, :most]
     return replace(matrix, columns=matrix.columns[:most], values=matrix.values[:, :most], blocked=blocked)
@@ -196,7 +196,7 @@ class StepsOverview(HeadSteps):
         if {*matrix.axes} == {*TOKENS}:
             wide = max(12.0, min(WIDE, HIGH * len(matrix.columns) / max(1, len(matrix.rows))))
         else:
-            matrix = _first(matrix, FIRST)
+            matrix = _first_columns(matrix, FIRST)
         across, down = wide / max(1, len(matrix.columns)), HIGH / max(1, len(matrix.rows))
         grid, accent = number_grid(matrix, (across, down), self.style), self.colors.accent
         collage.frame(0, wide, y, y + HIGH, self.colors.line)
@@ -265,7 +265,7 @@ class StageTables(HeadSteps):
         return Ramp(caption, max(1.0, top), self.colors.ramp, largest=largest)
 
     def _grid(self, i: int, whole: Matrix) -> Grid:
-        axes, matrix = whole.axes, _first(whole, MOST_COLUMNS)
+        axes, matrix = whole.axes, _first_columns(whole, MOST_COLUMNS)
         positions = matrix.rows, matrix.columns
         wide, high = number_cell(axes, *map(len, positions), ALONE if self.stage.key == "neurons" else BESIDE)
         labels, names = zip(*map(self._texts, axes, positions, ("row", "number")), strict=True)
@@ -287,7 +287,7 @@ class StageTables(HeadSteps):
             titles=tuple(axis if axis in TOKENS else side for axis, side in zip(axes, SIDES, strict=True)),
             numbers={} if is_image else {"number": (numbers.numpy(), [*map(digits, values)])},
             tips=(("number_text", "value"),),
-            written=self._written(matrix, values, wide) if wide >= READABLE[0] and high >= READABLE[1] else (),
+            written=self._cell_texts(matrix, values, wide) if wide >= READABLE[0] and high >= READABLE[1] else (),
             signs=(),
             lines=[""],
         )
@@ -298,7 +298,7 @@ class StageTables(HeadSteps):
         return replace(grid, lines=[f"{names[0][row]}{verb}{names[1][column]}: {digits(matrix.values[row, column])}"])
 
     @staticmethod
-    def _written(matrix: Matrix, values: list[float], wide: float) -> list[str]:
+    def _cell_texts(matrix: Matrix, values: list[float], wide: float) -> list[str]:
         """Format numbers for the inside of cells, shorter in narrow cells; blocked cells have none."""
         is_short = max((text_width(in_cell(value)) for value in values), default=0) > wide - 4
         blocked = [False] * len(values) if matrix.blocked is None else matrix.blocked.flatten().tolist()
@@ -329,7 +329,7 @@ def _sizes(axes: tuple[str, ...], sizes: tuple[int, ...]) -> str:
 
 def values(row: Row, num_keys: int) -> Stage:
     """Build a stage of the weighted values of one query and their sum."""
-    each = _of_keys("weighted values (w ∘ V)", row.weighted_values, row, num_keys, "d_v")
+    each = _key_table("weighted values (w ∘ V)", row.weighted_values, row, num_keys, "d_v")
     total = _line("o, their sum over all keys", "d_v", row.output)
     return Stage("weighted", "Weighted values", r"o = \sum_j w_j v_j", (), (), (each, total))
 
@@ -338,10 +338,10 @@ def neurons(row: Row, num_keys: int) -> Stage:
     """Build a stage of one query, element by element: q, k and q ∘ k for every key and dimension."""
     tables = [
         _line("q", "d_k", row.query_vector),
-        _of_keys("k", row.key_vectors, row, num_keys, "d_k"),
-        _of_keys("q ∘ k", row.products, row, num_keys, "d_k"),
-        _of_keys("q · k", row.sums, row, num_keys),
-        _of_keys("weight", row.weights, row, num_keys),
+        _key_table("k", row.key_vectors, row, num_keys, "d_k"),
+        _key_table("q ∘ k", row.products, row, num_keys, "d_k"),
+        _key_table("q · k", row.sums, row, num_keys),
+        _key_table("weight", row.weights, row, num_keys),
     ]
     return Stage("neurons", "Element by element", r"q \cdot k = \sum_i q_i k_i", (), (), tuple(tables))
 
@@ -360,13 +360,13 @@ def row(worked: Row, step: Step) -> Stage:
         "exp": worked.exps,
         "weight": worked.weights,
     }
-    tables = [_of_keys(name, part, worked, step.shape[3]) for name, part in steps.items() if part is not None]
+    tables = [_key_table(name, part, worked, step.shape[3]) for name, part in steps.items() if part is not None]
     totals = {"largest score": worked.maximum, "sum of exp": worked.sum_exps, "sum of weights": worked.row_sum}
     changed = " · ".join(f"{name} {digits(value)}" for name, value in totals.items())
     return Stage(f"query-{worked.query}", f"Query {worked.query} in full", "", (), (), tuple(tables), changed)
 
 
-def _of_keys(name: str, numbers: Tensor, row: Row, num_keys: int, axis: str = "1") -> Matrix:
+def _key_table(name: str, numbers: Tensor, row: Row, num_keys: int, axis: str = "1") -> Matrix:
     width = 1 if numbers.dim() == 1 else numbers.shape[1]
     return Matrix(name, name, ("key", axis), (num_keys, width), row.keys, range(width), numbers.reshape(-1, width))
 

@@ -65,7 +65,7 @@ class TokenWeights(SiteFigure):
     def position(self) -> int:
         """Position of the chosen token."""
         if self.side not in SIDES:
-            raise InputError(f"Attention cannot be shown {self.side!r} a token; there are {', '.join(SIDES)}.")
+            raise InputError(f"There is no side {self.side!r}; there are {', '.join(SIDES)}.")
         view, end = self.attention_view, SIDES.index(self.side)
         part = (view.queries, view.keys)[end]
         chosen = view.strongest_cell(self.head)[end] if self.chosen is None else self.chosen
@@ -134,8 +134,8 @@ class TokenWeights(SiteFigure):
     @property
     def lines(self) -> list[str]:
         notes, view = self.notes, self.window
-        seen = [view.window] if view.window and len(notes) == len(view.notes) else []
-        return [*subtitles(self.record, self), self.scale.ending, *notes, *seen]
+        span = [view.window] if view.window and len(notes) == len(view.notes) else []
+        return [*subtitles(self.record, self), self.scale.ending, *notes, *span]
 
     def facts(self) -> FigureFacts:
         return FigureFacts(
@@ -185,12 +185,12 @@ class TokenWeights(SiteFigure):
         is_query = (is_shaded and not self.one_text) != (self.side == "from")
         shades, rows = self.scale.shade(np.nan_to_num(self.weights)), []
         for i, (position, name) in enumerate(zip(part.starts.tolist(), axes.names(part), strict=True)):
-            fill, ends, weight, says = colors.background, ["", name], "", ""
+            fill, ends, weight, state = colors.background, ["", name], "", ""
             if is_shaded:
-                weight, says, ends = written(float(self.weights[i]), ".4f"), self.state(i), [chosen, name]
+                weight, state, ends = written(float(self.weights[i]), ".4f"), self.state(i), [chosen, name]
                 fill = pixels.color_at(float(shades[i]), colors) if self.colored[i] else colors.blocked
             query_name, key_name = ends if is_key else ends[::-1]
-            ink, is_nan = pixels.readable(fill, colors), "NaN" in says
+            ink, is_nan = pixels.readable(fill, colors), "NaN" in state
             rows.append(
                 {
                     "fill": fill,
@@ -203,7 +203,7 @@ class TokenWeights(SiteFigure):
                     "query_name": query_name,
                     "key_name": key_name,
                     "weight_text": weight,
-                    "says": says,
+                    "says": state,
                 }
             )
         if self.one_text or not is_shaded:
