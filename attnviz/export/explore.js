@@ -1,17 +1,17 @@
 // Draws every head of a record. Texts of a person reach the page as textContent or as paint, never as markup or code.
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const live = globalThis.live;  // only on a page that contains its model; see live/live.js
+const live = globalThis.live;  // of a page that holds its model; see live/live.js
 const $ = id => document.getElementById(id);
 const NAN = data.bits === 16 ? 65535 : 255, LAST = NAN - 1, DIGITS = data.bits === 16 ? 4 : 3;
-const WIDE_MOSAIC = live ? 420 : 560, SWITCH = live ? 30 : 0;  // pixels; SWITCH is the height of the switch below each head
+const WIDE_MOSAIC = live ? 420 : 560, SWITCH = live ? 30 : 0;  // pixels; the second for the switch under each head
 const SHADES = 248, MOST_LINES = 400, LEFT = 56, GAP = 4, CROSSED = 9;
 const VIEWS = {map: "Map", lines: "Lines", text: "Text"};
 const COLORS = ["adaptive", "0 to 1", "0 to largest", "logarithmic"];
 const state = {site: data.opens[0], head: data.opens[1], cell: null, pin: null, as: "map", colors: COLORS[0]};
 const dark = matchMedia("(prefers-color-scheme: dark)"), printed = matchMedia("print"), touch = matchMedia("(hover: none)");
 let theme, palettes, fonts, hovered = null, printing = false, link = "";
-const drawn = {};  // places of the drawn parts: mosaic, frame, map and lines
+const drawn = {};  // where things stand: mosaic, frame, map and lines
 
 const make = (tag, text = "", set = {}) => Object.assign(document.createElement(tag), {textContent: text}, set);
 const within = (tag, children) => { const made = make(tag); made.append(...children); return made; };
@@ -28,7 +28,7 @@ const quoted = (side, i) => filled("token", {text: isolated(tokens(side)[i][0]),
 const predictedAt = q => site().predicts ? data.predicted.words?.[q]?.words[0]?.[0] : undefined;
 const isToken = place => typeof place?.[0] === "string";  // ["q", 2], not a cell [2, 1]
 
-// Weights: 16-bit levels in two planes, or 8-bit levels; see explore.py
+// Weights: levels of 16 bits in two planes, or of 8 bits; see explore.py
 
 async function unpack(base64) {
   const text = atob(base64), bytes = new Uint8Array(text.length);
@@ -50,7 +50,7 @@ const shares = Float64Array.from({length: NAN + 1}, (_, level) =>
   level === NAN ? NaN : data.bits === 16 ? level / LAST : (level / LAST) ** 2);
 const weightAt = (of, i) => of.top * shares[of.levels[i]];
 
-// Levels and blocking rules of a head; a tile has its largest level, and a rule only if all its cells are blocked.
+// Levels and rules of a head; of tiles the largest, and the rule of those that are blocked altogether.
 function cells(s = state.site, h = state.head, tile = 1) {
   const one = data.sites[s], [Q, K] = one.shape, size = Q * K, head = one.heads[h];
   const levels = one.levels.subarray(h * size, (h + 1) * size), rules = data.grids[head.grid] ?? new Uint8Array(size);
@@ -67,14 +67,14 @@ function cells(s = state.site, h = state.head, tile = 1) {
   return {...found, rows, columns, levels: most, rules: first};
 }
 
-// State of a cell: "nan", "blocked", "empty" or "weight"; a fully masked row shows the weights that fill it.
+// "nan", "blocked", "empty" or "weight"; a fully masked row shows the weights that it was filled with.
 function kindOf(of, i) {
   if (of.levels[i] === NAN) return "nan";
   if (of.head.empty.has((i / of.columns | 0) * of.tile)) return of.levels[i] ? "weight" : "empty";
   return of.rules[i] ? "blocked" : "weight";
 }
 
-// The largest cells as [query, key, weight], the largest last; with a token, all cells of that token.
+// The strongest cells as [query, key, weight], the strongest last; all of one token, if it is given.
 function strongest(token) {
   const of = cells(), K = of.columns, counts = new Uint32Array(NAN + 1), found = [];
   const belongs = i => !token || (token[0] === "q" ? i / K | 0 : i % K) === token[1];
@@ -87,7 +87,7 @@ function strongest(token) {
   return found.sort((a, b) => a[2] - b[2]).slice(token ? 0 : -MOST_LINES);
 }
 
-function strongestCell() {  // a query with a single open key always gives it weight 1
+function strongestCell() {  // a query with one key left gives it 1, whatever the head does
   const of = cells(), K = of.columns;
   let best = null, most = 0;
   for (let i = 0; i < of.levels.length; i++) {
@@ -116,7 +116,7 @@ function choose() {
   fonts = {words: style.getPropertyValue("--font"), mono: style.getPropertyValue("--mono")};
 }
 
-function shader(s = state.site, h = state.head) {  // function from a weight to its place on the ramp, and the text of the legend
+function shader(s = state.site, h = state.head) {  // where a weight stands on the ramp, and what the legend says
   const one = data.sites[s], head = one.heads[h], {fixed, shared, log} = data.captions, palette = palettes[head.off ? 1 : 0];
   const color = at => weight => palette[Math.round(limit(0, at(weight), 1) * (SHADES - 1))];
   if (state.colors === "logarithmic")
@@ -126,7 +126,7 @@ function shader(s = state.site, h = state.head) {  // function from a weight to 
   return {color: color(w => w / top), ends: ["0", `${+top.toPrecision(3)}`], caption};
 }
 
-function stroke(pattern, x, y, dot) {  // whether a hatching covers a pixel; `dot` pixels are one CSS pixel
+function stroke(pattern, x, y, dot) {  // whether the strokes of a rule cross a pixel; `dot` of them are one of CSS
   const slant = Math.round(11 * dot), plain = Math.round(8 * dot);
   const down = (x + y) % slant < dot, up = (x - y + slant * 9999) % slant < dot;
   const upright = x % plain < dot, level = y % plain < dot;
@@ -157,7 +157,7 @@ function paint(context, [x, y, width, height], s, h, tile, dot) {
   context.putImageData(image, x, y);
 }
 
-function fit(canvas, width, height) {  // size a canvas in CSS pixels, sharp on the screen and on paper
+function fit(canvas, width, height) {  // a canvas of so many pixels of CSS, sharp on its screen and on paper
   const dot = canvas.dot ?? (printing ? 3 : devicePixelRatio || 1), context = canvas.getContext("2d");
   Object.assign(canvas, {width: Math.round(width * dot), height: Math.round(height * dot)});
   Object.assign(canvas.style, {width: `${width}px`, height: `${height}px`});
@@ -220,7 +220,7 @@ function thumbnails(s) {
   }
 }
 
-function outline() {  // draw a frame around the chosen head
+function outline() {  // a frame in the gaps around the chosen head
   const {places, side, step, context} = drawn.mosaic;
   if (drawn.frame) frame(context, theme.background, 3, ...drawn.frame);
   drawn.frame = [LEFT + state.head * step - 1.5, places[state.site] - 1.5, side + 3, side + 3];
@@ -234,7 +234,7 @@ function widest(context, labels) {
   return Math.max(0, ...labels.map(text => context.measureText(text).width));
 }
 
-function plan() {  // lay out the map as large as possible, and the predictions of rows if they fit
+function plan() {  // where the map stands, as large as there is room; what rows predict, where that fits
   const [Q, K] = site().shape, most = Math.max(Q, K, 1), context = $("picture").getContext("2d"), width = $("one").clientWidth;
   const labels = {}, room = data.before && width > 640 ? width / 2 - 12 : width, {empty} = site().heads[state.head];
   for (const side of "qk") labels[side] = tokens(side).map(([text]) => cut(text));
@@ -288,7 +288,7 @@ function label(side, i, chosen = false) {
   context.restore();
 }
 
-function original() {  // draw the map of the original model beside a changed map
+function original() {  // beside a map that is changed, that of the original model
   const {before, sites, texts, grids, predicted} = data, kept = drawn.map, shown = before && state.as === "map";
   $("before").hidden = !shown;
   if (!shown) return;
@@ -298,7 +298,7 @@ function original() {  // draw the map of the original model beside a changed ma
   drawn.map = kept;
 }
 
-// Draw the map or the lines for a file: on a canvas of high resolution, or on a canvas that writes SVG.
+// The map or the lines as they stand in a file: on a canvas of many pixels, or on one that writes SVG.
 function pictureOn(canvas) {
   const kept = {...drawn}, hover = hovered, draw = state.as === "lines" ? lines : map;
   [printing, hovered] = [true, null];
@@ -312,7 +312,7 @@ function pictureOn(canvas) {
   return canvas;
 }
 
-function marks() {  // draw the cell under the pointer and the chosen cell over the map
+function marks() {  // the cell under the pointer and the chosen one, over the map as it was painted
   const {left, top, cell, context, every, clean} = drawn.map, grown = Math.max(0, (7 - cell) / 2), side = cell + 2 * grown;
   const around = ([q, k], color, width) => frame(context, color, width, left + k * cell - grown, top + q * cell - grown, side, side);
   context.putImageData(clean, 0, 0);
@@ -349,7 +349,7 @@ function lines(canvas = $("picture")) {
   drawn.lines = {x, y, cell, shown, Q, K};
 }
 
-// The text, shaded by the attention of one token
+// The text, shaded by one token
 
 const sameText = () => site().queries === site().keys && site().kind !== "cross";
 const shadedBy = () => state.pin ?? ["q", focus()?.[0] ?? 0];
@@ -362,7 +362,7 @@ function text() {
   if (last) place.querySelector(`[data-side="${last.side}"][data-i="${last.i}"]`)?.focus();
 }
 
-function word(part, i) {  // a token as a button, with the color and the digits of its weight
+function word(part, i) {  // a token as a button, on the color of its weight and with its digits
   const [side, index] = shadedBy(), of = cells(), shaded = sameText() || part !== side, chosen = i === index && (sameText() || !shaded);
   const [q, k] = side === "q" ? [index, i] : [i, index], made = make("button", "", {type: "button", tabIndex: chosen ? 0 : -1});
   const ground = make("span", isolated(tokens(part)[i][0])), name = called(part, i);
@@ -383,14 +383,14 @@ function word(part, i) {  // a token as a button, with the color and the digits 
 
 // Words
 
-function stateOf([q, k]) {  // the weight of a cell and its reason
+function stateOf([q, k]) {  // the weight of a cell, and why it is what it is
   const of = cells(), i = q * of.columns + k, rule = of.rules[i] && site().reasons[of.rules[i] - 1];
   const empty = of.head.empty.has(q) && data.policies[site().policy], nan = of.levels[i] === NAN;
   const why = [nan && "NaN: not a number", empty, rule].filter(Boolean).join(", ") || "may attend";
   return nan ? why : `${data.bits === 8 ? "about " : ""}${weightAt(of, i).toFixed(DIGITS)} · ${why}`;
 }
 
-function sentence([q, k]) {  // description of a cell, with the sentences of attnviz.analysis.sentences
+function sentence([q, k]) {  // the sentences of attnviz.analysis.sentences, filled in
   const of = cells(), i = q * of.columns + k, rule = of.rules[i];
   const parts = {query: quoted("q", q), key: quoted("k", k), share: data.says.share, filled: data.filled[site().policy]};
   const says = (name, more) => {
@@ -417,7 +417,7 @@ function readout() {
   $("readout").textContent = most ? `most: ${name(most)}` : on ? name(on) : hint[state.as];
 }
 
-function focus() {  // the described cell: the chosen cell, or the largest cell of the picked token, or of all
+function focus() {  // the cell that words are about: the chosen one, or the strongest of the picked token, or of all
   const picked = state.as !== "map" && state.pin && strongest(state.pin).at(-1);
   return state.as === "text" && picked || state.cell || picked || strongestCell();
 }
@@ -468,7 +468,7 @@ function table(caption, head, rows) {
   ]);
 }
 
-function predictions(query) {  // predictions before and after, if the page has the run without changes
+function predictions(query) {  // before and after, where the record of a run without changes was given
   const {words, where, written, labels} = data.predicted, after = where === "after", made = [];
   const listed = (caption, found) => {
     const before = found.some(one => one[2] !== null);
@@ -489,7 +489,7 @@ function predictions(query) {  // predictions before and after, if the page has 
   $("predicted").replaceChildren(...made);
 }
 
-function numbers() {  // table of the largest keys of each query, for screen readers
+function numbers() {  // the strongest keys of each query, for those who read rather than see
   if (!$("numbers").open) return;
   const of = cells(), K = of.columns, value = (q, k) => weightAt(of, q * K + k);
   const rows = tokens("q").map((_, q) => {
@@ -503,7 +503,7 @@ function numbers() {  // table of the largest keys of each query, for screen rea
   $("numbers").lastElementChild.replaceChildren(table(`${$("name").textContent}: the strongest keys of each query`, head, rows));
 }
 
-// The state of the page, and its URL fragment, with the same names as links of the app
+// What is shown, and the fragment of the address that says so, in the words of the app's links
 
 function show() {
   hovered = null;
@@ -517,7 +517,7 @@ function show() {
   const view = {layer: place, head: state.head, cell: state.cell?.join("."), pins: state.pin?.join(""), as: state.as, colors};
   const says = {...live?.says(), ...view};
   link = `#${new URLSearchParams(Object.entries(says).filter(([, value]) => value !== undefined))}`;
-  try { history.replaceState(null, "", link); } catch { /* a frame without an address has no history */ }
+  try { history.replaceState(null, "", link); } catch { /* a frame without an address keeps none */ }
 }
 
 function go(change) {
@@ -567,7 +567,7 @@ function radios(id, names, change) {
 
 // Mouse, touch and keys
 
-function under(event) {  // the cell [query, key] under the pointer; with lines also a token ["q" or "k", position]
+function under(event) {  // a cell [query, key]; of lines also a token ["q" or "k", position]
   const box = $("picture").getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top, [Q, K] = site().shape;
   if (state.as === "map") {
     const {left, top, cell} = drawn.map, q = Math.floor((y - top) / cell), k = Math.floor((x - left) / cell);
@@ -598,7 +598,7 @@ function click(event) {
 
 const ARROWS = {ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1]};
 
-function move(by) {  // move the chosen cell; start at the largest cell if none is chosen
+function move(by) {  // the chosen cell; if there is none, it begins at the strongest
   const [Q, K] = site().shape, [q, k] = state.cell ?? strongestCell() ?? [0, 0], [down, right] = state.cell ? by : [0, 0];
   go({cell: [limit(0, q + down, Q - 1), limit(0, k + right, K - 1)]});
 }
@@ -677,7 +677,7 @@ function all() {
   show();
 }
 
-// Functions for a live page.
+// What a live page draws with.
 const page = {
   data, state, drawn, LEFT, make, within, table, percent, unpack, under, focus, called, nameOf, pictureOn,
   site: name => `head ${name.split(".")[1]} of ${data.sites.find(one => name.startsWith(one.kind[0] + one.layer))?.name}`,

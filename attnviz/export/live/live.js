@@ -1,5 +1,5 @@
-// A page with its model: text input, edits, a new record after each edit, and files to save.
-// explore.js draws; it calls `start`, `says`, `linked`, `shown`, `click` and `key`, and provides its functions as `page`.
+// What a page has that holds its model: a text to type, changes, a new record after each of them, and files to keep.
+// explore.js draws; it calls `start`, `says`, `linked`, `shown`, `click` and `key`, and gives `page`, what it is drawn with.
 
 const PLAIN = {text: "", off: [], mask: "", ownMask: true, maskCross: true, temperature: 1, scaled: true};
 const HOTTEST = 100, LONGEST_TEXT = 20_000;
@@ -8,9 +8,9 @@ const $ = id => document.getElementById(id);
 globalThis.live = {
   visible,
   asked: {...PLAIN},
-  runs: {},  // `now`, and `before` if there are edits
+  runs: {},  // `now`, and `before` where something is changed
 
-  lacks() {  // features that the model needs and this browser lacks
+  lacks() {  // what this browser has not, that a model needs
     const unicodeSets = () => { try { return new RegExp("[a--b]", "v"); } catch { return null; } };
     return [[globalThis.Intl?.Segmenter, "Intl.Segmenter"], [globalThis.DecompressionStream, "DecompressionStream"],
       [unicodeSets(), "sets in regular expressions"]].filter(([has]) => !has).map(([, name]) => name);
@@ -56,7 +56,7 @@ globalThis.live = {
     return Object.keys(PLAIN).some(name => name !== "text" && String(asked[name]) !== String(PLAIN[name]));
   },
 
-  // Apply the requested edits; if they are invalid, show the reason and keep the last record.
+  // Take over what is asked; what cannot be is said, and the last record stays.
   ask(change) {
     const asked = {...this.asked, ...change};
     this.show(asked);
@@ -82,7 +82,7 @@ globalThis.live = {
     this.page.data.before = before && recordOf(before, null, facts);
   },
 
-  // Values of the controls, and the message below the text
+  // What stands in the controls and under the text
 
   show(asked) {
     const controls = {typed: "text", rule: "mask", temperature: "temperature"};
@@ -111,7 +111,7 @@ globalThis.live = {
     $("changed").replaceChildren(...buttons.length ? buttons : [make("li", "Original model")]);
   },
 
-  // Predictions of the model now and before: the next words, as buttons that append them, or a translation.
+  // What the model says now, and said before: the next words, each of which can be written, or a translation.
   answers() {
     const {make} = this.page, {now, before} = this.runs, runs = before ? [["Now", now], ["Original model", before]] : [["", now]];
     const rows = runs.map(([name, run]) => {
@@ -167,7 +167,7 @@ globalThis.live = {
     if (focused) $("eyes").querySelector(`[data-head="${focused}"]`)?.focus();
   },
 
-  arithmetic() {  // the computation of the described cell's weight
+  arithmetic() {  // the weight of the cell that words are about, from its numbers
     const {make, table, state, data, focus, called} = this.page, at = focus();
     $("arithmetic").hidden = !at;
     if (!at || !$("arithmetic").open) return;
@@ -198,8 +198,8 @@ globalThis.live = {
 
   // Painting
 
-  // Block or open a cell while painting, or only open or only block; returns whether the click was used. A mouse paints
-  // when it is pressed.
+  // Block or open a cell while painting, or only open or only block; whether the click was for that. A mouse has painted
+  // as it was pressed.
   click(cell, event, opens) {
     if ($("paint").ariaPressed !== "true" || !cell || this.page.state.as !== "map") return false;
     if (event?.type === "click" && event.pointerType !== "touch") return true;
@@ -268,7 +268,7 @@ globalThis.live = {
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   },
 
-  async copy() {  // in a local file copy only the fragment, because nobody else can open its address
+  async copy() {  // from a file, whose address nobody else can open, what stands behind its #
     const hosted = location.protocol.startsWith("http"), text = hosted ? location.href : this.page.link();
     const told = hosted ? "The link is copied." : "The state is copied: paste it into the text box of another copy of this page.";
     try {

@@ -1,4 +1,4 @@
-// The Transformer of attnviz/models/transformer.py in the browser, in float64 with the float16 weights of its file.
+// A Transformer of attnviz/models/transformer.py in the browser, in float64: only the float16 of its file rounds.
 //
 // A matrix is {data: Float64Array, rows, columns}, row after row. A site is "e0", "d1" or "c1": its kind and its layer.
 
@@ -91,7 +91,7 @@ class Model {
     return x;
   }
 
-  // One attention call; `run.sites` stores its intermediate values. `edits` are those of live.js.
+  // One attention call; `run.sites` keeps what it was computed from. `edits` are those of live.js.
   attend(x, memory, name, site, run) {
     const {edits} = run, query = this.linear(x, `${name}.w_q`), key = this.linear(memory, `${name}.w_k`);
     const value = this.linear(memory, `${name}.w_v`), n = query.columns, d = n / this.config.num_heads;
@@ -131,8 +131,8 @@ class Model {
     return x;
   }
 
-  // Forward pass of token ids: {sites, logits, written}, with logits for the word after each token. A translator decodes
-  // greedily, unless its output is given as `written`: ids that begin with <sos>.
+  // What the model makes of token ids: {sites, logits, written}, the logits those of the word after each token. A
+  // translator writes, each time the most probable word, unless what it has `written` is given: ids from <sos> on.
   run(ids, edits, written = null) {
     const run = {edits, sites: {}, written, cut: false};
     const logits = x => this.linear(this.norm(x, "norm"), "unembedding");
@@ -166,7 +166,7 @@ class Model {
 
 const BUILT_IN = 1, PERSON = 2;
 
-// Origin of the mask for each cell of a site: 0 for an open cell, BUILT_IN or PERSON for a blocked cell.
+// What blocks each cell of a site: 0 where it is open, BUILT_IN or else PERSON.
 function maskOf(kind, Q, K, edits) {
   const causal = kind === "d" && edits.ownMask, asked = kind === "c" && !edits.maskCross ? null : edits.mask;
   return Uint8Array.from({length: Q * K}, (_, i) => {

@@ -1,4 +1,4 @@
-// Converts a run of the model to the record that explore.js draws, as attnviz/export/explore.py does in Python.
+// A run of the model as the record that explore.js draws: what attnviz/export/explore.py writes of a record of Python.
 
 const KINDS = {e: "encoder", d: "decoder", c: "cross"};
 const CROWDED = 40, FAINT = 0.3, MOST_LISTED = 5;  // charts/domain.py, analysis/predictions.py
@@ -18,18 +18,18 @@ function largest(values, count = MOST_LISTED) {
   return found;
 }
 
-function readAlike(run, before, place) {  // whether both runs have the same tokens up to a place
+function readAlike(run, before, place) {  // whether both runs had read the same tokens up to a place
   return run.read.slice(0, place + 1).every(({text}, i) => before.read[i]?.text === text);
 }
 
-// The most probable words after a place as [word, probability, probability before or null], by probability.
+// The most probable words after a place as [word, probability, that before or null], in the order of the first.
 function nextWords(run, before, place, names) {
   const now = probabilities(run, place), old = before && readAlike(run, before, place) ? probabilities(before, place) : null;
   const either = [...new Set([...largest(now), ...old ? largest(old) : []])].sort((a, b) => now[b] - now[a]);
   return either.map(id => [visible(names[id]), now[id], old ? old[id] : null, id]);
 }
 
-// The end of a head's adaptive color scale, and its description; see `adapted` in charts/domain.py.
+// Where the colors of a head end if they adapt, and the words for it; see `adapted` of charts/domain.py.
 function adapted({data, rows, columns}, rules, keys) {
   const special = keys.every(token => token.special) ? [] : keys.map(token => token.special);
   const choice = Array.from({length: rows}, (_, q) => {
@@ -69,7 +69,7 @@ function siteOf(name, run, record) {
   };
 }
 
-// The record of a run, with the predictions `before` a change.
+// The record of a run, and what was predicted `before` a change.
 function recordOf(run, before, {reads, writes, mask}) {
   const names = run.written ? writes.names : reads.names;
   const record = {

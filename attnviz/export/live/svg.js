@@ -1,4 +1,4 @@
-// The part of the canvas interface that the map and the lines need, written as SVG.
+// As much of a canvas as the map and the lines need, written down as SVG.
 
 class SvgCanvas {
   dot = 1;
@@ -57,7 +57,7 @@ class SvgCanvas {
     this.element("path", {d: this.path, fill: "none", ...style});
   }
 
-  // Cells of a map; a blocked cell has the hatching of its rule, as in `paint`.
+  // Cells of a map; a blocked one has strokes of its rule, as `paint` draws them.
   cells([x, y, width, height], {rows, columns}, ground, marks, colors) {
     const [w, h] = [width / columns, height / rows];
     for (let i = 0; i < ground.length; i++) {

@@ -1,11 +1,11 @@
-// Words and masks from text, parsed as in attnviz/tokenizers/__init__.py and attnviz/core/masks/text.py.
+// Words and masks from text, as attnviz/tokenizers/__init__.py and attnviz/core/masks/text.py read them.
 
 const [PAD, SOS, EOS, UNK] = [0, 1, 2, 3];
 const LETTER = String.raw`[[\p{L}\p{N}\p{M}\u200c\u200d]--\p{Script=Han}]`;
 const JOINER = String.raw`(?:['’‐‑\-](?!\p{M})|(?<=\p{N})[.,](?=\p{N}))`;
 const PART = String.raw`${LETTER}+(?:${JOINER}${LETTER}+)*|\p{Script=Han}\p{M}*|\p{White_Space}|[🇦-🇿]{1,2}[\p{M}\u200d]*`;
 
-function words(text) {  // punctuation, symbols and emoji are words of their own, one grapheme cluster each
+function words(text) {  // punctuation, symbols and whole emoji stand alone: one grapheme cluster each
   const parts = new RegExp(PART, "yv"), clusters = new Intl.Segmenter("en", {granularity: "grapheme"}), found = [];
   for (let i = 0; i < text.length;) {
     parts.lastIndex = i;
@@ -38,7 +38,7 @@ class Vocabulary {
     });
   }
 
-  extended(text, id) {  // append a word to a text, without a space before punctuation and after an elision
+  extended(text, id) {  // a text with one more word: punctuation stands at its word, and a word after an elision
     if (id <= EOS) return text;
     const apart = text && !/['’]$/.test(text) && !/^[.,!?]$/.test(this.names[id]);
     return `${text}${apart ? " " : ""}${this.names[id]}`;
@@ -48,7 +48,7 @@ class Vocabulary {
 const MARKS = 4, LONGEST = 24;
 const WHITE = {"\t": "⇥", "\n": "↵", "\r": "↵", "\x85": "↵", "\u2028": "↵", "\u2029": "↵"};
 
-function visible(text, longest = LONGEST) {  // a text that is safe to draw, as in core/display.py
+function visible(text, longest = LONGEST) {  // a text as it may be drawn: core/display.py
   const shown = [];
   let marks = 0;
   for (const character of text) {
@@ -71,7 +71,7 @@ function visibleCharacter(character) {
   return /[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}]/u.test(character) ? "\ufffd" : character;
 }
 
-// Masks. RULES, with predicates and parameters of the rules, is written by attnviz/core/masks/pen.py.
+// Masks. RULES, the predicates of the rules and their numbers, is printed by attnviz/core/masks/pen.py.
 
 const LARGEST = 100_000, DEEPEST = 32, WIDE = 2 ** 32;
 const mod = (a, b) => ((a % b) + b) % b;
@@ -88,7 +88,7 @@ class MaskParser {
     Object.assign(this, {text, index: 0});
   }
 
-  // The predicate of the whole text, (query, key) => whether the query may attend to the key; null for an empty text.
+  // The predicate of the whole text, (query, key) => whether it may attend; null of an empty text.
   mask() {
     if (!this.text.trim()) return null;
     const mask = this.either(0), rest = this.take(/\w+|\S/y);
@@ -196,9 +196,9 @@ class MaskParser {
   }
 }
 
-// Painted cells are at the end of a mask's text: "causal & blocked(3:0) | opened(0:3)".
+// Cells that a person paints stand at the end of a mask's text: "causal & blocked(3:0) | opened(0:3)".
 
-function joinedByOr(text) {  // whether a mask has | outside parentheses, so that it needs parentheses beside &
+function joinedByOr(text) {  // whether it falls apart where & stands beside it
   for (let flat = ""; flat !== text;) [flat, text] = [text, text.replace(/\([^()]*\)/g, "")];
   return text.includes("|");
 }
