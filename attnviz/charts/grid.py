@@ -50,7 +50,7 @@ HUGE = 1e8
 
 @dataclass(frozen=True)
 class RowEnd:
-    """A column of texts at the ends of rows.
+    """Column of texts at the ends of rows.
 
     Attributes:
         name: prefix of the fields: "beside" for the column next to the cells, "note" for the column after it.

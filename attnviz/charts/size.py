@@ -108,7 +108,7 @@ def _tile_sizes(queries: int, keys: int, most: int) -> tuple[int, int, int]:
 
 
 def within(size: Size, pixels: float) -> Size:
-    """Shrink the cells so that the map is at most `pixels` wide, as far as rectangles keep NARROWEST pixels."""
+    """Shrink the cells so that the map is at most `pixels` wide; rectangles of a small map keep NARROWEST pixels."""
     if size.columns <= FITS:
         return replace(size, cell=float(max(NARROWEST, min(size.cell, pixels // max(1, size.columns)))))
     cell = pixels / size.columns

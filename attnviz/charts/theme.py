@@ -145,7 +145,7 @@ def config(colors: Theme) -> dict:
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """How a picture is drawn.
+    """Style of a picture.
 
     Attributes:
         dark: whether the picture has the colors of a dark page.

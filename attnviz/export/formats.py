@@ -60,7 +60,7 @@ PRESETS = {
 
 
 class SizedFigure:
-    """A figure in the size of a preset, to be exported; drawing stops at the time `until` of `time.monotonic()`."""
+    """Figure in the size of a preset, for export; drawing is stopped when `time.monotonic()` reaches `until`."""
 
     def __init__(self, figure: Any, preset: Preset | None, until: float):
         self.figure, self.preset, self.until = figure_of(figure), preset, until

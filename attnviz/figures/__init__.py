@@ -48,7 +48,7 @@ CELL, LINE, TOKEN = "cell", "line", "token"
 
 @dataclass(frozen=True)
 class HeadForm:
-    """A way to show one head, as the page Heads, the shell and the documentation list it.
+    """Form of a figure of one head, for the page Heads, the shell and the documentation.
 
     Attributes:
         figure: class of the figure, called with a record, a site and a head, or with several heads if it takes `heads`.

@@ -74,7 +74,7 @@ class FigureFacts:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Figure(Style, ABC):
-    """One picture with its title, words and numbers; the fields say what is shown, and how.
+    """Base class of figures: a picture with title, description and numbers; the fields set its content and style.
 
     Attributes:
         cost: cost of one forward pass for this figure, from `sources.estimate`; None if unknown.
@@ -99,17 +99,17 @@ class Figure(Style, ABC):
 
     @property
     def _facts(self) -> FigureFacts:
-        """The facts, computed anew: a cached copy would form a cycle and keep the figure until a garbage collection."""
+        """Facts of the figure, recomputed: a cached copy would keep the figure alive until a garbage collection."""
         return self.facts()
 
     @cached_property
     def drawing(self) -> Grid | Bars | Views:
-        """The chart with its tables, cached."""
+        """Chart with its tables, cached."""
         return self.draw()
 
     @property
     def form(self) -> Form:
-        """The chart without its tables, identical for all figures of the same layout."""
+        """Chart without its tables, identical for all figures of the same layout."""
         return self.drawing.form
 
     @property
@@ -138,7 +138,7 @@ class Figure(Style, ABC):
         return f"{facts.what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
 
     def _header(self, *lines: str, beside_map: bool = False) -> dict[str, Any]:
-        """Return title, lines under it and style of a chart; the last lines give the origin of the weights.
+        """Return title, lines below the title, and style of a chart; the last lines give the origin of the weights.
 
         Args:
             beside_map: whether a page shows the chart beside a map, which already has the last lines.
@@ -153,7 +153,7 @@ class Figure(Style, ABC):
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The exact numbers behind the picture."""
+        """Exact numbers of the picture."""
         return _value(self._facts.table)
 
     @cached_property
@@ -209,7 +209,7 @@ class Figure(Style, ABC):
 
     @property
     def caption(self) -> str:
-        """Caption of the picture: its title, the model, the edits and the input text."""
+        """Caption of the picture: title, model, edits and input text."""
         values = [getattr(self, field.name) for field in fields(self)]
         runs, sentence = [value for value in values if isinstance(value, Record)], self.sentence
         original = ["original model"] if runs and "changed: " not in self.title else []

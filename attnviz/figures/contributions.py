@@ -58,7 +58,7 @@ def number_grid(
 
 
 class HeadNumbers(Figure):
-    """A number for each head as a colored cell, layers x heads; a click selects a head under "head".
+    """Base class of grids with one number per head, layers x heads; a click selects a head under "head".
 
     The selection has the fields kind, layer, head and rev. `focused` is the framed head, as (site, head).
     """
@@ -68,7 +68,7 @@ class HeadNumbers(Figure):
 
         Args:
             also: name of a second number, in the column before the last, for the tooltip.
-            above: title, lines under it, and style.
+            above: title, lines below the title, and style.
         """
         sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
         both = np.full((2, len(sites), 1 + int(table["head"].max())), np.nan)
@@ -179,7 +179,7 @@ class HeadsReplaced(WordFigure, HeadNumbers):
 
 @dataclass(frozen=True, eq=False)
 class PartContributions(WordFigure):
-    """Waterfall bars: the contribution of each part to the logit of a word, and their sum as the last bar."""
+    """Waterfall chart of the contribution of each part to the logit of a word, with the sum as the last bar."""
 
     _titles = "parts", "All parts", "Parts of"
 

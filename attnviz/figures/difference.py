@@ -226,7 +226,7 @@ class Difference(Figure):
 
     @cached_property
     def _scales(self) -> tuple[Domain, Domain]:
-        """Color domains of weights and of differences: fixed, or ending at the largest number if that is too faint."""
+        """Color domains of weights and of differences: 0 to 1, or up to the largest number if 0 to 1 is too faint."""
         faint = 1 if max(len(self.comparison.rows), len(self.comparison.columns)) > CROWDED else FAINT
         tops = [float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) for numbers, _ in self._tiles]
         largest = max(tops[:2]), max(tops[2], LEAST)

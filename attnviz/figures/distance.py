@@ -23,7 +23,7 @@ ROW_BY_ROW = "patches are counted row by row, not measured across the picture"
 
 
 class DistanceBars(Figure):
-    """A bar for the share of the attention, and the mean weight of a pair, for each bin of distances.
+    """Base class of charts of attention by distance: a bar for the share of each bin, and the mean weight of a pair.
 
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and the same after it. See `analysis.by_distance`.
     """

@@ -140,7 +140,7 @@ class Thumbnails(Figure):
 
     @cached_property
     def _ramp(self) -> Ramp:
-        """Color legend; if heads have domains of their own, its title says which."""
+        """Color legend; its title names the heads whose colors end at their own largest weight."""
         domains = {*self._domains.values()} or {Domain()}
         is_gray = bool(self.cells) and all(head in self.views[site].step.heads_off for site, head in self.cells)
         ramp = next(iter(domains)).legend(self.colors, gray=is_gray)
@@ -156,7 +156,7 @@ class Thumbnails(Figure):
             *([f"each square shows the largest of {most} × {most} cells"] if most > 1 else []),
         ]
         collage = Collage("heads", ("kind", "layer", "head", "rev", "name", "largest", "state"))
-        style = self if title else replace(self, width=layout.ends[0])  # below the thumbnails, as wide as these
+        style = self if title else replace(self, width=layout.ends[0])  # lines below the thumbnails, at most as wide
         for x, y, text, *ends in layout.labels:
             collage.text(x, y, text, colors.quiet, *ends)
         for thumbnail in layout.thumbnails:

@@ -26,7 +26,7 @@ from attnviz.figures.base import Figure, FigureFacts, text_array
 from attnviz.figures.outputs import NextWordBars
 
 MOST_POSITIONS = 12
-"""Positions drawn by default: the last ones."""
+"""Number of positions drawn by default, counted from the end."""
 LONGEST, HEIGHT, NARROWEST = 10, 26, 40
 """Most characters of a word in a cell or over a column; pixels of a cell: its height, and its least width."""
 SHRINKS, ROWS = 4 / 3, 130
@@ -133,7 +133,7 @@ class WordGridFigure(Figure):
 
 @dataclass(frozen=True, eq=False)
 class LogitLens(WordGridFigure):
-    """Most probable word after each layer at each position: the embedding at the bottom, the prediction on top."""
+    """Grid of the most probable word after each layer at each position: embedding at the bottom, prediction on top."""
 
     @cached_property
     def words(self) -> WordGrid:
@@ -156,7 +156,7 @@ class LogitLens(WordGridFigure):
 
 @dataclass(frozen=True, eq=False)
 class PushedWords(WordGridFigure):
-    """The `count` words that the output of one head pushes up most, and down most, after each position."""
+    """Grid of the `count` words that the output of one head pushes up most, and down most, after each position."""
 
     site: Site
     head: int
@@ -188,7 +188,7 @@ class PushedWords(WordGridFigure):
 
 @dataclass(frozen=True, eq=False)
 class LensBars(NextWordBars):
-    """A bar for each of the most probable words in one cell of the logit lens.
+    """Bars of the most probable words in one cell of the logit lens.
 
     Attributes:
         stage: 0 for the embedding, i for after i layers; the last is the prediction.

@@ -33,7 +33,7 @@ MOST_WHOLE = 4096**2
 """Cells of a mask up to which each is exported; larger masks are exported as tiles."""
 
 LONGEST_TITLE = 45
-"""Most characters of a title on a screen; a longer one counts the rules, which the legend names."""
+"""Most characters of a title on a screen; a longer title is replaced by the number of rules."""
 
 ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
 TARGETS = "each row: what it may read to predict its target"
@@ -82,7 +82,7 @@ class MaskGrid(Figure):
 
     @cached_property
     def mask_view(self) -> SeenMask:
-        """The mask, seen through the view."""
+        """Mask, seen through the view."""
         window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
         return views.see_mask(self.mask, *self.tokens, sentence=self.sentence, view=self.view, **window)
 
@@ -159,7 +159,7 @@ class StateMap(Figure):
     Attributes:
         titled: title in one line that begins with a constant word.
         states: index into `kinds` for each cell, (rows, columns).
-        kinds: states of a cell, in rising priority: a tile of a large map shows the last one among its cells.
+        kinds: states of a cell, in rising priority: a tile of a large map shows the last state among its cells.
         rows, columns: tokens of the rows and of the columns.
         titles: titles of the row axis and of the column axis.
         lines: lines under the title.
@@ -329,7 +329,7 @@ CHECKED = {
 
 
 def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) -> StateMap | None:
-    """Map of the cells of a finding, in the sentence and head of its first cell. None if it names no cells.
+    """Map the cells of a finding, in the sentence and head of its first cell; None if there is no cell to show.
 
     Args:
         array: array that was checked.
@@ -352,7 +352,7 @@ def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) 
 
 
 def as_checked(array: np.ndarray | Tensor, report: ArrayReport) -> StateMap:
-    """Map of the array that was checked: first sentence and head, at most the first `MOST` queries and keys."""
+    """Map a checked array: first sentence and head, at most the first `MOST` queries and keys."""
     parts = [f"{axis} 0 of {size}" for axis, size in zip(AXES[:2], report.shape[:2], strict=True) if size > 1]
     sizes = zip(AXES[2:], report.shape[2:], strict=True)
     parts += [f"the first {MOST} of {size:,}" for _, size in sizes if size > MOST]
@@ -368,7 +368,7 @@ def _checked_map(
     marked: np.ndarray | None = None,
     mark: CellState = MARKED,
 ) -> StateMap:
-    """Map of one sentence and head of an array: `marked` cells, weights in color, blocked cells hatched."""
+    """Map one sentence and head of an array: `marked` cells, weights in color, blocked cells hatched."""
     values = _as_array(array).reshape(report.shape)[where][:MOST, :MOST]
     if report.kind == "scores":
         blocked = values <= VERY_NEGATIVE

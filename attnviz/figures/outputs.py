@@ -57,7 +57,7 @@ class PredictionFigure(Figure):
 
 
 class ProbabilityBars(PredictionFigure):
-    """A bar for the probability of each word or class, inside a hollow bar for the probability before a change."""
+    """Base class of bars of the probabilities of words or classes, with hollow bars for those before a change."""
 
     def _ranked_facts(self, ranked: Sequence[NextWord], name: str, numbers: str, **facts: Any) -> FigureFacts:
         """Return the facts; `name` and `numbers` are the names of the arrays of words and of probabilities."""
@@ -93,7 +93,7 @@ class ProbabilityBars(PredictionFigure):
 
 @dataclass(frozen=True, eq=False)
 class NextWordBars(ProbabilityBars):
-    """A bar for each of the `count` most probable words after a position, or in place of a blank.
+    """Bars of the `count` most probable words after a position, or in place of a blank.
 
     With a run `before` a change, the words of both runs have bars, and hollow bars show the probability before. If that
     run had read other tokens up to this position, it is not drawn, and a note says so.
@@ -138,7 +138,7 @@ class NextWordBars(ProbabilityBars):
 
 @dataclass(frozen=True, eq=False)
 class LabelBars(ProbabilityBars):
-    """A bar for the probability of each class of a sentence, inside a hollow bar for that `before` a change.
+    """Bars of the probability of each class of a sentence, with hollow bars for the probability `before` a change.
 
     A regression has a number without a bar for each output.
     """
@@ -176,7 +176,7 @@ class LabelBars(ProbabilityBars):
 
 @dataclass(frozen=True, eq=False)
 class OutputChange(Figure):
-    """A bar per token for the relative change of its output vector, ||after - before|| / ||before||."""
+    """Bars of the relative change of each token's output vector, ||after - before|| / ||before||."""
 
     before: Record
     after: Record
@@ -222,7 +222,7 @@ NOTHING = "–"
 
 @dataclass(frozen=True, eq=False)
 class StepByStep(PredictionFigure):
-    """A row per position that is not padding: the word just read, and the most probable prediction with a bar.
+    """Table of predictions, a row per position without padding: the token read, and the most probable word with a bar.
 
     A fill-in model has one row per blank. With a run `before` a change, rows whose prediction changed come first, as
     "le → les", with the probability of the predicted word in each run: a bar, and a hollow bar for the run before.

@@ -61,7 +61,7 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class PatchImage(TokenWeights):
-    """A picture whose patches are tinted by the attention that one position gives them, or gets from them.
+    """Picture whose patches are tinted by their attention from, or to, one chosen position.
 
     Attributes:
         less: "sinks" removes patches with high attention from all, see `analysis.pictured.without_sinks`; "" shows all.
@@ -100,7 +100,7 @@ class PatchImage(TokenWeights):
 
     @property
     def _patch_sentence(self) -> Sentence:
-        """The sentence that has patches: that of the keys, or else that of the queries."""
+        """Sentence that has patches: that of the keys, or else that of the queries."""
         queries, keys = self.record.texts(self.site, sentence=self.sentence)
         return keys if keys.has_places else queries
 

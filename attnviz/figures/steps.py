@@ -33,7 +33,7 @@ WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 """Pixels: width of the overview (fits a phone), height and width of a thumbnail, height of a missing stage, gap."""
 
 FIRST, MOST_COLUMNS = 16, 64
-"""Dimensions of a vector, from the first, in a thumbnail and in a large table; exported tables have all known ones."""
+"""Most dimensions of a vector drawn in a thumbnail, and in a large table; exported tables have all known ones."""
 
 LONGEST = 12
 """Most code points of a token's label."""
@@ -144,7 +144,7 @@ def number_grid(matrix: Matrix, cell: tuple[float, float], style: Style, **optio
 
 @dataclass(frozen=True, eq=False)
 class StepsOverview(HeadSteps):
-    """All stages of a call as thumbnails; a click selects one under the name "stage" with the fields position and rev.
+    """Thumbnails of all stages of a call; a click selects a stage as "stage" with the fields position and rev.
 
     Attributes:
         stages: result of `steps.chain`.
@@ -209,7 +209,7 @@ class StepsOverview(HeadSteps):
 
 @dataclass(frozen=True, eq=False)
 class StageTables(HeadSteps):
-    """Some tables of one stage in full size, under each other, with labels of tokens and dimensions.
+    """Tables of one stage in full size, under each other, with labels of tokens and dimensions.
 
     A click selects a cell under the name "cell" with the fields query, key and rev; -1 if the table has no such axis.
 
@@ -244,7 +244,7 @@ class StageTables(HeadSteps):
 
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
-        """The tables as grids; the last grid that begins a row has the legends for all."""
+        """Grids of the tables; the last grid that begins a row has the legends for all grids."""
         every = [self._grid(i, matrix) for i, matrix in enumerate(self.matrices)]
         if every:
             last = [i for i, matrix in enumerate(self.matrices) if not (i and _is_column(matrix))][-1]
@@ -280,7 +280,7 @@ class StageTables(HeadSteps):
             (wide, high),
             self.style,
             title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, whole.shape)}{part}",
-            labels=((), labels[1]) if i and _is_column(matrix) else labels,  # the table before it has them
+            labels=((), labels[1]) if i and _is_column(matrix) else labels,  # the previous table has row labels
             called=names,
             size=Size("pixels" if is_image else "rectangles", wide, *map(len, positions), high=high, **every),
             prefix=f"{i}-",
@@ -316,7 +316,7 @@ class StageTables(HeadSteps):
 
 
 def _is_column(matrix: Matrix) -> bool:
-    """Return whether a table has a single column; it is drawn right of the table before it."""
+    """Return whether a table has a single column, so that it is drawn right of the previous table."""
     return matrix.axes[1] == "1"
 
 
@@ -406,7 +406,7 @@ class LargestWeights(Figure):
         unscaled, scaled = ([getattr(s, side).largest for s in self.spreads] for side in ("unscaled", "scaled"))
         texts = [f"{percent(a)} → {percent(b)}" for a, b in zip(unscaled, scaled, strict=True)]
         return Bars(
-            title="" if self.on_screen else self.title,  # the page says it above
+            title="" if self.on_screen else self.title,  # the page has a title of its own
             lines=("hollow bar: q·k as it is; filled bar: with the scale", "16 keys; random numbers of variance 1"),
             names=[f"dₖ = {spread.d_k:,}" for spread in self.spreads],
             columns=[Column(texts, scaled, unscaled, longest=1.0)],

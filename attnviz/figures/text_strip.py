@@ -83,7 +83,7 @@ class TokenWeights(SiteFigure):
 
     @property
     def ends(self) -> tuple[Groups, Groups]:
-        """The side that has the chosen token, and the side whose tokens are shaded."""
+        """Side that has the chosen token, and side whose tokens are shaded."""
         parts = self.window.queries, self.window.keys
         return parts if self.side == "from" else parts[::-1]
 
@@ -213,7 +213,7 @@ class TokenWeights(SiteFigure):
 
 @dataclass(frozen=True, eq=False)
 class TextStrip(TokenWeights):
-    """A sentence shaded by attention from or to one token; with cross-attention, both. `selected` is outlined."""
+    """Sentence shaded by attention from or to one token; with cross-attention, both texts. `selected` is outlined."""
 
     def draw(self) -> Views:
         tokens, captions, height = self._layout
