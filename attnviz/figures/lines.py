@@ -188,7 +188,7 @@ class HeadLines(SiteFigure):
         return Views(marks.whole(chart | {"params": params, "title": title_spec()}, colors), self._data())
 
     def _data(self) -> dict[str, Table]:
-        edges, looks, colors = self.edges, self._looks, self.colors
+        edges, looks, colors = self.edges, self._look_indices, self.colors
         notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.notes, *edges.notes]
         legend = [(text, signs.CROSS, colors.warning) for text in self._weightless_rows]
         if self._led_row is not None:
@@ -221,7 +221,7 @@ class HeadLines(SiteFigure):
         return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // self._most_tokens)))
 
     @cached_property
-    def _look_channels(self) -> list[int]:
+    def _look_indices(self) -> list[int]:
         """Index of each head's hue and dashes: from its number, so that it does not depend on the other heads."""
         most = len(self.colors.hues) * len(DASHES)
         if len(self.heads) == 1:
@@ -268,7 +268,7 @@ class HeadLines(SiteFigure):
             "rev": [self.rev] * count,
             "index": [*range(count)],
             "side": ["line"] * count,
-            "look": [self._looks[head] for head in heads],
+            "look": [self._look_indices[head] for head in heads],
             "weight": edges.weights.tolist(),
             "chosen": ((rows == row) & (columns == column)).tolist(),
             "faint": [self._led_row is not None and row != self._led_row for row in rows.tolist()],
