@@ -1,1 +1,1 @@
-"""Pictures of records: pure functions that give Altair charts (and one full-Vega spec), for screen and files."""
+"""Charts: Vega-Lite specifications and their tables (and one Vega specification), for screen and files."""

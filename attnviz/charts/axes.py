@@ -1,6 +1,6 @@
-"""Labels and names of tokens, and bands beside them: the turns of a chat, a prompt and its answer.
+"""Labels and names of tokens, and bands along them for the turns of a chat, or for a prompt and its answer.
 
-No text of a user stands in an expression, a field name or a tooltip's name: labels are rows of tables.
+User texts are only rows of tables, never part of an expression, a field name or a tooltip title.
 """
 
 import unicodedata
@@ -17,11 +17,11 @@ from attnviz.core.display import isolated, visible_text
 QUERY, KEY = "Query (from)", "Key (to)"
 
 LONGEST_LABEL, LONGEST_WORD = 16, 200
-"""Code points of a token shown on an axis, and of a word of which begin and end are shown there."""
+"""Most code points of a label on an axis, and of a token that is read to shorten it to its beginning and end."""
 
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
-    """Names of rows or columns in a readout: the token, its position and role; of a tile, the first and the last."""
+    """Name rows or columns for a readout: token, position and role; for a tile, those of its first and last token."""
     labels = groups.labels
 
     def name(i: int) -> str:
@@ -34,7 +34,7 @@ def names(groups: Groups, tile: int = 1) -> list[str]:
 
 
 def notes_on(size: Size, shows: str = "each square shows the largest of") -> list[str]:
-    """Notes on a map that shows less than everything."""
+    """Return notes on tiles and on labels that are left out."""
     notes = [f"{shows} {size.tile} × {size.tile} cells"] if size.tile > 1 else []
     if (n := size.every * size.tile) > 1:
         ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
@@ -43,41 +43,41 @@ def notes_on(size: Size, shows: str = "each square shows the largest of") -> lis
 
 
 def word_spans(groups: Groups) -> list[tuple[int, int]]:
-    """Begin and end of words of several pieces."""
+    """Return begin and end of each word that has several pieces."""
     begins = [i for i, token in enumerate(groups.tokens) if not (token.joined and i)]
     spans = zip(begins, [*begins[1:], len(groups)], strict=True)
     return [(begin, end) for begin, end in spans if end - begin > 1]
 
 
 def short(text: str, longest: int = LONGEST_LABEL) -> str:
-    """A token as it stands on an axis: a long one is cut in its middle, so that two with one beginning differ."""
+    """Shorten a token for an axis, in its middle, so that tokens with the same beginning differ."""
     whole, end = visible_text(text, LONGEST_WORD), longest // 3
     return whole if len(whole) <= longest else f"{whole[: longest - 1 - end]}…{whole[-end:]}"
 
 
 def from_right(labels: Sequence[str]) -> bool:
-    """Whether a text runs from right to left: its first letter of either kind does."""
+    """Return whether a text runs from right to left, by its first letter that has a direction."""
     kinds = (unicodedata.bidirectional(character) for label in labels for character in label)
     return next((kind for kind in kinds if kind in ("L", "R", "AL")), "L") != "L"
 
 
 NEAR, FAR, MIDDLE = -4, -7, -15
-"""Pixels from the cells to the ends of a bar, and to the middle of its name."""
+"""Pixels from the cells to both edges of a band, and to the middle of its name."""
 
 BAR, NAMED = 9, 24
-"""Pixels of the bands between cells and labels: where no name fits, and where one does."""
+"""Pixels of the width of bands between cells and labels, without and with names."""
 
 HUES = {"user": 0, "prompt": 0, "assistant": 3, "answer": 3}
-"""Hue of a role by its place in the theme; any other role is quiet."""
+"""Index of a role's hue in the theme; other roles are gray."""
 
 BAND = ("side", "begin", "middle", "end", "border", "role", "label", "ink")
 """Fields of a band."""
 
 
 def bands_table(sides: Sequence[Groups], size: Size, colors: Theme) -> Table:
-    """A row for each turn that has a role: its side, its ends in squares of the grid, its color and its role.
+    """Build a table of bands, one for each turn with a role: side, ends in squares of the grid, color and role.
 
-    The label is the role where it fits along the band. Two pixels are left between bands.
+    The label is the role if it fits along the band. There are two pixels between bands.
     """
     rows = []
     for side, part in zip(("row", "column"), sides, strict=True):
@@ -91,7 +91,7 @@ def bands_table(sides: Sequence[Groups], size: Size, colors: Theme) -> Table:
 
 
 def band_widths(bands: Table) -> tuple[int, int]:
-    """Pixels that bands take left of the cells, and above them."""
+    """Return the pixels that bands take left of the cells and above the cells."""
     widths = {"row": [0], "column": [0]}
     for side, label in zip(bands["side"], bands["label"], strict=True):
         widths[side].append(NAMED if label else BAR)

@@ -1,4 +1,4 @@
-"""Names with bars and texts beside them: each column is a view of one table, and Vega-Lite places the views."""
+"""Bar charts: names with columns of bars and texts; each column is a view of one table."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,23 +12,23 @@ from attnviz.charts.theme import MONO, Style, Theme
 from attnviz.core.amounts import percent
 
 STEP, GAP = 22, 16
-"""Pixels from row to row, and between two columns."""
+"""Pixels of the height of a row, and between two columns."""
 
 THICK, INNER, OUTER = 12, 8, 14
-"""Pixels: a bar alone, a bar inside a hollow one, and a hollow one."""
+"""Pixels of the thickness of a single bar, of a bar inside a hollow bar, and of a hollow bar."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A text for each name, or a bar with a text at its end.
+    """Column of texts, or of bars with texts at their ends.
 
     Attributes:
-        texts: what is written; of bars, their values in percent if none are given.
-        values: lengths of bars, NaN or None where there is no bar; None for a column of texts.
-        before: amounts of hollow bars around the others, as `values`; () for none.
-        begins: where bars of numbers of both signs begin, each to end at its value; () for all at 0.
-        name: caption.
-        longest: value of a bar of full length; None for the largest.
+        texts: text of each row; () for the values in percent.
+        values: values at which bars end, NaN or None for no bar; None for a column of texts.
+        before: values of hollow bars around the bars, like `values`; () for none.
+        begins: values at which bars of both signs begin; () if all begin at 0 and have one sign.
+        name: caption of the column.
+        longest: value of a bar of full length; None for the largest value.
     """
 
     texts: Sequence[str] = ()
@@ -43,9 +43,9 @@ class Column:
         return [*self.texts] or ["" if value is None else percent(value) for value in self.values or ()]
 
     def tables(self, i: int, colors: Theme) -> tuple[Table, Table]:
-        """Its part of the table of all rows and of the table "meta"; places of bars are on a scale from 0 to 1.
+        """Return the columns for the table of rows and for the table "meta"; bars are on a scale from 0 to 1.
 
-        An infinite amount stands at an end of the scale, and what is no number nowhere.
+        An infinite value is at an end of the scale; NaN has no place.
         """
         count, is_signed = len(self.written), len(self.begins) > 0
         rows: Table = {f"text_{i}": self.written, f"ink_{i}": [colors.text] * count}
@@ -80,15 +80,15 @@ class Column:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bars:
-    """Columns beside names.
+    """Bar chart: names of the rows, with columns beside them.
 
     Attributes:
-        title, lines: what stands above.
-        names: of the rows, as they may be drawn.
-        columns: what stands beside them.
-        style: how they are drawn.
+        title, lines: title of the chart, and lines below it.
+        names: names of the rows, safe to draw.
+        columns: columns beside the names.
+        style: style of the chart.
         length: pixels of the longest bar of each column.
-        quiet, chosen: rows whose names stand back, and stand out.
+        quiet, chosen: rows whose names are gray, and rows whose names have the accent color.
     """
 
     title: str
@@ -101,7 +101,7 @@ class Bars:
     chosen: Collection[int] = ()
 
     read = None
-    """Nothing of it is read under the pointer beside tooltips."""
+    """No readout under the pointer, unlike a large `Grid`."""
 
     @property
     def form(self) -> Form:
@@ -131,7 +131,7 @@ class Bars:
 
 
 def _view(i: int, length: int, colors: Theme) -> Spec:
-    """A column of texts, or of bars that are so many pixels long."""
+    """Build the view of a column: bars of `length` pixels, or texts if `length` is 0."""
     y = {"y": {"field": "row", "type": "ordinal", "axis": None, "scale": {"type": "band", "padding": 0}}}
     text, start = {"align": "left", "baseline": "middle"}, {"x": pixels_at(0)}
     caption = start | {"y": pixels_at(-11), "text": field(f"caption_{i}")}

@@ -1,6 +1,6 @@
 """Images, frames and texts at places in pixels, under one title: thumbnails of heads, stages of a call.
 
-A facet of 144 maps takes a browser seconds, and images at the places of a table a tenth of one.
+A browser needs seconds for a facet of 144 maps, but a tenth of a second for images at given places.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ TEXT = ("x", "y", "text", "ink", "align", "baseline", "weight", "size")
 
 
 class Collage:
-    """Images that can be clicked, frames and texts.
+    """Clickable images, frames and texts.
 
     Args:
-        name: table of the images.
-        fields: fields of an image beside its place.
+        name: name of the table of images.
+        fields: fields of an image besides its place.
     """
 
     def __init__(self, name: str, fields: Sequence[str]):
@@ -33,11 +33,11 @@ class Collage:
     def image(
         self, x: float, x2: float, y: float, y2: float, left: float, right: float, uri: str | None, *more: Any
     ) -> None:
-        """Add an image, and what can be clicked from left to right; without an address that alone."""
+        """Add an image with a clickable area from `left` to `right`; if `uri` is None, only the clickable area."""
         self.images.append((x, x2, y, y2, left, right, uri, *more))
 
     def frame(self, x: float, x2: float, y: float, y2: float, ink: str, width: float = 1, form: str = "box") -> None:
-        """Add a rectangle without a ground, or a "line" from one corner to the opposite one."""
+        """Add a rectangle without fill, or with form "line" a line from (x, y) to (x2, y2)."""
         self.frames.append((x, x2, y, y2, ink, width, form))
 
     def text(
@@ -73,12 +73,12 @@ class Collage:
         layers: Sequence[Spec] = (),
         title: Spec | None = None,
     ) -> Form:
-        """The chart without its tables.
+        """Build the chart without its tables.
 
         Args:
-            ends: first and last pixel across, and down.
+            ends: first and last pixel, horizontally and vertically.
             click: name and fields of the selection.
-            layers: layers of legends.
+            layers: layers with legends.
         """
         x, y = places(0, domain=[*ends[0]]), places(0, domain=[*ends[1]][::-1])
         box = marks.box(x, y)

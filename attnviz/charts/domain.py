@@ -1,4 +1,4 @@
-"""Color domains of weights, and words for cells that have no weight."""
+"""Color domains of weights, and texts for cells without a weight."""
 
 import math
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from attnviz.core.errors import InputError
 
 DOMAINS = ("adapts", "fixed", "shared", "log")
 CROWDED, FAINT = 40, 0.3
-"""Tokens above which, and the largest weight below which, an adapting scale ends at the largest weight: even attention
-over more tokens than that is too faint to be seen on a scale from 0 to 1."""
+"""Number of tokens above which, and largest weight below which, an adaptive scale ends at the largest weight: uniform
+attention over so many tokens is too faint to be visible on a scale from 0 to 1."""
 
 LONG, RARE = 512, 0.01
-"""Tokens above which such a scale ends where more is rare, and the share of squares that have more: else a few dots
-would leave all others nearly white."""
+"""Number of tokens above which an adaptive scale ends at a quantile, and the share of weights above the quantile;
+otherwise a few large weights would leave all other cells nearly white."""
 
 LOWEST = 1e-4
 """Weight at the beginning of the logarithmic domain."""
@@ -33,7 +33,7 @@ POLICIES = {
     "uniform": "fully masked row: uniform",
     "error": "fully masked row",
 }
-"""Words for an empty row, by `Edits.empty_rows`."""
+"""Texts for a fully masked row, by `Edits.empty_rows`."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Domain:
     """Scale from weights to colors.
 
     Attributes:
-        kind: one of `DOMAINS`; "adapts" where it does.
-        top: the weight at the end of the ramp.
-        here: what `top` is the largest of, where it adapts; "" where some have more.
+        kind: one of `DOMAINS`; "adapts" only if the scale does not end at 1.
+        top: weight at the end of the ramp.
+        here: cells whose largest weight is `top`, in words; "" if `top` is a quantile.
     """
 
     kind: str = "fixed"
@@ -52,13 +52,13 @@ class Domain:
 
     @property
     def ending(self) -> str:
-        """Weight at which the colors of an adapting scale end, in words."""
+        """Description of the weight at which an adaptive scale ends; "" for other scales."""
         end = f"the largest {self.here}" if self.here else f"which {RARE:.0%} of the squares exceed"
         return f"colors end at {self.top:.2g}, {end}" if self.kind == "adapts" else ""
 
     @property
     def caption(self) -> str:
-        """The scale in words, for the page of every head."""
+        """Description of the scale, for the page of all heads."""
         return {
             "adapts": f"weight; {self.ending}",
             "fixed": "weight, from 0 to 1",
@@ -67,19 +67,19 @@ class Domain:
         }[self.kind]
 
     def shade(self, weights: np.ndarray) -> np.ndarray:
-        """Positions of weights on the ramp, 0 to 1; NaN stays."""
+        """Map weights to places on the ramp, 0 to 1; NaN stays NaN."""
         if self.kind == "log":
             return 1 - np.log10(np.clip(weights, LOWEST, 1)) / math.log10(LOWEST)
         return np.clip(weights / (self.top or 1.0), 0, 1)
 
     def legend(self, colors: Theme, *, gray: bool = False) -> legends.Ramp:
-        """The scale of its color legend."""
+        """Build the color legend of the domain."""
         title = "weight (log scale)" if self.kind == "log" else "weight"
         return legends.Ramp(title, self.top, pixels.gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
 
 
 def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:
-    """A domain of some cells by its name; "shared" ends at the largest weight of all heads of the site."""
+    """Return the domain with this name for some cells; "shared" ends at the largest weight of all heads of the site."""
     if kind not in DOMAINS:
         raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
     if kind == "adapts":
@@ -88,10 +88,10 @@ def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:
 
 
 def adapted(cells: Cells, view: AttentionView) -> Domain:
-    """From 0 to 1 where that can be read, else to the largest weight of rows that have a choice, special tokens aside.
+    """Return the adaptive domain: 0 to 1 if that is readable, else up to the largest weight of an informative cell.
 
-    A row with one key left gives it 1, whatever the head does; and many heads give special tokens what they give to no
-    word. Cells with more than the end of the scale have its color.
+    Rows with a single open key are not counted, because its weight is always 1, nor are special tokens as keys, which
+    many heads give much more attention than any word. Larger weights have the color at the end of the scale.
     """
     weights = np.where(colored(cells), cells.weights, 0)
     special = np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
@@ -111,6 +111,6 @@ def adapted(cells: Cells, view: AttentionView) -> Domain:
 
 
 def colored(cells: Cells) -> np.ndarray:
-    """Cells whose weight is shown by a color: open cells, and those of an empty row that was filled."""
+    """Return which cells have a color for their weight: open cells, and cells of a fully masked row that was filled."""
     filled = (cells.states == EMPTY) & (cells.weights > 0)
     return np.isfinite(cells.weights) & ((cells.states == WEIGHT) | filled)

@@ -1,4 +1,4 @@
-"""One grid for every picture of cells: weights, a mask, a leak test, tables of numbers; and its tables."""
+"""Grid of cells for weights, masks, leak tests and tables of numbers, with the tables of its chart."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -28,33 +28,33 @@ TOOLTIP = (
     ("difference_text", "A − B"),
     ("says", "cell"),
 )
-"""Fields and names of what hovering shows; the names are fixed, because some names make a viewer fetch things."""
+"""Fields of the tooltip and their titles, which are constant because a viewer treats some titles as addresses."""
 
 CELL = ("cell", "query", "key", "rev")
 """Name and fields of the selection of a cell."""
 
 READABLE = (34, 16)
-"""Pixels of a cell, across and down, that has room for a number."""
+"""Least width and height in pixels of a cell that has room for a number."""
 
 FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
-"""A framed row in a legend, in a box from -1 to 1."""
+"""Sign of a framed row in a legend, as a path in a box from -1 to 1."""
 
 ARROW, HUE = "M-0.3,-0.45L0.4,0L-0.3,0.45Z", 1
-"""Sign in a legend of a word that another one was predicted for, and the hue of such words."""
+"""Sign of a changed prediction in a legend, and the hue of such words."""
 
 JOINED = "a line beside tokens joins the pieces of a word"
 
 HUGE = 1e8
-"""Numbers beyond this (-1e9, added as a mask) stand at the end of a scale instead of stretching it."""
+"""Numbers of this size or larger (such as -1e9, added as a mask) do not extend a color scale."""
 
 
 @dataclass(frozen=True)
 class RowEnd:
-    """A column of texts at the ends of rows.
+    """Column of texts at the ends of rows.
 
     Attributes:
-        name: begin of its fields: "beside" next to the cells, "note" after that.
-        title: name over the column.
+        name: prefix of the fields: "beside" for the column next to the cells, "note" for the column after it.
+        title: title above the column.
         texts, inks: text of each row, and its color.
     """
 
@@ -65,51 +65,51 @@ class RowEnd:
 
     @property
     def widest(self) -> float:
-        """Pixels of the longest text."""
+        """Pixels of the widest text."""
         return max(map(text_width, [self.title, *self.texts]))
 
     @property
     def width(self) -> int:
-        """The same in steps."""
+        """Pixels of the column, in steps."""
         return 40 * (1 + int(self.widest) // 40)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Grid:
-    """Cells with their labels; arrays are (rows, columns) of the squares that are drawn.
+    """Cells with their labels; all arrays are (rows, columns) of the drawn squares.
 
     Attributes:
-        title, lines: texts above it.
-        rows, columns: the tokens, all of them.
-        size: its form and pixels.
-        states: which of `kinds` each cell is.
+        title, lines: title of the grid, and lines below it.
+        rows, columns: all tokens of the rows and of the columns.
+        size: form and size in pixels.
+        states: index into `kinds` for each cell.
         kinds: states of a cell, in the order of the legend.
-        titles: of the row axis and of the column axis.
-        shade: place on the ramp, 0 to 1, of cells whose ground that is.
-        ramp: legend of the colors.
-        palette: colors of the shades; None for those of the legend.
-        numbers: named columns of numbers, each with its format, or with the text of each cell: weight, score.
-        offsets: of tiles, where in its tile the largest weight stands: counted row by row.
-        cell_texts: text of each cell under the pointer, (cells,), instead of that of its kind.
-        written: text in each cell, (cells,).
-        tips: fields and names of what hovering shows.
-        selects: name and fields of what a click selects.
-        more: fields of cells beside those of every grid, (cells,) each.
+        titles: titles of the row axis and of the column axis.
+        shade: place on the ramp, 0 to 1, for cells with a color of the ramp.
+        ramp: legend of the color scale.
+        palette: colors of the scale; None for those of `ramp`.
+        numbers: named columns of numbers, such as weight, each with its format or with a text for each cell.
+        offsets: position of the largest weight within each tile, counted row by row.
+        cell_texts: tooltip text of each cell, (cells,), in place of the text of its state.
+        written: text inside each cell, (cells,).
+        tips: fields of the tooltip and their titles.
+        selects: name and fields of the selection by a click.
+        more: additional fields of the cells, (cells,) each.
         ends: texts at the ends of rows, from left to right.
-        framed: rows with a frame around them.
-        notes: lines of the legend after those of the kinds.
-        tiles: words for what a square shows of its cells, where it has several.
-        brush: whether a drag over rectangles selects them.
-        labels: of rows and of columns, where these are not their tokens; a side without texts has no axis.
-        called: names of rows and of columns under the pointer, where these are not token and position.
-        verb: what a row does to a column, in words.
-        prefix: begin of the names of its tables, where it is a view beside others.
-        axes: what rows and columns stand for, "query", "key", "d_k", ..., or "1" for nothing. Grids of one chart that
-            share an axis show the same position on it.
-        is_table: whether it is a table of numbers among others: framed, without titles of its axes, and as an image
-            clicked row by row.
-        extent: pixels of the labels over its columns at least: as many as those of the views beside it.
-        signs: kinds in its legend, where these are not those that occur in it; () for no legend.
+        framed: rows with a frame.
+        notes: lines of the legend after those of the states.
+        tiles: words for how a tile summarizes its cells.
+        brush: whether a drag selects cells, if they are rectangles.
+        labels: labels of rows and of columns; None for their tokens; a side without texts has no axis.
+        called: names of rows and of columns in tooltips; None for token and position.
+        verb: relation of a row to a column, in words.
+        prefix: prefix of the names of the tables, for one of several grids in a chart.
+        axes: meaning of rows and columns: "query", "key", "d_k", ..., or "1" for a single row or column. Grids of one
+            chart that share an axis highlight the same position.
+        is_table: whether the grid is a table of numbers among others: framed, without axis titles, and, as an image,
+            clickable row by row.
+        extent: least pixels of the labels above the columns, to align grids side by side.
+        signs: states in the legend; None for those that occur; () for no legend.
     """
 
     title: str
@@ -147,13 +147,13 @@ class Grid:
 
     @cached_property
     def form(self) -> Form:
-        """The chart without its tables."""
+        """Chart without its tables."""
         chart = GridForm(self).spec() | {"title": title_spec()}
         return marks.whole(chart | ({"params": params([self])} if self.is_rectangles else {}), self.style.colors)
 
     @property
     def view(self) -> Spec:
-        """One grid of several, with its title and without parameters, which these share."""
+        """View of this grid within a chart of several grids, with its title and without parameters."""
         form = {"limit": max(self.size.width, LEAST_TITLE)}
         if self.is_table:
             form = {"fontWeight": "normal", "fontSize": 12, "offset": 6}
@@ -164,7 +164,7 @@ class Grid:
     def data(self) -> dict[str, Table]:
         """Tables of the chart: meta, rows, columns, words, chosen, legend, and the cells if they are rectangles.
 
-        Only tables that are drawn: a browser refuses to replace others.
+        Tables that are not drawn are left out, because a browser refuses to replace them.
         """
         tables = {"meta": self._meta(), "rows": self._labels(0), "columns": self._labels(1), "chosen": self.chosen()}
         if not self.is_table:
@@ -184,7 +184,7 @@ class Grid:
 
     @property
     def read(self) -> "Grid | None":
-        """The grid itself if it is one image, whose cells are read under the pointer."""
+        """This grid if it is an image with a readout under the pointer, else None."""
         return None if self.is_rectangles else self
 
     @property
@@ -193,7 +193,7 @@ class Grid:
 
     @cached_property
     def texts(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Labels beside rows and over columns."""
+        """Labels of rows and of columns."""
         return self.labels or tuple([short(token.text) for token in part.tokens] for part in self.sides)
 
     @cached_property
@@ -202,32 +202,32 @@ class Grid:
 
     @cached_property
     def names(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Rows and columns as hovering names them."""
+        """Names of rows and of columns in tooltips."""
         return self.called or tuple(names(part, self.size.tile) for part in self.sides)
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Position of each row and column; of a tile, the first."""
+        """Position of each row and column, or the first position of a tile."""
         return tuple(part.starts[:: self.size.tile] for part in self.sides)
 
     @property
     def lasts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Last position that each row and column stands for."""
+        """Last position of each row and column, or of a tile."""
         tile = self.size.tile
         ends = (np.arange(tile, len(part) + tile, tile).clip(max=len(part)) - 1 for part in self.sides)
         return tuple(part.stops[end] - 1 for part, end in zip(self.sides, ends, strict=True))
 
     @cached_property
     def occurring(self) -> list[int]:
-        """Indices of the kinds of cells that occur."""
+        """Indices of the states that occur."""
         return np.flatnonzero(np.bincount(self.states.ravel())).tolist()
 
     def uri(self, scale: int | None = None) -> str:
-        """The cells as an image.
+        """Encode the cells as an image.
 
         Args:
-            scale: pixels of the image for one of the picture. None for twice the size in a file; on a page for a pixel
-                for each cell, if none is drawn on.
+            scale: image pixels per pixel of the picture; None for 2 in a file, and on a page for one image pixel per
+                cell if no cell has a sign.
         """
         size, factor = self.size, scale or (1 if self.style.on_screen else 2)
         wide, high = size.columns, size.rows
@@ -242,7 +242,7 @@ class Grid:
 
     @property
     def _colors(self) -> Theme:
-        """Colors with the ramp of its shades."""
+        """Theme with the ramp of this grid."""
         ramp = self.palette or (self.ramp.colors if self.ramp else self.style.colors.ramp)
         return replace(self.style.colors, ramp=ramp)
 
@@ -255,18 +255,18 @@ class Grid:
         table |= {f"{end.name}_title": [end.title] for end in self.ends}
         if self.is_rectangles:
             return table
-        # the keyboard walks over the cells of an image
+        # for moving over the cells of an image by keyboard
         return table | {"uri": [self.uri()], "rows": [self.size.rows], "columns": [self.size.columns]}
 
     def _labels(self, side: int) -> Table:
-        """Labels of rows or columns, and texts at the ends of rows."""
+        """Build the table of rows (0) or columns (1), with labels and, for rows, the texts at their ends."""
         tile, count = self.size.tile, (self.size.rows, self.size.columns)[side]
         tokens = self.sides[side].tokens[::tile]
         table: Table = {
             ("row", "column")[side]: [*range(count)],
             ("row2", "column2")[side]: [i + 1 for i in range(count)],
             "middle": [i + 0.5 for i in range(count)],
-            "label": self._thinned(side),
+            "label": self._sparse_labels(side),
             "quiet": [token.special for token in tokens],
             "name": [*self.names[side]],
             "position": self.positions[side].tolist(),
@@ -287,8 +287,8 @@ class Grid:
                     inks[row] = self.style.colors.accent
         return table
 
-    def _thinned(self, side: int) -> list[str]:
-        """Labels for which there is room, and that of what is selected; a dot stands for each of the others."""
+    def _sparse_labels(self, side: int) -> list[str]:
+        """Return the labels that fit, and the label of the selected position; other labels are replaced by a dot."""
         size, chosen = self.size, self.selected[side]
         every = (side and size.every_column) or size.every
         dot = "·" if size.cell >= DOTTED and not self.is_table else ""
@@ -304,7 +304,7 @@ class Grid:
 
     @cached_property
     def _words(self) -> Table:
-        """Rows and columns that the pieces of a word take, where each is labeled."""
+        """Ranges of rows and columns for words of several pieces; empty unless every token is labeled."""
         is_whole, inset = self.size.tile * self.size.every == 1 and not self.is_table, 2 / self.size.cell
         sides = zip(("rows", "columns"), self.sides, strict=True) if is_whole else ()
         spans = [(axis, begin + inset, end - inset) for axis, part in sides for begin, end in word_spans(part)]
@@ -312,7 +312,7 @@ class Grid:
 
     @cached_property
     def selected(self) -> tuple[int | None, int | None]:
-        """Row and column of what is outlined: a cell, or all of a row or column; None for neither."""
+        """Selected row and column; one of the two is None if a whole row or column is selected."""
         cell = self.style.selected
         cell = (cell,) if isinstance(cell, int) else cell or ()
         wanted = dict(zip(TOKENS, cell, strict=False))
@@ -322,7 +322,7 @@ class Grid:
         return (None, None) if any(missing) else tuple(indices)
 
     def chosen(self) -> Table:
-        """Place of the outline, of a cell at least as large as can be seen; and whether marks stand at its labels."""
+        """Build the table of the outline, enlarged around tiny cells, and of the marks at the selected labels."""
         tile, (row, column) = self.size.tile, self.selected
         grow = 0 if None in (row, column) else max(0.0, (7 / self.size.cell - 1) / 2)
         ends = [
@@ -334,7 +334,7 @@ class Grid:
         return {name: [value] if any(values[4:]) else [] for name, value in zip(names_, values, strict=True)}
 
     def _cells(self) -> Table:
-        """A row for each cell, row by row: where it is, its texts, and what is drawn on it."""
+        """Build the table of cells, row by row: place, texts, fill and sign of each cell."""
         row, column = (index.ravel() for index in np.indices(self.states.shape))
         states, colors = self.states.ravel(), self.style.colors
         glyphs = (kind.glyph(min(self.size.cell, self.size.down), colors) for kind in self.kinds)
@@ -368,17 +368,17 @@ class Grid:
 
 
 LEAST_TITLE = 250
-"""Pixels that the title of a view has at least."""
+"""Least pixels of the title of a view."""
 
 DOTTED = 5
-"""Pixels of a cell from which on a dot stands for a label that is left out."""
+"""Least pixels of a cell for a dot in place of a label that is left out."""
 
 
 def predictions(words: Sequence[str], style: Style, title: str, moved: Collection[int] = ()) -> list[RowEnd]:
-    """Words that rows predict, at their ends.
+    """Build the column of predicted words at the ends of rows.
 
     Args:
-        moved: rows whose word is another one than before a change.
+        moved: rows whose predicted word changed.
     """
     if not any(words):
         return []
@@ -388,7 +388,7 @@ def predictions(words: Sequence[str], style: Style, title: str, moved: Collectio
 
 
 def with_predictions(rows: Groups, words: Sequence[str], tile: int) -> list[str]:
-    """Names of rows in a readout, with the words that they predict."""
+    """Name rows for a readout, with the words that they predict."""
     called = names(rows, tile)
     if tile > 1 or not any(words):
         return called
@@ -397,17 +397,17 @@ def with_predictions(rows: Groups, words: Sequence[str], tile: int) -> list[str]
 
 
 def framed(text: str, style: Style) -> LegendEntry:
-    """The line of the legend for rows with a frame."""
+    """Build the legend line for rows with a frame."""
     return LegendEntry(text, FRAME, style.colors.warning, style.colors.background)
 
 
 def size_within(
     rows: Groups, columns: Groups, style: Style, ends: Sequence[RowEnd] = (), side: int | None = None
 ) -> Size:
-    """Size of a grid in the width of the style, with its labels and the texts at the ends of its rows.
+    """Compute the size of a grid that fits the width of the style, together with its labels and texts at row ends.
 
     Args:
-        side: pixels at most, where the style does not say how many.
+        side: most pixels of the side of the map, if the style has no limit.
     """
     size = size_of(len(rows), len(columns), style.side or side)
     if style.width is None:
@@ -419,13 +419,13 @@ def size_within(
 
 
 def limit_of(*tables: np.ndarray) -> float:
-    """The largest size of the numbers of some tables, those that are infinite or huge left out."""
+    """Return the largest absolute number of the tables, without infinite numbers and those of HUGE or more."""
     sizes = (np.abs(table[np.isfinite(table)]) for table in tables)
     return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
 
 
 def pooled(states: np.ndarray, tile: int) -> np.ndarray:
-    """One state, or number, for each square of a map: the largest among those of a tile."""
+    """Pool states, or numbers, into tiles: the largest of each tile."""
     starts = [np.arange(0, length, tile) for length in states.shape]
     return np.maximum.reduceat(np.maximum.reduceat(states, starts[0], 0), starts[1], 1)
 

@@ -1,7 +1,7 @@
-"""The form of a grid: rows and columns are axes from 0 to their count, and a cell is one unit wide.
+"""Specification of a grid: rows and columns are axes from 0 to their count, and a cell is one unit wide.
 
-It is constant for one size, kind of numbers and theme; title, labels, colors and cells are tables, so a browser
-replaces them in place.
+The specification is constant for a size, kind of numbers and theme; title, labels, colors and cells are tables, which a
+browser replaces in place.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ TOKENS = ("query", "key")
 """Axes whose positions are tokens."""
 
 NOTE = 12
-"""Pixels between cells and what stands at the ends of their rows."""
+"""Pixels between the cells and the texts at the ends of rows."""
 
 READOUT = 2 * LINE + 16
-"""Pixels under an image on a page, for the words about the cell under the pointer."""
+"""Pixels below an image on a page, for the readout of the cell under the pointer."""
 
 SEPARATE = 10
-"""Pixels of a cell from which on a line stands between cells."""
+"""Least pixels of a cell for a line between cells."""
 
 
 def params(grids: "Sequence[Grid]") -> list[Spec]:
-    """Selections by a click, under the pointer and by a drag, of the cells of some grids."""
+    """Build the selections of cells by a click, by hovering and by a drag."""
     first, views = grids[0], [f"{grid.prefix}cells" for grid in grids]
     linked = dict.fromkeys(axis for grid in grids for axis in grid.axes if axis != "1")
     brush = [marks.drag("drag", views, first.style.colors)] if first.brush else []
@@ -37,7 +37,7 @@ def params(grids: "Sequence[Grid]") -> list[Spec]:
 
 
 def together(rows: "Sequence[Sequence[Grid | Spec]]", style: Style, *, has_params: bool = True) -> Form:
-    """Grids, and views of another kind, in rows under one title."""
+    """Arrange grids and other views in rows under one title."""
     views = [[part if isinstance(part, dict) else part.view for part in row] for row in rows]
     first = views[0][0]
     views[0][0] = first | {"layer": [*first["layer"], marks.unseen("meta")]}
@@ -53,13 +53,13 @@ def together(rows: "Sequence[Sequence[Grid | Spec]]", style: Style, *, has_param
 
 
 class GridForm:
-    """Layers of a grid."""
+    """Builder of the specification of a grid, layer by layer."""
 
     def __init__(self, grid: "Grid"):
         self.grid, self.size, self.colors, self.prefix = grid, grid.size, grid.style.colors, grid.prefix
         self.left, self.above = axes.band_widths(grid.bands)
-        shown = grid.texts[1][:: self.size.every_column or self.size.every]
-        is_wide = max(map(text_width, shown), default=0.0) > self.size.cell - 4
+        labels = grid.texts[1][:: self.size.every_column or self.size.every]
+        is_wide = max(map(text_width, labels), default=0.0) > self.size.cell - 4
         self.upright = is_wide and grid.axes[1] in TOKENS
         self.rows = places(self.size.rows, self.axis(0), reverse=True)
         self.columns = places(self.size.columns, self.axis(1))
@@ -67,7 +67,7 @@ class GridForm:
         self.high = {"y": pixels_at(0), "y2": pixels_at(self.size.height)}
 
     def axis(self, side: int) -> Spec | None:
-        """An axis of rows, or of columns on top, whose labels are read from a table; None without labels."""
+        """Build the axis of rows, or of columns at the top, with labels from a table; None without labels."""
         if not any(self.grid.texts[side]):
             return None
         row = f"(data('{self.prefix}{('rows', 'columns')[side]}')[floor(datum.value)] || {{}})"
@@ -88,10 +88,10 @@ class GridForm:
         return spec | over | (turned if self.upright else {"labelAngle": 0})
 
     def spec(self) -> Spec:
-        """The chart without title, configuration and parameters."""
+        """Build the chart without title, configuration and parameters."""
         grid, size = self.grid, self.size
         layers = self.legends() + (self.rectangles() if grid.is_rectangles else self.image())
-        unseen = {"opacity": 0, "size": 0}  # these carry the axes
+        unseen = {"opacity": 0, "size": 0}  # invisible points that carry the axes
         layers += [self.layer("rows", "point", self.y("middle"), **unseen)]
         layers += [self.layer("columns", "point", self.x("middle"), **unseen)]
         if grid.is_table:
@@ -117,7 +117,7 @@ class GridForm:
         return self.x(begin) | {"x2": {"field": end}}
 
     def tooltip(self) -> list[Spec]:
-        """Row and column, and what there is of the fields."""
+        """Build the tooltip: row, column, and those of the grid's `tips` whose fields exist."""
         grid = self.grid
         there = {"says", *(f"{name}_text" for name in grid.numbers)}
         fields = [tip for tip in grid.tips if tip[0] in there]
@@ -125,7 +125,7 @@ class GridForm:
         return tips(*(end for end, axis in zip(ends, grid.axes, strict=True) if axis != "1"), *fields)
 
     def legends(self) -> list[Spec]:
-        """The color scale, and the strokes of what is no weight."""
+        """Build the legends of the color scale and of the signs."""
         grid = self.grid
         below = grid.style.on_screen and not grid.is_rectangles and not grid.is_table
         where = {"orient": "bottom", "offset": READOUT if below else 14}
@@ -137,7 +137,7 @@ class GridForm:
         return [*ramp, *([] if grid.signs == () else [signs_spec(where, f"{self.prefix}legend")])]
 
     def rectangles(self) -> list[Spec]:
-        """A rectangle for each cell, strokes on those that are no weight, and lines to the labels under the pointer."""
+        """Build rectangles of the cells, signs and numbers on the cells, and frames of the hovered row and column."""
         least, tooltip = min(self.size.cell, self.size.down), {"tooltip": self.tooltip()}
         box = self.down("row", "row2") | self.across("column", "column2") | {"fill": as_is("ground")} | tooltip
         edge = {"stroke": self.colors.background, "strokeWidth": 1} if least >= SEPARATE else {}
@@ -158,7 +158,7 @@ class GridForm:
         return [ground, *layers, *self.pointed()]
 
     def pointed(self) -> list[Spec]:
-        """Lines along the row and the column that are pointed at, here or in a table that shares an axis."""
+        """Build frames around the row and the column that are hovered here, or in a table that shares the axis."""
         boxes = self.down("row", "row2") | self.wide, self.across("column", "column2") | self.high
         sides = zip(self.grid.axes, ("rows", "columns"), boxes, strict=True)
         there = "((pointed || {{}})['{}'] || [])[0] === datum.position"
@@ -170,7 +170,7 @@ class GridForm:
         ]
 
     def image(self) -> list[Spec]:
-        """The cells as one image; of a table each row can be clicked."""
+        """Build the cells as one image; each row of a table is clickable."""
         mark = {"width": self.size.width, "height": self.size.height, "align": "left", "baseline": "top"}
         encoding = {"x": pixels_at(0), "y": pixels_at(0), "url": field("uri")}
         layers = [self.layer("meta", "image", encoding, smooth=False, aspect=False, **mark)]
@@ -181,7 +181,7 @@ class GridForm:
         return [*layers, rows | {"name": f"{self.prefix}cells"}, *self.pointed()]
 
     def ends_of_rows(self) -> list[Spec]:
-        """Texts at the ends of rows, lines along the pieces of words, and frames around rows without a key."""
+        """Build texts at the ends of rows, lines along the pieces of words, and frames around fully masked rows."""
         word = {"color": self.colors.quiet, "strokeWidth": 1.25}
         frame = {"fill": None, "stroke": self.colors.warning, "strokeWidth": 1.5}
         along_rows = self.down("begin", "end") | {"x": pixels_at(-2.5 - self.left)}
@@ -201,26 +201,26 @@ class GridForm:
         return layers
 
     def bands(self) -> list[Spec]:
-        """A bar along each turn with its name, and a line through the cells where a turn begins."""
+        """Build a band along each turn with its name, and a line through the cells where a turn begins."""
         name = {"align": "center", "baseline": "middle", "color": self.colors.quiet}
         border = {"color": self.colors.text, "strokeWidth": 1, "strokeDash": [4, 3]}
         bar, layers = {"fill": as_is("ink"), "tooltip": tips(("role", "role"))}, []
-        for side, along, at, span, over, angle in (
+        for side, along, place, span, over, angle in (
             ("row", self.down, self.y, self.wide, "x", 270),
             ("column", self.across, self.x, self.high, "y", 0),
         ):
             where = f"datum.side === '{side}'"
             edges = {over: pixels_at(axes.NEAR), f"{over}2": pixels_at(axes.FAR)}
-            label = at("middle") | {over: pixels_at(axes.MIDDLE), "text": field("label")}
+            label = place("middle") | {over: pixels_at(axes.MIDDLE), "text": field("label")}
             layers += [
                 self.layer("bands", "rect", along("begin", "end") | edges | bar, where=where),
                 self.layer("bands", "text", label, where=where, angle=angle, **name),
-                self.layer("bands", "rule", at("border") | span, where=f"{where} && datum.border > 0", **border),
+                self.layer("bands", "rule", place("border") | span, where=f"{where} && datum.border > 0", **border),
             ]
         return layers
 
     def outline(self) -> list[Spec]:
-        """A frame around the selected cell, and a mark at its labels."""
+        """Build a frame around the selected cell, and marks at its labels."""
         accent, down, across = self.colors.accent, self.down("row", "row2"), self.across("column", "column2")
         beside = down | {"x": pixels_at(-4 - self.left), "x2": pixels_at(-1.5 - self.left)}
         over = across | {"y": pixels_at(-4 - self.above), "y2": pixels_at(-1.5 - self.above)}

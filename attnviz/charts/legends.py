@@ -1,4 +1,4 @@
-"""Titles, lines under them and legends of a color scale and of signs; Vega-Lite places them."""
+"""Titles, lines below titles, and legends of color scales and signs."""
 
 import re
 import textwrap
@@ -14,7 +14,7 @@ from attnviz.charts.marks import Spec, Table, field, unseen
 from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, Style, Theme
 
 NARROWEST, PHONE = 400, 360
-"""Pixels in which titles are broken if the picture is narrower, and that a phone shows."""
+"""Pixels: least line width of titles by default, and on a phone."""
 
 BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
 """Outline of a sign in a legend."""
@@ -22,12 +22,12 @@ BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
 
 _EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff]\ufe0f?"
 JOINED_SIGN = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_EMOJI}(?:[\u200d·]{_EMOJI})+")
-"""Flags and joined emoji, each drawn as one wide sign; where they are shown, a middle dot joins them."""
+"""Pattern of flags and joined emoji, each drawn as one wide character; a middle dot joins them in pictures."""
 
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """One line of a legend: a sign, its background color, and what it means."""
+    """One line of a legend: a text, and a sign as path, color and background color (`ground`)."""
 
     text: str
     path: str
@@ -37,14 +37,14 @@ class LegendEntry:
 
 @lru_cache(maxsize=16_384)
 def text_width(text: str, character: float = CHARACTER) -> float:
-    """About how wide a text is in pixels: wide characters count twice, combining marks not at all."""
+    """Estimate the width of a text in pixels: wide characters count twice, combining marks do not count."""
     signs = (c for c in JOINED_SIGN.sub("漢", text) if not unicodedata.combining(c))
     widths = (2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in signs)
     return sum(widths) * character
 
 
 def heading(title: str, lines: Sequence[str], width: float, style: Style, narrowest: int = NARROWEST) -> Table:
-    """The columns title and subtitle of the table that `title_spec` reads, broken into lines of so many pixels."""
+    """Build the columns title and subtitle of the table that `title_spec` reads, wrapped at `width` pixels."""
     if style.heading is not None:
         title, lines = style.heading, ()
     width = max(width if style.width is None else style.width, narrowest if style.width is None else 0)
@@ -55,18 +55,18 @@ def heading(title: str, lines: Sequence[str], width: float, style: Style, narrow
 
 
 def broken(lines: Sequence[str], characters: float) -> list[str]:
-    """Lines of at most so many characters, broken between words."""
+    """Wrap lines at a number of characters, between words."""
     wide = max(12, int(characters))
     return [part for line in lines if line for part in textwrap.wrap(line, wide, break_on_hyphens=False)]
 
 
 def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, Any]:
-    """Title and subtitle, read from a table; of a view its name over it, and a number that stands out.
+    """Build title and subtitle that are read from a table.
 
-    Without a limit Streamlit would cut them at the width that the picture had first.
+    The limit is 0, for none, because Streamlit would otherwise cut titles at the first width of the picture.
 
     Args:
-        view_of: colors of a view; None for a whole picture.
+        view_of: colors of a view, whose subtitle is a highlighted number; None for a whole picture.
     """
     parts = {part: f"split((data('{table}')[0] || {{}}).{name} || '', '\\n')" for part, name in TEXTS.items()}
     where = {"frame": "group", "subtitleColor": view_of.accent} if view_of else {"frame": "bounds"}
@@ -76,11 +76,11 @@ def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, A
 
 
 TEXTS = {"text": "title", "subtitle": "subtitle"}
-"""Parts of a title, and the columns that they are read from."""
+"""Parts of a title, and the table columns with their texts."""
 
 
 def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta") -> dict[str, Any]:
-    """A chart with the texts of its titles in place of the expressions that read them; none without texts."""
+    """Replace the expressions in the titles of a chart by their texts; empty titles are removed."""
     for part in ("hconcat", "vconcat"):
         if part in view:
             view = view | {part: [written_out(inner, data, f"{inner.get('name', '')}meta") for inner in view[part]]}
@@ -93,18 +93,18 @@ def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta
 
 
 def entry(entries: Sequence[LegendEntry]) -> Table:
-    """A table of legend lines, in their order; of none an unseen one, because a legend without lines has no size."""
+    """Build the table of legend lines; if empty, with an invisible line, because an empty legend has no size."""
     entries = entries or [LegendEntry("", "", "transparent", "transparent")]
     return {
         "says": [f"{i:02d} {line.text}" for i, line in enumerate(entries)],
         "path": [BOX + line.path + i * "M0,0" for i, line in enumerate(entries)],
-        "ground": [_distinct(line.ground, i) for i, line in enumerate(entries)],
-        "stroke": [_distinct(line.color, i) for i, line in enumerate(entries)],
+        "ground": [_distinct_color(line.ground, i) for i, line in enumerate(entries)],
+        "stroke": [_distinct_color(line.color, i) for i, line in enumerate(entries)],
     }
 
 
-def _distinct(color: str, i: int) -> str:
-    """A color that no other line has: Vega takes equal values of a scale for one, so each is a little less opaque."""
+def _distinct_color(color: str, i: int) -> str:
+    """Make the color of line `i` unique by a slightly lower opacity, because Vega merges equal values of a scale."""
     return f"{color}{255 - i:02x}" if color.startswith("#") else color
 
 
@@ -113,13 +113,13 @@ class Ramp:
     """Scale of a color legend.
 
     Attributes:
-        title: what the color stands for.
-        top: number at the end; of a diverging ramp, at both.
-        colors: of the ramp, from its begin to its end.
-        log: whether the scale is logarithmic, from `LOWEST` to 1.
-        signed: whether it goes from -top to top.
-        ends: words behind the numbers at its ends.
-        largest: what stands at the ends in place of numbers, where they mean another one in each table.
+        title: meaning of the color.
+        top: number at the end of the scale.
+        colors: colors from the beginning of the scale to its end.
+        log: whether the scale is logarithmic, from 1e-4 to 1.
+        signed: whether the scale goes from -top to top.
+        ends: words after the numbers at both ends.
+        largest: text in place of the numbers at the ends, if each table has its own scale.
     """
 
     title: str
@@ -131,13 +131,13 @@ class Ramp:
     largest: str = ""
 
     def shade(self, values: np.ndarray) -> np.ndarray:
-        """Places of numbers on the ramp, 0 to 1; a number that is none is where 0 is."""
+        """Map numbers to places on the ramp, 0 to 1; NaN has the place of 0."""
         share = np.nan_to_num(values / (self.top or 1.0))
         return (share + 1) / 2 if self.signed else share
 
 
 def ramp_spec(ramp: Ramp, where: Spec, table: str = "meta") -> Spec:
-    """An unseen point that carries the legend of a color scale, whose end is `top` of a table."""
+    """Build an invisible point that carries the legend of a color scale; the table column `top` has its end."""
     top = f"((data('{table}')[0] || {{}}).top || 1)"
     ends = [f"-{top}", "0", top] if ramp.signed else ["0", f"{top} / 2", top]
     domain = [1e-4, 1] if ramp.log else [{"expr": ends[0]}, {"expr": top}]
@@ -163,7 +163,7 @@ def ramp_spec(ramp: Ramp, where: Spec, table: str = "meta") -> Spec:
 
 
 def signs_spec(where: Spec, table: str = "legend") -> Spec:
-    """Unseen points that carry a legend of signs: their texts, paths and colors are rows of a table."""
+    """Build invisible points that carry a legend of signs, with texts, paths and colors from a table."""
     legend = {
         "title": None,
         "direction": "vertical",

@@ -1,7 +1,7 @@
-"""Parts of Vega-Lite specifications as plain data, and the tables that they draw.
+"""Parts of Vega-Lite specifications as plain data, and the tables of a chart.
 
-A picture is a specification that seldom changes and tables that change with every click: on the screen the
-specification stays while its tables are replaced in place.
+A picture is a specification that seldom changes and tables that change with every click: on the screen only the
+tables are replaced.
 """
 
 from collections.abc import Sequence
@@ -12,21 +12,21 @@ from typing import Any
 from attnviz.charts.theme import Theme, config
 
 Spec = dict[str, Any]
-"""A part of a specification."""
+"""Part of a Vega-Lite specification."""
 
 Table = dict[str, list]
-"""Columns of plain values: numbers that are finite, strings, bytes, True, False and None."""
+"""Columns of plain values: finite numbers, strings, bytes, True, False and None."""
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
 
 APART = {"scale": dict.fromkeys(("color", "fill", "stroke", "shape", "strokeWidth"), "independent")}
-"""Each view and layer has color scales of its own."""
+"""Setting that gives each view and layer color scales of its own."""
 
 LOADED = "{url: datum.uri, src: datum.uri, complete: true, width: 1, height: 1}"
-"""A Vega expression for the image at the address in the field uri, as Vega has it once it is loaded.
+"""Vega expression for an already loaded image at the address in the field uri.
 
-Else Vega draws a picture a second time, a hundredth of a second after the first, with its images in it. They are data
-URIs, and in SVG alone nothing but their address is asked for: for the screen, which draws SVG, and not for files.
+Without it, Vega draws the picture first without its images, and again 0.01 s later. Only the SVG renderer needs nothing
+but the address of an image, so the expression is for the screen, which uses SVG, and not for files.
 """
 
 
@@ -51,16 +51,16 @@ def records(table: Table) -> list[dict]:
 
 
 def columns(names: Sequence[str], rows: Sequence[dict]) -> Table:
-    """Rows as a table; None where one has no such column."""
+    """Convert rows to a table; missing values are None."""
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def layer(table: str, kind: str, encoding: Spec, *, where: str = "", **properties: Any) -> Spec:
-    """Marks for the rows of a table, which the pointer does not meet.
+    """Build a layer of marks for the rows of a table, without tooltips unless `encoding` has one.
 
     Args:
-        where: an expression that a row is drawn for; "" for all.
-        properties: settings of the mark.
+        where: Vega expression that selects rows; "" for all rows.
+        properties: properties of the mark.
     """
     spec = {"data": {"name": table}, "mark": {"type": kind, "aria": False, "tooltip": None} | properties}
     if where:
@@ -69,7 +69,7 @@ def layer(table: str, kind: str, encoding: Spec, *, where: str = "", **propertie
 
 
 def unseen(table: str) -> Spec:
-    """A point that is not drawn, because Vega-Lite leaves out tables that no mark uses."""
+    """Build an invisible point for a table, because Vega-Lite drops tables that no mark uses."""
     return layer(table, "point", {"x": pixels_at(0), "y": pixels_at(0)}, opacity=0, size=0)
 
 
@@ -78,49 +78,49 @@ def pixels_at(pixels: Any) -> Spec:
 
 
 def field(name: str) -> Spec:
-    """The text of a field."""
+    """Build a nominal channel that reads a field."""
     return {"field": name, "type": "nominal"}
 
 
 def as_is(name: str, kind: str = "nominal") -> Spec:
-    """A color, path, width or place that stands in a field."""
+    """Build a channel that takes a color, path, width or place from a field, without a scale."""
     return {"field": name, "type": kind, "scale": None}
 
 
 def pixels_of(name: str) -> Spec:
-    """A place in pixels that stands in a field."""
+    """Build a channel that takes a place in pixels from a field."""
     return as_is(name, "quantitative") | {"axis": None}
 
 
 def box(x: Spec, y: Spec) -> Spec:
-    """A rectangle from the fields x and y to x2 and y2 on two scales."""
+    """Build the channels of a rectangle from the fields x, y, x2 and y2, on two scales."""
     return {"x": x | {"field": "x"}, "y": y | {"field": "y"}, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
 
 
 def looks() -> Spec:
-    """Fill, stroke and width of the stroke that stand in fields."""
+    """Build the channels fill, stroke and stroke width, which are read from fields."""
     return {"fill": as_is("fill"), "stroke": as_is("stroke"), "strokeWidth": as_is("stroke_width", "quantitative")}
 
 
 def when(test: str, then: Spec, otherwise: Spec) -> Spec:
-    """One of two values or scales, by an expression."""
+    """Build a channel with one of two values or scales, by a Vega expression."""
     return {"condition": {"test": test} | then} | otherwise
 
 
 def tips(*fields: tuple[str, str]) -> list[Spec]:
-    """Tooltip entries of Vega-Lite, from pairs of a field and its title."""
+    """Build tooltip entries from pairs of a field and its title."""
     return [field(name) | {"title": title} for name, title in fields]
 
 
 def places(count: float, axis: Spec | None = None, **scale: Any) -> Spec:
-    """A position on a scale from 0 to a count, without its field."""
+    """Build a position channel on a scale from 0 to a count; the caller adds the field."""
     return {"type": "quantitative", "scale": {"domain": [0, count], "nice": False, "zero": False} | scale, "axis": axis}
 
 
 def click(name: str, views: Sequence[str], *fields: str) -> Spec:
-    """A click on the marks with these names, as a selection; Escape clears it.
+    """Build a selection by a click on the marks with these names; Escape clears the selection.
 
-    A counter `rev` in the data lets the same thing be clicked again.
+    With a counter `rev` in the data, the same item can be clicked again.
     """
     escape = "window:keydown[event.key === 'Escape']"
     select = {"type": "point", "fields": [*fields], "on": "click", "toggle": False, "clear": escape}
@@ -128,16 +128,16 @@ def click(name: str, views: Sequence[str], *fields: str) -> Spec:
 
 
 def hover(views: Sequence[str], *fields: str) -> Spec:
-    """The cell under the pointer, as the selection "pointed"."""
+    """Build the selection "pointed" of the item under the pointer."""
     select = {"type": "point", "fields": [*fields], "on": "pointerover", "clear": "pointerout"}
     return {"name": "pointed", "select": select, "views": [*views]}
 
 
 def drag(name: str, views: Sequence[str], colors: Theme) -> Spec:
-    """A drag over cells, as a selection of stretches of the row and column axes: {"row": [1.2, 3.4], "column": ...}.
+    """Build a selection by a drag, as intervals of the row and column axes: {"row": [1.2, 3.4], "column": ...}.
 
-    It clears itself a moment after the drag, when it has been sent: cells under it could not be clicked. Only after one
-    that began on the picture: otherwise a click elsewhere would clear the start of the next drag.
+    The selection is cleared 0.3 s after the drag, when it has been sent, because it covers the cells for clicks. Only
+    a drag that began on the picture clears it: otherwise a click elsewhere would clear the start of the next drag.
     """
     mark = {"fill": colors.accent, "fillOpacity": 0.12, "stroke": colors.accent, "strokeOpacity": 0.6}
     ended = "[pointerdown, window:pointermove[!event.buttons]] > window:pointerup{0, 300}"
@@ -146,15 +146,15 @@ def drag(name: str, views: Sequence[str], colors: Theme) -> Spec:
 
 
 def whole(chart: Spec, colors: Theme) -> Form:
-    """A complete specification: the chart with its configuration, sizing and schema."""
+    """Complete a chart with its configuration, sizing and schema."""
     return Form({"config": config(colors), "autosize": "pad"} | chart | {"$schema": SCHEMA})
 
 
 def beside(*views: Spec, **options: Any) -> Spec:
-    """Views in a row, each with scales of its own."""
+    """Arrange views in a row, each with scales of its own."""
     return {"hconcat": [*views], "resolve": APART} | options
 
 
 def below(*views: Spec, **options: Any) -> Spec:
-    """Views under each other, each with scales of its own."""
+    """Arrange views in a column, each with scales of its own."""
     return {"vconcat": [*views], "resolve": APART} | options

@@ -1,4 +1,4 @@
-"""Maps as images: one palette PNG, cell-exact."""
+"""Maps as palette PNG images, exact for each cell."""
 
 import base64
 import io
@@ -14,20 +14,20 @@ from attnviz.charts.signs import CellState
 from attnviz.charts.theme import Theme
 
 SHADES = 248
-"""Steps of the ramp in the palette; the rest of it holds the colors of cells that are no weight."""
+"""Number of ramp colors in the palette; the named colors follow."""
 
 NAMED = ("blocked", "hatch", "warning", "open", "dot", "leak", "background")
-"""Colors of a theme that stand behind the ramp, by their names."""
+"""Names of the theme's colors that follow the ramp in the palette."""
 
 
 def place(name: str) -> int:
-    """The palette index of a named color."""
+    """Return the palette index of a named color."""
     return SHADES + NAMED.index(name)
 
 
 @lru_cache(maxsize=16)
 def palette(colors: Theme) -> np.ndarray:
-    """RGB colors: the ramp, then those with names."""
+    """Return the RGB colors of the palette: the ramp, then the named colors."""
     stops = np.array([rgb(color) for color in colors.ramp])
     places = np.linspace(0, len(stops) - 1, SHADES)
     ramp = np.stack([np.interp(places, range(len(stops)), stops[:, i]) for i in range(3)], 1)
@@ -35,25 +35,25 @@ def palette(colors: Theme) -> np.ndarray:
 
 
 def gray_ramp(colors: Theme) -> tuple[str, ...]:
-    """The ramp without its colors: of a head that is off."""
+    """Return the color ramp in gray, for a head that is switched off."""
     lightness = (round(0.299 * red + 0.587 * green + 0.114 * blue) for red, green, blue in map(rgb, colors.ramp))
     return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
 
 
 def ground(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None) -> np.ndarray:
-    """Palette index of each cell, (rows, columns).
+    """Return the palette index of each cell's fill, (rows, columns).
 
     Args:
-        states: which of `kinds` each cell is.
-        shade: 0 to 1 on the ramp, for cells whose ground that is.
+        states: index into `kinds` for each cell.
+        shade: place on the ramp, 0 to 1, for cells with a color of the ramp.
     """
     named = [0 if kind.ground == "ramp" else place(kind.ground) for kind in kinds]
-    indices = np.array(named, np.uint8)[states]  # the first color of the ramp is no named one
+    indices = np.array(named, np.uint8)[states]  # 0, the first color of the ramp, marks "ramp"
     return indices if shade is None else np.where(indices == 0, shades(shade), indices)
 
 
 def uri(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None, colors: Theme, **sides: int) -> str:
-    """A map with its signs as the address of a PNG; see `painted`."""
+    """Encode a map with its signs as the data URI of a PNG; see `painted`."""
     return data_uri(painted(states, kinds, shade, **sides), palette(colors))
 
 
@@ -66,14 +66,14 @@ def painted(
     width: int,
     scale: int = 1,
 ) -> np.ndarray:
-    """Palette indices of a map with its signs, (height, width), never smaller than its cells; see `ground`.
+    """Draw a map with its signs as palette indices, (height, width), at least one pixel per cell; see `ground`.
 
     Args:
-        scale: pixels of the image for one on the screen: strokes are as thick there, and as far apart.
+        scale: image pixels per pixel of the screen, for the width and distance of strokes.
     """
     (row, v), (column, u) = (_cells(*sides) for sides in zip(states.shape, (height, width), strict=True))
     cells = ground(states, kinds, shade)
-    image, v, side = cells[:, column][row], v[:, None], width / states.shape[1]  # an axis at a time: far less work
+    image, v, side = cells[:, column][row], v[:, None], width / states.shape[1]  # one axis at a time is much faster
     by_stroke: dict[tuple[int | str, str], list[int]] = {}
     for kind in np.flatnonzero(np.bincount(states.ravel())).tolist():
         if stroke := kinds[kind].stroke():
@@ -92,20 +92,20 @@ def painted(
 
 
 def _cells(cells: int, pixels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Which cell each pixel is in, and how far across it, 0 to 1."""
+    """Return the cell of each pixel along an axis, and the place of the pixel within its cell, 0 to 1."""
     places = (np.arange(pixels) + 0.5) * cells / pixels
     return places.astype(np.intp), places % 1
 
 
 def shades(shade: np.ndarray) -> np.ndarray:
-    """Palette indices of places on the ramp."""
-    return np.rint(np.fmin(np.fmax(shade, 0), 1) * (SHADES - 1)).astype(np.uint8)  # of NaN the first
+    """Map places on the ramp, 0 to 1, to palette indices."""
+    return np.rint(np.fmin(np.fmax(shade, 0), 1) * (SHADES - 1)).astype(np.uint8)  # NaN becomes 0
 
 
 def png(image: np.ndarray, colors: np.ndarray) -> bytes:
-    """A palette PNG of uint8 indices (height, width) into (at most 256, 3) colors.
+    """Encode uint8 indices (height, width) into (at most 256, 3) colors as a palette PNG.
 
-    Of runs alone it is made ten times as fast as with zlib's own search for what comes again, and no larger.
+    Run-length compression is ten times as fast as zlib's default search for repetitions, and the file is no larger.
     """
     picture, file = Image.fromarray(image, "P"), io.BytesIO()
     picture.putpalette(colors.tobytes())
@@ -119,23 +119,23 @@ def data_uri(image: np.ndarray, colors: np.ndarray) -> str:
 
 @lru_cache(maxsize=16)
 def written_palette(colors: Theme) -> list[str]:
-    """The palette as its colors are written in a specification."""
+    """Return the palette as hexadecimal colors for a specification."""
     return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in palette(colors).tolist()]
 
 
 def color_at(place: float, colors: Theme) -> str:
-    """The color of a place on the ramp, 0 to 1; what is outside of it has the color of its end."""
+    """Return the color at a place on the ramp, clipped to 0 to 1."""
     return written_palette(colors)[int(shades(np.array(place)))]
 
 
 def mixed(color: str, ground: str, share: float) -> str:
-    """A color over a ground that it covers by a share, 0 to 1."""
+    """Blend a color of opacity `share`, 0 to 1, over a background color `ground`."""
     both = zip(rgb(color), rgb(ground), strict=True)
     return "#" + "".join(f"{round(share * top + (1 - share) * below):02x}" for top, below in both)
 
 
 def readable(ground: str, colors: Theme) -> str:
-    """The color of text, or of the background, whichever stands out more from a ground."""
+    """Return the text color or the background color, whichever has more contrast to the color `ground`."""
     light = {color: sum(rgb(color)) for color in (ground, colors.text, colors.background)}
     return max((colors.text, colors.background), key=lambda color: abs(light[color] - light[ground]))
 

@@ -1,8 +1,8 @@
-"""Large grids on a page: an image, and words about the cell under the pointer. The one full-Vega specification.
+"""Large grids on a page: an image with a readout of the cell under the pointer. The only Vega specification.
 
-Vega-Lite cannot turn a pointer into a row and a column of an image; signals of Vega can. The chart of the grid is
-compiled to Vega and gets these signals, so title, axes and legend have one source. A page hands over one table, named
-"source", told apart by its column `kind`; what is read of the cells is a file that the browser asks for.
+Vega-Lite cannot map the pointer to a row and a column of an image, but Vega signals can. The chart of the grid is
+compiled to Vega and extended by these signals, so title, axes and legend have one source. A page passes one table,
+named "source", with a column `kind`; the browser requests the numbers of the cells as a separate file.
 """
 
 import json
@@ -20,25 +20,25 @@ from attnviz.charts.size import Size
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
 
 FORMATS = {"score": ".3f", "difference": "+.6f"}
-"""Digits of numbers of a cell; of all others six."""
+"""Number formats by the name of the number; all others have six decimals."""
 HINT = "Point at a square to read it, click to keep it{}."
 NO_CELLS = "data:application/json,[]"
-"""Address of the cells before there is a picture."""
+"""Address of the cells before there is a map."""
 DRAG = 6
-"""Pixels from which on a pointer that is held down drags."""
+"""Pixels that a pressed pointer must move to be a drag."""
 
 
 def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None = None) -> tuple[dict[str, Any], Table]:
-    """A Vega specification of a grid, and the table that it draws, to be named "source".
+    """Build a Vega specification of a grid, and the table to pass to it under the name "source".
 
     Args:
-        form, data: chart and tables of several grids of one size in a row, of which this one is read; None for this one
-            alone.
+        form, data: chart and tables of several grids of one size in a row, including this grid, whose cells the pointer
+            reads; None for this grid alone.
 
-    In its column "read" stands a `CellNumbers`: an address where its `json` is found takes its place. A click sets
-    the signal "cell" to what a Vega-Lite point selection would give: [{"query": ..., "key": ..., "rev": ...}]. Of a
-    grid that zooms, a drag sets the signal "zoom" in the same way to the first and last positions under it, with
-    the fields top, bottom, left and right; the wheel with Ctrl to half of what is there, around the pointer, or to
+    The column "read" has a `CellNumbers`; the caller replaces it by an address that serves its `json`. A click sets
+    the signal "cell" to the value of a Vega-Lite point selection: [{"query": ..., "key": ..., "rev": ...}]. If the
+    style zooms, a drag sets the signal "zoom" in the same way, to the first and last positions under the drag, with
+    the fields top, bottom, left and right; Ctrl and the wheel set "zoom" to half of the map around the pointer, or to
     {"out": 1}.
     """
     tile, style = 1 if grid.offsets is None else grid.size.tile, grid.style
@@ -50,18 +50,18 @@ def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None =
 
 
 def warm() -> None:
-    """Start the compiler of large maps: its first specification takes a third of a second."""
+    """Start the compiler to Vega, whose first specification takes a third of a second."""
     import vl_convert
 
     vl_convert.vegalite_to_vega({"mark": "point", "data": {"values": []}})
 
 
 def table(grid: Grid, data: dict[str, Table]) -> Table:
-    """All tables as one: rows of the grid first, then columns, then meta and what cells can say."""
+    """Join all tables into one: rows of the grid first, then columns, meta, and the texts of the states."""
     used = grid.occurring
-    codes = _shortest(np.searchsorted(used, grid.states), len(used))
+    codes = _pack_codes(np.searchsorted(used, grid.states), len(used))
     cells = CellNumbers({name: _float32(values) for name, (values, _) in grid.numbers.items()} | {"saying": codes})
-    offset = None if grid.offsets is None else _shortest(grid.offsets, grid.size.tile**2).tobytes().hex()
+    offset = None if grid.offsets is None else _pack_codes(grid.offsets, grid.size.tile**2).tobytes().hex()
     first, meta = [f"{grid.prefix}{name}" for name in ("rows", "columns", "meta")], f"{grid.prefix}meta"
     more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
     parts = data | {meta: data[meta] | more, "saying": {"name": [grid.kinds[i].text for i in used]}}
@@ -74,9 +74,9 @@ def table(grid: Grid, data: dict[str, Table]) -> Table:
 
 
 class CellNumbers:
-    """Numbers of each cell, as arrays of big-endian numbers by name, (rows, columns).
+    """Numbers of each cell, as big-endian arrays (rows, columns) by name.
 
-    Weight and score are float32, exact to the last bit; the saying is a number among those that occur.
+    Weight and score are float32, exact to the last bit; "saying" is the index of the state's text.
     """
 
     def __init__(self, arrays: dict[str, np.ndarray]):
@@ -88,7 +88,7 @@ class CellNumbers:
 
     @cached_property
     def name(self) -> str:
-        """A digest: the same for the same cells, and for no others."""
+        """Digest of the content: equal only for equal cells."""
         content = blake2b(digest_size=20)
         for name, array in self.arrays.items():
             content.update(f"{name} {array.dtype} {array.shape} ".encode())
@@ -96,17 +96,17 @@ class CellNumbers:
         return content.hexdigest()
 
     def json(self, of: str) -> bytes:
-        """One row: the address that it is found at, and of all cells, row by row, equally many hexadecimal digits."""
+        """Encode one row as JSON: `of`, its address, and for each name all cells, row by row, as hexadecimal digits."""
         return json.dumps([{"of": of} | {name: array.tobytes().hex() for name, array in self.arrays.items()}]).encode()
 
 
-def _shortest(codes: np.ndarray, count: int) -> np.ndarray:
-    """Codes below a count, in as few bytes as all of them need."""
+def _pack_codes(codes: np.ndarray, count: int) -> np.ndarray:
+    """Convert codes below `count` to the smallest unsigned integer type, big-endian."""
     return codes.astype(np.min_scalar_type(max(0, count - 1)).newbyteorder(">"))
 
 
 def _float32(values: np.ndarray) -> np.ndarray:
-    """Big-endian float32; what is larger is the largest of them, and does not become infinite."""
+    """Convert to big-endian float32; finite numbers beyond the range are clipped, so that they stay finite."""
     most = np.finfo(np.float32).max
     return np.where(np.isfinite(values), values.clip(-most, most), values).astype(">f4")
 
@@ -121,7 +121,7 @@ def _spec(
     words: tuple[str, str],
     colors: Theme,
 ) -> dict[str, Any]:
-    """The chart of a grid as Vega, in a group whose data come from the one table, with the signals of the pointer."""
+    """Compile the chart of a grid to Vega, in a group with data from the table "source" and signals of the pointer."""
     import vl_convert
 
     vega = vl_convert.vegalite_to_vega(marshal.loads(form))
@@ -135,15 +135,15 @@ def _spec(
             mark["name"] = "cells"
             mark["encode"]["update"] |= {"image": {"signal": LOADED}, "cursor": {"value": "crosshair"}}
     views = [marks for marks in views if any(mark.get("name") == "cells" for mark in marks)]
-    data = [dataset if "source" in dataset else _of_kind(dataset) for dataset in vega.pop("data")]
+    data = [dataset if "source" in dataset else _kind_dataset(dataset) for dataset in vega.pop("data")]
     cells = {"url": {"signal": f"pointed_meta.read || '{NO_CELLS}'"}, "format": {"type": "json"}, "async": True}
-    inner["data"] = [*data, _of_kind({"name": "saying"}), {"name": "read"} | cells]
+    inner["data"] = [*data, _kind_dataset({"name": "saying"}), {"name": "read"} | cells]
     sides = {name: {"value": value} for name, value in (("width", size.width), ("height", size.height))}
     own = [{"name": name} | side for name, side in sides.items()]
     inner["signals"] = [*own, *vega.get("signals", ()), *_words(size, numbers, tile)]
     for i, marks in enumerate(views):
-        marks += _pointed(size, colors)[: None if i == 0 else -2]
-        marks += [_dragged(colors)] if zooms else []
+        marks += _pointer_marks(size, colors)[: None if i == 0 else -2]
+        marks += [_drag_mark(colors)] if zooms else []
     return {name: vega[name] for name in ("$schema", "background", "config") if name in vega} | {
         "autosize": "pad",
         "padding": {"left": 0, "top": 0, "right": 0, "bottom": 4},
@@ -156,36 +156,36 @@ def _spec(
     }
 
 
-def _of_kind(dataset: dict) -> dict:
-    """A dataset of the rows of the one table that have its name."""
+def _kind_dataset(dataset: dict) -> dict:
+    """Define a dataset as the rows of "source" whose `kind` is the name of the dataset."""
     own = {"type": "filter", "expr": f"datum.kind === '{dataset['name']}'"}
     return dataset | {"source": "source", "transform": [own]}
 
 
 def _signals(size: Size, tile: int, zooms: bool, words: tuple[str, str]) -> list[dict]:
-    """From the pointer to a cell: its row and column in the table, and its positions. `at` counts cells, -1 is none."""
+    """Build signals from the pointer to a cell: its index `at` (-1 for none), row, column and positions."""
     rows, columns, (hint, verb) = size.rows, size.columns, words
     place = f"clamp(floor(y(group()) / {size.cell}), 0, {rows - 1}) * {columns}"
     place += f" + clamp(floor(x(group()) / {size.cell}), 0, {columns - 1})"
     label = {"type": "click", "marktype": "text", "filter": "datum && isValid(datum.query)"}
-    by_cell = _point("query: pointed_query, key: pointed_key")
+    by_cell = _point_value("query: pointed_query, key: pointed_key")
     clicks = [
         {"events": "@cells:click", "update": f"far ? cell : {by_cell}" if zooms else by_cell},
-        {"events": label, "update": _point("query: datum.query, key: datum.key")},
+        {"events": label, "update": _point_value("query: datum.query, key: datum.key")},
         {"events": "window:keydown[event.key === 'Escape']", "update": "null"},
     ]
-    at = [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}]
+    moves = [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}]
     updates = {
         "pointed_meta": f"data('source')[{rows + columns}] || {{}}",
         "pointed_row": f"data('source')[floor(at / {columns})] || {{}}",
         "pointed_column": f"data('source')[{rows} + at % {columns}] || {{}}",
-        "offset": _code("pointed_meta.offset", rows * columns, "at < 0") if tile > 1 else "0",  # in the tile
+        "offset": _cell_code("pointed_meta.offset", rows * columns, "at < 0") if tile > 1 else "0",  # within the tile
         "pointed_query": f"pointed_row.position + floor(offset / {tile})",
         "pointed_key": f"pointed_column.position + offset % {tile}",
         "who": f"at < 0 ? '{hint}' : pointed_row.name + ' {verb} ' + pointed_column.name",
     }
     return [
-        {"name": "at", "value": -1, "on": at},
+        {"name": "at", "value": -1, "on": moves},
         *({"name": name, "update": update} for name, update in updates.items()),
         *(_zoom(size) if zooms else ()),
         {"name": "cell", "value": None, "on": clicks},
@@ -193,13 +193,13 @@ def _signals(size: Size, tile: int, zooms: bool, words: tuple[str, str]) -> list
 
 
 def _words(size: Size, numbers: tuple[tuple[str, str], ...], tile: int) -> list[dict]:
-    """The cell that is pointed at, in words; "…" while they are on their way."""
+    """Build signals with the text about the cell under the pointer; "…" while its numbers are loading."""
     there = "length(data('read')) && data('read')[0].of === pointed_meta.read"
     words = [f"'{title} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name, title in numbers]
     words += ["'from query ' + pointed_query + ' to key ' + pointed_key"] if tile > 1 else []
     words.append(f"(data('source')[{size.rows + size.columns + 1} + saying] || {{}}).name")
     updates = {
-        name: _code(f"data('read')[0].{name}", size.rows * size.columns, f"at < 0 || !({there})")
+        name: _cell_code(f"data('read')[0].{name}", size.rows * size.columns, f"at < 0 || !({there})")
         for name in (*dict(numbers), "saying")
     }
     text = " + '   ·   ' + ".join(words)
@@ -208,34 +208,34 @@ def _words(size: Size, numbers: tuple[tuple[str, str], ...], tile: int) -> list[
 
 
 def number_of(bits: str, form: str) -> str:
-    """A Vega expression for the digits of a float32 whose bits are an integer: "NaN", "∞" and "−∞" among them."""
+    """Build a Vega expression that formats a float32, given its bits as an integer; also "NaN", "∞" and "−∞"."""
     sign, exponent, fraction = f"({bits} < 2147483648 ? 1 : -1)", f"floor({bits} / 8388608) % 256", f"{bits} % 8388608"
     finite = f"{sign} * ({fraction} + ({exponent} ? 8388608 : 0)) * pow(2, max({exponent}, 1) - 150)"
     others = f"{fraction} ? 'NaN' : {sign} < 0 ? '−∞' : '∞'"
     return f"({exponent} === 255 ? {others} : format({finite}, '{form}'))"
 
 
-def _code(cells: str, count: int, none: str) -> str:
-    """The number of the cell that is pointed at, of the equally many hexadecimal digits of each of a count."""
+def _cell_code(cells: str, count: int, none: str) -> str:
+    """Build a Vega expression for the number of the cell `at`, from hexadecimal digits of `count` cells."""
     long = f"length({cells}) / {count}"
     return f"{none} ? 0 : toNumber('0x' + slice({cells}, at * {long}, (at + 1) * {long}))"
 
 
-def _point(fields: str) -> str:
-    """The value of a selection of points for one with such fields."""
+def _point_value(fields: str) -> str:
+    """Build the value of a point selection with these fields."""
     return f"{{vlPoint: {{or: [{{{fields}, rev: pointed_meta.rev}}]}}}}"
 
 
 def _zoom(size: Size) -> list[dict]:
-    """Signals of a drag: begin, end, whether it went far, and the window that it or the wheel asks for."""
+    """Build the signals of a drag: begin, end, whether it is long enough, and the window to zoom to."""
     wide, high, cells = size.width / 4, size.height / 4, "@cells:pointerdown"
-    nearer = _between(size, f"[x() - {wide}, y() - {high}]", f"[x() + {wide}, y() + {high}]")
+    nearer = _positions_between(size, f"[x() - {wide}, y() - {high}]", f"[x() + {wide}, y() + {high}]")
     wheel = {"source": "view", "type": "wheel", "markname": "cells", "filter": "event.ctrlKey"}
     asks = [
-        {"events": "window:pointerup", "update": f"{HELD} ? {_between(size, 'begun', 'held')} : zoom"},
+        {"events": "window:pointerup", "update": f"{HELD} ? {_positions_between(size, 'begun', 'held')} : zoom"},
         {
             "events": wheel | {"consume": True, "throttle": 250},
-            "update": f"event.deltaY < 0 ? {nearer} : {_point('out: 1')}",
+            "update": f"event.deltaY < 0 ? {nearer} : {_point_value('out: 1')}",
         },
     ]
     moved = f"[{cells}, window:pointerup] > window:pointermove!"
@@ -249,22 +249,22 @@ def _zoom(size: Size) -> list[dict]:
 
 
 HELD = "held && far && begun[2] === pointed_meta.rev"
-"""Whether there was a drag over the map that is there."""
+"""Vega expression: whether the current map is, or was, dragged over."""
 
 
-def _between(size: Size, start: str, stop: str) -> str:
-    """The positions between two points, which are expressions of x and y."""
+def _positions_between(size: Size, start: str, stop: str) -> str:
+    """Build a selection of the positions between two points, given as Vega expressions of [x, y]."""
     ends = []
     for names, axis, count, first in (("top bottom", 1, size.rows, 0), ("left right", 0, size.columns, size.rows)):
         places = (f"clamp(floor({point}[{axis}] / {size.cell}), 0, {count - 1})" for point in (start, stop))
         both = ", ".join(places)
         for name, least, field in zip(names.split(), ("min", "max"), ("position", "last"), strict=True):
             ends.append(f"{name}: data('source')[{first} + {least}({both})].{field}")
-    return _point(", ".join(ends))
+    return _point_value(", ".join(ends))
 
 
-def _pointed(size: Size, colors: Theme) -> list[dict]:
-    """A frame around the cell under the pointer, lines to its labels, and the words under the map."""
+def _pointer_marks(size: Size, colors: Theme) -> list[dict]:
+    """Build a frame around the cell under the pointer, lines to its labels, and the text below the map."""
     columns, cell = size.columns, size.cell
     x, y = f"at % {columns} * {cell}", f"floor(at / {columns}) * {cell}"
     there = {"opacity": "at < 0 ? 0 : 1"}
@@ -281,15 +281,15 @@ def _pointed(size: Size, colors: Theme) -> list[dict]:
     ]
 
 
-def _dragged(colors: Theme) -> dict:
-    """A frame around what a drag went over, until another map is there."""
+def _drag_mark(colors: Theme) -> dict:
+    """Build a frame around the dragged area, until the map changes."""
     ends = {"x": "begun[0]", "y": "begun[1]", "x2": "held ? held[0] : 0", "y2": "held ? held[1] : 0"}
     looks = {"fill": colors.accent, "fillOpacity": 0.12, "stroke": colors.accent}
     return _mark("rect", looks, ends | {"opacity": f"{HELD} ? 1 : 0"})
 
 
 def _mark(kind: str, values: dict[str, object], signals: dict[str, str], **more: str) -> dict:
-    """A mark that lets the pointer through, from channels with a value and channels with an expression."""
+    """Build a mark that ignores the pointer, from channels with a value and channels with an expression."""
     channels = {name: {"value": value} for name, value in values.items()}
     update = channels | {name: {"signal": expression} for name, expression in signals.items()}
     return {"type": kind, "aria": False, "encode": {"update": update}, "interactive": False} | more

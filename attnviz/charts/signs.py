@@ -1,7 +1,7 @@
-"""States of a cell: in words, with a ground and a sign of its own, so that states differ without colors.
+"""States of a cell, each with a text, a fill and a sign, so that states can be distinguished without colors.
 
-Vega-Lite has no pattern fills. A stroke pattern is therefore the shape of a point mark as large as its cell; the shapes
-continue over the edges of their cells, so a blocked area is hatched as one.
+Vega-Lite has no pattern fills. A hatching is therefore the shape of a point mark as large as its cell; the strokes of
+neighboring cells meet, so that a blocked area looks hatched as a whole.
 """
 
 import textwrap
@@ -19,30 +19,30 @@ from attnviz.core.masks import Mask, Reason
 from attnviz.core.record import Record
 
 PERIOD = 8
-"""About how many pixels lie between two strokes."""
+"""Approximate distance between two strokes in pixels."""
 
 CROSS = "M-0.45,-0.45L0.45,0.45M-0.45,0.45L0.45,-0.45"
-"""Not a number."""
+"""Sign for NaN."""
 
 DASH = "M-0.35,0L0.35,0"
-"""Minus infinity."""
+"""Sign for minus infinity."""
 
 DOT = "M-0.14,0A0.14,0.14,0,1,1,0.14,0A0.14,0.14,0,1,1,-0.14,0"
 DOT_STROKE = 0.14
-"""May attend: a circle whose stroke, this share of its cell's side, fills it to a disc."""
+"""Sign for "may attend": a circle whose stroke, as wide as this share of the cell, fills it to a disc."""
 
 DISC = "".join(f"M-{r},0A{r},{r},0,1,1,{r},0A{r},{r},0,1,1,-{r},0" for r in (0.06, 0.14, 0.22))
-"""The same as strokes of one pixel."""
+"""Sign for "may attend" in a legend, as circles with strokes of one pixel."""
 
 RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
-"""May attend, and nothing came of it."""
+"""Sign for "may attend, but not used"."""
 
 PATTERNS = MODEL, PADDING, YOURS = range(3)
-"""Strokes of a cell: slanted, level, and slanted both ways. A cell that several rules block has the first of theirs."""
+"""Hatchings by origin of the rule: diagonal, horizontal, and crossed. With several rules, the first in this order."""
 
 
 def strokes_of(pattern: int, side: float) -> str:
-    """Strokes as an SVG path in a box from -1 to 1, drawn `side` pixels wide."""
+    """Build a hatching as an SVG path in a box from -1 to 1, which is drawn `side` pixels wide."""
     count = max(1, round(side / (PERIOD * 1.4)))
     if pattern == PADDING:
         places = [-1 + (2 * i + 1) / count for i in range(count)]
@@ -58,7 +58,7 @@ def strokes_of(pattern: int, side: float) -> str:
 
 @lru_cache(maxsize=8)
 def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndarray:
-    """Pixels of strokes in an image `scale` times as large, boolean (height, width)."""
+    """Return the pixels of a hatching, boolean (height, width), for an image `scale` times as large as the picture."""
     y, x = np.ogrid[:height, :width]
     wide = 2 * round(PERIOD * 0.7) * scale
     if pattern == PADDING:
@@ -68,13 +68,13 @@ def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndar
 
 
 GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH}
-"""Signs on a cell, as strokes in a box from -1 to 1; "hatch" besides, which goes over its edges."""
+"""Signs on a cell, as paths in a box from -1 to 1; there is also "hatch", which fills the cell."""
 
 MOST_RULES = 12
-"""Rules that a legend explains."""
+"""Most rules in a legend."""
 
 LONGEST_RULE = 52
-"""Characters of a rule in a legend, which else would be wider than the picture; each cell names its rule whole."""
+"""Most characters of a rule in a legend, to keep it narrow; tooltips have the whole text."""
 
 SWATCH = 18
 """Pixels of a sign in a legend."""
@@ -85,12 +85,12 @@ class CellState:
     """State of a cell.
 
     Attributes:
-        text: in words, for the legend and under the pointer.
-        ground: a color of the theme by its name: "open", "blocked" or "leak"; or "ramp", where the color is that of the
-            cell's number.
-        sign: one of `GLYPHS`, "hatch", or "" for none.
-        rules: of a hatched cell, each rule that blocks it: strokes, of `PATTERNS`, and a line of the legend.
-        legend: its line in the legend; None for what it says, or for a line of each rule, "" for none.
+        text: description for the legend and the tooltip.
+        ground: fill of the cell: "open", "blocked" or "leak", which are colors of the theme, or "ramp" for the color of
+            the cell's number.
+        sign: sign on the cell: one of `GLYPHS`, "hatch", or "" for none.
+        rules: rules that block a hatched cell, each with its hatching, one of `PATTERNS`, and a line for the legend.
+        legend: line in the legend; None for `text`, or for a line per rule if there are rules; "" for no line.
     """
 
     text: str
@@ -100,7 +100,7 @@ class CellState:
     legend: str | None = None
 
     def glyph(self, side: float, colors: Theme) -> tuple[str | None, str | None, float | None]:
-        """Path, color and stroke width of the sign on a cell of so many pixels."""
+        """Return path, color and stroke width of the sign on a cell of `side` pixels."""
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
@@ -112,28 +112,28 @@ class CellState:
 
     @property
     def pattern(self) -> int:
-        """Strokes of a hatched cell."""
+        """Hatching of the cell, one of `PATTERNS`."""
         return min((pattern for pattern, _ in self.rules), default=MODEL)
 
     @property
     def ink(self) -> str:
-        """The color of its sign, by its name."""
+        """Name of the sign's color in the theme."""
         if self.ground in ("leak", "open"):
             return "background" if self.ground == "leak" else "dot"
         return {"cross": "warning", "": "quiet"}.get(self.sign, "hatch")
 
     def stroke(self) -> tuple[int | str, str] | None:
-        """Stand-in for its sign in an image, and its color: a sign that is too fine for that is hatched."""
+        """Return the sign in an image, and the name of its color; a ring is too fine and is replaced by a hatching."""
         if self.sign in ("cross", "dot"):
             return self.sign, self.ink
         return (self.pattern, "hatch") if self.sign in ("hatch", "ring") else None
 
 
 def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[CellState]:
-    """A state for each reason.
+    """Build a state for each reason of blocking.
 
     Args:
-        yours: names of the rules that a person set, not the model.
+        yours: names of the rules that the user set, not the model.
     """
 
     def line(rule: str) -> tuple[int, str]:
@@ -150,7 +150,7 @@ def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[C
 
 
 def your_rules(record: Record, site: Site) -> frozenset[str]:
-    """Names of the rules that a person set; the future that a decoder hides is the model's own."""
+    """Return the names of the rules that the user set, without the built-in causal mask of a decoder."""
     mask = record.edits.mask_at(site.kind)
     names = frozenset() if mask is None else _names(mask)
     return names - {"causal"} if record.edits.own_mask and site.kind == "decoder" else names
@@ -162,7 +162,7 @@ def _names(mask: Mask) -> frozenset[str]:
 
 
 def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
-    """Legend lines of states, each text once, and after them one of each rule; of many rules the first."""
+    """Build the legend lines: one for each text of the states, then one for each of the first MOST_RULES rules."""
     own = (state for state in states if state.legend or not state.rules)
     lines = {state.text if state.legend is None else state.legend: state for state in own}
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
@@ -179,5 +179,5 @@ def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
 
 
 def rest(more: int, colors: Theme) -> LegendEntry:
-    """A legend line for rules that are left out, or combinations of them."""
+    """Build a legend line for the number of rules, or combinations of rules, that are left out."""
     return LegendEntry(f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked)

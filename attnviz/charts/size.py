@@ -1,55 +1,55 @@
-"""Draw by size: the form of a picture follows from how many cells it has, and is decided here alone."""
+"""Size and form of a map, which follow from its number of cells and are decided only here."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
 
 RECTANGLES = 32
-"""Rows and columns up to which every cell is a rectangle with a tooltip."""
+"""Most rows and columns for which each cell is a rectangle with a tooltip."""
 
 PIXELS = 512
-"""Rows and columns up to which every cell is a square of one image; above, cells are pooled into tiles."""
+"""Most rows and columns for which each cell is a square of an image; above, cells are pooled into tiles."""
 
 SIDE = 640
-"""Pixels: the side of a large map."""
+"""Pixels of the side of a large map."""
 
 READABLE, LABELED, LARGEST = 420, 38, 60
-"""Pixels of the side of a map that has room beside it, rows and columns up to which each is labeled there, and pixels
-of a cell at most: a map and what stands around it are seen whole on a screen that is 800 pixels high."""
+"""Pixels of the side of a small map, most rows and columns that are all labeled, and most pixels of a cell: a map with
+its labels and legends fits a screen that is 800 pixels high."""
 
 THINNEST = 13
-"""Pixels a token label needs along its axis; where cells are smaller, some labels are left out."""
+"""Pixels that a token label needs along its axis; if cells are smaller, some labels are left out."""
 
 FITS, NARROWEST = 24, 11
-"""Columns of a map whose cells stay rectangles where it has less width, and pixels of a cell of it at least."""
+"""Most columns of a map that keeps rectangles in a narrow space, and least pixels of such a cell."""
 
 LEAST_CELL = 2
-"""Pixels of a cell of an image that has little room at least."""
+"""Least pixels of a cell of an image in a narrow space."""
 
 STRIDES = (1, 2, 4, 5, 8, 10, 15, 20, 40)
-"""Every token is labeled, or every second, fourth, ..."""
+"""Steps between labeled tokens: every token is labeled, or every second, fourth, ..."""
 
 BESIDE, BESIDE_CELL, MOST_BESIDE = 300, 48, 256
-"""Pixels of the side of one of three maps in a row, pixels of a cell of it at most, and rows or columns of it without
-tiles: each number of three maps is read under the pointer."""
+"""Three maps in a row: pixels of the side of a map, most pixels of a cell, and most rows or columns without tiles,
+because the pointer reads the numbers of all three maps."""
 
 
 def every_of(pixels: float, room: float) -> int:
-    """Each how many-th position of cells of so many pixels has room for its label."""
+    """Return the smallest step in STRIDES for which labels of `room` pixels fit on cells of `pixels` pixels."""
     return next((n for n in STRIDES if n * pixels >= room), STRIDES[-1])
 
 
 @dataclass(frozen=True)
 class Size:
-    """How a map of `queries` x `keys` cells is drawn.
+    """Size and form of a map of `queries` x `keys` cells.
 
     Attributes:
         form: "rectangles", "pixels" or "tiles".
-        cell: pixels of a cell (of a tile) on the screen.
-        rows, columns: squares drawn.
+        cell: pixels of the width of a cell, or tile, on the screen.
+        rows, columns: number of rows and columns of squares.
         tile: cells per side of a square; 1 unless the form is "tiles".
-        every: each how many-th token is labeled.
-        high: pixels of a cell from top to bottom, where it is no square; else 0.
-        every_column: each how many-th column is labeled, where that is not as for rows; else 0.
+        every: step between labeled tokens.
+        high: pixels of the height of a cell that is not a square; 0 for a square.
+        every_column: step between labeled columns, if it differs from that of rows; else 0.
     """
 
     form: Literal["rectangles", "pixels", "tiles"]
@@ -63,7 +63,7 @@ class Size:
 
     @property
     def down(self) -> float:
-        """Pixels of a cell from top to bottom."""
+        """Pixels of the height of a cell."""
         return self.high or self.cell
 
     @property
@@ -79,13 +79,13 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
     """Decide how to draw `queries` x `keys` cells.
 
     Args:
-        side: pixels of the map at most, where labels do not stand on each other; None for as large as is good.
+        side: most pixels of the side of the map, as far as labels do not overlap; None for the default.
     """
     most = max(queries, keys, 1)
     if most <= RECTANGLES:
         cell = max(THINNEST, min(LARGEST, READABLE // most))
         return Size("rectangles", cell if side is None else max(THINNEST - 1, min(cell, side // most)), queries, keys)
-    rows, columns, tile = _tiled(queries, keys, PIXELS)
+    rows, columns, tile = _tile_sizes(queries, keys, PIXELS)
     most = max(rows, columns)
     cell = max(THINNEST, READABLE // most) if most <= LABELED else max(1, SIDE // most)
     cell = cell if side is None else min(cell, max(LEAST_CELL, side // most))
@@ -94,21 +94,21 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
 
 def size_beside(queries: int, keys: int) -> Size:
     """Decide how to draw each of three maps of `queries` x `keys` cells in a row."""
-    rows, columns, tile = _tiled(queries, keys, MOST_BESIDE)
+    rows, columns, tile = _tile_sizes(queries, keys, MOST_BESIDE)
     most = max(rows, columns, 1)
     cell = float(min(BESIDE_CELL, BESIDE // most)) if most <= BESIDE // THINNEST else max(BESIDE / most, 1.0)
     form = "tiles" if tile > 1 else "pixels"
     return Size(form if most > RECTANGLES else "rectangles", cell, rows, columns, tile, every_of(cell, THINNEST))
 
 
-def _tiled(queries: int, keys: int, most: int) -> tuple[int, int, int]:
-    """Rows and columns of squares, at most so many, and cells per side of a square."""
+def _tile_sizes(queries: int, keys: int, most: int) -> tuple[int, int, int]:
+    """Return rows and columns of squares, at most `most` of each, and cells per side of a square."""
     tile = max(1, -(-max(queries, keys) // most))
     return -(-queries // tile), -(-keys // tile), tile
 
 
 def within(size: Size, pixels: float) -> Size:
-    """The same with smaller cells, so that a map is not wider than so many pixels, if they suffice for its columns."""
+    """Shrink the cells so that the map is at most `pixels` wide; rectangles of a small map keep NARROWEST pixels."""
     if size.columns <= FITS:
         return replace(size, cell=float(max(NARROWEST, min(size.cell, pixels // max(1, size.columns)))))
     cell = pixels / size.columns
@@ -118,7 +118,7 @@ def within(size: Size, pixels: float) -> Size:
 
 
 def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tuple[float, float]:
-    """Pixels of a cell of a table of numbers, across and down, in a table `wide` pixels wide; square between tokens."""
+    """Return (width, height) of a cell in a table of numbers `wide` pixels wide; a square if both axes are tokens."""
     rows, columns, of_tokens = max(1, rows), max(1, columns), [axis in ("query", "key") for axis in axes]
     if all(of_tokens):
         side = float(max(14 if columns <= 40 else 10, min(44, wide // columns, max(380, 14 * rows) // rows)))

@@ -1,4 +1,4 @@
-"""Every color, size, font and word of caution that the pictures share, for light and dark, and a picture's style."""
+"""Colors, sizes, fonts and notes of caution that all pictures share, for light and dark, and the style of a picture."""
 
 from dataclasses import dataclass
 
@@ -8,46 +8,46 @@ MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'Noto Sans Mono', 'DejaVu
 TITLE_SIZE = 15
 TEXT_SIZE = 12
 LINE = 17
-"""Pixels: type of titles and of all else, and the distance of lines of the latter."""
+"""Pixels: type size of titles, type size of other text, and line height of other text."""
 
 TINT = "#ff2d8a"
-"""Color over a picture, which few pictures have and which is told from most of theirs by its lightness, too."""
+"""Tint over a picture: a color that few pictures contain, and of a lightness unlike most pictures."""
 
 CHARACTER = 7.25
 """Pixels of one monospaced character at TEXT_SIZE."""
 
 TITLE_CHARACTER = 8.5
 WORD_CHARACTER = 6.7
-"""Pixels of an average character of a title and of other words; a little too much rather than too little."""
+"""Pixels of an average character of a title and of other proportional text, rather too large than too small."""
 
 
 @dataclass(frozen=True)
 class Theme:
-    """One set of colors. `ramp` goes from weight 0 to weight 1, even in lightness."""
+    """One set of colors. `ramp` goes from weight 0 to weight 1 in even steps of lightness."""
 
     background: str
     text: str
     quiet: str
-    """Text that stands back: special tokens, subtitles; at least 4.5:1 on the background."""
+    """Secondary text, such as special tokens and subtitles; contrast at least 4.5:1 on the background."""
     accent: str
     line: str
     """Frames and ticks."""
     blocked: str
-    """Ground of a blocked cell."""
+    """Fill of a blocked cell."""
     hatch: str
-    """Strokes on it."""
+    """Strokes on a blocked cell."""
     open: str
-    """A cell of a mask that may be attended to."""
+    """Fill of an open cell of a mask."""
     dot: str
     warning: str
     """NaN and empty rows."""
     leak: str
-    """A cell that saw what it must not; the background stands out on it."""
+    """Fill of a cell with a leak; a sign in the background color is readable on it."""
     ramp: tuple[str, ...]
     diverging: tuple[str, ...]
-    """From the most negative over 0 in the middle to the most positive."""
+    """Colors from the most negative number to the most positive, with 0 in the middle."""
     hues: tuple[str, ...]
-    """Told apart also by those who see few colors (after Okabe and Ito) and from the accent; 3:1 on the background."""
+    """Hues that people with color blindness can tell apart (after Okabe and Ito), unlike the accent; contrast 3:1."""
 
 
 LIGHT = Theme(
@@ -104,7 +104,7 @@ CAUTIONS = {
     "from a folder": "weights from a folder",
     "your own": "your own model",
 }
-"""Notes on the origin of the weights of a picture, by `Record.provenance`, which they name."""
+"""Notes on the origin of the weights, by `Record.provenance`."""
 
 
 def theme(dark: bool) -> Theme:
@@ -112,7 +112,7 @@ def theme(dark: bool) -> Theme:
 
 
 def config(colors: Theme) -> dict:
-    """The Vega-Lite configuration of every picture."""  # fmt: skip
+    """Return the Vega-Lite configuration of all pictures."""  # fmt: skip
     label = {"labelColor": colors.text, "labelFontSize": TEXT_SIZE, "labelLimit": 0}
     title = {
         "titleColor": colors.quiet,
@@ -145,23 +145,23 @@ def config(colors: Theme) -> dict:
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """How a picture is drawn.
+    """Style of a picture.
 
     Attributes:
-        dark: in the colors of a dark page.
-        selected: what is outlined: the (query, key) of a cell, or a row.
-        focused: the head that is framed, by its number or as (site, head).
-        rev: a counter to raise after each click, so that the same thing can be clicked again.
-        domain: what the color of a weight says, one of `charts.domain.DOMAINS`.
-        row_sums: whether each row's sum is written at its end, and those that are not 1 are marked.
-        side: how wide a map may be, in pixels; None for as wide as is good.
-        width: pixels that the picture may take with all that stands around it; None for as many as it needs.
-        zooms: whether a drag over a large map on a page asks to see a part of it.
-        aside: whether the legend of a map stands right of it, as on a slide.
-        paired: whether thumbnails stand beside their map on a page, with words at their right: they are smaller then.
-        explained: whether the legend of the mask beside a map holds for its strokes, too.
-        heading: what stands over the picture in place of its title and the lines under it; None for those.
-        on_screen: whether the picture stands on a page, which says itself what was changed.
+        dark: whether the picture has the colors of a dark page.
+        selected: cell to outline, as (query, key), or row to outline.
+        focused: head to frame, by its number or as (site, head).
+        rev: counter that is raised after each click, so that the same item can be clicked again.
+        domain: color domain of weights, one of `charts.domain.DOMAINS`.
+        row_sums: whether each row has its sum at the end, with a mark if the sum is not 1.
+        side: most pixels of the width of a map; None for the default.
+        width: most pixels of the width of the picture with its labels; None for no limit.
+        zooms: whether a drag over a large map on a page zooms into the map.
+        aside: whether the legend is right of the map, as on a slide.
+        paired: whether thumbnails are beside their map on a page, and therefore smaller.
+        explained: whether a mask beside the map has a legend for the strokes of both.
+        heading: text in place of the title and the lines below; None for the title and the lines.
+        on_screen: whether the picture is on a page, which itself says what was changed.
     """
 
     dark: bool = False

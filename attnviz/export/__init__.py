@@ -1,4 +1,4 @@
-"""Pictures as bytes: files that open anywhere, hold the exact numbers and ask the network for nothing."""
+"""Export of pictures: files that open anywhere, contain the exact numbers and need no network."""
 
 from attnviz.export.draw import ExportError, lacking, warm
 from attnviz.export.formats import (

@@ -1,4 +1,4 @@
-"""Pictures as files: a figure as Vega-Lite, the processes that draw it, and the fonts that a file takes along."""
+"""Drawing of files: Vega-Lite of a figure, the worker processes that draw it, and fonts embedded in SVG."""
 
 import base64
 import hashlib
@@ -28,22 +28,22 @@ from attnviz.core.errors import AttnvizError
 
 
 class ExportError(AttnvizError):
-    """A picture could not be made into a file; the message says why."""
+    """A picture could not be exported; the message has the reason."""
 
 
 # Vega-Lite
 
 DRAWABLE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
 DRAWABLE |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
-"""Signs in place of characters that XML 1.0 forbids: vl-convert aborts its process on them."""
+"""Replacements for characters that XML 1.0 forbids, on which vl-convert aborts its process."""
 
 
 def vega_lite(figure: Any) -> dict:
-    """The Vega-Lite of a figure's chart with its data inside, and a description for people who cannot see it.
+    """Build the Vega-Lite of a figure with its data, and with a description for people who cannot see the picture.
 
-    Altair's check against its schema takes two thirds of the time; the tests make it. Streamlit turns Altair's switches
-    while it draws in another thread, so they are left alone for a figure, which names its tables; a bare chart may hold
-    more rows than Altair allows. What the theme "default" sets is set here.
+    Altair's validation would take two thirds of the time and is left to the tests. Altair's global options are changed
+    only for a bare chart, which may have more rows than Altair allows, because Streamlit changes the options in other
+    threads. The view size of the theme "default" is set here.
     """
     bare = isinstance(figure, SimpleNamespace)
     with alt.data_transformers.enable("default", max_rows=None) if bare else nullcontext():
@@ -55,12 +55,12 @@ def vega_lite(figure: Any) -> dict:
 
 
 def json_text(value: Any) -> str:
-    """The same value is always the same text."""
+    """Serialize a value as compact JSON, always in the same way."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def clean(value: Any) -> Any:
-    """A JSON value with pictures of control characters, U+FFFD for surrogates, null for NaN and infinities."""
+    """Make a JSON value safe: control pictures for control characters, U+FFFD for surrogates, None for NaN and ±inf."""
     match value:
         case str():
             return value.translate(DRAWABLE)
@@ -76,45 +76,45 @@ def clean(value: Any) -> Any:
 # Processes
 
 MOST_WORKERS = 4
-"""Pictures drawn at once: while some take forever, others are drawn."""
+"""Most pictures drawn at the same time, so that a slow picture does not block the rest."""
 
 MOST_IDLE = 2
-"""Workers kept while nothing is drawn, 160 MB each; a new one starts in half a second."""
+"""Most idle workers that are kept, 160 MB each; a new worker starts in half a second."""
 
 CRASHES = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP")
-"""Signals by which a process ends itself; all others are sent by somebody else."""
+"""Signals of a crash; any other signal was sent by another process."""
 
 
 class Killed(Exception):
-    """A worker was ended from outside in the middle of a job; the message is the name of the signal."""
+    """A worker was killed from outside during a job; the message is the name of the signal."""
 
 
 class Workers:
-    """Processes of `worker.py` for any number of threads; each does one job at a time."""
+    """Pool of `worker.py` processes for any number of threads; each process does one job at a time."""
 
     def __init__(self, most: int = MOST_WORKERS):
         self._idle: list[Worker] = []
         self._places = threading.BoundedSemaphore(most)
 
     def ask(self, job: dict, deadline: float) -> bytes:
-        """Have one job done within `deadline` seconds; waiting for the jobs of other threads counts.
+        """Run a job within `deadline` seconds, including the time to wait for a free worker.
 
         Raises:
-            ExportError: if it cannot be done, or not in time.
+            ExportError: if the job fails or is not done in time.
         """
         until = time.monotonic() + deadline
         late = f"The picture was not drawn within {deadline:.3g} s:"
         if not self._places.acquire(timeout=max(0.0, deadline)):
             raise ExportError(f"{late} other pictures took all that time. Try again.")
         try:
-            worker = self._idle.pop()  # the one that was used last is warm
+            worker = self._idle.pop()  # the worker that was used last is warm
         except IndexError:
             worker = Worker()
         job["seconds"] = math.ceil(deadline) + 1
         try:
             try:
                 answer = worker.do(job, until)
-            except Killed:  # the job need not be the reason
+            except Killed:  # perhaps not because of the job
                 answer = worker.do(job, until)
         except TimeoutError:
             raise ExportError(f"{late} take a smaller scale, fewer tokens, or SVG.") from None
@@ -135,7 +135,7 @@ class Workers:
 
 
 class Worker:
-    """A process of `worker.py` for one thread at a time, started when there is a job; it ends with its stdin."""
+    """A `worker.py` process for one thread at a time; it starts with the first job and ends when its stdin closes."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
@@ -143,18 +143,18 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Process number, while it runs."""
+        """Process ID while the process runs, else None."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def do(self, job: dict, until: float) -> dict[str, str]:
-        """Send a job and read its answer; whatever goes wrong on the way ends the process.
+        """Send a job and read its answer; any failure on the way ends the process.
 
         Raises:
-            TimeoutError: if it takes longer.
-            Killed: if somebody ended the process.
+            TimeoutError: if the answer takes longer than `until`.
+            Killed: if the process was killed from outside.
             ExportError: if the process crashed.
         """
-        process, answer = self._running(), None
+        process, answer = self._running_process(), None
         timer = threading.Timer(until - time.monotonic(), process.kill)
         timer.daemon = True
         timer.start()
@@ -182,7 +182,7 @@ class Worker:
                 self.stop()
 
     def stop(self) -> None:
-        """End the process; in a forked child the parent's is left alone."""
+        """End the process, unless it belongs to the parent of a forked child."""
         process, self._process = self._process, None
         if process and os and self._owner == os.getpid():  # as Python ends, modules may be gone
             process.kill()
@@ -191,8 +191,8 @@ class Worker:
     def __del__(self) -> None:
         self.stop()
 
-    def _running(self) -> subprocess.Popen:
-        """The process, or a new one; a forked child must not talk into its parent's pipes."""
+    def _running_process(self) -> subprocess.Popen:
+        """Return the process, or start a new one; a forked child must not write to its parent's pipes."""
         if self.pid is None or self._owner != os.getpid():
             self._process = subprocess.Popen(
                 [sys.executable, str(Path(__file__).with_name("worker.py")), str(assets.path("fonts"))],
@@ -209,7 +209,7 @@ WORKERS = Workers()
 
 
 def draw(kind: str, picture: dict, *, deadline: float = 30.0, **options: Any) -> bytes:
-    """Have a worker draw Vega-Lite as "png", "svg" or "pdf", in the fonts that ship; see `worker.draw`."""
+    """Draw Vega-Lite as "png", "svg" or "pdf" in a worker, with the bundled fonts; see `worker.draw`."""
     text = json_text(picture | {"config": {"font": theme.FONT} | picture.get("config", {})})
     for families, name in ((theme.FONT, SANS), (theme.MONO, MONO)):
         text = text.replace(f'ont":"{families}"', f'ont":"\'{name}\', {families}"')
@@ -218,17 +218,17 @@ def draw(kind: str, picture: dict, *, deadline: float = 30.0, **options: Any) ->
 
 @cache
 def javascript() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
     return WORKERS.ask({"kind": "javascript"}, deadline=60.0).decode()
 
 
 def warm() -> None:
-    """Start a worker in the background: the first picture after a start takes half a second, the others a tenth."""
+    """Start a worker in the background: the first picture of a worker takes half a second, later pictures a tenth."""
     threading.Thread(target=_warm, name="attnviz-export-warm", daemon=True).start()
 
 
 def _warm() -> None:
-    with suppress(ExportError):  # The person who exports will be told.
+    with suppress(ExportError):  # An export reports the error.
         draw("png", {"data": {"values": [{}]}, "mark": {"type": "text", "text": "warm"}})
         javascript()
 
@@ -240,24 +240,24 @@ FILES = {
     SANS: {"normal": "attnvizSans-Regular.ttf", "bold": "attnvizSans-Bold.ttf"},
     MONO: {"normal": "DejaVuSansMono.ttf"},
 }
-"""Files of each font that ships, by weight."""
+"""Files of each bundled font, by weight."""
 
 SIGN = "□"
-"""Sign of PNG and PDF for a flag, a keycap or joined emoji, which vl-convert takes for as wide as their first part."""
+"""Replacement in PNG and PDF for a flag, a keycap or joined emoji, whose width vl-convert computes wrongly."""
 
 _FIRST, _NEXT, _SKIN = "[❤⛹⛓\U0001f000-\U0001faff]", "[\u2600-\u27bf\U0001f000-\U0001faff]", "[\U0001f3fb-\U0001f3ff]"
 JOINED = (
     f"[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3|\U0001f3f4[\U000e0020-\U000e007f·]+"
     f"|{_FIRST}(?:\ufe0f?{_SKIN}|{_SKIN}?\ufe0f?[\u200d·]{_NEXT})+\ufe0f?|{_NEXT}\ufe0f?{_SKIN}"
 )
-"""Pattern of several characters that are one emoji; where they are shown, a middle dot joins them."""
+"""Pattern of several characters that form one emoji; a middle dot joins them in pictures."""
 
 
 def finished_svg(svg: bytes, title: str, description: str) -> bytes:
-    """An SVG with the name and description that screen readers read out, and the characters of the fonts that it uses.
+    """Add to an SVG a name and description for screen readers, and the used characters of its fonts.
 
-    So every reader draws the same letters. A character that its font has not is left to the fonts of the reader;
-    programs that read no fonts from SVG, such as Inkscape, go by the names of fonts.
+    Embedded fonts look the same in every viewer. Characters missing in a font are drawn in fonts of the viewer;
+    programs that ignore embedded fonts, such as Inkscape, use the names of the fonts.
     """
     picture = svg.decode()
     used: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -269,7 +269,7 @@ def finished_svg(svg: bytes, title: str, description: str) -> bytes:
     for name, files in FILES.items():
         characters = {weight: "".join(sorted(used[name, weight])) for weight in files if used[name, weight]}
         fonts = {weight: _subset(files[weight], text) for weight, text in characters.items()}
-        own = f"attnviz-{hashlib.sha256(''.join(fonts.values()).encode()).hexdigest()[:8]}"  # its own on any page
+        own = f"attnviz-{hashlib.sha256(''.join(fonts.values()).encode()).hexdigest()[:8]}"  # unique on any page
         picture = picture.replace(f"font-family=\"'{name}'", f"font-family=\"'{own}', '{name}'")
         for weight, font in fonts.items():
             source = f"src:url(data:font/woff;base64,{font}) format('woff')"
@@ -280,7 +280,7 @@ def finished_svg(svg: bytes, title: str, description: str) -> bytes:
 
 
 def lacking(text: str) -> list[str]:
-    """Characters of a text that no font here has, each with those that are joined to it."""
+    """Return the characters, or joined characters, of a text that no bundled font can draw."""
     parts = [match[0] for match in re.finditer(f"{JOINED}|[^\u200d\ufe0e\ufe0f\\s]", text)]
     has = _characters(FILES[MONO]["normal"]) | _characters(FILES[SANS]["normal"])
     return [*dict.fromkeys(part for part in parts if len(part) > 1 or ord(part) not in has)]
@@ -296,14 +296,14 @@ def _characters(file: str) -> frozenset[int]:
 
 @lru_cache(maxsize=32)
 def _subset(file: str, characters: str) -> str:
-    """The characters of a font as WOFF in base64, with its copyright and license."""
+    """Reduce a font to these characters, as WOFF in base64 with its copyright and license."""
     from fontTools import subset
 
     options = subset.Options(
         layout_features=["mark", "mkmk", "ccmp"], hinting=False, notdef_outline=True, flavor="woff"
     )
     options.name_IDs = [0, 13, 14]
-    options.drop_tables += ["FFTM"]  # for editors of fonts alone
+    options.drop_tables += ["FFTM"]  # only for font editors
     font, maker, content = subset.load_font(assets.path(f"fonts/{file}"), options), subset.Subsetter(options), BytesIO()
     maker.populate(text=characters)
     maker.subset(font)

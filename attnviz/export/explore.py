@@ -1,8 +1,8 @@
-"""Every head as one HTML file, to look through in any browser, without Python and without a network.
+"""Explorer pages: all heads as one HTML file for any browser, without Python and without a network.
 
-A page of a record holds its weights: levels of 16 bits, the low bytes before the high bytes, deflated, one block for
-each attention call; of very many weights they are levels of 8 bits. explore.js reads and draws them. A live page holds
-a model that was trained here instead: `live/*.js` runs it with typed texts, masks and switched-off heads.
+A page of a record contains its weights as 16-bit levels, low bytes before high bytes, deflated, one block per attention
+call; very many weights are stored as 8-bit levels. explore.js reads and draws the weights. A live page contains a model
+of `attnviz.models` instead: `live/*.js` runs the model with typed texts, masks and switched-off heads.
 """
 
 import base64
@@ -32,15 +32,15 @@ from attnviz.export.draw import clean, json_text
 from attnviz.export.page import digest, escaped, inert, policy
 
 LARGE = 20_000_000
-"""Characters of all weights above which a page holds them in 8 bits."""
+"""Characters of all encoded weights above which a page stores 8-bit levels."""
 
 MOST_WEIGHTS = 80_000_000
-"""Weights of a page at most: in 8 bits about 80 MB, which a browser still opens."""
+"""Most weights of a page: as 8-bit levels about 80 MB, which a browser can still open."""
 
-MOST_BYTES = 40_000_000  # of the weights of a live page
+MOST_BYTES = 40_000_000  # most bytes of the weights of a live page
 
 MOST_RULES = 254
-"""Combinations of rules that a cell's byte tells apart."""
+"""Most combinations of rules that the byte of a cell can distinguish."""
 
 TEMPLATE, STYLE, SCRIPT = (
     Path(__file__).with_name(f"explore.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js")
@@ -48,7 +48,7 @@ TEMPLATE, STYLE, SCRIPT = (
 
 
 class Page(str):
-    """The text of a page. As the last line of a notebook's cell it is shown there, in a frame that reaches nothing."""
+    """HTML of a page. A notebook shows it as the result of a cell, in a sandboxed frame."""
 
     def __repr__(self) -> str:
         return f"<a page of {len(self):,} characters: write it to a file that ends in .html>"
@@ -61,11 +61,11 @@ class Page(str):
 def explore(
     record: Record, *, before: Record | None = None, sentence: int = 0, site: Site | None = None, head: int = 0
 ) -> Page:
-    """Every head of a record as one page: a mosaic, each head as a map, as lines and as a text, and what is predicted.
+    """Write all heads of a record as one page: thumbnails, each head as map, lines and text, and the predictions.
 
     Args:
-        before: the run without changes, for what was predicted then.
-        site, head: where the page opens; the first if they are not given.
+        before: run without changes, to show its predictions for comparison.
+        site, head: head that is shown first; by default the first head of the first site.
 
     Raises:
         InputError: if there is no such sentence, site or head, or too many weights for a page.
@@ -104,7 +104,7 @@ def explore(
         "sites": sites,
         "grids": [deflated(grid) for grid in grids],
         "opens": [opens, head],
-        "predicted": _predicted(record, before, sentence),
+        "predicted": _predictions(record, before, sentence),
     }
     return written(
         data, [f'<script type="text/plain" id="weights-{i}">{block}</script>' for i, block in enumerate(blocks)]
@@ -114,12 +114,12 @@ def explore(
 def written(
     data: dict[str, Any], blocks: Sequence[str], scripts: Sequence[str] = (), style: str = "", **parts: str
 ) -> Page:
-    """The page: what it shows is data that no browser runs; its scripts and its style are known by their hashes.
+    """Write the page: its content is inert data, and its policy allows only these scripts and styles, by their hashes.
 
     Args:
-        blocks: elements that hold weights.
-        scripts: scripts that run before the one that draws.
-        parts: HTML above the pictures (ask), beside the large one (side), and under it (more).
+        blocks: HTML elements that contain weights.
+        scripts: scripts that run before explore.js.
+        parts: HTML above the pictures (ask), beside the large picture (side), and below (more).
     """
     drawing = {
         "themes": {name: asdict(colors) for name, colors in (("light", theme.LIGHT), ("dark", theme.DARK))},
@@ -154,12 +154,12 @@ def _colors(colors: theme.Theme) -> str:
 def _site(
     record: Record, step: Step, sentence: int, texts: list[list[list[Any]]], grids: dict[bytes, int]
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """The facts of a site and the levels of its weights.
+    """Return the facts of a site, and its weights as levels.
 
     Args:
-        texts: collects the texts of rows and columns, each once: how a token is drawn, whether it was added, and
-            whether it continues a word.
-        grids: collects which rule blocks which cell, each once.
+        texts: texts of rows and columns, extended by those of this site: for each token how it is drawn, whether it
+            was added, and whether it continues a word.
+        grids: indices of grids of blocking rules, extended by those of this site.
     """
     view = views.see(record, step.site, sentence=sentence)
     every = analysis.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
@@ -202,9 +202,9 @@ def _site(
 
 
 def levels(shares: np.ndarray, bits: int = 16) -> np.ndarray:
-    """Shares of the largest weight as whole numbers: the last is NaN, the one before it 1.
+    """Quantize shares of the largest weight to integers: the largest integer is NaN, the next smaller integer is 1.
 
-    The error is at most 0.000008. In 8 bits they are of the roots, within 0.004, less where weights are small.
+    The error is at most 0.000008; with 8 bits, square roots are quantized with an error of at most 0.004.
     """
     shares = np.clip(shares, 0, 1)
     whole = np.rint((shares if bits == 16 else np.sqrt(shares)) * (2**bits - 2))
@@ -212,18 +212,18 @@ def levels(shares: np.ndarray, bits: int = 16) -> np.ndarray:
 
 
 def coarse(whole: np.ndarray) -> np.ndarray:
-    """Levels of 16 bits as levels of 8."""
+    """Convert 16-bit levels to 8-bit levels."""
     return levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)[whole]
 
 
 def planes(whole: np.ndarray) -> bytes:
-    """All low bytes, then all high ones: deflate finds more in them."""
+    """Return all low bytes, then all high bytes, which deflate compresses better."""
     flat = np.ascontiguousarray(whole).reshape(-1)
     return flat.view(np.uint8).reshape(-1, flat.itemsize).T.tobytes()
 
 
 def deflated(content: bytes) -> str:
-    """In base64. Weights repeat where they are 0, and hardly elsewhere, so that nothing else is looked for."""
+    """Deflate bytes and encode as base64; only runs are compressed, because weights other than 0 rarely repeat."""
     how = zlib.compressobj(strategy=zlib.Z_RLE)
     return base64.b64encode(how.compress(content) + how.flush()).decode()
 
@@ -231,8 +231,8 @@ def deflated(content: bytes) -> str:
 # Predictions
 
 
-def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str, Any]:
-    """Predictions of the model: words after each position, what it wrote, labels; before a change as well."""
+def _predictions(record: Record, before: Record | None, sentence: int) -> dict[str, Any]:
+    """Collect the predictions of both runs: words after each position, written text, and labels."""
     facts: dict[str, Any] = {}
     if record.labels is not None:
         for label in analysis.labels(record, before=before, sentence=sentence):
@@ -262,7 +262,7 @@ def _predicted(record: Record, before: Record | None, sentence: int) -> dict[str
 
 FILES = ("text.js", "model.js", "record.js", "svg.js", "live.js")
 NOT_HERE = ("padding", "random", "media")
-"""Rules that the app alone has: of a batch, of a hash in 64 bits, and of pictures."""
+"""Rules that a live page lacks, because they need a batch, a 64-bit hash or pictures."""
 
 
 def live_page(
@@ -277,57 +277,57 @@ def live_page(
     """Write a page that runs a model of `attnviz.models` in the browser.
 
     Args:
-        weights: the file that `attnviz.models.trained.write` wrote: float16, with the sizes of the model.
-        reads: what the model reads, by id: `Vocabulary.names`.
-        text: what stands in the box when the page opens.
-        writes: what a translator writes, by id.
-        name: of the model, for the title and for the names of files.
+        weights: content of a file from `attnviz.models.trained.write`: float16 weights with the sizes of the model.
+        reads: input vocabulary by token ID, `Vocabulary.names`.
+        text: text in the input box when the page opens.
+        writes: output vocabulary of a translator by token ID.
+        name: name of the model, for the title and for file names.
         about: sentences under the title.
 
     Raises:
-        InputError: if the weights are not such a file, or there are not as many words as it has vectors.
+        InputError: if the weights are not such a file, or a vocabulary does not have the size of the model.
     """
-    for names, wanted in zip((reads, writes), _sizes(weights), strict=True):
+    for names, wanted in zip((reads, writes), _vocabulary_sizes(weights), strict=True):
         if len(names) != wanted:
             raise InputError(f"The weights of '{name}' are for {wanted:,} words; the vocabulary has {len(names):,}.")
     nothing = {"changed": [], "bits": 16, "texts": [], "sites": [], "grids": [], "opens": [0, 0], "predicted": {}}
-    shown = {
+    content = {
         "title": f"{in_title(name[:1].upper() + name[1:])}: attention, live",
         "about": [*about, "Nothing you type leaves this page."],
         "live": {"name": visible_text(name), "text": text, "reads": [*reads], "writes": [*writes]},
     }
     rules = [rule for rule in dict.fromkeys(KEYWORDS.values()) if rule.keyword not in NOT_HERE]
-    listed = ", ".join(f"{rule.keyword}: {_rule(rule)}" for rule in rules)
+    listed = ", ".join(f"{rule.keyword}: {_rule_script(rule)}" for rule in rules)
     script = [f"const RULES = {{{listed}}};", f"const NOT_HERE = {json.dumps(NOT_HERE)};", *map(_read, FILES)]
     label = "Sentence to translate" if writes else "Text"
     parts = {part: Template(_read(f"{part}.html")).substitute(label=label) for part in ("ask", "side", "more")}
     block = f'<script type="text/plain" id="model">{deflated(weights)}</script>'
-    return written(nothing | shown, [block], ["\n".join(script)], _read("live.css"), **parts)
+    return written(nothing | content, [block], ["\n".join(script)], _read("live.css"), **parts)
 
 
 def _read(name: str) -> str:
     return (Path(__file__).with_name("live") / name).read_text("utf-8")
 
 
-def _sizes(weights: bytes) -> tuple[int, int]:
-    """The words that a model reads and those that it writes, as its file of weights states them."""
+def _vocabulary_sizes(weights: bytes) -> tuple[int, int]:
+    """Read the sizes of the input and of the output vocabulary from a file of weights."""
     try:
         size = int.from_bytes(weights[:8], "little")
         header = json.loads(weights[8 : 8 + size])
         sizes = json.loads(header.pop("__metadata__")["config"])
         formats = {tensor["dtype"] for tensor in header.values()}
-        known = int(sizes["vocabulary"]), int(sizes["written"])
+        counts = int(sizes["vocabulary"]), int(sizes["written"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         how = "write them with attnviz.models.trained.write"
         raise InputError(f"These weights are not a model of attnviz.models; {how}.") from None
     if formats != {"F16"} or len(weights) > MOST_BYTES:
         what = f"These weights have {len(weights):,} bytes of {', '.join(sorted(formats))}"
         raise InputError(f"{what}; a page takes F16 and up to {MOST_BYTES:,} bytes.")
-    return known
+    return counts
 
 
-def _rule(rule: type[Mask]) -> str:
-    """A rule in JavaScript: how it is written, its numbers, and the function that makes its predicate."""
+def _rule_script(rule: type[Mask]) -> str:
+    """Write a rule in JavaScript: its syntax, its parameters, and a function that builds its predicate."""
     numbers = [
         {"name": p.name, "kind": p.kind, "least": p.least, "required": p.required, "fallback": p.default}
         for p in rule.parameters()

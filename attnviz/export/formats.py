@@ -1,6 +1,6 @@
-"""Formats of a figure, its sizes for a paper or a slide, names of files, and archives.
+"""File formats of figures, sizes for a paper or a slide, file names, and archives.
 
-A new format is one entry of `FORMATS` and one case of `written`: menu, shell and ZIP read it there.
+A new format needs one entry in `FORMATS` and one case in `written`; menu, shell and ZIP then offer the format.
 """
 
 import io
@@ -25,10 +25,10 @@ from attnviz.export.explore import explore
 from attnviz.export.page import page
 
 POINTS_PER_INCH = 72
-"""Pixels per inch of a PNG at scale 1, too: the unit of the charts is the point of PDF files."""
+"""Points per inch, and pixels per inch of a PNG at scale 1: a pixel of a chart is a point in PDF."""
 
 TWO_COLUMNS = 6.9
-"""Inches of two columns of a paper and the space between."""
+"""Width in inches of two columns of a paper with the space between."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Preset:
     """Size of a picture for one use.
 
     Attributes:
-        inches: width at most; the second one where text in the first would be smaller than the smallest.
-        high: inches of height at most.
-        points: size of the text, and the smallest that it may be shrunk to.
-        ppi: pixels per inch of a PNG, unless a size is asked for.
-        in_text: whether text stands around the picture: it has no title and no margin, and light colors.
-        side: pixels of a map at most where its legend stands right of it; None for under it.
+        inches: most inches of the width; the second number is used if text would become too small with the first.
+        high: most inches of the height.
+        points: size of the text, and smallest size to which text may be shrunk.
+        ppi: pixels per inch of a PNG by default.
+        in_text: whether the picture is within a text: without title and margin, in light colors.
+        side: most pixels of a map with its legend on the right; None for a legend below.
     """
 
     inches: tuple[float, float]
@@ -60,7 +60,7 @@ PRESETS = {
 
 
 class SizedFigure:
-    """A figure in the size of a preset, on its way into files; drawing is given up at `until` of `time.monotonic()`."""
+    """Figure in the size of a preset, for export; drawing is stopped when `time.monotonic()` reaches `until`."""
 
     def __init__(self, figure: Any, preset: Preset | None, until: float):
         self.figure, self.preset, self.until = figure_of(figure), preset, until
@@ -68,7 +68,7 @@ class SizedFigure:
         self.padding = 2 if preset and preset.in_text else 10
         if preset and isinstance(figure, Style):
             sized = {"width": int(preset.inches[0] * POINTS_PER_INCH / self.scale) - 2 * self.padding}
-            if preset.side and not isinstance(figure.side, str):  # shaded tokens call a side what is chosen
+            if preset.side and not isinstance(figure.side, str):  # in a `TokenWeights`, `side` is "from" or "to"
                 sized["side"], sized["aside"] = preset.side, True
             if preset.in_text:
                 sized["heading"], sized["dark"] = "", False
@@ -76,24 +76,24 @@ class SizedFigure:
 
     @cached_property
     def vega_lite(self) -> dict:
-        """The figure as Vega-Lite."""
+        """Vega-Lite of the figure."""
         chart = vega_lite(self.figure)
         return chart | {"config": chart["config"] | {"padding": self.padding}} if self.preset else chart
 
     def draw(self, kind: str, **options: Any) -> bytes:
-        """The picture by vl-convert."""
+        """Draw the picture with vl-convert."""
         if use := self.preset:
             sizes = (size * POINTS_PER_INCH for size in (*use.inches, use.high))
             options["fits"] = (self.scale, *sizes, use.points[1] / use.points[0])
         return draw(kind, self.vega_lite, deadline=self.until - time.monotonic(), **options)
 
     def density(self, scale: int = 1, ppi: int | None = None) -> int:
-        """Pixels per inch of a PNG."""
+        """Return the pixels per inch of a PNG."""
         return ppi or (self.preset.ppi if self.preset and scale == 1 else POINTS_PER_INCH * scale)
 
 
 def figure_of(figure: Any) -> Any:
-    """A figure; a bare chart as one that has a picture and nothing else."""
+    """Return a figure; a bare chart is wrapped in a figure without numbers and description."""
     if hasattr(figure, "to_dict"):
         return SimpleNamespace(name="figure", title="Figure", description="", chart=figure, table=None, arrays=None)
     if not hasattr(figure, "title"):
@@ -106,12 +106,12 @@ def figure_of(figure: Any) -> Any:
 
 @dataclass(frozen=True)
 class Format:
-    """One kind of file; its extension is its name in `FORMATS`, and `written` makes it.
+    """File format; its key in `FORMATS` is its extension, and `written` creates its files.
 
     Attributes:
-        place: where menus offer it: "first", "more" or "" for nowhere.
-        label: what it is for, in a menu and in the README of a ZIP.
-        numbers: the part of a figure that it holds if it is no picture: "table" or "arrays".
+        place: part of menus that offers the format: "first", "more" or "" for none.
+        label: purpose of the format, for a menu and the README of a ZIP.
+        numbers: part of a figure that a format of numbers contains: "table" or "arrays"; "" for a picture.
     """
 
     mime: str
@@ -130,22 +130,22 @@ FORMATS = {
     "csv": Format("text/csv", "first", AS_TEXT, "table"),
     "npz": Format("application/octet-stream", "more", "the numbers for NumPy: numpy.load(file)", "arrays"),
 }
-"""Formats of one figure, by their extensions; "zip" besides is all of them, of one figure or several."""
+"""Formats of one figure, by extension; there is also "zip", for all formats of one figure or several."""
 
 LARGER = (({"scale": 2}, "a picture for sharp screens"), ({"ppi": 300}, "a picture for print, 300 dots per inch"))
-"""Other sizes of a PNG in a ZIP."""
+"""Additional sizes of a PNG in a ZIP."""
 
 NAMES = (*FORMATS, "zip")
-"""Every format by its extension."""
+"""Extensions of all formats."""
 
 
 def formats_for(place: str) -> tuple[str, ...]:
-    """The formats that menus offer at a place."""
+    """Return the formats that menus offer at a place."""
     return tuple(name for name, format in FORMATS.items() if format.place == place)
 
 
 def written(picture: SizedFigure, format: str, scale: int = 1, ppi: int | None = None) -> bytes:
-    """A figure as a file of a format."""
+    """Return the content of a figure's file in a format."""
     figure = picture.figure
     if (part := FORMATS[format].numbers) and getattr(figure, part) is None:
         raise InputError(f"A bare chart has no {part} to save as numbers: give a Figure.")
@@ -174,21 +174,21 @@ def render(
     ppi: int | None = None,
     deadline: float = 30.0,
 ) -> bytes:
-    """One figure as a file; with "zip" also several.
+    """Return the content of a file of one figure, or with "zip" of several figures.
 
-    The same figure gives the same bytes, but for PDF (and so ZIP): vl-convert numbers its fonts at random.
+    The same figure gives the same bytes, except as PDF (and therefore ZIP), because vl-convert numbers fonts randomly.
 
     Args:
-        figure: a `Figure`, a bare Altair chart (without the formats of numbers), or for "zip" a sequence of figures.
-        format: one of `NAMES`.
-        preset: one of `PRESETS`: sized for a paper, a slide or a web page; None as on the screen.
-        scale: 1, 2 or 4 times as many pixels; the picture prints at the same size. PNG only. With 1 a preset takes
-            pixels of its own: 300 per inch for a paper.
-        ppi: pixels per inch instead of a scale, 300 for print. PNG only.
-        deadline: seconds that drawing may take.
+        figure: `Figure`, bare Altair chart (not for formats of numbers), or, for "zip", sequence of figures.
+        format: extension, one of `NAMES`.
+        preset: size for a paper, a slide or a web page, one of `PRESETS`; None for the size on the screen.
+        scale: factor of the resolution of a PNG: 1, 2 or 4; the printed size does not change. With 1, a preset uses its
+            own resolution, such as 300 pixels per inch for a paper.
+        ppi: pixels per inch of a PNG, in place of `scale`; 300 for print.
+        deadline: most seconds for drawing.
 
     Raises:
-        ExportError: if the picture cannot be drawn, or not in time.
+        ExportError: if the picture cannot be drawn within `deadline`.
         InputError: if there is no such format, preset or scale.
     """
     if format not in NAMES:
@@ -200,12 +200,12 @@ def render(
     if preset is not None and preset not in PRESETS:
         raise InputError(f"There is no preset {preset!r}. There are: {', '.join(PRESETS)}.")
     several = figure if format == "zip" and isinstance(figure, Sequence) else [figure]
-    pictures = [SizedFigure(one, PRESETS.get(preset), time.monotonic() + deadline) for one in several]
+    pictures = [SizedFigure(item, PRESETS.get(preset), time.monotonic() + deadline) for item in several]
     return _archive(pictures, FORMATS) if format == "zip" else written(pictures[0], format, scale, ppi)
 
 
 def filename(figure: Any, format: str, *, preset: str | None = None, scale: int = 1, ppi: int | None = None) -> str:
-    """Name of the file: the figure's name, safe in every file system, with "-paper", "@2x" or "-300dpi"."""
+    """Return the file name: the name of the figure with "-paper", "@2x" or "-300dpi"; safe in every file system."""
     use = f"-{preset}" if preset and (format == "zip" or not FORMATS[format].numbers) else ""
     size = f"-{ppi}dpi" if ppi else f"@{scale}x"
     is_sized = format == "png" and (ppi or scale != 1)
@@ -213,7 +213,7 @@ def filename(figure: Any, format: str, *, preset: str | None = None, scale: int 
 
 
 def notes(figure: Any, preset: str | None = None) -> list[str]:
-    """Sentences about a picture that a person should know before it is printed."""
+    """Return warnings to read before printing: missing fonts, and a picture that is two columns wide."""
     notes, use = [], PRESETS.get(preset)
     if missing := lacking(getattr(figure, "caption", "")):
         listed = ", ".join(missing[:8]) + ("" if len(missing) <= 8 else ", …")
@@ -231,7 +231,7 @@ def notes(figure: Any, preset: str | None = None) -> list[str]:
 # Archives
 
 MOST_ROWS = 1_000_000
-"""Rows of all tables together, which take a second; the README says where the numbers of the others are."""
+"""Most rows of all tables together, which take a second; the README says where the numbers of left-out tables are."""
 
 CASE, PAGE = "case.attn", "every-head.html"
 IN_CASE = (
@@ -253,14 +253,14 @@ def everything(
     dark: bool = False,
     deadline: float = 120.0,
 ) -> bytes:
-    """A ZIP archive of a run: the file that opens again, a page for any browser, and pictures with their numbers.
+    """Return a ZIP archive of a run: the run as a file, an explorer page, and pictures with their numbers.
 
     Args:
-        displayed: figures of the page; these come first, then all heads of each layer.
-        before: the run without changes.
-        settings: see `attnviz.save`.
-        site, head: where the page for a browser opens.
-        deadline: seconds that drawing may take; what is not drawn by then is left out, and the README says so.
+        displayed: figures of the current page, which come first; then all heads of each layer.
+        before: run without changes.
+        settings: settings to save, see `attnviz.save`.
+        site, head: head that the explorer page shows first.
+        deadline: most seconds for drawing; later pictures are left out, and the README says so.
     """
     until, rows = time.monotonic() + deadline, 0
 
@@ -287,47 +287,47 @@ def _archive(
     write: Callable[..., bytes] = written,
     beside: Sequence[tuple[str, str, Callable[[], bytes]]] = (),
 ) -> bytes:
-    """A ZIP archive whose bytes follow from its files alone, with a README that says what is what.
+    """Build a ZIP archive that depends only on its files, with a README that describes each file.
 
-    The files of several figures stand in a folder of each, or beside others with a number before their names. What
-    cannot be made is left out, and the README says why.
+    Each of several figures has a folder, or, next to other files, a number before its file names. A file that fails is
+    left out, and the README has the reason.
 
     Args:
-        beside: other files: name, what the README says, and what makes it.
+        beside: other files: name, description for the README, and function that returns the content.
     """
     contents: dict[str, bytes] = {}
     problems: list[AttnvizError] = []
     lines = ["Made by attnviz: attention as pictures and numbers.", ""]
 
-    def add(name: str, says: str, make: Callable[[], bytes]) -> None:
+    def add(name: str, note: str, make: Callable[[], bytes]) -> None:
         try:
             contents[name] = make()
         except AttnvizError as error:
             problems.append(error)
-            says = f"left out. {error}"
-        lines.append(f"  {name}: {says}")
+            note = f"left out. {error}"
+        lines.append(f"  {name}: {note}")
 
     for file in beside:
         add(*file)
-    for number, one in enumerate(pictures, 1):
-        own = "" if beside else f"{file_stem(one.figure.name)}/"
+    for number, picture in enumerate(pictures, 1):
+        own = "" if beside else f"{file_stem(picture.figure.name)}/"
         folder = f"{number:02d}-{own}" if len(pictures) > 1 else ""
-        lines += ["", clean(one.figure.title), clean(one.figure.description), ""]
+        lines += ["", clean(picture.figure.title), clean(picture.figure.description), ""]
         for format in formats:
             part = FORMATS[format].numbers
-            if part and vars(one.figure).get(part, "not made yet") is None:
+            if part and vars(picture.figure).get(part, "not made yet") is None:
                 continue
             sizes: dict[int, tuple[dict, str]] = {}
             for size, words in [({}, FORMATS[format].label), *(LARGER if format == "png" else ())]:
-                sizes.setdefault(one.density(**size), (size, words))
+                sizes.setdefault(picture.density(**size), (size, words))
             for size, words in sizes.values():
-                add(folder + filename(one.figure, format, **size), words, partial(write, one, format, **size))
+                add(folder + filename(picture.figure, format, **size), words, partial(write, picture, format, **size))
     if not contents:
         raise problems[-1] if problems else AttnvizError("There is no figure to pack.")
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in ({"README.txt": "\n".join([*lines, ""]).encode()} | contents).items():
-            entry = zipfile.ZipInfo(name)  # Of 1980, on purpose.
+            entry = zipfile.ZipInfo(name)  # Dated 1980, so that the same content gives the same archive.
             entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-            archive.writestr(entry, content, compresslevel=1)  # a quarter of the time, and a twentieth more bytes
+            archive.writestr(entry, content, compresslevel=1)  # a quarter of the default's time, for 5 % more bytes
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""The exact numbers behind a picture, for spreadsheets, pandas and NumPy."""
+"""Exact numbers of a picture as files for spreadsheets, pandas and NumPy."""
 
 import codecs
 import io
@@ -14,32 +14,32 @@ import pyarrow.compute as pc
 from attnviz.export.draw import clean
 
 FORMULA = frozenset("=+-@\N{MINUS SIGN}")
-"""Signs with which a formula begins; spreadsheets also take them in full width, and after blanks."""
+"""Characters with which a formula begins; spreadsheets also accept them in full width, and after blanks."""
 
-BLANK = ("Zs", "Zl", "Zp", "Cf", "Cc")  # categories of characters that draw nothing
+BLANK = ("Zs", "Zl", "Zp", "Cf", "Cc")  # categories of invisible characters
 BREAKS = ("\t", "\r", "\n")
 
-TEXT = pa.large_string()  # cells may be more than 2 GB together
+TEXT = pa.large_string()  # all cells together may exceed 2 GB
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """A table as CSV: every number round-trips; NaN and missing values are empty cells.
+    """Write a table as CSV: every number round-trips; NaN and missing values are empty cells.
 
-    UTF-8 with a byte order mark: without it Excel takes tokens for another encoding; pandas and R skip it. Lines end
-    with CR LF (RFC 4180). A text that a spreadsheet could run as a formula gets a ' in front.
+    The file is UTF-8 with a byte order mark, which Excel needs to detect the encoding, and pandas and R skip. Lines end
+    with CR LF (RFC 4180). A text that a spreadsheet could run as a formula is prefixed by '.
     """
     comma, end, nothing, quoted = (pa.scalar(text, TEXT) for text in (",", "\r\n", "", '""'))
     columns = [_cells(table[name]) for name in table]
-    if len(columns) == 1:  # a reader passes over an empty line
+    if len(columns) == 1:  # readers skip an empty line
         columns = [pc.if_else(pc.equal(columns[0], nothing), quoted, columns[0])]
-    head = ",".join(_quoted(str(name)) for name in table)
+    head = ",".join(_quote_cell(str(name)) for name in table)
     lines = [pa.array([head], TEXT), pc.binary_join_element_wise(*columns, comma), pa.array([""], TEXT)]
     whole = pa.LargeListArray.from_arrays([0, len(table) + 2], pa.concat_arrays(lines))
     return codecs.BOM_UTF8 + pc.binary_join(whole, end)[0].as_buffer()
 
 
 def npz(arrays: Mapping[str, np.ndarray], about: str) -> bytes:
-    """Arrays as NPZ that `np.load` reads without pickle; `about` says in words what they are."""
+    """Write arrays as NPZ that `np.load` reads without pickle; `about` is a description, stored with the arrays."""
     plain = {name: np.asarray(array) for name, array in arrays.items()}
     plain = {name: array if array.dtype.kind in "biufcU" else array.astype(np.str_) for name, array in plain.items()}
     shapes = [f"{name}: {array.dtype} {array.shape}" for name, array in plain.items()]
@@ -49,7 +49,7 @@ def npz(arrays: Mapping[str, np.ndarray], about: str) -> bytes:
 
 
 def as_text(value: Any) -> str:
-    """A cell as text: a number as exact as in CSV, an infinite one as pictures write it."""
+    """Format a cell: numbers as exactly as in CSV, infinities as in pictures."""
     if pd.isna(value):
         return ""
     if isinstance(value, float | np.floating) and np.isinf(value):
@@ -58,18 +58,18 @@ def as_text(value: Any) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet could take a text for a formula, or break its cell in two."""
+    """Return whether a spreadsheet could run a text as a formula, or split its cell."""
     first = next((char for char in text if unicodedata.category(char) not in BLANK and not char.isspace()), "")
     return text.startswith(BREAKS) or unicodedata.normalize("NFKC", first) in FORMULA
 
 
 def _cells(column: pd.Series) -> pa.LargeStringArray:
-    """A column as the cells of CSV."""
+    """Convert a column to the cells of a CSV file."""
     if column.dtype.kind in "iuf":
         return pc.fill_null(pc.cast(pa.array(column, from_pandas=True), TEXT), "")
     if pd.api.types.infer_dtype(column) not in ("string", "boolean"):
         return pa.array([_cell(value) for value in column], TEXT)
-    which, values = pd.factorize(column, use_na_sentinel=False)  # tokens come again and again
+    which, values = pd.factorize(column, use_na_sentinel=False)  # most tokens repeat
     return pa.array([_cell(value) for value in values], TEXT).take(pa.array(which))
 
 
@@ -77,8 +77,8 @@ def _cell(value: Any) -> str:
     if pd.isna(value):
         return ""
     text = clean(str(value))
-    return _quoted(f"'{text}" if isinstance(value, str) and is_formula(text) else text)
+    return _quote_cell(f"'{text}" if isinstance(value, str) and is_formula(text) else text)
 
 
-def _quoted(text: str) -> str:
+def _quote_cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text

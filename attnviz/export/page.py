@@ -1,4 +1,4 @@
-"""A picture as one HTML file that opens anywhere, without a network, today and in ten years."""
+"""A picture as one HTML file that opens in any browser, without a network and without other files."""
 
 import base64
 import hashlib
@@ -15,10 +15,10 @@ from attnviz.export.draw import clean, javascript, json_text
 from attnviz.export.numbers import as_text
 
 MOST_ROWS = 5_000
-"""Rows of the table at most, as many as a browser lays out at once."""
+"""Most rows of the table, as many as a browser lays out without delay."""
 
 MOST_SHAPES = 4_000
-"""Rows of data up to which the picture is SVG; above, a canvas is much faster."""
+"""Most rows of data for which the picture is SVG; above, a canvas is much faster."""
 
 START = """
 const picture = JSON.parse(document.getElementById("data").textContent);
@@ -28,15 +28,15 @@ vegaEmbed(place, picture, {actions: false, ast: true, renderer: place.dataset.re
   document.getElementById("failed").hidden = false;
 });
 """
-"""`ast` has Vega interpret its expressions, so that the page needs no permission to evaluate text as code."""
+"""Script that draws the picture. With `ast`, Vega interprets expressions, so the page need not allow `eval`."""
 
 TEMPLATE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
 LICENSES = Path(__file__).with_name("licenses.txt").read_text(encoding="utf-8")
-"""The notices that the libraries inside a page ask to travel with them; vl-convert's bundle has none."""
+"""License notices that must accompany the libraries inside a page; vl-convert's bundle has none."""
 
 
 def page(figure: Any, picture: dict) -> bytes:
-    """The page of a figure; `picture` is its Vega-Lite."""
+    """Write the page of a figure; `picture` is its Vega-Lite."""
     library = javascript().replace("</script", "<\\/script").replace("<!--", "<\\!--")
     background = picture.get("background") or picture.get("config", {}).get("background", "")
     if not re.fullmatch("#[0-9a-fA-F]{6}", background):
@@ -59,7 +59,7 @@ def page(figure: Any, picture: dict) -> bytes:
 
 
 def policy(*scripts: str, styles: str = "'unsafe-inline'") -> str:
-    """A policy that runs these scripts and no others, and asks the network for nothing."""
+    """Build a content security policy that allows only these scripts and no network."""
     return (
         f"default-src 'none'; script-src {' '.join(map(digest, scripts))}; style-src {styles}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -67,12 +67,12 @@ def policy(*scripts: str, styles: str = "'unsafe-inline'") -> str:
 
 
 def digest(content: str) -> str:
-    """Hash by which a policy names a script or a style."""
+    """Return the hash by which a policy allows a script or a style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
 def inert(text: str) -> str:
-    """JSON that cannot end the element it stands in."""
+    """Escape JSON so that it cannot end the HTML element that contains it."""
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
@@ -83,7 +83,7 @@ def escaped(value: str) -> str:
 
 
 def _numbers(table: pd.DataFrame) -> str:
-    """The table of a page, folded: as many rows as a browser lays out, and a line that says so."""
+    """Write the table of a page, collapsed: the first MOST_ROWS rows, and a note if there are more."""
     kinds = [' class="number"' if pd.api.types.is_numeric_dtype(table[name].dtype) else "" for name in table]
 
     def row(tag: str, values: Any) -> str:

@@ -1,10 +1,10 @@
-"""The process that draws: it reads jobs from stdin and answers on stdout, until stdin ends.
+"""Worker process that draws: it reads jobs from stdin and answers on stdout, until stdin ends.
 
-vl-convert aborts its whole process on some texts, and some pictures take forever; here neither harms anybody. This file
-is run by its path, so that it loads vl-convert and nothing else.
+On some texts vl-convert aborts its process, and some pictures never finish; a process of its own contains both. This
+file is run by its path, so that only vl-convert is loaded.
 
-A job is a line of JSON: the arguments of `draw` and "seconds", after which the process ends itself. An answer is a line
-of JSON: {"file": base64} or {"refused": sentence}.
+A job is a line of JSON: the arguments of `draw`, and "seconds", the time after which the process ends itself. An answer
+is a line of JSON: {"file": base64} or {"refused": sentence}.
 """
 
 import base64
@@ -21,16 +21,16 @@ SIDES = r'width="(\S+)" height="(\S+)"'
 
 
 class Refused(Exception):
-    """A picture that is not drawn on purpose; the reason is a sentence."""
+    """A picture is refused; the message is a sentence with the reason."""
 
 
 def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one_sign: Sequence = ()) -> bytes:
-    """Draw Vega-Lite without asking another host for anything.
+    """Draw Vega-Lite without any network request.
 
     Args:
         kind: "png", "svg", "pdf", or "javascript" for Vega as a script.
-        fits: arguments of `resized`.
-        one_sign: a pattern and the sign that PNG and PDF show in place of what matches it.
+        fits: arguments of `resized` after the SVG; () for the original size.
+        one_sign: pattern, and sign that replaces its matches in PNG and PDF.
     """
     import vl_convert
 
@@ -53,11 +53,11 @@ def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one
 
 
 def resized(svg: str, scale: float, narrow: float, wide: float, high: float, smallest: float) -> str:
-    """The SVG `scale` times as large, or smaller where it would be too high or too wide.
+    """Scale an SVG by `scale`, or by less if it would be too high or too wide.
 
     Args:
-        narrow, wide, high: points. A picture is at most `narrow`, or `wide` where its text would get too small.
-        smallest: the least part of its size to which `narrow` may shrink a picture.
+        narrow, wide, high: most points of width and height; `wide` is used if text would become too small in `narrow`.
+        smallest: least factor by which `narrow` may shrink the scaled picture.
     """
     width, height = map(float, re.search(SIDES, svg).groups())
     most = narrow if narrow >= smallest * scale * width else wide
@@ -67,15 +67,15 @@ def resized(svg: str, scale: float, narrow: float, wide: float, high: float, sma
 
 @lru_cache(maxsize=1)
 def to_svg(picture: str) -> str:
-    """The SVG that the other formats are made from; the last is kept, for one picture in several formats.
+    """Draw the SVG, from which PNG and PDF are made; the last SVG is cached for the next format of the same picture.
 
-    Vega counts gradients through all pictures of a process; they are counted anew, so that the same picture is the same
-    file.
+    Vega numbers gradients across all pictures of a process; here they are renumbered from 0, so that the same picture
+    gives the same file.
     """
     import vl_convert
 
     svg = vl_convert.vegalite_to_svg(picture, allowed_base_urls=[])
-    # allowed_base_urls keeps data from being fetched, but not images.
+    # allowed_base_urls prevents requests for data, but not for images.
     if re.search(r'<image\b[^<]*?href="(?!data:)', svg):
         raise Refused("The picture holds an image from another place; only images within the data are drawn.")
     names = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
@@ -84,16 +84,16 @@ def to_svg(picture: str) -> str:
 
 
 def reason(error: Exception) -> str:
-    """The line of a library's message that says what is wrong."""
+    """Return the line of a library's message that has the reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no reason was given"]
     return next((line for line in lines if "Error:" in line), lines[0])[:200].rstrip(".")
 
 
 def main(fonts: str) -> None:
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # Nothing that a library prints may get among the answers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent; this process ends with its stdin.
-    alarm = getattr(signal, "alarm", lambda seconds: None)  # If the parent is gone, nobody else ends a long picture.
+    os.dup2(2, 1)  # Output of libraries must not get between the answers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent; this process ends when stdin closes.
+    alarm = getattr(signal, "alarm", lambda seconds: None)  # Ends a long picture if the parent is gone.
     if os.name == "posix":
         import resource
 
@@ -117,5 +117,5 @@ def main(fonts: str) -> None:
 
 
 if __name__ == "__main__":
-    del sys.path[0]  # The folder of this file; its neighbors are not for this process.
+    del sys.path[0]  # the folder of this file, whose modules must not be imported here
     main(sys.argv[1])

@@ -1,4 +1,4 @@
-"""Figures: a picture with its name, its words and its numbers, as the app, shell, notebooks and files share it."""
+"""Figures: pictures with their names, words and numbers, for the app, the shell, notebooks and files."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,18 +43,18 @@ from attnviz.figures.steps import neurons, row, values
 from attnviz.figures.text_strip import TextStrip as text_strip
 
 CELL, LINE, TOKEN = "cell", "line", "token"
-"""Targets of a click on a figure: a cell; a line, or a token by its lines; a token."""
+"""Targets of a click on a figure: a cell; a line or a token at its end; a token."""
 
 
 @dataclass(frozen=True)
 class HeadForm:
-    """A way to show one head, as the page Heads, the shell and the documentation list it.
+    """Form of a figure of one head, for the page Heads, the shell and the documentation.
 
     Attributes:
-        figure: function that makes it of a record, a site and a head, or of several heads if it takes `heads`.
-        takes: fields of the figure that the page and the shell have an option for.
-        selects: target of a click, under the name "cell"; None for a figure that is drawn without a click.
-        fits: whether there is one for an attention call of a record; None for any.
+        figure: class of the figure, called with a record, a site and a head, or with several heads if it takes `heads`.
+        takes: fields of the figure that are options of the page and the shell.
+        selects: target of a click, selected under the name "cell"; None for a figure without clicks.
+        fits: function that returns whether an attention call of a record can be shown so; None for any.
         is_on_page: whether the page Heads offers it.
     """
 
@@ -73,7 +73,7 @@ FORMS = {
     "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side", "less"}), TOKEN, fits=on_grid),
     "distance": HeadForm(distance, selects=None, is_on_page=False),
 }
-"""How a head is shown, by the name of the form on the page Heads and in the shell."""
+"""Forms in which a head can be shown, by their names on the page Heads and in the shell."""
 
 __all__ = [
     name

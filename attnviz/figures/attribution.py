@@ -1,4 +1,4 @@
-"""Tokens that contents and words come from: attention rollout, gradient times weight, relevance of tokens."""
+"""Attribution to tokens: attention rollout, gradient times weight, attention relevance, integrated gradients."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, edited, largest, number_arrays, subtitles, text_array
 
 MAP, MOST_BARS = 440, 40
-"""Pixels of the side of a map, which has one row of bars beside it, and tokens with bars: the table holds all."""
+"""Pixels of the side of a map beside a row of bars, and most tokens that have bars; the table has all."""
 ROW, WIDE_ROW, SHORT, LONG = 150, 480, 180, 260
-"""Pixels of the longest bar: of a row of rollout, of it on a page; of gradients, of these below a long sentence."""
+"""Pixels of the longest bar: rollout in a file and on a page; gradients without and with a long line above."""
 
 ROLLOUT = "rollout: ½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
@@ -36,20 +36,20 @@ NOTHING = "no weight of this head raises the logit, as far as its gradient tells
 OWN_TOKEN = "its own token begins with 1 (the residual)"
 
 SMALL_GAP = 0.05
-"""Part of the change of a logit up to which a gap is small."""
+"""Share of the change of a logit up to which the completeness gap is small."""
 LARGE_GAP = "So the tokens do not account for the whole change: take more steps."
 
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """Rollout through the first layers of a stack.
+    """Attention rollout through the first layers of a stack.
 
     Attributes:
-        record: run that is followed.
-        mixed: what each of these layers mixes.
-        layer: number of the last of them.
-        shares: (n, n) float64, how much of row i after them came from token j; of a long text the rows that were
-            followed, by their positions.
+        record: run whose attention is rolled out.
+        mixed: mixing matrices of the layers.
+        layer: number of the last layer.
+        shares: (n, n) float64, share of token j in position i after these layers; for a long text, the computed rows by
+            their positions.
     """
 
     record: Record
@@ -62,12 +62,12 @@ class Traced:
         return [token.text for token in self.mixed.tokens]
 
     def subtitles(self) -> list[str]:
-        """Notes on what is not followed, and on rows that had nothing to mix."""
+        """Return notes on what the rollout leaves out, and on rows without weights."""
         rows, note = self.mixed.left_out, self.mixed.note.rstrip(".") if self.mixed.note else ""
         return [note, f"{rows} rows had no weights, and keep what they hold" if rows else ""]
 
     def facts(self, what: str, subject: str, shares: np.ndarray, **facts: Any) -> FigureFacts:
-        """Facts of a figure of some of the shares."""
+        """Return the facts of a figure of these shares."""
         record, end = self.record, edited(self.record.edits)
         name = file_stem(
             record.source, f"{self.mixed.kind} after layer {self.layer}", subject, " ".join(self.texts), end=end
@@ -78,14 +78,14 @@ class Traced:
 
 
 def most_of(values: np.ndarray) -> tuple[list[int], list[str]]:
-    """Places of the largest numbers, in their order, and a line where others are left out."""
+    """Return the indices of the MOST_BARS largest numbers, ascending, and a note if numbers are left out."""
     places = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]).tolist()
     return places, [f"the {MOST_BARS} largest of {len(values)} tokens"] if len(values) > MOST_BARS else []
 
 
 @dataclass(frozen=True, eq=False)
 class Rollout(Figure):
-    """How much of each token is in what stands at each position after a layer; `selected` is a row.
+    """Map of attention rollout: the share of each token in each position after a layer; `selected` is a row.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
     """
@@ -109,7 +109,7 @@ class Rollout(Figure):
         size = size_within(tokens, tokens, self, side=MAP)
         shares = largest_in_size(shares, size.tile)
         return Grid(
-            **self._above("" if self.on_screen else ROLLOUT, *traced.subtitles(), ending),
+            **self._header("" if self.on_screen else ROLLOUT, *traced.subtitles(), ending),
             rows=tokens,
             columns=tokens,
             size=size,
@@ -125,14 +125,14 @@ class Rollout(Figure):
 
 @dataclass(frozen=True, eq=False)
 class RolloutRow(Figure):
-    """Bars of how much of each token reaches one position by rollout."""
+    """Bars of the share of each token in one position by attention rollout."""
 
     traced: Traced
     position: int
 
     def facts(self) -> FigureFacts:
         shares, texts, position = self.traced.shares[self.position], self.traced.texts, self.position
-        what = f"Mixed into {self._called(position)}"
+        what = f"Mixed into {self._token_name(position)}"
         return self.traced.facts(
             what,
             f"reaches {position}",
@@ -142,33 +142,33 @@ class RolloutRow(Figure):
             words=partial(sentences.reached, shares, texts, position),
         )
 
-    def _called(self, position: int) -> str:
+    def _token_name(self, position: int) -> str:
         return f"{visible_text(self.traced.texts[position])} ({position})"
 
     def draw(self) -> Bars:
         shares, has_map = self.traced.shares[self.position], not isinstance(self.traced.shares, Mapping)
         places, lines = most_of(shares)
-        above = self._above(*lines, *self.traced.subtitles())
-        if self.on_screen and has_map:  # which says the rest beside the row
+        above = self._header(*lines, *self.traced.subtitles())
+        if self.on_screen and has_map:  # the map beside the row has the other lines
             above["lines"] = lines
         column = Column(values=shares[places].tolist(), name="share by rollout")
-        names, length = [*map(self._called, places)], WIDE_ROW if self.on_screen else ROW
+        names, length = [*map(self._token_name, places)], WIDE_ROW if self.on_screen else ROW
         return Bars(**above, names=names, columns=[column], length=length)
 
 
 def of_word(word: WordLogit) -> str:
-    """The logit that gradients are of: `logit of “mats” at “the” (5)`."""
+    """Name the logit whose gradients are shown: `logit of “mats” at “the” (5)`."""
     token = list(word.texts.values())[-1][word.position]
     return f"logit of {in_quotes(word.token)} at {quoted_token(token.text, word.position)}"
 
 
 @dataclass(frozen=True, eq=False)
 class LogitFigure(Figure):
-    """A figure of the gradients of a word's logit.
+    """Figure of the gradients of a word's logit.
 
     Attributes:
-        record: run whose gradients these are.
-        word: gradients of the word's logit.
+        record: run of the model.
+        word: gradients of the word's logit, with the word and its position.
     """
 
     record: Record
@@ -178,8 +178,8 @@ class LogitFigure(Figure):
     def sentence(self) -> int:
         return self.word.sentence
 
-    def _of_word(self, what: str, *subject: object, **facts: Any) -> FigureFacts:
-        """Facts of a figure; its title has the logit before the origin of the weights."""
+    def _word_facts(self, what: str, *subject: object, **facts: Any) -> FigureFacts:
+        """Return the facts, with the logit before the origin of the weights in the title."""
         parts = [f"{what} · {in_title(self.record.source)}", of_word(self.word), *subtitles(self.record)]
         title = " · ".join(filter(None, parts))
         return FigureFacts(what=what, title=title, subject=subject, record=self.record, **facts)
@@ -187,10 +187,10 @@ class LogitFigure(Figure):
     def _token_bars(
         self, values: np.ndarray, texts: Sequence[str], *lines: str, own: int | None = None, name: str = "", length: int
     ) -> Bars:
-        """A bar for each token of all texts, of many the largest.
+        """Draw a bar for each token of all texts, or for the MOST_BARS largest.
 
         Args:
-            own: token whose name stands out, of bars beside a map; None for bars of both signs.
+            own: index of the token whose name stands out, for bars beside a map; None for bars of both signs.
             name: name of the numbers.
         """
         two = len(self.word.texts) > 1
@@ -202,8 +202,8 @@ class LogitFigure(Figure):
         places, left_out = most_of(values)
         begins = [0.0] * len(places) if own is None else ()
         column = Column([texts[i] for i in places], values[places].tolist(), begins=begins, name=name)
-        above = self._above(of_word(self.word), *lines, *left_out)
-        if self.on_screen and own is not None:  # the map says the rest
+        above = self._header(of_word(self.word), *lines, *left_out)
+        if self.on_screen and own is not None:  # the map has the other lines
             above["lines"] = [*lines, *left_out]
         chosen = [row for row, i in enumerate(places) if i == own]
         return Bars(**above, names=[names[i] for i in places], columns=[column], chosen=chosen, length=length)
@@ -211,12 +211,12 @@ class LogitFigure(Figure):
 
 @dataclass(frozen=True, eq=False)
 class RelevanceMap(LogitFigure):
-    """Gradient times weight of a head, or the mean of all: how much each weight raises the logit of a word.
+    """Map of gradient times weight for a head, or the mean of all heads: how much each weight raises a word's logit.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
 
     Attributes:
-        signed: whether negative ones are drawn, too.
+        signed: whether negative products are drawn, too.
     """
 
     site: Site
@@ -227,7 +227,7 @@ class RelevanceMap(LogitFigure):
 
     @cached_property
     def products(self) -> np.ndarray:
-        """Gradient times weight of the head, (Q, K), float64."""
+        """Gradient times weight for the head, (Q, K) float64."""
         return self.word.head(self.site, self.head, signed=self.signed).double().numpy()
 
     @property
@@ -240,7 +240,7 @@ class RelevanceMap(LogitFigure):
     def facts(self) -> FigureFacts:
         name, head = "gradient_times_weight", "mean of all heads" if self.head == "mean" else f"head {self.head}"
         queries, keys = ([token.text for token in side] for side in self._tokens)
-        return self._of_word(
+        return self._word_facts(
             f"Gradient times weight · {self.site}, {head}",
             *(self.site, self.head, "signed relevance" if self.signed else "relevance", self.word.token),
             table=partial(tables.numbers_table, self.products, name, queries, keys),
@@ -256,7 +256,7 @@ class RelevanceMap(LogitFigure):
         name, colors = (SIGNED, self.colors.diverging) if self.signed else (CUT, self.colors.ramp)
         ramp = Ramp(name, float(np.nanmax(np.abs(products), initial=0.0)) or 1.0, colors, signed=self.signed)
         return Grid(
-            **self._above(of_word(self.word), "" if self.products.any() else NOTHING),
+            **self._header(of_word(self.word), "" if self.products.any() else NOTHING),
             rows=rows,
             columns=columns,
             size=size,
@@ -270,14 +270,14 @@ class RelevanceMap(LogitFigure):
 
 @dataclass(frozen=True, eq=False)
 class RelevanceBars(LogitFigure):
-    """Relevance of each token for the logit of a word after a layer: a bar of what the layers added to its start."""
+    """Bars of each token's attention relevance for a word's logit after a layer, less the 1 of its own position."""
 
     layer: int
 
     def facts(self) -> FigureFacts:
         table = self.word.table.query("layer == @self.layer").reset_index(drop=True)
         subject = f"relevance {self.word.token} after {self.layer}"
-        return self._of_word(f"Attention relevance · after layer {self.layer}", subject, table=table)
+        return self._word_facts(f"Attention relevance · after layer {self.layer}", subject, table=table)
 
     def draw(self) -> Bars:
         texts_of, word = self.word.texts, self.word
@@ -291,14 +291,14 @@ class RelevanceBars(LogitFigure):
 
 @dataclass(frozen=True, eq=False)
 class AttributionBars(LogitFigure):
-    """Integrated gradients: bars of how much the embedding of each token raises, or lowers, the logit of a word."""
+    """Bars of integrated gradients: how much the embedding of each token raises or lowers the logit of a word."""
 
     def facts(self) -> FigureFacts:
         word, table = self.word, self.word.table
         ends = {name: np.array(getattr(word, name)) for name in ("logit", "baseline", "gap")}
         tokens = {"tokens": text_array(table["token"])}
         what, subject = f"Integrated gradients · {word.steps} steps", f"integrated gradients {word.token}"
-        facts = self._of_word(what, subject, table=table, arrays=number_arrays(table) | tokens | ends)
+        facts = self._word_facts(what, subject, table=table, arrays=number_arrays(table) | tokens | ends)
         return replace(facts, words=f"{facts.title}. {largest(table)} {gap_in_words(word)}")
 
     def draw(self) -> Bars:
@@ -308,7 +308,7 @@ class AttributionBars(LogitFigure):
 
 
 def gap_in_words(word: IntegratedGradients) -> str:
-    """Completeness gap as a sentence with its numbers."""
+    """Describe the completeness gap with its numbers."""
     rise, total = word.logit - word.baseline, word.logit - word.baseline + word.gap
     way = f"from {digits(word.baseline)} with zero vectors to {digits(word.logit)}"
     gap = f"The logit changes by {digits(rise)}, {way}; all tokens sum to {digits(total)}: a gap of {digits(word.gap)}."

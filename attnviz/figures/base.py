@@ -1,4 +1,4 @@
-"""A figure is a frozen value: its fields, the facts about it, and its drawing; words and files follow from these."""
+"""Base classes of figures: frozen values with fields, facts and a drawing, from which words and files follow."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -27,18 +27,18 @@ from attnviz.core.record import ALL, Record
 
 READ_AS = "Row: the word {}; column: the word looked at."
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
-"""How captions of maps say to read them, and the token of a row, also where a model predicts the next word."""
+"""Sentence of a caption on how to read a map, and its words for the token of a row, without and with a prediction."""
 
 MOST_NAMED, LONGEST_TEXT = 3, 160
-"""Rows of a table named in words, and code points of a text under a title, at most."""
+"""Most rows of a table described in words, and most code points of a text under a title."""
 
 
 class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
-    """A whole Vega-Lite specification as a chart of Altair's, such as notebooks show."""
+    """An Altair chart with a complete Vega-Lite specification, which notebooks show."""
 
 
 class Views(NamedTuple):
-    """Drawing of several views: its form, its tables, and the grid that is read under the pointer, if one is large."""
+    """Drawing of several views: the chart, its tables, and the large grid with a readout under the pointer, if any."""
 
     form: Form
     data: dict[str, Table]
@@ -47,17 +47,17 @@ class Views(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FigureFacts:
-    """Title, numbers and words of a picture. A function stands for what takes time; it is called when it is needed.
+    """Title, numbers and words of a picture. A fact that takes time is a function, which is called when needed.
 
     Attributes:
         table: exact numbers behind the picture.
-        words: the picture in words with its main numbers; None for the rows whose numbers are largest.
+        words: description of the picture with its main numbers; None describes the rows with the largest numbers.
         arrays: numbers as arrays; None for the columns of the table.
-        what: title without the model's name, which follows it; "" where `heading` is given.
+        what: title without the model's name, which is appended; "" where `heading` is given.
         heading: title of the picture.
-        title: the same with where the weights come from and what was changed; "" if `record` says these.
-        subject: parts of a file's name between the model's name and the text.
-        name: stem of a file; "" if it follows from these.
+        title: heading with the origin of the weights and the edits; "" to take these from `record`.
+        subject: parts of the file name between the model's name and the text.
+        name: stem of the file name; "" to derive it from `record` and `subject`.
         record: run that is drawn.
     """
 
@@ -74,42 +74,42 @@ class FigureFacts:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Figure(Style, ABC):
-    """One picture and everything that goes with it; its fields say what it shows, and how.
+    """Base class of figures: a picture with title, description and numbers; the fields set its content and style.
 
     Attributes:
-        cost: cost of going once through what it shows, from `sources.estimate`; None if nobody knows it.
+        cost: cost of one forward pass for this figure, from `sources.estimate`; None if unknown.
     """
 
     cost: Any = None
 
     __eq__, __hash__ = object.__eq__, object.__hash__
     is_map = False
-    """Whether rows are words that look, and columns those that are looked at."""
+    """Whether rows are queries and columns are keys."""
 
     sentence, view = 0, View()
-    """Sentence of the batch and view of a figure without such fields."""
+    """Defaults for figures that have no sentence and no view among their fields."""
 
     @abstractmethod
     def facts(self) -> FigureFacts:
-        """Title, numbers and words."""
+        """Return title, numbers and words of the picture."""
 
     @abstractmethod
     def draw(self) -> Grid | Bars | Views:
-        """The form with its tables."""
+        """Return the chart with its tables."""
 
     @property
     def _facts(self) -> FigureFacts:
-        """The facts, made anew: kept in the figure, they would keep it until the next garbage collection."""
+        """Facts of the figure, recomputed: a cached copy would keep the figure alive until a garbage collection."""
         return self.facts()
 
     @cached_property
     def drawing(self) -> Grid | Bars | Views:
-        """The form with its tables, drawn once."""
+        """Chart with its tables, cached."""
         return self.draw()
 
     @property
     def form(self) -> Form:
-        """The chart without its tables: the same for every figure of one form."""
+        """Chart without its tables, identical for all figures of the same layout."""
         return self.drawing.form
 
     @property
@@ -118,47 +118,47 @@ class Figure(Style, ABC):
 
     @cached_property
     def name(self) -> str:
-        """A file's stem that says what is shown; ASCII, safe in every file system, at most 80 characters."""
+        """Stem of the file name: ASCII, safe in every file system, at most 80 characters."""
         facts = self._facts
         return facts.name or stem(facts.record, *facts.subject, sentence=self.sentence, view=self.view)
 
     @cached_property
     def title(self) -> str:
-        """One line, with where the weights come from and what was changed."""
+        """Title in one line, with the origin of the weights and the edits."""
         facts = self._facts
         return facts.title or " · ".join(filter(None, [self._heading, *subtitles(facts.record)]))
 
     @property
     def _heading(self) -> str:
-        """Title of the picture: what it shows, and of which model; a page names the model's owner elsewhere."""
+        """Title of the picture with the name of the model; on a page without the model's owner."""
         facts = self._facts
         if facts.heading:
             return facts.heading
         source = facts.record.source
         return f"{facts.what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
 
-    def _above(self, *lines: str, beside_map: bool = False) -> dict[str, Any]:
-        """Title, lines and style of a chart; the last lines say where the weights come from.
+    def _header(self, *lines: str, beside_map: bool = False) -> dict[str, Any]:
+        """Return title, lines below the title, and style of a chart; the last lines give the origin of the weights.
 
         Args:
-            beside_map: whether a page shows it beside a map, which has these last lines.
+            beside_map: whether a page shows the chart beside a map, which already has the last lines.
         """
         notes = [] if beside_map and self.on_screen else subtitles(self._facts.record, self)
         return {"title": self._heading, "lines": [*lines, *notes], "style": self.style}
 
     @cached_property
     def description(self) -> str:
-        """The picture in words with its main numbers, for those who cannot see it."""
+        """Description of the picture with its main numbers, for people who cannot see it."""
         return _value(self._facts.words) or f"{self.title}. {largest(self.table)}"
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The exact numbers behind the picture."""
+        """Exact numbers of the picture."""
         return _value(self._facts.table)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The same as arrays: the columns of numbers and the tokens, or what the figure gives."""
+        """Arrays to export: those of the facts, or else the numeric columns of the table and its tokens."""
         if arrays := _value(self._facts.arrays):
             return arrays
         tokens = {"tokens": text_array(self.table["token"])} if "token" in self.table else {}
@@ -166,15 +166,15 @@ class Figure(Style, ABC):
 
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
-        """Vega-Lite with its data, for files and notebooks."""
+        """Altair chart with its data, for files and notebooks."""
         spec = written_out(self.form.spec, self.data)  # Altair refuses an expression as a subtitle
         return Chart(**spec, datasets={name: records(table) for name, table in self.data.items()})
 
     @cached_property
     def screen(self) -> tuple[dict[str, Any], Table | None]:
-        """A specification for Streamlit, constant for one form, and the table named "source" beside it, if it has one.
+        """Specification for Streamlit and, for a large map, the table to pass with it under the name "source".
 
-        Full Vega where a large map needs a readout under the pointer, else Vega-Lite that holds its tables.
+        Full Vega if a large map needs a readout under the pointer; otherwise Vega-Lite, which contains its tables.
         """
         drawing = self.on_page.drawing
         if (grid := drawing.read) is not None:
@@ -187,29 +187,29 @@ class Figure(Style, ABC):
 
     @cached_property
     def on_page(self) -> Self:
-        """The same as it stands on a page."""
+        """This figure in the layout for a page."""
         return replace(self, on_screen=True)
 
     @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments that make it again: positional values, and keyword values that differ from their defaults."""
+        """Arguments that recreate the figure: positional values, and keyword values that differ from their defaults."""
         first, named = [], {}
         for field in fields(self):
             value = getattr(self, field.name)
             if field.default is MISSING and field.default_factory is MISSING and not field.kw_only:
                 first.append(value)
-            elif field.default is MISSING or np.any(value != field.default):  # of arrays, each number is compared
+            elif field.default is MISSING or np.any(value != field.default):  # arrays compare element by element
                 named[field.name] = value
         return tuple(first), named
 
     @property
     def style(self) -> Style:
-        """How it is drawn, alone: a grid that held its figure would keep both until the next garbage collection."""
+        """Copy of the style fields: a grid that held its figure would keep both until the next garbage collection."""
         return Style(**{field.name: getattr(self, field.name) for field in fields(Style)})
 
     @property
     def caption(self) -> str:
-        """A text under the picture: what is drawn, the model, what was changed, and the text that it read."""
+        """Caption of the picture: title, model, edits and input text."""
         values = [getattr(self, field.name) for field in fields(self)]
         runs, sentence = [value for value in values if isinstance(value, Record)], self.sentence
         original = ["original model"] if runs and "changed: " not in self.title else []
@@ -225,15 +225,15 @@ class Figure(Style, ABC):
 
 @dataclass(frozen=True, eq=False)
 class SiteFigure(Figure):
-    """A figure of one attention call through a view.
+    """Figure of one attention call, seen through a view.
 
     Attributes:
         sentence: number of the sentence in the batch.
-        view: what is hidden, and what is merged.
-        rows, columns: part that is seen; None for all.
+        view: tokens that are hidden, and tokens that are merged.
+        rows, columns: queries and keys to show; None for all.
 
     Raises:
-        InputError: if the view leaves nothing to see.
+        InputError: if the view leaves no query or no key.
     """
 
     record: Record
@@ -254,23 +254,23 @@ class SiteFigure(Figure):
 
 
 def _value(fact: Any) -> Any:
-    """A fact, or the result of the function that stands for it."""
+    """Return a fact; a function is called first."""
     return fact() if callable(fact) else fact
 
 
 def text_array(texts: Sequence[str]) -> np.ndarray:
-    """Texts as NumPy can hold them: it takes a null at the end of one for padding."""
+    """Convert texts to a NumPy array without nulls, which NumPy would strip from the end as padding."""
     return np.array([without_surrogates(text).replace("\0", "␀") for text in texts], dtype=np.str_)
 
 
 def number_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """The columns of numbers of a table."""
+    """Convert the numeric columns of a table to arrays."""
     numbers = table.select_dtypes("number")
     return {name: column.to_numpy(dtype=float, na_value=float("nan")) for name, column in numbers.items()}
 
 
 def largest(table: pd.DataFrame) -> str:
-    """The rows whose last number is largest, as a sentence."""
+    """Describe the rows with the largest numbers in the last numeric column, as a sentence."""
     column = [*table.select_dtypes("number")][-1]
     rows = table.dropna(subset=column).sort_values(column, key=abs, ascending=False, kind="stable")[:MOST_NAMED]
     named = []
@@ -289,12 +289,12 @@ def largest(table: pd.DataFrame) -> str:
 
 
 def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) -> str:
-    """The name of a figure of a record: its source, what is shown, its text, and what was changed."""
+    """Build the stem of a file name from the model, the content of the figure, the input text and the edits."""
     return file_stem(record.source, *what, record.sentences[sentence].text, end=edited(record.edits, view))
 
 
 def edited(edits: Edits, view: View = View()) -> str:
-    """Edits and view in short, for a file's name: "causal off 0.2 temperature 0.5"."""
+    """Summarize edits and view for a file name: "causal off 0.2 temperature 0.5"."""
     places = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
     parts = [] if edits.own_mask else ["no own mask"]
     parts += [] if edits.mask is None else [str(edits.mask)]
@@ -305,10 +305,10 @@ def edited(edits: Edits, view: View = View()) -> str:
 
 
 def subtitles(record: Record | None, style: Style = Style(), sentence: int | None = None) -> list[str]:
-    """Origin of the weights, and edits; a screen says that elsewhere. Empty for a figure of no run.
+    """Return lines with the origin of the weights and, in files, the edits; no lines without a record.
 
     Args:
-        sentence: number of the text that is named, too, where nothing else of the picture does.
+        sentence: number of the sentence whose text gets a line, too; None for no such line.
     """
     if record is None:
         return []
@@ -320,5 +320,5 @@ def subtitles(record: Record | None, style: Style = Style(), sentence: int | Non
 
 
 def text_in_line(text: str) -> str:
-    """The beginning of a text in quotes, for a line under a title."""
+    """Quote the beginning of a text, for a line under a title."""
     return f"“{visible_text(text, LONGEST_TEXT).replace('␣', ' ')}”"

@@ -1,4 +1,4 @@
-"""Numbers of heads, layers x heads: what each adds to a word's logit, carries to another text, or reads of others."""
+"""Numbers of heads, layers x heads: contributions to a logit, effects of patching, and composition of heads."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -28,9 +28,9 @@ from attnviz.figures.base import Figure, FigureFacts, subtitles, text_array, tex
 HEAD = ("head", "kind", "layer", "head", "rev")
 """Name and fields of the selection of a head."""
 MOST_NUMBERED, ROOMY, NARROW = 16, (44, 26), (22, 16)
-"""Heads of a layer whose cells have room for their numbers, and pixels of a cell of as many and of more."""
+"""Most heads of a layer whose cells show numbers; pixels (across, down) of a cell with and without a number."""
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
-"""Composition: pixels of the map at most, of a cell at most and at least, and of a label; cells that are rectangles."""
+"""Composition: pixels of the map at most, of a cell at most and at least, of a label; most cells as rectangles."""
 
 ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
 LESS = "color: how much the logit falls when the head is off; less than the head adds where other parts make up for it"
@@ -41,7 +41,7 @@ READS = {"q": "queries", "k": "keys", "v": "values"}
 def number_grid(
     values: np.ndarray, rows: Sequence[str], columns: Sequence[str], ramp: Ramp, size: Size, **settings: Any
 ) -> Grid:
-    """A number of each pair of a row and a column as a colored cell, written where it has room; NaN is 0 in color."""
+    """Build a grid of colored numbers, written into the cells where there is room; NaN has the color of 0."""
     flat = values.ravel().tolist()
     return Grid(
         rows=groups(as_tokens(rows)),
@@ -58,17 +58,17 @@ def number_grid(
 
 
 class HeadNumbers(Figure):
-    """A number of each head as a colored cell, layers x heads; a click selects a head under "head".
+    """Base class of grids with one number per head, layers x heads; a click selects a head under "head".
 
-    Its fields are kind, layer, head and rev. `focused` is the head that is framed, as (site, head).
+    The selection has the fields kind, layer, head and rev. `focused` is the framed head, as (site, head).
     """
 
     def _head_grid(self, table: pd.DataFrame, measure: str, also: str = "", **above: Any) -> Grid:
-        """The grid of a table with a row for each head: kind, layer, head and the number, last.
+        """Build the grid from a table with one row per head: kind, layer, head and, as the last column, the number.
 
         Args:
-            also: name of another number, which stands before it and is read under the pointer.
-            above: title, lines under it, and style.
+            also: name of a second number, in the column before the last, for the tooltip.
+            above: title, lines below the title, and style.
         """
         sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
         both = np.full((2, len(sites), 1 + int(table["head"].max())), np.nan)
@@ -102,7 +102,7 @@ class HeadNumbers(Figure):
 
 @dataclass(frozen=True, eq=False)
 class WordFigure(Figure):
-    """A figure of the logit of a word after a position, of a run with `stream=True`.
+    """Figure of the logit of a word after a position, for a run with `stream=True`.
 
     Attributes:
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
@@ -138,27 +138,27 @@ class WordFigure(Figure):
             record=self.record,
         )
 
-    def _above(self, *lines: str) -> dict[str, Any]:
+    def _header(self, *lines: str) -> dict[str, Any]:
         notes = [] if self.on_screen else subtitles(self.record, self, self.sentence)
         return {"title": self._heading, "lines": [*lines, *notes], "style": self.style}
 
 
 @dataclass(frozen=True, eq=False)
 class HeadContributions(WordFigure, HeadNumbers):
-    """A cell for what each head adds directly to the logit of a word; a click selects a head, see `HeadNumbers`."""
+    """Direct contribution of each head to the logit of a word; a click selects a head, see `HeadNumbers`."""
 
     _titles = "contributions", "What each head adds", "Added by each head to"
 
     def draw(self) -> Grid:
-        return self._head_grid(self.contributions.heads[[*HEAD[1:4], "contribution"]], ADDS, **self._above())
+        return self._head_grid(self.contributions.heads[[*HEAD[1:4], "contribution"]], ADDS, **self._header())
 
 
 @dataclass(frozen=True, eq=False)
 class HeadsReplaced(WordFigure, HeadNumbers):
-    """A cell for how much the logit of a word falls when each head is off; a click selects a head, see `HeadNumbers`.
+    """Decrease of a word's logit when each head is switched off; a click selects a head, see `HeadNumbers`.
 
     Attributes:
-        falls: table of `attnviz.studies.ablation.logit_falls` for the same word and position.
+        falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position.
     """
 
     _: KW_ONLY
@@ -167,19 +167,19 @@ class HeadsReplaced(WordFigure, HeadNumbers):
     _titles = "replaced", "Each head switched off", "Heads switched off, for"
 
     def facts(self) -> FigureFacts:
-        """The facts of the word; a row of the table for each head, the one that adds most first."""
+        """Return the facts, with a table of one row per head, the largest contribution first."""
         table = self.contributions.with_falls(self.falls).query("part == 'head'").drop(columns="part")
         table = table.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
         return replace(super().facts(), table=table, words=partial(self.contributions.in_words, self.falls))
 
     def draw(self) -> Grid:
         columns = self.table[[*HEAD[1:4], "contribution", "fall"]]
-        return self._head_grid(columns, FALLS, ADDS, **self._above(LESS))
+        return self._head_grid(columns, FALLS, ADDS, **self._header(LESS))
 
 
 @dataclass(frozen=True, eq=False)
 class PartContributions(WordFigure):
-    """A bar for what each part adds to the logit of a word, from where the one before ends; the last is the sum."""
+    """Waterfall chart of the contribution of each part to the logit of a word, with the sum as the last bar."""
 
     _titles = "parts", "All parts", "Parts of"
 
@@ -190,7 +190,7 @@ class PartContributions(WordFigure):
         ends = [*np.cumsum(amounts), total]
         whole = f"{'logit' if logit.minus is None else 'difference of both logits'} {digits(logit.logit)}"
         return Bars(
-            **self._above(f"sum {digits(total)}; {whole}; residual {remainder(logit.residual, logit.logit)}"),
+            **self._header(f"sum {digits(total)}; {whole}; residual {remainder(logit.residual, logit.logit)}"),
             names=[*parts["part"], "sum"],
             columns=[Column([*map(digits, [*amounts, total])], ends, begins=[0.0, *ends[:-2], 0.0])],
             length=140,
@@ -200,11 +200,11 @@ class PartContributions(WordFigure):
 
 @dataclass(frozen=True, eq=False)
 class CarriedHeads(HeadNumbers):
-    """A cell for the part of the way from text A to text B that each head carries: 0 is A, 1 is B.
+    """Effect of patching each head from text B into text A, as a share of the change from A (0) to B (1).
 
     Attributes:
-        record: run of A.
-        carried: result of `attnviz.studies.patching.carried`.
+        record: run of text A.
+        carried: result from `attnviz.studies.patching.carried`.
     """
 
     record: Record
@@ -223,7 +223,7 @@ class CarriedHeads(HeadNumbers):
         measured = self.carried
         named = [f"{name}: {text_in_line(text)}" for name, text in zip("AB", measured.texts, strict=True)]
         words = " − ".join(map(in_quotes, measured.words))
-        above = self._above(*named, f"logit of {words} after position {measured.position}")
+        above = self._header(*named, f"logit of {words} after position {measured.position}")
         if self.on_screen:  # a page says the rest beside the picture
             above["lines"] = []
         return self._head_grid(self.table[[*HEAD[1:4], "carried"]], WAY, **above)
@@ -231,14 +231,14 @@ class CarriedHeads(HeadNumbers):
 
 @dataclass(frozen=True, eq=False)
 class CompositionMap(Figure):
-    """Composition scores: a row for each earlier head, a column for each later one.
+    """Map of composition scores: a row for each earlier head, a column for each later head.
 
     Attributes:
         kind: "q", "k" or "v".
-        model: its name.
+        model: name of the model.
 
     Raises:
-        InputError: if there is no such kind, or no two heads of which one is in an earlier layer.
+        InputError: if there is no such kind, or all heads are in one layer.
     """
 
     circuits: Circuits
@@ -249,7 +249,7 @@ class CompositionMap(Figure):
     def __post_init__(self):
         self.circuits.matrix(self.kind)
         if not len(self.circuits.composition):
-            raise InputError("All heads are of one layer, so none reads what another writes.")
+            raise InputError("All heads are in one layer, so no head can read the output of another head.")
 
     @property
     def _heads(self) -> list[tuple[Site, int]]:

@@ -1,4 +1,4 @@
-"""Two maps and what the first has more than the second: three maps in a row, and how far each row differs."""
+"""Comparison of two maps A and B: the difference A - B, the difference per row, and both maps in a row."""
 
 import math
 from collections.abc import Sequence
@@ -26,13 +26,13 @@ from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, Views, edited, subtitles, text_array
 
 BAR, THIN, NUMBERED = 90, 5, 13
-"""Pixels: the longest bar of a row, rows that have gaps between bars, and rows that have numbers."""
+"""Pixels: length of the longest bar, and least height of a row whose bar has gaps around it, or a number."""
 
 LEAST = 0.05
-"""The differences of largest size are at the end of the scale, but if they are smaller than this."""
+"""Least end of the color scale of differences; larger differences set the end of the scale."""
 
 LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
-"""Code points of a token beside its row, of what was changed over a map, and of a sentence under the title."""
+"""Most code points of a token's label, of the edits over a map, and of an input text under the title."""
 
 MEASURE = (
     "difference per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
@@ -53,20 +53,20 @@ KINDS = (
     CellState(ONLY, "blocked", "hatch", ((1, ONLY),), legend=ONLY),
     CellState(NOT_A_NUMBER, "blocked", "cross"),
 )
-"""States of a cell; blank cells have upright strokes, unlike blocked ones."""
+"""States of a cell; blank cells have vertical strokes, unlike blocked cells."""
 
 Both = tuple[Token | None, Token | None]
-"""The tokens of A and of B at a row or a column."""
+"""Token of A and token of B at a row or column; None where a map has no such token."""
 
 
 @dataclass(frozen=True, eq=False)
 class Difference(Figure):
-    """A - B, the total variation of each row, A and B, in this order: a phone shows the first.
+    """Maps in a row: A - B first, because a phone shows only the first, then the total variation per row, A, and B.
 
-    A click selects a cell under the name "cell" with the fields query, key and rev: row and column of the grid of both.
+    A click selects a cell under the name "cell" with the fields query, key and rev: row and column of the common grid.
 
     Attributes:
-        comparison: from `analysis.align.beside`.
+        comparison: aligned maps from `analysis.align.beside`.
     """
 
     comparison: AlignedPair
@@ -112,7 +112,7 @@ class Difference(Figure):
         return Views(form, a.data | b.data | difference.data | {"meta": meta, "bars": bars}, difference.read)
 
     def _bars_view(self) -> Spec:
-        """A bar for how far each row differs, 0 to 1, in the rows of the map before; a number where it has room."""
+        """Build bars of the difference per row, 0 to 1, aligned with the rows of the map, and numbers if they fit."""
         size, axis = self.size, {"orient": "top", "title": "difference per row", "labels": False}
         y = places(size.rows, reverse=True) | {"field": "middle"}
         x = places(1, axis | {"titleAnchor": "start"}) | {"field": "value"}
@@ -132,12 +132,12 @@ class Difference(Figure):
 
     @cached_property
     def grids(self) -> tuple[Grid, Grid, Grid]:
-        """A, B and A - B; the last is drawn first, with the labels of the rows."""
+        """Grids of A, B and A - B; A - B is drawn first, with the labels of the rows."""
         size, tokens, both, (weights, differences) = self.size, self._tokens, self.comparison, self._scales
         selected = both.most_cell if self.selected is None and self.on_screen else self.selected
         kinds = [
             np.select([states == BLOCKED, states == BLANK, np.isnan(part), part > 0, part < 0], [3, 4, 5, 1, 2])
-            for part, states in self._tiled
+            for part, states in self._tiles
         ]
         shared = {
             "size": size,
@@ -145,11 +145,11 @@ class Difference(Figure):
             "style": replace(self, heading=None, selected=selected),
             "numbers": {
                 name: (numbers, texts)
-                for name, (numbers, _), texts in zip(("a", "b", "difference"), self._tiled, self._texts, strict=True)
+                for name, (numbers, _), texts in zip(("a", "b", "difference"), self._tiles, self._texts, strict=True)
             },
             "cell_texts": [KINDS[kind].text for kind in kinds[2].ravel().tolist()],
             "called": tuple(
-                [*map(_named, part, pairs)][:: size.tile]
+                [*map(_place_name, part, pairs)][:: size.tile]
                 for part, pairs in zip(tokens, (both.rows, both.columns), strict=True)
             ),
         }
@@ -157,7 +157,7 @@ class Difference(Figure):
         widest = max(text_width(label) for _, over in labels for label in over[:: size.every * size.tile])
         if widest > size.cell - 4:
             shared["extent"] = 8 * math.ceil(widest / 8)
-        if all(a and b and a.text == b.text for a, b in tokens[0]):  # the rows of all are those of the first
+        if all(a and b and a.text == b.text for a, b in tokens[0]):  # only the first map needs row labels
             labels[0][0] = labels[1][0] = []
         ends = f" {MORE[0]}", f" {MORE[1]}"
         ramp, colors = weights.legend(self.colors), self.colors.diverging
@@ -184,7 +184,7 @@ class Difference(Figure):
                 **shared,
                 **own[end],
             )
-            for end, (numbers, _) in enumerate(self._tiled)
+            for end, (numbers, _) in enumerate(self._tiles)
         )
 
     @property
@@ -193,7 +193,7 @@ class Difference(Figure):
 
     @cached_property
     def _tokens(self) -> tuple[list[Both], list[Both]]:
-        """The tokens of A and of B at each row, and at each column."""
+        """Tokens of A and B at each row, and at each column."""
         a, b = (side.tokens for side in self._sides)
         each = zip(a, b, (self.comparison.rows, self.comparison.columns), strict=True)
         return tuple(
@@ -202,33 +202,33 @@ class Difference(Figure):
         )
 
     @cached_property
-    def _tiled(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Numbers and states of the squares of A, B and their difference."""
+    def _tiles(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """Numbers and states of the cells, or tiles, of A, B and A - B."""
         return self.comparison.tiled(self.size.tile)
 
     @cached_property
     def _texts(self) -> list[list[str]]:
-        """Texts of all cells, with the same digits in A, in B and in their difference."""
-        places = sentences.digits_of(*(numbers for numbers, _ in self._tiled)).ravel().tolist()
+        """Texts of the cells of A, B and A - B, with the same number of digits in all three."""
+        places = sentences.digits_of(*(numbers for numbers, _ in self._tiles)).ravel().tolist()
         texts = []
-        for end, (numbers, states) in enumerate(self._tiled):
+        for end, (numbers, states) in enumerate(self._tiles):
             cells = zip(numbers.ravel().tolist(), states.ravel().tolist(), places, strict=True)
-            texts.append([WITHOUT.get(state) or _signed(value, digit, end == 2) for value, state, digit in cells])
+            texts.append([WITHOUT.get(state) or _signed_text(value, digit, end == 2) for value, state, digit in cells])
         return texts
 
     def _selected_text(self, end: int, cell: Sequence[int] | int | None) -> str:
-        """The number of the selected cell, if one is."""
+        """Return the text of the selected cell; a blank if no cell is selected."""
         if not isinstance(cell, Sequence):
             return " "
         row, column = (place // self.size.tile for place in cell)
-        value, text = self._tiled[end][0][row, column], self._texts[end][row * self.size.columns + column]
+        value, text = self._tiles[end][0][row, column], self._texts[end][row * self.size.columns + column]
         return f"{text} {MORE[bool(value > 0)]}" if end == 2 and abs(value) > 0 else text
 
     @cached_property
     def _scales(self) -> tuple[Domain, Domain]:
-        """Color domains of A and B, and of the difference: those of every two maps, unless they are too faint."""
+        """Color domains of weights and of differences: 0 to 1, or up to the largest number if 0 to 1 is too faint."""
         faint = 1 if max(len(self.comparison.rows), len(self.comparison.columns)) > CROWDED else FAINT
-        tops = [float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) for numbers, _ in self._tiled]
+        tops = [float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) for numbers, _ in self._tiles]
         largest = max(tops[:2]), max(tops[2], LEAST)
         return tuple(Domain("adapts", top) if 0 < top < faint else Domain() for top in largest)
 
@@ -237,8 +237,8 @@ WITHOUT = {BLOCKED: "blocked", BLANK: "blank"}
 """Texts of cells without a number."""
 
 
-def _signed(value: float, places: int, plus: bool) -> str:
-    """Digits of a number with its sign."""
+def _signed_text(value: float, places: int, plus: bool) -> str:
+    """Format a number with its sign."""
     sign = "−" if value < 0 else ""
     if plus and value > 0:
         sign = "+"
@@ -247,27 +247,27 @@ def _signed(value: float, places: int, plus: bool) -> str:
 
 
 def title_of(comparison: AlignedPair) -> str:
-    """Title of the figure, which begins with constant words."""
-    names = [f"{_head(side)} · {in_title(side.record.source)}" for side in (comparison.a, comparison.b)]
+    """Build the title, which begins with constant words."""
+    names = [f"{_head_name(side)} · {in_title(side.record.source)}" for side in (comparison.a, comparison.b)]
     return f"A and B compared · {names[0] if names[0] == names[1] else f'A: {names[0]} · B: {names[1]}'}"
 
 
-def _head(side: Side) -> str:
-    """One side in short: "head 2 of cross layer 1"."""
+def _head_name(side: Side) -> str:
+    """Name the head of a side: "head 2 of cross layer 1"."""
     if isinstance(side.head, int):
         return side.site.head(side.head)
     return f"{side.head} of {all_heads(side.step)} · {side.site}"
 
 
 def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
-    """Titles of the maps, by the first thing in which they differ: model, head, text or edits."""
+    """Build titles of the maps from the first property in which they differ: model, head, text or edits."""
     pairs = []
     for side in (comparison.a, comparison.b):
         head = side.site.head(side.head) if isinstance(side.head, int) else f"{side.head} of {side.site}"
         edits = ", ".join(side.record.edits.in_words()) or "original"
         pairs.append((side.record.source, head, _text(side), edits if len(edits) <= LONGEST_EDITS else "changed"))
     names = next((pair for pair in zip(*pairs, strict=True) if pair[0] != pair[1]), ("", ""))
-    if names == (pairs[0][2], pairs[1][2]) and all(names):  # from the first word that differs: no room for all
+    if names == (pairs[0][2], pairs[1][2]) and all(names):  # from the first differing word on, for lack of room
         texts = [text.split() for text in names]
         differs = (i for i, pair in enumerate(zip(*texts, strict=False)) if pair[0] != pair[1])
         if first := next(differs, min(map(len, texts)) - 1):
@@ -277,7 +277,7 @@ def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
 
 
 def lines_of(comparison: AlignedPair) -> list[str]:
-    """Both texts, where the weights come from, what was changed, and what a picture leaves out."""
+    """Return lines with both texts, the origin of the weights, the edits, and the parts that are not drawn."""
     size = size_beside(len(comparison.rows), len(comparison.columns))
     sides, lines = (comparison.a, comparison.b), []
     texts = [visible_text(_text(side), LONGEST_TEXT).replace("␣", " ") for side in sides]
@@ -291,7 +291,7 @@ def _text(side: Side) -> str:
 
 
 def _label(both: Both, end: int) -> str:
-    """Label of a row or of a column of A, B or their difference."""
+    """Return the label of a row or column of A (0), B (1) or A - B (2)."""
     texts = [None if token is None else axes.short(token.text, LONGEST_LABEL) for token in both]
     if end < 2:
         return texts[end] or ""
@@ -300,14 +300,14 @@ def _label(both: Both, end: int) -> str:
 
 
 def _token(both: Both, end: int) -> Token:
-    """The token of a row or column; it stands back where only one map has it."""
+    """Return the token of a row or column, marked as special if only one map has it."""
     there = [token for token in both if token is not None]
     token = there[0] if end == 2 or both[end] is None else both[end]
     return replace(token, special=len(there) == 1 or all(other.special for other in there))
 
 
-def _named(both: Both, pair: Pair) -> str:
-    """A place of the grid: "cat (1) → dog (1)", or "cat (1), only in A"."""
+def _place_name(both: Both, pair: Pair) -> str:
+    """Name a row or column of the common grid: "cat (1) → dog (1)", or "cat (1), only in A"."""
     each = [f"{visible_text(token.text)} ({i})" for token, i in zip(both, pair, strict=True) if token is not None]
     if len(each) == 1:
         return f"{each[0]}, only in {'A' if both[1] is None else 'B'}"

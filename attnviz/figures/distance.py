@@ -1,4 +1,4 @@
-"""Attention against distance: how much a head gives to keys so far away, in bins that double."""
+"""Attention of a head by the distance between query and key, in bins that double in width."""
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
@@ -23,37 +23,37 @@ ROW_BY_ROW = "patches are counted row by row, not measured across the picture"
 
 
 class DistanceBars(Figure):
-    """A bar for the share of the attention, and the mean weight of a pair, of each bin of distances.
+    """Base class of charts of attention by distance: a bar for the share of each bin, and the mean weight of a pair.
 
-    The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and so after it. See `analysis.by_distance`.
+    The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and the same after it. See `analysis.by_distance`.
     """
 
     @abstractmethod
-    def _measured(self) -> list[str]:
-        """Lines on what was measured."""
+    def _measure_notes(self) -> list[str]:
+        """Return lines on what was measured."""
 
     def _words(self) -> str:
-        text = f"{self._heading}. {'; '.join(self._measured())}."
+        text = f"{self._heading}. {'; '.join(self._measure_notes())}."
         for row in self.table.sort_values("share", ascending=False)[:1].itertuples():
-            text += f" Most of it goes to: {_bin(row)}, {percent(float(row.share))}."
+            text += f" Most of it goes to: {_bin_name(row)}, {percent(float(row.share))}."
         return text
 
     def draw(self) -> Bars:
-        """The bins that some pair is in, the nearest first: the query itself, before it, after it."""
+        """Draw the bins that have pairs, nearest first: the query itself, keys before it, keys after it."""
         bins = self.table[(self.table["pairs"] > 0) | (self.table["share"] > 0)]
         bins = bins.iloc[np.lexsort((bins["nearest"].abs(), bins["nearest"] > 0))]
         means = Column([digits(mean) for mean in bins["mean"]], name="mean weight")
         return Bars(
             title=TITLE if self.on_screen else self._heading,
-            lines=[*self._measured(), *subtitles(self._facts.record, self)],
-            names=[_bin(row) for row in bins.itertuples()],
+            lines=[*self._measure_notes(), *subtitles(self._facts.record, self)],
+            names=[_bin_name(row) for row in bins.itertuples()],
             columns=[Column(values=bins["share"].tolist(), name="share of attention"), means],
             style=self.style,
         )
 
 
-def _bin(row) -> str:
-    """A bin in words: "itself", "4–7 before"."""
+def _bin_name(row) -> str:
+    """Name a bin: "itself", "4–7 before"."""
     if not row.nearest:
         return "itself"
     near, far = abs(row.nearest), abs(row.furthest)
@@ -62,7 +62,7 @@ def _bin(row) -> str:
 
 @dataclass(frozen=True, eq=False)
 class DistanceProfile(DistanceBars):
-    """Attention by distance of a head in one text."""
+    """Attention of a head by distance, in one text."""
 
     record: Record
     site: Site
@@ -87,8 +87,8 @@ class DistanceProfile(DistanceBars):
     def _distances(self) -> analysis.ByDistance:
         return analysis.by_distance(self.record.step(self.site), self.head, sentence=self.sentence)
 
-    def _measured(self) -> list[str]:
-        """Share of near keys; notes where a sink takes attention, and where tokens are patches."""
+    def _measure_notes(self) -> list[str]:
+        """Return lines: share of near keys, and notes for a sink and for patches."""
         near = f"{percent(self._distances.within(NEAR))} of the attention goes to keys at most {NEAR} tokens away"
         sink = ["what the sink takes is left out"] if self.record.step(self.site).has_sink else []
         has_picture = bool(self.record.sentences[self.sentence].pictures)
@@ -97,12 +97,12 @@ class DistanceProfile(DistanceBars):
 
 @dataclass(frozen=True, eq=False)
 class CorpusDistance(DistanceBars):
-    """Attention by distance of a head over all tokens of many texts.
+    """Attention of a head by distance, over all tokens of many texts.
 
     Attributes:
-        model: its name.
+        model: name of the model.
         head: name of the head.
-        curve: nearest, furthest, share, pairs and mean, as `atlas.Atlas.table` gives "distances".
+        curve: table of nearest, furthest, share, pairs and mean, from `atlas.Atlas.table("distances")`.
         texts: number of texts.
     """
 
@@ -116,5 +116,5 @@ class CorpusDistance(DistanceBars):
         title = f"{heading} · {in_title(self.model)}"
         return FigureFacts(heading=heading, title=title, name=name, table=self.curve.copy, words=self._words)
 
-    def _measured(self) -> list[str]:
+    def _measure_notes(self) -> list[str]:
         return [f"all tokens of {self.texts:,} texts"]

@@ -1,4 +1,4 @@
-"""One head as a map: rows are queries, columns are keys, the stronger the color the larger the weight."""
+"""One head as a map: rows are queries, columns are keys, colors are weights."""
 
 from dataclasses import KW_ONLY, dataclass
 from functools import lru_cache, partial
@@ -31,12 +31,12 @@ CHANGED = "changed prediction"
 
 @dataclass(frozen=True, eq=False)
 class HeadMap(SiteFigure):
-    """The map of one head, or of all heads combined by a name of `analysis.AGGREGATIONS`.
+    """Map of one head, or of all heads combined by one of `analysis.AGGREGATIONS`.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
 
     Attributes:
-        before: a run before a change: words that rows now predict instead of others are marked.
+        before: run before a change, to mark rows whose prediction changed.
     """
 
     head: int | str
@@ -62,7 +62,7 @@ class HeadMap(SiteFigure):
     def draw(self) -> Grid:
         view, words = self.attention_view, self.attention_view.predicted or ()
         empty, policy = np.flatnonzero(view.empty(self.head)).tolist(), POLICIES[view.step.scoring.empty_rows]
-        moved = _changed(view, self.before)
+        moved = _changed_rows(view, self.before)
         ends = [*([self._row_sums()] if self.row_sums else []), *predictions(words, self, PREDICTS, moved)]
         size = size_within(view.queries, view.keys, self, ends)
         cells = view.cells([self.head], size.tile)[0]
@@ -70,13 +70,13 @@ class HeadMap(SiteFigure):
         kinds, states = states_of(cells, view)
         signs = [kinds[i] for i in np.unique(states).tolist() if not (kinds[i].rules and self.explained)]
         scores = {} if cells.scores is None else {"score": (cells.scores, ".3f")}
-        offsets = None  # of the largest weight in its tile, counted row by row
+        offsets = None  # position of the largest weight in its tile, counted row by row
         if tiles := cells.tiles:
             offsets = (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
-        colors, above = self.colors, self._above()
+        colors, above = self.colors, self._header()
         notes = [LegendEntry(CHANGED, ARROW, colors.hues[HUE], colors.background)] if moved else []
         return Grid(
-            **above | {"lines": [*above["lines"], self._reading, view.window, scale.ending, *view.notes]},
+            **above | {"lines": [*above["lines"], self._reading_note, view.window, scale.ending, *view.notes]},
             rows=view.queries,
             columns=view.keys,
             size=size,
@@ -94,7 +94,7 @@ class HeadMap(SiteFigure):
         )
 
     def _row_sums(self) -> RowEnd:
-        """The sum of each row; those that are not 1 say so. Sums of rows that are seen in part are below 1 by right."""
+        """Sum of each row, marked if it is not 1; rows that are shown in part may sum to less."""
         view, texts, inks = self.attention_view, [], []
         for value in view.row_sums(self.head).tolist():
             is_odd = not (value < 1 + 5e-4 if view.partial else abs(value - 1) < 5e-4)
@@ -103,8 +103,8 @@ class HeadMap(SiteFigure):
         return RowEnd("beside", "sum of what is seen" if view.partial else "row sum", texts, inks)
 
     @property
-    def _reading(self) -> str:
-        """How a row that predicts is read: its label is not the word that is predicted there."""
+    def _reading_note(self) -> str:
+        """Line on how to read a row with a prediction, whose label is not the predicted word."""
         view = self.attention_view
         if not any(view.predicted or ()):
             return ""
@@ -118,12 +118,12 @@ class HeadMap(SiteFigure):
 
 
 def heads_in_name(head: int | str) -> str:
-    """A head, or a combination of heads, in the name of a file."""
+    """Name a head, or a combination of heads, for a file name."""
     return f"head-{head}" if isinstance(head, int) else f"heads-{head}"
 
 
 def called(view: AttentionView, head: int | str, *, on_screen: bool = False) -> str:
-    """Name of a map within a title: "head 2 of cross layer 1 (off) · translator"; a page leaves out whose it is."""
+    """Name a map for a title: "head 2 of cross layer 1 (off) · translator"; on a page without the model's owner."""
     step, source = view.step, view.record.source
     source = source.rpartition("/")[2] or source if on_screen else source
     if isinstance(head, int):
@@ -134,8 +134,8 @@ def called(view: AttentionView, head: int | str, *, on_screen: bool = False) -> 
     return f"{what}{off} · {in_title(source)}"
 
 
-def _changed(attention_view: AttentionView, before: Record | None) -> frozenset[int]:
-    """The rows that predict another word than before the change; none where other tokens were read."""
+def _changed_rows(attention_view: AttentionView, before: Record | None) -> frozenset[int]:
+    """Return the rows whose predicted word changed; no rows if the runs read different tokens."""
     if before is None or attention_view.predicted is None:
         return frozenset()
     if before.read[attention_view.sentence].tokens != attention_view.record.read[attention_view.sentence].tokens:
@@ -150,7 +150,7 @@ PADDING = "row of padding: no text stands there"
 
 
 def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...], np.ndarray]:
-    """States of cells, and the index of each cell's: a case, combined with the rule that blocks it or with none."""
+    """Return the possible states, and the index of each cell's state: a case combined with a blocking rule or none."""
     policy, rules = POLICIES[view.step.scoring.empty_rows], your_rules(view.record, view.site)
     nan, empty = np.isnan(cells.weights), cells.states == EMPTY
     case = np.where(nan, np.uint8(_NAN), np.uint8(_OPEN))
@@ -165,13 +165,13 @@ def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...],
 
 @lru_cache(maxsize=64)
 def _kinds(reasons: tuple[Reason, ...], yours: frozenset[str], policy: str) -> tuple[CellState, ...]:
-    """Each case without a rule, and with each rule."""
+    """Build the states of each case, without a rule and with each rule."""
     rules = [None, *blocked_by(reasons, yours)]
     return tuple(_state(case, rule, policy) for case in range(7) for rule in rules)
 
 
 def _state(case: int, rule: CellState | None, policy: str) -> CellState:
-    """A case of a cell that no rule blocks, or that one does."""
+    """Build the state of a case; `rule` is the state of a blocking rule, or None."""
     if case == _PADDING:
         return CellState(PADDING, "blocked", legend=PADDING)
     case_text = ("", policy, policy, NOT_A_NUMBER, policy, MINUS_INFINITY)[case]
@@ -185,7 +185,7 @@ def _state(case: int, rule: CellState | None, policy: str) -> CellState:
 
 
 def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:
-    """Every cell; of more than `tables.MOST_CELLS`, square tiles: the largest weight, where it is, and the sum."""
+    """Arrays to export: every cell, or, above `MOST_CELLS`, tiles with largest weight, its position and the sum."""
     queries, keys = len(view.queries), len(view.keys)
     tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
     cells = view.cells([head], tile)[0]

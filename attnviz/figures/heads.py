@@ -1,6 +1,6 @@
-"""Heads at a glance: a thumbnail for each head of an attention call, or of a model by layer or in an order.
+"""Thumbnails of the heads of an attention call, or of all heads of a model, by layer or in a given order.
 
-Each thumbnail is one image at its place in one view: a facet of 144 maps takes a browser seconds.
+Thumbnails are images in one view, because a browser needs seconds for a facet of 144 maps.
 """
 
 from abc import abstractmethod
@@ -31,41 +31,41 @@ from attnviz.figures.head import arrays_of, states_of
 Head = tuple[Site, int]
 
 MARGIN = 3
-"""Pixels around all thumbnails, for the frame of the focused one."""
+"""Pixels around all thumbnails, for the frame of the focused thumbnail."""
 
 OWN, OF_MARKED = "weight, as a share of each head's largest", "weight; with a corner mark: as a share of the largest"
-"""Titles of a legend of heads whose colors end at their own largest weight: of all heads, or of those with a mark."""
+"""Titles of the legend if colors end at the largest weight of each head: for all heads, or only for marked heads."""
 
 CORNER = 14
-"""Pixels of the mark in the right upper corner of a thumbnail."""
+"""Pixels of the mark in the upper right corner of a thumbnail."""
 
 CALL, PAIRED = 336, 296
-"""Pixels of all thumbnails of a call, so that they fit a phone; and beside a map, so that it has room, too."""
+"""Pixels of the width of all thumbnails of a call: to fit a phone, and to leave room for a map beside them."""
 
 WIDEST, TALLEST = 150, 212
-"""Pixels of a thumbnail at most where there are one or two, and under each other beside a map."""
+"""Most pixels of a thumbnail if there are one or two: alone, and beside a map, where they stand under each other."""
 
 GAP, LABEL = 14, 20
-"""Pixels between thumbnails of a call, and over each for its number."""
+"""Pixels between thumbnails of a call, and above each for its label."""
 
 WIDTH, FULL, FLAT = 980, 1360, 320
-"""Pixels of every head of a model at most, across a whole screen, and down where they go across it."""
+"""Pixels for all heads of a model: most width by default, and on a full screen; most height on a full screen."""
 
 HIGH = 480
-"""Pixels down to which all heads are to stand, where large thumbnails allow that."""
+"""Target height of all heads in pixels, as far as thumbnails do not get smaller than LARGEST."""
 
 LARGE, LARGEST, BANDED, SMALLEST, SPACE = 190, 96, 72, 26, 10
-"""Pixels: sides of a thumbnail of few heads, of many, of kinds beside each other and of very many, and between two."""
+"""Pixels: side of a thumbnail for few heads, for many, for kinds beside each other, and at least; space between two."""
 
 FEW, ORDERED, ACROSS = 4, 170, 8
-"""Sizes for heads in an order: how many are large, pixels of their sides, and how many others stand in a row."""
+"""Heads in a given order: most heads that are drawn large, pixels of their side, and small thumbnails per row."""
 
 LEFT, ABOVE = 64, 26
-"""Pixels left of a row of heads for its layer, and above the layers of a kind for the numbers of heads."""
+"""Pixels left of a row for the label of its layer, and above the layers of a kind for the head numbers."""
 
 
 class Thumbnail(NamedTuple):
-    """A head, the place of its left upper corner in pixels, and the lines over it."""
+    """A head, the upper left corner of its thumbnail in pixels, and the lines of text above."""
 
     head: Head
     x: int
@@ -74,9 +74,9 @@ class Thumbnail(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Thumbnails of one size with `above` pixels for lines over each.
+    """Thumbnails of one size, with `above` pixels for lines of text above each.
 
-    Labels beside them are x, y, text, align and baseline.
+    Each label beside the thumbnails has x, y, text, align and baseline.
     """
 
     side: int
@@ -87,14 +87,14 @@ class Layout(NamedTuple):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Pixels from the first thumbnail to the ends of the last, across and down."""
+        """Pixels of the right and the lower end of all thumbnails."""
         corners = [(thumbnail.x, thumbnail.y) for thumbnail in self.thumbnails] or [(0, 0)]
         x, y = map(max, zip(*corners, strict=True))
         return x + self.side, y + self.height
 
 
 class Thumbnails(Figure):
-    """Thumbnails of heads; a click selects one under "head" with the fields kind, layer, head and rev."""
+    """Thumbnails of heads; a click selects a head under "head" with the fields kind, layer, head and rev."""
 
     is_map = True
 
@@ -106,15 +106,15 @@ class Thumbnails(Figure):
     @property
     @abstractmethod
     def views(self) -> Mapping[Site, AttentionView]:
-        """The weights of each attention call."""
+        """Weights of each attention call."""
 
     @abstractmethod
-    def _above(self) -> tuple[str, list[str]]:
-        """Title and lines; without a title the lines stand under the thumbnails."""
+    def _header(self) -> tuple[str, list[str]]:
+        """Return title and lines; without a title the lines are below the thumbnails."""
 
     @cached_property
     def cells(self) -> dict[Head, Cells]:
-        """Cells of all heads of a call at once, as coarse as a thumbnail shows them: the largest of each tile."""
+        """Cells of each head, pooled to the pixels of a thumbnail: the largest weight of each tile."""
         cells, layout = {}, self.layout
         for site, view in self.views.items():
             heads = [head for (other, head), *_ in layout.thumbnails if other == site]
@@ -125,13 +125,13 @@ class Thumbnails(Figure):
 
     @cached_property
     def largest(self) -> dict[Head, str]:
-        """The largest weight of each head, written."""
+        """Largest weight of each head, as text."""
         weights = {head: cells.weights[~np.isnan(cells.weights)] for head, cells in self.cells.items()}
         return {head: written(float(values.max()), ".4f") if len(values) else "NaN" for head, values in weights.items()}
 
     @cached_property
     def _domains(self) -> dict[Head, Domain]:
-        """The scale of each head; one that adapts does so for each head by itself, as that of its large map."""
+        """Color domain of each head; an adaptive domain is computed per head, as on its large map."""
         if self.domain == "adapts":
             return {head: adapted(cells, self.views[head[0]]) for head, cells in self.cells.items()}
         for (site, _), cells in self.cells.items():
@@ -140,7 +140,7 @@ class Thumbnails(Figure):
 
     @cached_property
     def _ramp(self) -> Ramp:
-        """The color legend; of heads with scales of their own it says which these are."""
+        """Color legend; its title names the heads whose colors end at their own largest weight."""
         domains = {*self._domains.values()} or {Domain()}
         is_gray = bool(self.cells) and all(head in self.views[site].step.heads_off for site, head in self.cells)
         ramp = next(iter(domains)).legend(self.colors, gray=is_gray)
@@ -149,14 +149,14 @@ class Thumbnails(Figure):
         return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_MARKED, top=1.0)
 
     def draw(self) -> Views:
-        (title, lines), layout, colors = self._above(), self.layout, self.colors
+        (title, lines), layout, colors = self._header(), self.layout, self.colors
         most = max((cells.tile for cells in self.cells.values()), default=1)
         lines = [
             *filter(None, lines),
             *([f"each square shows the largest of {most} × {most} cells"] if most > 1 else []),
         ]
         collage = Collage("heads", ("kind", "layer", "head", "rev", "name", "largest", "state"))
-        style = self if title else replace(self, width=layout.ends[0])  # in a column of a page
+        style = self if title else replace(self, width=layout.ends[0])  # lines below the thumbnails, at most as wide
         for x, y, text, *ends in layout.labels:
             collage.text(x, y, text, colors.quiet, *ends)
         for thumbnail in layout.thumbnails:
@@ -182,7 +182,7 @@ class Thumbnails(Figure):
         return Views(form, collage.data | data)
 
     def _add(self, thumbnail: Thumbnail, collage: Collage) -> None:
-        """Draw a head; one that is off is gray and struck through."""
+        """Draw a head, in gray and struck through if it is switched off."""
         (site, number), x, y, label = thumbnail
         colors, view, layout = self.colors, self.views[site], self.layout
         off, is_focused = number in view.step.heads_off, self.focused in (number, (site, number))
@@ -208,7 +208,7 @@ class Thumbnails(Figure):
 
 @dataclass(frozen=True, eq=False)
 class AllHeads(Thumbnails, SiteFigure):
-    """Thumbnails of all heads of a site; a click selects one under "head" with the fields kind, layer, head and rev."""
+    """Thumbnails of all heads of a site; a click selects "head" with the fields kind, layer, head and rev."""
 
     def facts(self) -> FigureFacts:
         return FigureFacts(
@@ -224,7 +224,7 @@ class AllHeads(Thumbnails, SiteFigure):
         return sentences.heads(self.attention_view, [*self.on_page.largest.values()])
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """The arrays of each head, stacked: (heads, queries, keys)."""
+        """Arrays to export, stacked over heads: (heads, queries, keys)."""
         each = [arrays_of(self.attention_view, head) for head in range(self.attention_view.step.num_heads)]
         names = [name for name in ("weights", "scores", "may_attend") if name in each[0]]
         return each[0] | {name: np.stack([arrays[name] for arrays in each]) for name in names}
@@ -233,14 +233,14 @@ class AllHeads(Thumbnails, SiteFigure):
     def views(self) -> Mapping[Site, AttentionView]:
         return {self.site: self.attention_view}
 
-    def _above(self) -> tuple[str, list[str]]:
+    def _header(self) -> tuple[str, list[str]]:
         if self.on_screen:
             return "", [*self.attention_view.notes]
         return self._heading, [*subtitles(self.record, self, self.sentence), *self.attention_view.notes]
 
     @cached_property
     def layout(self) -> Layout:
-        """Each thumbnail is as high as its map is for its width; beside a map, which is high, few stand in a row."""
+        """Grid of thumbnails in the shape of their maps; beside a map, which is high, there are fewer per row."""
         view, is_paired = self.attention_view, self.paired and self.on_screen
         count, off = view.step.num_heads, view.step.heads_off
         across = 1 + sum(count > limit for limit in ((2, 6, 12) if is_paired else (1, 4, 9)))
@@ -249,7 +249,7 @@ class AllHeads(Thumbnails, SiteFigure):
             side = min(side, TALLEST if is_paired else WIDEST)
         height = round(side * max(0.25, min(2.0, len(view.queries) / max(1, len(view.keys)))))
         labels = [f"head {i}{' · off' if i in off else ''}" for i in range(count)]
-        if self.on_screen:  # it says elsewhere which heads are off
+        if self.on_screen:  # the page says elsewhere which heads are off
             labels = [f"head {i}" if side > text_width("head 00") else str(i) for i in range(count)]
         x, y = side + GAP, height + LABEL + GAP
         heads = [Thumbnail((self.site, i), i % across * x, i // across * y, label) for i, label in enumerate(labels)]
@@ -258,13 +258,13 @@ class AllHeads(Thumbnails, SiteFigure):
 
 @dataclass(frozen=True, eq=False)
 class ModelHeads(Thumbnails):
-    """Thumbnails of every head; a click selects one under "head" with the fields kind, layer, head and rev.
+    """Thumbnails of all heads of a model; a click selects "head" with the fields kind, layer, head and rev.
 
     Attributes:
-        order: heads to show, in their order; None for all, a row for each layer.
-        captions: a few characters about each head of `order`, such as a number by which they are sorted.
-        by: meaning of that number.
-        sentence: which of the batch.
+        order: heads to show, in this order; None for all heads, a row for each layer.
+        captions: short text for each head of `order`, such as the number by which they are sorted.
+        by: meaning of the captions.
+        sentence: number of the sentence in the batch.
     """
 
     record: Record
@@ -293,7 +293,7 @@ class ModelHeads(Thumbnails):
         sites = dict.fromkeys(site for (site, _), *_ in self.layout.thumbnails)
         return {site: views.see(self.record, site, sentence=self.sentence) for site in sites}
 
-    def _above(self) -> tuple[str, list[str]]:
+    def _header(self) -> tuple[str, list[str]]:
         notes = [note for view in [*self.views.values()][:1] for note in view.notes]
         lines = [*subtitles(self.record, self, self.sentence), *notes] if self.views else []
         lines += ([] if self.order is None else ["named by layer.head"]) + ([f"number: {self.by}"] if self.by else [])
@@ -302,18 +302,18 @@ class ModelHeads(Thumbnails):
     @cached_property
     def layout(self) -> Layout:
         if self.order is not None:
-            return _in_order(self.order, self.captions or ())
+            return _ordered_layout(self.order, self.captions or ())
         if self.on_screen:
-            layout = _by_layer(self.record, FULL)
+            layout = _layer_layout(self.record, FULL)
             if layout.ends[0] + LEFT <= WIDTH or layout.ends[1] + ABOVE <= FLAT:
                 return layout
-        return _by_layer(self.record, WIDTH)
+        return _layer_layout(self.record, WIDTH)
 
 
-def _by_layer(record: Record, width: int) -> Layout:
-    """A row for each attention call: large thumbnails where all of them fit a screen.
+def _layer_layout(record: Record, width: int) -> Layout:
+    """Lay out a row for each attention call, with large thumbnails if all fit on a screen.
 
-    As many kinds of attention as thumbnails are large enough for stand beside each other, the others under them.
+    Kinds of attention stand beside each other as long as thumbnails keep BANDED pixels, otherwise under each other.
     """
     calls = {site.kind: [step for step in record.steps if step.site.kind == site.kind] for site in record.sites}
     most, kinds = max((step.num_heads for step in record.steps), default=1), [*calls]
@@ -338,8 +338,8 @@ def _by_layer(record: Record, width: int) -> Layout:
     return Layout(side, side, 0, thumbnails, labels)
 
 
-def _in_order(order: Sequence[Head], captions: Sequence[str]) -> Layout:
-    """Row after row, the name and the caption of each head above it."""
+def _ordered_layout(order: Sequence[Head], captions: Sequence[str]) -> Layout:
+    """Lay out heads row by row, with the name and caption of each head above its thumbnail."""
     few = len(order) <= FEW
     across = max(1, min(len(order), 2 if few else ACROSS))
     side, above = ORDERED if few else LARGEST, (2 if captions else 1) * LINE + 3

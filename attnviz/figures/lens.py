@@ -1,4 +1,4 @@
-"""Words that the residual stream would predict after each layer, and words that one head pushes up and down."""
+"""Logit lens: predictions from the residual stream after each layer, and words that one head pushes up and down."""
 
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
@@ -26,11 +26,11 @@ from attnviz.figures.base import Figure, FigureFacts, text_array
 from attnviz.figures.outputs import NextWordBars
 
 MOST_POSITIONS = 12
-"""Columns that are drawn where no part is chosen: the last ones."""
+"""Number of positions drawn by default, counted from the end."""
 LONGEST, HEIGHT, NARROWEST = 10, 26, 40
-"""Characters of a word in a cell or over a column, and pixels of a cell: high, and wide at least."""
+"""Most characters of a word in a cell or over a column; pixels of a cell: its height, and its least width."""
 SHRINKS, ROWS = 4 / 3, 130
-"""Factor by which a file may shrink a picture for its column, from 8 to 6 points, and pixels of the names of rows."""
+"""Factor by which a file may shrink a picture, from 8 to 6 points; pixels of the row names."""
 
 A_READING = "only the top row is what the model predicts; the others are a reading"
 NOTHING = "This head is off or writes nothing here: it pushes no word."
@@ -40,16 +40,16 @@ KINDS = CellState("", "ramp", legend=""), CellState("NaN: not a number", "blocke
 
 @dataclass(frozen=True, eq=False)
 class WordGridFigure(Figure):
-    """A word in each cell of rows by positions; a file for a narrow column draws the last positions that fit.
+    """Grid of words, rows by positions; a file for a narrow column shows the last positions that fit.
 
-    A click selects a cell under the name "cell" with the fields query, its row, key, its position, and rev.
+    A click selects a cell under the name "cell" with the fields query (row), key (position) and rev.
 
     Attributes:
         sentence: number of the sentence in the batch.
-        columns: positions that are seen; None for the last `MOST_POSITIONS`.
+        columns: positions to show; None for the last `MOST_POSITIONS`.
 
     Raises:
-        InputError: if the record has no stream, or there is nothing there.
+        InputError: if the record has no stream, or there is no such sentence, position or head.
     """
 
     record: Record
@@ -63,19 +63,19 @@ class WordGridFigure(Figure):
     @cached_property
     @abstractmethod
     def words(self) -> WordGrid:
-        """The words with their numbers, from the first row on."""
+        """Words with their numbers, beginning with the first row."""
 
     @property
-    def _where(self) -> dict[str, Any]:
-        """Sentence and positions that are seen, as functions of the analysis take them."""
+    def _window(self) -> dict[str, Any]:
+        """Sentence and positions to show, as keyword arguments of the analysis."""
         every, part = range(self.record.read[self.sentence].length), self.columns
         if part is None:
             return {"sentence": self.sentence, "positions": every[-MOST_POSITIONS:]}
         stop = len(every) if part.stop is None else part.stop
         return {"sentence": self.sentence, "positions": range(part.start or 0, stop)}
 
-    def _facts_of(self, what: str, columns: tuple[str, str], *subject: object) -> FigureFacts:
-        """Facts of a grid of words; `columns` are the names of a row and of a number in its table."""
+    def _grid_facts(self, what: str, columns: tuple[str, str], *subject: object) -> FigureFacts:
+        """Return the facts; `columns` are the names of the table columns of rows and of numbers."""
         table = partial(self.words.table.rename, columns=dict(zip(("row", "value"), columns, strict=True)))
         facts = {"table": table, "words": self._in_words, "arrays": self._arrays}
         return FigureFacts(what=what, subject=subject, record=self.record, **facts)
@@ -87,12 +87,12 @@ class WordGridFigure(Figure):
         return texts | {"values": grid.values, "positions": np.array(grid.positions)}
 
     def _grid(self, line: str, title: str, number: str, ramp: Ramp, *, is_stream: bool = False) -> Grid:
-        """The words as cells; without numbers no word stands in them.
+        """Build the grid; the cells are empty if all numbers are 0.
 
         Args:
             title: title of the rows.
             number: name of the numbers.
-            is_stream: whether the last row, the end of a stream, is on top.
+            is_stream: whether the rows are stages of a stream, drawn with the last stage on top.
         """
         words, length, order = (
             self.words,
@@ -113,7 +113,7 @@ class WordGridFigure(Figure):
         starts, flat = np.array(positions), values.ravel().tolist()
         columns = Groups(as_tokens(words.tokens[part]), starts, starts + 1)
         return Grid(
-            **self._above(line, span if len(words.positions) < length and not self.on_screen else ""),
+            **self._header(line, span if len(words.positions) < length and not self.on_screen else ""),
             rows=groups(as_tokens(names)),
             columns=columns,
             size=Size("rectangles", wide, *values.shape, high=HEIGHT),
@@ -133,14 +133,14 @@ class WordGridFigure(Figure):
 
 @dataclass(frozen=True, eq=False)
 class LogitLens(WordGridFigure):
-    """The most probable word after each layer and position: the embedding at the bottom, the prediction on top."""
+    """Grid of the most probable word after each layer at each position: embedding at the bottom, prediction on top."""
 
     @cached_property
     def words(self) -> WordGrid:
-        return analysis.logit_lens(self.record, **self._where)
+        return analysis.logit_lens(self.record, **self._window)
 
     def facts(self) -> FigureFacts:
-        return self._facts_of("Words through the layers (logit lens)", ("after", "probability"), "logit lens")
+        return self._grid_facts("Words through the layers (logit lens)", ("after", "probability"), "logit lens")
 
     def _in_words(self) -> str:
         words = self.words
@@ -156,7 +156,7 @@ class LogitLens(WordGridFigure):
 
 @dataclass(frozen=True, eq=False)
 class PushedWords(WordGridFigure):
-    """The words that the output of one head pushes up and down most after each position, `count` of each."""
+    """Grid of the `count` words that the output of one head pushes up most, and down most, after each position."""
 
     site: Site
     head: int
@@ -165,11 +165,11 @@ class PushedWords(WordGridFigure):
 
     @cached_property
     def words(self) -> WordGrid:
-        return analysis.pushed(self.record, self.site, self.head, count=self.count, **self._where)
+        return analysis.pushed(self.record, self.site, self.head, count=self.count, **self._window)
 
     def facts(self) -> FigureFacts:
         what, subject = f"Words that {self.site.head(self.head)} pushes up and down", f"head {self.head}"
-        return self._facts_of(what, ("pushed", "adds"), "pushed words", self.site, subject)
+        return self._grid_facts(what, ("pushed", "adds"), "pushed words", self.site, subject)
 
     def _in_words(self) -> str:
         words = self.words
@@ -188,7 +188,7 @@ class PushedWords(WordGridFigure):
 
 @dataclass(frozen=True, eq=False)
 class LensBars(NextWordBars):
-    """A bar for each of the most probable words of one cell of the logit lens.
+    """Bars of the most probable words in one cell of the logit lens.
 
     Attributes:
         stage: 0 for the embedding, i for after i layers; the last is the prediction.
@@ -201,7 +201,7 @@ class LensBars(NextWordBars):
         return analysis.lens_words(self.record, self.stage, self.position, sentence=self.sentence, count=self.count)
 
     @property
-    def _called(self) -> tuple[str, str]:
+    def _prediction_name(self) -> tuple[str, str]:
         stage = stages(self.record)[self.stage]
         return f"lens {stage}", f"Logit lens after {stage}: next word after"
 

@@ -1,4 +1,4 @@
-"""Heads as lines from the tokens that look to those that are looked at: the stronger a line, the larger its weight."""
+"""Attention of heads as lines from queries to keys: the larger a weight, the stronger its line."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -23,23 +23,23 @@ from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text
 from attnviz.figures.head import called
 
 SIDES, ALIGN, STACKS = ("query", "key"), ("right", "left"), ("decoder", "encoder")
-"""Ends of a line, how their labels are set, and the stacks that they are in where a model has two."""
+"""Ends of a line, alignment of their labels, and their stacks in an encoder-decoder model."""
 
 Pin = tuple[str, int]
-"""A token that was picked out: one of `SIDES`, and its position."""
+"""A picked token: its side, one of `SIDES`, and its position."""
 
 MOST_TOKENS, MOST_LINES, MOST_ASKED, MOST_HEADS = 64, 400, 4_000, 4
-"""Queries or keys drawn at most; lines without a minimum weight, and with one; heads described in words."""
+"""Most queries or keys drawn; most lines without and with a minimum weight; most heads described in words."""
 DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
-"""Pixels of strokes and gaps, for heads beyond the number of hues."""
+"""Dash patterns in pixels, for more heads than there are hues."""
 GAP, ON_SCREEN, NARROWEST, PADDING = 230, 380, 120, 8
-"""Pixels between both columns of tokens, on a screen, and at least; between lines and tokens."""
+"""Pixels between the columns of tokens: in a file, on a screen, and at least; pixels between lines and tokens."""
 HIGHEST, LOWEST, HEIGHT, LARGER = 38, 15, 360, 1.2
-"""Pixels of a token at most and at least, and of all of them where that allows it; their factor on a screen."""
+"""Pixels of the height of a token at most and at least, and of a column if possible; factor of these on a screen."""
 SAMPLES, FAINT = (0.1, 0.25, 0.5, 1.0), 0.3
-"""Weights in the legend; opacity of gray lines that stand back: pale and in color they would be small weights."""
+"""Weights in the legend; opacity of background lines, which are gray because pale colors mean small weights."""
 STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "domain": [0, 1], "range": [0, 1]}}
-"""Opacity of a weight: by a power of it, a tenth is seen, and many that are nearly nothing are no fog."""
+"""Opacity by a power of the weight: 0.1 stays visible, and many tiny weights do not add up to a fog."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("head_name", "head"))
 
 _SIDE = "pointed.side[0]"
@@ -49,13 +49,13 @@ _MEANT = (
 )
 _WIDE = f"datum.chosen || isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
 _FAINT = "datum.faint && !isValid(pointed.side)"
-"""Whether a line belongs to what is pointed at, is that line or the selected one, or stands back."""
+"""Vega expressions: whether a line belongs to the hovered token, is hovered or selected, or is in the background."""
 
 
 class Edges(NamedTuple):
-    """Weights that are drawn, the weakest first, each array (lines,): indices of head, row and column, and the weight.
+    """Weights to draw, the smallest first, as arrays (lines,): indices of head, row and column, and the weight.
 
-    `notes` are sentences on how many weights are drawn, and of which part.
+    `notes` are sentences on the number of lines, and on the part that is drawn.
     """
 
     heads: np.ndarray
@@ -69,17 +69,17 @@ class Edges(NamedTuple):
 class HeadLines(SiteFigure):
     """Weights of one or several heads as lines, queries left and keys right. Table and arrays hold the drawn lines.
 
-    A click selects under the name "cell" the fields query, key and rev: both of a line, one and -1 of a token. The line
-    of the selected cell is emphasized, and its query is picked.
+    A click selects "cell" with the fields query, key and rev: both positions for a line; for a token its position, and
+    -1 for the other side. The line of the selected cell is emphasized, and its query is picked.
 
     Attributes:
-        heads: numbers, or names of `analysis.AGGREGATIONS`; each has a hue, dashes and a name of its own.
-        least: weights from here on are drawn; None for the strongest 400.
-        pins: tokens that are picked: only lines that end at one of them are drawn.
-        row: a query whose lines stand out while no token is picked; all others are faint until they are pointed at.
+        heads: numbers of heads, or names of `analysis.AGGREGATIONS`; each has its own hue and dashes.
+        least: minimum weight of a line; None for the 400 largest weights.
+        pins: picked tokens: only lines that begin or end at a picked token are drawn.
+        row: query whose lines stand out while no token is picked; other lines are faint until they are hovered.
 
     Raises:
-        InputError: if there are no heads, or too many to be told apart.
+        InputError: if there are no heads, a head is repeated, or there are too many to distinguish.
     """
 
     heads: Sequence[int | str]
@@ -104,7 +104,7 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _pins(self) -> frozenset[Pin]:
-        """Picked tokens of the window, with the query of the selected cell; if there are any, lines end at one."""
+        """Picked tokens inside the window, including the query of the selected cell."""
         parts, picked = dict(zip(SIDES, self._sides, strict=True)), {*self.pins}
         picked |= {("query", self.selected[0])} if self.selected else set()
         return frozenset(pin for pin in picked if parts[pin[0]].index_of(pin[1]) is not None)
@@ -127,7 +127,7 @@ class HeadLines(SiteFigure):
         weights, least = np.stack([part.weights for part in self._cells])[visible].astype(np.float64), self.least
         keep = np.argsort(-weights, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
         keep = keep if least is None else keep[weights[keep] >= least]
-        count = _count(weights[keep], int(there.sum()), self._pins, least)
+        count = _count_note(weights[keep], int(there.sum()), self._pins, least)
         notes = [*window_notes(self._window, self.attention_view, "lines"), count]
         return Edges(*np.argwhere(visible)[keep].T, weights[keep], notes)
 
@@ -146,7 +146,7 @@ class HeadLines(SiteFigure):
         return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.edges.notes)])
 
     def _table(self) -> pd.DataFrame:
-        """One row per line, the strongest first: head, query, query_token, key, key_token, weight."""
+        """Table with one row per line, the largest weight first: head, query, query_token, key, key_token, weight."""
         edges = self.edges
         columns = {"head": [self.heads[i] for i in edges.heads[::-1]]}
         for side, part, places in zip(SIDES, self._sides, (edges.rows, edges.columns), strict=True):
@@ -163,10 +163,10 @@ class HeadLines(SiteFigure):
         return numbers | heads | {f"{side}_tokens": text_array(part.labels) for side, part in tokens}
 
     def draw(self) -> Views:
-        """Lines between two columns of tokens; their hue, width and opacity follow the pointer."""
+        """Draw lines between two columns of tokens; hovering changes their hue, width and opacity."""
         gap, colors, pixels = self._gap, self.colors, marks.pixels_at
-        ends = {"y": _end(self._most, "y"), "y2": {"field": "y2"}, "x": pixels(0), "x2": pixels(gap)}
-        looks, width = _looks(colors), pixels(2.0 if self._most > 24 else 2.5)
+        ends = {"y": _token_y(self._most_tokens, "y"), "y2": {"field": "y2"}, "x": pixels(0), "x2": pixels(gap)}
+        looks, width = _look_channels(colors), pixels(2.0 if self._most_tokens > 24 else 2.5)
         strokes = looks | {
             "stroke": marks.when(_FAINT, pixels(colors.quiet), looks["stroke"]),
             "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, pixels(0)),
@@ -184,15 +184,15 @@ class HeadLines(SiteFigure):
         pointed = marks.hover(["lines"], "side", "query", "key", "index")
         params = [marks.click("cell", ["lines"], "query", "key", "rev"), pointed]
         scales = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
-        chart = {"layer": layers, "width": gap, "height": self._most * self._cell, "resolve": {"scale": scales}}
+        chart = {"layer": layers, "width": gap, "height": self._most_tokens * self._cell, "resolve": {"scale": scales}}
         return Views(marks.whole(chart | {"params": params, "title": title_spec()}, colors), self._data())
 
     def _data(self) -> dict[str, Table]:
-        edges, looks, colors = self.edges, self._looks, self.colors
+        edges, looks, colors = self.edges, self._look_indices, self.colors
         notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.notes, *edges.notes]
-        legend = [(text, signs.CROSS, colors.warning) for text in self._without]
-        if self._led is not None:
-            notes.append(f"in color: where {sentences.named(self._sides[0], self._led)} looks")
+        legend = [(text, signs.CROSS, colors.warning) for text in self._weightless_rows]
+        if self._led_row is not None:
+            notes.append(f"in color: where {sentences.named(self._sides[0], self._led_row)} looks")
             legend.append(("other rows", signs.DASH, colors.quiet))
         sample = colors.text if len(looks) > 1 else [*colors.hues * len(DASHES), colors.quiet][looks[0]]
         meta = heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
@@ -206,7 +206,7 @@ class HeadLines(SiteFigure):
         }
 
     @property
-    def _most(self) -> int:
+    def _most_tokens(self) -> int:
         return max(1, *map(len, self._sides))
 
     @cached_property
@@ -218,11 +218,11 @@ class HeadLines(SiteFigure):
     @property
     def _cell(self) -> float:
         larger = LARGER if self.on_screen else 1
-        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // self._most)))
+        return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // self._most_tokens)))
 
     @cached_property
-    def _looks(self) -> list[int]:
-        """Hue and dashes of each head: by its number, so that it stays while others come and go."""
+    def _look_indices(self) -> list[int]:
+        """Index of each head's hue and dashes: from its number, so that it does not depend on the other heads."""
         most = len(self.colors.hues) * len(DASHES)
         if len(self.heads) == 1:
             return [most if self.heads[0] in self.attention_view.step.heads_off else 0]
@@ -236,13 +236,13 @@ class HeadLines(SiteFigure):
         return [f"{name} · off" if head in off else name for head, name in zip(self.heads, names, strict=True)]
 
     @property
-    def _led(self) -> int | None:
-        """The row whose lines stand out, where no token is picked."""
+    def _led_row(self) -> int | None:
+        """Row whose lines stand out; None if a token is picked."""
         return None if self.row is None or self._pins else self._sides[0].index_of(self.row)
 
     @cached_property
-    def _without(self) -> dict[str, set[int]]:
-        """Rows that have no key left, or are no number, in any of the heads, by the words for it."""
+    def _weightless_rows(self) -> dict[str, set[int]]:
+        """Rows that are fully masked or NaN in any of the heads, by their legend text."""
         cells = self._cells
         nan = np.stack([np.isnan(part.weights).any(1) for part in cells]).any(0)
         empty = np.stack([(part.states == EMPTY).all(1) for part in cells]).any(0)
@@ -268,10 +268,10 @@ class HeadLines(SiteFigure):
             "rev": [self.rev] * count,
             "index": [*range(count)],
             "side": ["line"] * count,
-            "look": [self._looks[head] for head in heads],
+            "look": [self._look_indices[head] for head in heads],
             "weight": edges.weights.tolist(),
             "chosen": ((rows == row) & (columns == column)).tolist(),
-            "faint": [self._led is not None and row != self._led for row in rows.tolist()],
+            "faint": [self._led_row is not None and row != self._led_row for row in rows.tolist()],
             "query_name": [query_names[row] for row in rows],
             "key_name": [key_names[column] for column in columns],
             "weight_text": [written(weight, ".4f") for weight in edges.weights.tolist()],
@@ -279,15 +279,15 @@ class HeadLines(SiteFigure):
         }
 
     def _tokens(self, side: int) -> Table:
-        """The tokens of a side: what stands there, and where the strongest line of each goes."""
+        """Build the table of the tokens of a side, with the end of each token's strongest line."""
         part, mine, other = self._sides[side], *(axes.names(self._sides[end]) for end in (side, 1 - side))
         weights = np.nan_to_num(self._cells[0].weights, nan=-1.0)
         most, heaviest = weights.argmax(1 - side), weights.max(1 - side).tolist()
         ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
         picked = {part.index_of(position) for name, position in self._pins if name == SIDES[side]}
-        led = {self._led} if side == 0 else set()
+        led = {self._led_row} if side == 0 else set()
         accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
-        warned, colors = set().union(*self._without.values()) if side == 0 else set(), self.colors
+        warned, colors = set().union(*self._weightless_rows.values()) if side == 0 else set(), self.colors
         labels, places, none = self._labels[side], range(len(part)), [-1] * len(part)
         inks = [colors.quiet if token.special else colors.text for token in part.tokens]
         inks = [colors.accent if i in accented else ink for i, ink in enumerate(inks)]
@@ -312,9 +312,9 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str]]:
-        """Tokens of both sides; rows without weights have a cross, ends of lines of one picked token their weight."""
+        """Labels of both sides: rows without weights have a cross; for one picked token of one head, weights follow."""
         labels = tuple([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
-        for i in set().union(*self._without.values()):
+        for i in set().union(*self._weightless_rows.values()):
             labels[0][i] = f"× {labels[0][i]}"
         if len(self._pins) == len(self.heads) == 1:
             ((side, _),) = self._pins
@@ -326,18 +326,18 @@ class HeadLines(SiteFigure):
         return labels
 
     def _side(self, side: int) -> list[Spec]:
-        """Marks of the token labels on one side of the lines: queries left, keys right."""
+        """Build the layers of the token labels on one side: queries left, keys right."""
         table, titles, align = ("queries", "keys")[side], [(QUERY, KEY)[side]], ALIGN[side]
-        at = {by: marks.pixels_at(self._gap + by if side else -by) for by in (1, 2, 4, PADDING, 68)}
-        begin, middle = (_end(self._most, name) for name in ("begin", "middle"))
-        text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": at[PADDING]}
+        x_at = {by: marks.pixels_at(self._gap + by if side else -by) for by in (1, 2, 4, PADDING, 68)}
+        begin, middle = (_token_y(self._most_tokens, name) for name in ("begin", "middle"))
+        text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": x_at[PADDING]}
         titles += [STACKS[side]] if self.site.kind == "cross" else []
         over = {"align": align, "baseline": "bottom", "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
         title = x | {"y": marks.pixels_at(0)}
         label = x | {"y": middle, "text": marks.field("label"), "fill": marks.as_is("ink")}
         label["tooltip"] = marks.tips(*TOOLTIP[:-1])
-        turn = {"y": begin, "x": at[2], "x2": at[68]}
-        picked = {"y": begin, "y2": {"field": "end"}, "x": at[4], "x2": at[1]}
+        turn = {"y": begin, "x": x_at[2], "x2": x_at[68]}
+        picked = {"y": begin, "y2": {"field": "end"}, "x": x_at[4], "x2": x_at[1]}
         return [
             marks.layer(table, "rule", turn, where="datum.breaks", color=self.colors.line),
             marks.layer("meta", "text", title, text=titles, color=self.colors.quiet, **over),
@@ -346,7 +346,7 @@ class HeadLines(SiteFigure):
         ]
 
     def _legends(self) -> list[Spec]:
-        """Unseen points that carry the legends: strength, of several heads hue and dashes, and other signs."""
+        """Build invisible points that carry the legends: opacity, hue and dashes of several heads, and other signs."""
         where = {"orient": "bottom", "offset": 14}
         above = {"orient": "top", "offset": 52 if self.site.kind == "cross" else 35}  # over the titles of both sides
         if self.aside:
@@ -367,12 +367,12 @@ class HeadLines(SiteFigure):
         named = named | {"symbolOpacity": 1, "columns": 3} | symbol | where
         points = marks.unseen("meta"), marks.unseen("heads")
         points[0]["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
-        points[1]["encoding"] |= _looks(self.colors, named if len(self.heads) > 1 else None)
+        points[1]["encoding"] |= _look_channels(self.colors, named if len(self.heads) > 1 else None)
         return [*points, signs_spec(where)]
 
 
-def _end(most: int, name: str) -> Spec:
-    """A place among the rows of tokens, by its field."""
+def _token_y(most: int, name: str) -> Spec:
+    """Build the y channel of a token, read from a field."""
     return marks.places(most, reverse=True) | {"field": name}
 
 
@@ -380,8 +380,8 @@ def _widest(labels: Sequence[str]) -> float:
     return max(map(text_width, labels), default=0.0)
 
 
-def _looks(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
-    """Hue and dashes of a head; the last are of a head which is off and alone."""
+def _look_channels(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
+    """Build the channels for hue and dashes; the last entry is for a single head that is switched off."""
     palette = [*colors.hues * len(DASHES), colors.quiet]
     dashes = [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
     domain = [*range(len(palette))]
@@ -391,8 +391,8 @@ def _looks(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
     }
 
 
-def _count(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float | None) -> str:
-    """Note on how many of the weights, of the picked tokens if there are any, have a line."""
+def _count_note(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float | None) -> str:
+    """Describe how many weights, or how many weights of the picked tokens, have a line."""
     count, ends = len(weights), ("", " of the picked token", " of the picked tokens")[min(2, len(pins))]
     if not every:
         return f"no weight{ends} to draw"
@@ -405,7 +405,7 @@ def _count(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float |
 
 
 def window_notes(view: AttentionView, every: AttentionView, form: str) -> list[str]:
-    """Note on the part that is drawn, if it is one."""
+    """Return a note on the part that is drawn; no note if all is drawn."""
     spans = []
     for name, part, whole in (("queries", view.queries, every.queries), ("keys", view.keys, every.keys)):
         if len(part) < len(whole):
@@ -421,8 +421,8 @@ def window(
     pins: frozenset[Pin],
     most: int = MOST_TOKENS,
 ) -> AttentionView:
-    """Everything, or of many tokens those around what is selected, of a query alone around its strongest key; where
-    nothing is, those around the strongest weight of all that is seen."""
+    """Restrict a view to at most `most` queries and keys around the selected cell or the picked tokens; a query alone
+    has its strongest key beside it. Without a selection, the window is around the largest weight."""
     parts = view.queries, view.keys
     if max(map(len, parts)) <= most:
         return view

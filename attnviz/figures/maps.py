@@ -1,4 +1,4 @@
-"""Maps whose cells are in one of a few states: a mask, a leak test, evidence of a finding, any table of states."""
+"""Maps whose cells have one of a few states: masks, leak tests, findings of a check, and any table of states."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -30,10 +30,10 @@ from attnviz.figures.base import Figure, FigureFacts, edited, text_array
 Tokens = Sequence[Token | str]
 
 MOST_WHOLE = 4096**2
-"""Cells of a mask that are written one by one."""
+"""Cells of a mask up to which each is exported; larger masks are exported as tiles."""
 
 LONGEST_TITLE = 45
-"""Characters of a title on a screen; of longer rules only the number is said, as the legend names each."""
+"""Most characters of a title on a screen; a longer title is replaced by the number of rules."""
 
 ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
 TARGETS = "each row: what it may read to predict its target"
@@ -43,20 +43,20 @@ PREDICTS, TARGET = "predicts", "target"
 
 @dataclass(frozen=True, eq=False)
 class MaskGrid(Figure):
-    """A mask over tokens: a dot where a query may attend to a key, strokes where a rule forbids it.
+    """Map of a mask over tokens: a dot where a query may attend to a key, strokes where a rule blocks it.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
 
     Attributes:
-        queries: the input token of each row.
-        keys: of each column; the queries if none are given.
-        predicted: the token that each row predicts, or ""; it is written at the end of its row.
-        targets: whether these tokens are the right answers, not what a model says.
-        rows, columns: the part that is seen; all if none is given.
-        counted: whether each row says how many keys it has left; through a view, none does.
-        brush: whether a drag on the screen selects cells, where each is a rectangle, under the name "drag", as
-            stretches {"row": [begin, end], "column": [begin, end]}.
-        yours: the part of the mask that a person set, not the model; None where nobody did.
+        queries: input tokens of the rows.
+        keys: input tokens of the columns; None for those of the rows.
+        predicted: token that each row predicts, or ""; written at the end of the row.
+        targets: whether `predicted` has the right answers instead of the model's predictions.
+        rows, columns: queries and keys to show; None for all.
+        counted: whether each row has the number of its open keys at its end; never with a view.
+        brush: whether a drag over a map of rectangles selects cells, under the name "drag", as intervals
+            {"row": [begin, end], "column": [begin, end]}.
+        yours: part of the mask that the user added to the built-in mask; None if there is none.
     """
 
     mask: Mask
@@ -82,7 +82,7 @@ class MaskGrid(Figure):
 
     @cached_property
     def mask_view(self) -> SeenMask:
-        """The mask through the view."""
+        """Mask, seen through the view."""
         window = {"rows": self.rows or ALL, "columns": self.columns or ALL}
         return views.see_mask(self.mask, *self.tokens, sentence=self.sentence, view=self.view, **window)
 
@@ -130,19 +130,19 @@ class MaskGrid(Figure):
 
 
 def title_of(mask: Mask, style: Style = Style()) -> str:
-    """Which mask is drawn; one that blocks nothing is none. On a screen it takes one line."""
-    title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _rules(mask)
+    """Build the title: "Mask: none", the rules of the mask, or on a screen the number of rules if they are long."""
+    title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _count_rules(mask)
     short = style.on_screen and rules > 1 and len(title) > LONGEST_TITLE
     return f"Mask: {rules} rules" if short else title
 
 
-def _rules(mask: Mask) -> int:
-    """Number of rules that a mask joins."""
-    return sum(map(_rules, mask.masks)) if isinstance(mask, And | Or) else 1
+def _count_rules(mask: Mask) -> int:
+    """Count the rules that a mask combines."""
+    return sum(map(_count_rules, mask.masks)) if isinstance(mask, And | Or) else 1
 
 
 def arrays_of(mask_view: SeenMask) -> dict[str, np.ndarray]:
-    """Cells that may be attended to; of more than `MOST_WHOLE` square tiles, open where any cell is."""
+    """Arrays to export: open cells, or, above `MOST_WHOLE` cells, square tiles that are open if any cell is."""
     queries, keys = len(mask_view.queries), len(mask_view.keys)
     tile = 1 if queries * keys <= MOST_WHOLE else size_of(queries, keys).tile
     arrays = {"may_attend": mask_view.blocked(tile)[1] == 0}
@@ -154,18 +154,18 @@ def arrays_of(mask_view: SeenMask) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class StateMap(Figure):
-    """Cells in a few states; a click selects one under the name "cell" with the fields query, key and rev.
+    """Map of cells in a few states; a click selects "cell" with the fields query, key and rev.
 
     Attributes:
-        titled: one line that begins with a constant word.
-        states: (rows, columns), which of `kinds` each cell is.
-        kinds: what a cell can be. Of a map too large for single cells a square shows the last one among its cells.
-        rows, columns: the tokens.
-        titles: of the row axis and of the column axis.
-        lines: what stands under the title.
-        file: what a file is called after.
-        weights: numbers from 0 to 1, (rows, columns), of the cells whose ground is the ramp.
-        unit: what the cells are, in words.
+        titled: title in one line that begins with a constant word.
+        states: index into `kinds` for each cell, (rows, columns).
+        kinds: states of a cell, in rising priority: a tile of a large map shows the last state among its cells.
+        rows, columns: tokens of the rows and of the columns.
+        titles: titles of the row axis and of the column axis.
+        lines: lines under the title.
+        file: parts of the file name.
+        weights: numbers from 0 to 1, (rows, columns), for cells with a color of the ramp.
+        unit: noun for the cells in the description.
     """
 
     titled: str
@@ -189,13 +189,13 @@ class StateMap(Figure):
         return [[token.text for token in as_tokens(tokens)] for tokens in (self.rows, self.columns)]
 
     def _words(self) -> str:
-        """The title, and how many cells are in which state."""
+        """Describe the map: its title, and the number of cells in each state."""
         counts = zip(np.bincount(self.states.ravel(), minlength=len(self.kinds)).tolist(), self.kinds, strict=True)
         cells = "; ".join(f"{count:,} {kind.text}" for count, kind in counts if count)
         return " ".join(f"{part.rstrip('.')}." for part in (self.titled, *self.lines, f"{self.unit}: {cells}"))
 
     def _table(self) -> pd.DataFrame:
-        """One row per cell: query, query_token, key, key_token, weight if there are any, state."""
+        """Table with one row per cell: query, query_token, key, key_token, weight (if there are weights), state."""
         (row, column), (rows, columns) = (index.ravel() for index in np.indices(self.states.shape)), self._labels
         queries = {"query": row, "query_token": [rows[i] for i in row]}
         keys = {"key": column, "key_token": [columns[i] for i in column]}
@@ -240,12 +240,12 @@ LEAKS = {
 """States of a cell of a leak test, in the order of the legend."""
 
 TINY = 1e-6
-"""A share below which percents have too many zeros to be read."""
+"""Share below which a percentage has too many zeros to be readable."""
 
 
 @dataclass(frozen=True, eq=False)
 class LeakMap(Figure):
-    """A leak test: whose output moved when which token was changed, red where the mask forbids that.
+    """Map of a leak test: which outputs changed when which token was changed; red where the mask forbids it.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
     """
@@ -269,7 +269,7 @@ class LeakMap(Figure):
         return numbers | {name: text_array([token.text for token in side]) for name, side in sides}
 
     def draw(self) -> Grid:
-        """The test as a grid; where cells have tooltips, each says who saw whom, else what state it is in."""
+        """Draw the test as a grid; tooltips name both tokens, the readout of a large map names the state."""
         test, selected = self.test, self.selected
         rows, columns = groups(test.queries), groups(test.keys)
         size, texts, lines = size_within(rows, columns, self), None, lines_of(test, self)
@@ -296,7 +296,7 @@ class LeakMap(Figure):
 
 
 def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
-    """Promise of the mask and origin of the weights; in a file also the measure and the edits."""
+    """Return lines with the claim of the mask and the origin of the weights; in a file also measure and edits."""
     promise, caution = f"expected: {test.promise}", CAUTIONS.get(test.provenance, "")
     if style.on_screen:
         return [promise, caution]
@@ -308,31 +308,31 @@ def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
 
 
 def _share(share: float) -> str:
-    """A small share in percent, with one digit that counts."""
+    """Format a small share in percent, with one significant digit."""
     if share >= TINY:
         return f"{np.format_float_positional(100 * share, precision=1, fractional=False, trim='-')}%"
     return f"{100 * share:.0e}%"
 
 
 MOST = 512
-"""Queries and keys drawn at most."""
+"""Most queries and most keys of a checked array that are drawn."""
 
 MARKED, DIFFERS = CellState("evidence", "leak", "cross"), CellState("differs", "leak", "cross")
-"""The cells of a finding; those that differ from the rules of a known mask."""
+"""States of the cells of a finding, and of cells that differ from the rules of a known mask."""
 
 CHECKED = {
     "mask": (CellState("may attend", "open", "dot"), CellState("blocked", "blocked", "hatch")),
     "weights": (CellState("weight", "ramp", legend=""), CellState("weight 0", "blocked", "hatch")),
     "scores": (CellState("score", "open"), CellState("blocked", "blocked", "hatch")),
 }
-"""States of cells that are open, and of cells that are not, by the kind of the array."""
+"""States of open and of blocked cells, by the kind of the array."""
 
 
 def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) -> StateMap | None:
-    """Cells of a finding, in the sentence and the head of its first cell. None if it names no cells.
+    """Map the cells of a finding, in the sentence and head of its first cell; None if there is no cell to show.
 
     Args:
-        array: as it was checked.
+        array: array that was checked.
     """
     if not finding.cells or len(array.shape) < 2:
         return None
@@ -347,19 +347,19 @@ def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) 
     sizes = zip(AXES[:2], report.shape, strict=False)
     part = ", ".join(f"{axis} {cells[0][axis]}" for axis, size in sizes if axis in cells[0] and size > 1)
     if finding.rule == "deviation":
-        return _checked(array, report, "Cells that differ", part, where, marked, DIFFERS)
-    return _checked(array, report, f"Evidence of {finding.rule.replace('-', ' ')}", part, where, marked)
+        return _checked_map(array, report, "Cells that differ", part, where, marked, DIFFERS)
+    return _checked_map(array, report, f"Evidence of {finding.rule.replace('-', ' ')}", part, where, marked)
 
 
 def as_checked(array: np.ndarray | Tensor, report: ArrayReport) -> StateMap:
-    """Array that was checked, of the first sentence and head: at most the first `MOST` queries and keys."""
+    """Map a checked array: first sentence and head, at most the first `MOST` queries and keys."""
     parts = [f"{axis} 0 of {size}" for axis, size in zip(AXES[:2], report.shape[:2], strict=True) if size > 1]
     sizes = zip(AXES[2:], report.shape[2:], strict=True)
     parts += [f"the first {MOST} of {size:,}" for _, size in sizes if size > MOST]
-    return _checked(array, report, "What was checked", ", ".join(parts))
+    return _checked_map(array, report, "What was checked", ", ".join(parts))
 
 
-def _checked(
+def _checked_map(
     array: np.ndarray | Tensor,
     report: ArrayReport,
     title: str,
@@ -368,7 +368,7 @@ def _checked(
     marked: np.ndarray | None = None,
     mark: CellState = MARKED,
 ) -> StateMap:
-    """One sentence and head of an array with the cells that are marked; weights in their colors, blocked is hatched."""
+    """Map one sentence and head of an array: `marked` cells, weights in color, blocked cells hatched."""
     values = _as_array(array).reshape(report.shape)[where][:MOST, :MOST]
     if report.kind == "scores":
         blocked = values <= VERY_NEGATIVE

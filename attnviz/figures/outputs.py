@@ -1,4 +1,4 @@
-"""Output of a model as bars: next words, words for a blank, labels, step by step, and how far tokens moved."""
+"""Bars of a model's output: next words, words for a blank, labels, prediction per step, and changes of the output."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -19,11 +19,11 @@ from attnviz.core.record import Record
 from attnviz.figures.base import Figure, FigureFacts, number_arrays, text_array
 
 LONG, SHORT, LENGTH = 24, 60, 150
-"""Characters of a name beyond which bars are short, and pixels of these and of other bars: they stand in one column."""
+"""Characters of a name above which all bars of the figure are short; pixels of the longest bar, short and otherwise."""
 MOST_LABELS, MOST_BARS = 12, 40
-"""Classes drawn at most, the most probable, and tokens or rows, those that changed most; the table holds all."""
+"""Most classes drawn (the most probable), and most tokens or rows (those that changed most); the table has all."""
 LEAST = 0.01
-"""Probability below which, before a change and after it, a word has no bar."""
+"""Probability below which, both before and after a change, a word has no bar."""
 
 NO_NUMBERS = "the probabilities are not numbers (NaN)"
 HOLLOW, OTHERS = "hollow bar: before the change", "others"
@@ -34,13 +34,13 @@ MOVED = "how far each token's output vector moved, as a share of its length"
 
 @dataclass(frozen=True, eq=False)
 class PredictionFigure(Figure):
-    """A figure of what a model predicts, compared with a run `before` a change, if there is one.
+    """Figure of a model's predictions, compared with a run `before` a change, if there is one.
 
     Attributes:
         sentence: number of the sentence in the batch.
 
     Raises:
-        InputError: if the model predicts nothing of this kind there.
+        InputError: if the model has no predictions of this kind there.
     """
 
     record: Record
@@ -57,10 +57,10 @@ class PredictionFigure(Figure):
 
 
 class ProbabilityBars(PredictionFigure):
-    """A bar for each word or class, in a hollow one for its probability before a change, if that is known."""
+    """Base class of bars of the probabilities of words or classes, with hollow bars for those before a change."""
 
-    def _facts_of(self, ranked: Sequence[NextWord], name: str, numbers: str, **facts: Any) -> FigureFacts:
-        """Facts of words or classes; `name` and `numbers` are those of the arrays."""
+    def _ranked_facts(self, ranked: Sequence[NextWord], name: str, numbers: str, **facts: Any) -> FigureFacts:
+        """Return the facts; `name` and `numbers` are the names of the arrays of words and of probabilities."""
         before = [word.before for word in ranked if word.before is not None]
         arrays = {name: text_array([word.word for word in ranked])}
         arrays[numbers] = np.array([word.probability for word in ranked], float)
@@ -69,10 +69,10 @@ class ProbabilityBars(PredictionFigure):
         return FigureFacts(arrays=arrays, record=self.record, **facts)
 
     def _bars(self, ranked: Sequence[NextWord], *notes: str, others: bool = False, name_of: Any = short) -> Bars:
-        """The bars; with what was before the larger of both comes first, and what was and is small has none.
+        """Draw the bars; with a run before, sort by the larger probability and drop words that are below LEAST in both.
 
         Args:
-            others: whether a last bar has what is left to 1.
+            others: whether a last bar shows the remaining probability.
             name_of: function that shortens a word.
         """
         texts, quiet, longest, first = [], [], 1.0, "" if ranked else NO_NUMBERS
@@ -87,16 +87,16 @@ class ProbabilityBars(PredictionFigure):
         names, before = [name_of(word.word) for word in ranked], [word.before for word in ranked] if is_changed else []
         column = Column(texts, [word.probability for word in ranked], before, longest=longest)
         length = SHORT if max(map(len, names), default=0) > LONG else LENGTH
-        above = self._above(first, *notes, beside_map=True)
+        above = self._header(first, *notes, beside_map=True)
         return Bars(**above, names=names, columns=[column], quiet=quiet, length=length)
 
 
 @dataclass(frozen=True, eq=False)
 class NextWordBars(ProbabilityBars):
-    """A bar for each of the `count` words that are most probable after a position, or in place of it.
+    """Bars of the `count` most probable words after a position, or in place of a blank.
 
-    With a run `before` a change there are the words of either, each with a hollow bar for its probability before. A run
-    that had read other tokens by then is not drawn, and the picture says so.
+    With a run `before` a change, the words of both runs have bars, and hollow bars show the probability before. If that
+    run had read other tokens up to this position, it is not drawn, and a note says so.
     """
 
     position: int
@@ -112,17 +112,17 @@ class NextWordBars(ProbabilityBars):
         return analysis.next_words(self.record, self.position, **self._options)
 
     @property
-    def _called(self) -> tuple[str, str]:
-        """Kind of prediction, and beginning of the title."""
+    def _prediction_name(self) -> tuple[str, str]:
+        """Kind of prediction and beginning of the title."""
         if analysis.labels_tokens(self.record):
             return "label", "Label of"
         in_blank = "blank", "Most probable in place of"
         return in_blank if analysis.fills_in(self.record) else ("next word", "Next word after")
 
     def facts(self) -> FigureFacts:
-        called, beginning = self._called
+        called, beginning = self._prediction_name
         token = analysis.token_at(self.record, self.position, sentence=self.sentence)
-        return self._facts_of(
+        return self._ranked_facts(
             self.predicted,
             *("words", "probabilities"),
             what=f"{beginning} {quoted_token(token, self.position)}",
@@ -138,20 +138,20 @@ class NextWordBars(ProbabilityBars):
 
 @dataclass(frozen=True, eq=False)
 class LabelBars(ProbabilityBars):
-    """A bar for the probability of each class of a sentence, in a hollow one of that `before` a change.
+    """Bars of the probability of each class of a sentence, with hollow bars for the probability `before` a change.
 
-    A regression has numbers without bars.
+    A regression has a number without a bar for each output.
     """
 
     @cached_property
     def predicted(self) -> tuple[NextWord, ...]:
-        """The classes with their probabilities, or the numbers."""
+        """Classes with their probabilities, or outputs of a regression with their numbers."""
         return analysis.labels(self.record, **self._options)
 
     def facts(self) -> FigureFacts:
         name, numbers = ("number", "numbers") if analysis.is_number(self.record) else ("labels", "probabilities")
         what = "picture" if self.record.sentences[self.sentence].pictures else "sentence"
-        return self._facts_of(
+        return self._ranked_facts(
             self.predicted,
             *("labels", numbers),
             what=f"{name.capitalize()} of the {what}",
@@ -168,7 +168,7 @@ class LabelBars(ProbabilityBars):
             ]
             texts = [" → ".join(sentences.label_value(self.record, number) for number in pair) for pair in both]
             names = [short(label.word) for label in labels]
-            return Bars(**self._above(beside_map=True), names=names, columns=[Column(texts)])
+            return Bars(**self._header(beside_map=True), names=names, columns=[Column(texts)])
         left_out = f"the {MOST_LABELS} most probable of {count:,} labels" if count > MOST_LABELS else ""
         several = SEVERAL if self.record.label_kind == "several" else ""
         return self._bars(labels[:MOST_LABELS], left_out, ONE_LABEL if count == 1 else "", several, name_of=label_text)
@@ -176,7 +176,7 @@ class LabelBars(ProbabilityBars):
 
 @dataclass(frozen=True, eq=False)
 class OutputChange(Figure):
-    """A bar per token: ||after - before|| / ||before|| of its output vector; a token that did not move says 0."""
+    """Bars of the relative change of each token's output vector, ||after - before|| / ||before||."""
 
     before: Record
     after: Record
@@ -202,11 +202,11 @@ class OutputChange(Figure):
     def draw(self) -> Bars:
         every, tokens = self.moved, self.after.read[self.sentence].tokens
         order = np.argsort(-np.nan_to_num(every, nan=np.inf, posinf=np.inf), kind="stable")
-        indices = sorted(order[:MOST_BARS].tolist())  # NaN is among them: it is what one must not miss
+        indices = sorted(order[:MOST_BARS].tolist())  # NaN counts as the largest: it must not be missed
         left_out = f"the {len(indices)} of {len(every)} tokens that moved most" if len(indices) < len(every) else ""
         unchanged = "" if self.on_screen or self.after.edits.in_words() else "changed: nothing"
         return Bars(
-            **self._above(MOVED, left_out, unchanged, beside_map=True),
+            **self._header(MOVED, left_out, unchanged, beside_map=True),
             names=[short(tokens[i].text) for i in indices],
             columns=[Column(values=every[indices].tolist())],
             length=240,
@@ -215,17 +215,17 @@ class OutputChange(Figure):
 
 
 STEP_BAR, LONGEST, LONGEST_OF_TWO = 24, 12, 8
-"""Pixels of a bar of probability 1; characters of a word, and of each of two in a row, so that all fit a phone."""
+"""Pixels of a bar of probability 1; most characters of a word, and of each of two words in a row, to fit a phone."""
 NOTHING = "–"
-"""Mark for a position where a run read or wrote nothing any more."""
+"""Mark for a position beyond the end of a run's text."""
 
 
 @dataclass(frozen=True, eq=False)
 class StepByStep(PredictionFigure):
-    """A row per position that is not padding: the word just read, and the most probable word then, with a bar.
+    """Table of predictions, a row per position without padding: the token read, and the most probable word with a bar.
 
-    A model that fills in has a row per blank. With a run `before` a change the rows that predict another word
-    come first, as "le → les", with the probability of the new word, and that of the old one as a hollow bar.
+    A fill-in model has one row per blank. With a run `before` a change, rows whose prediction changed come first, as
+    "le → les", with the probability of the predicted word in each run: a bar, and a hollow bar for the run before.
     """
 
     @property
@@ -234,7 +234,7 @@ class StepByStep(PredictionFigure):
 
     @property
     def _titles(self) -> tuple[str, str, str]:
-        """Title, and captions of the tokens that are read and of the words that are predicted."""
+        """Title, and captions of the columns of tokens and of predictions."""
         if analysis.labels_tokens(self.record):
             return "Labels of the tokens", "token", "label"
         predicts = "writes" if self.record.targets else "expects"
@@ -259,7 +259,7 @@ class StepByStep(PredictionFigure):
 
     @cached_property
     def rows(self) -> pd.DataFrame:
-        """Rows that are drawn: with another word than before first, else those whose probability moved most."""
+        """Rows to draw: changed predictions first; if there are too many, those whose probability changed most."""
         table = self.table.assign(differs=False, token=self.table["token"].fillna(NOTHING))
         if self.before is None:
             return table.head(MOST_BARS)
@@ -273,13 +273,13 @@ class StepByStep(PredictionFigure):
         rows, before = self.rows, self.before is not None
         longest = LONGEST_OF_TWO if rows["differs"].any() else LONGEST
         old = rows["word_before" if before else "word"]
-        predicted = [f"▸ {_changed(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
-        # a probability before the change is drawn where it differs in percent, as it is written
+        predicted = [f"▸ {_format_change(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
+        # hollow bars are drawn if a probability changed in percent, as written
         has_hollow = bool(rows.filter(like="probability").map(percent).nunique(axis=1).gt(1).any())
         hollow = rows["probability_before"].tolist() if has_hollow else ()
         _, reads, predicts = self._titles
         return Bars(
-            **self._above(*self._notes(), HOLLOW if has_hollow else "", beside_map=True),
+            **self._header(*self._notes(), HOLLOW if has_hollow else "", beside_map=True),
             names=rows["position"].astype(str).tolist(),
             columns=[
                 Column([visible_text(token, longest) for token in rows["token"]], name=reads),
@@ -292,12 +292,12 @@ class StepByStep(PredictionFigure):
         )
 
     def _notes(self) -> list[str]:
-        """Notes on rows that are left out, and on what differs."""
-        cut, count, drawn = analysis.cut(self.record, sentence=self.sentence), len(self.table), len(self.rows)
+        """Return notes on rows that are left out and on changed predictions."""
+        cut, count, num_drawn = analysis.cut(self.record, sentence=self.sentence), len(self.table), len(self.rows)
         notes = [f"the text was cut after {cut} tokens" if cut else "", "" if count else NO_BLANK]
-        if drawn < count:
+        if num_drawn < count:
             which = "the first {} of {} rows" if self.before is None else "the {} of {} rows that changed most"
-            notes.append(which.format(drawn, count))
+            notes.append(which.format(num_drawn, count))
         if self.before is not None and count:
             others = int(self.table["word"].fillna(NOTHING).ne(self.table["word_before"].fillna(NOTHING)).sum())
             changed = f"another word than before: {others} of {count} rows, first"
@@ -305,8 +305,8 @@ class StepByStep(PredictionFigure):
         return notes
 
 
-def _changed(old: str, now: str, longest: int) -> str:
-    """A word, or "le → les" where it is another one than before; what differs is not cut."""
+def _format_change(old: str, now: str, longest: int) -> str:
+    """Format a prediction, as "le → les" if it changed; shorten long words around their first difference."""
     if old == now:
         return visible_text(now, longest)
     cut = [visible_text(text, longest) for text in (old, now)]

@@ -1,4 +1,4 @@
-"""A picture whose patches a model read: the stronger the tint of one, the more attention it gets from one position."""
+"""A picture whose patches are tinted by their attention from, or to, one position."""
 
 import base64
 import io
@@ -25,16 +25,16 @@ from attnviz.figures.base import Views
 from attnviz.figures.text_strip import LOOKS, PLACES, TOOLTIP, TokenWeights, balanced, word_layers
 
 SIDE, BETWEEN, LEAST, THIN = 300, 6, 24.0, 8
-"""Pixels of the longer side of a picture, between pictures of one text, of a shorter side, as of time, at least, and of
-a patch below which it has no frame."""
+"""Pixels: longer side of a picture, gap between the pictures of one text, shorter side of a picture at least, and width
+below which a patch has no frame."""
 STRONGEST, UNREAD = 0.75, 0.9
-"""How much the strongest tint covers of a patch, and gray of what a model was not given of a picture."""
+"""Opacity of the strongest tint, and of the gray over strips of a picture that the model was not given."""
 NARROW, OVERLAP = 0.004, 0.1
-"""Part of a picture's side too little to be drawn, and of the smaller of two boxes above which they overlap."""
+"""Share of a picture's side below which a strip is not drawn; share of the smaller box above which boxes overlap."""
 CHIP, DOT = 24, 6
-"""Pixels of the height of a position that is no patch, and of one of many."""
+"""Pixels of the height of a position that is not a patch, and of its dot where there are many."""
 MOST_CHIPS, MOST_WORDS = 32, 200
-"""Special positions, and any, beside patches that have names, at most; of more, as in padding, each is a dot."""
+"""Most special positions, and most positions in all, beside patches that have labels; above, each is a dot."""
 
 CLS = "[CLS]"
 LESS = ("", "sinks")
@@ -43,13 +43,13 @@ NO_WEIGHT = "no patch gets weight"
 
 
 def on_grid(record: Record, site: Site) -> bool:
-    """Whether queries or keys of a site stand in a picture."""
+    """Return whether queries or keys of a site are patches of a picture."""
     return any(sentence.has_places for sentence in record.texts(site))
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Pixels of a drawn picture, and the boxes in it; `picture` is None where its patches alone are drawn."""
+    """A drawn picture: its place in pixels, and its patches; `picture` is None where only the patches are drawn."""
 
     x: float
     y: float
@@ -61,12 +61,12 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class PatchImage(TokenWeights):
-    """The picture, each patch with the more tint the more attention one position gives it, or gets from it.
+    """Picture whose patches are tinted by their attention from, or to, one chosen position.
 
     Attributes:
-        less: "sinks" sets patches aside that always win, see `analysis.pictured.without_sinks`; "" shows the weights.
+        less: "sinks" removes patches with high attention from all, see `analysis.pictured.without_sinks`; "" shows all.
 
-    Without a chosen token it is [CLS], from which a picture is classified, else that of the largest weight.
+    The default token is [CLS] if `side` is "from" and the queries begin with [CLS], else that of the largest weight.
 
     Raises:
         InputError: if neither the queries nor the keys of the site are patches.
@@ -79,39 +79,39 @@ class PatchImage(TokenWeights):
 
     def __post_init__(self):
         if self.less not in LESS or (self.less and self.side != "from"):
-            raise InputError(f"less is {self.less!r}; it may be 'sinks', of attention from a token.")
+            raise InputError(f"less is {self.less!r}; it must be '', or 'sinks' for attention from a token.")
         if not on_grid(self.record, self.site):
             where = f"Neither queries nor keys of {self.site} are patches of a picture"
-            raise InputError(f"{where}: say record(places=...).")
+            raise InputError(f"{where}: use record(places=...).")
         super().__post_init__()
         if self.chosen is None and self.side == "from" and self.record.tokens(self.site)[0][0].text == CLS:
             object.__setattr__(self, "chosen", 0)
 
     @property
     def most(self) -> int:
-        """Positions drawn at most: all."""
+        """Most positions that are drawn: all."""
         return max(self.record.step(self.site).shape[2:])
 
     @cached_property
     def _texts(self) -> tuple[Sentence, Sentence]:
-        """The sentences of the chosen token and of the tokens that are shaded."""
+        """Sentence of the chosen token, and sentence of the shaded tokens."""
         texts = self.record.texts(self.site, sentence=self.sentence)
         return texts if self.side == "from" else texts[::-1]
 
     @property
-    def _placed(self) -> Sentence:
-        """The sentence with pictures: of keys, or else of queries."""
+    def _patch_sentence(self) -> Sentence:
+        """Sentence that has patches: that of the keys, or else that of the queries."""
         queries, keys = self.record.texts(self.site, sentence=self.sentence)
         return keys if keys.has_places else queries
 
     @property
     def begin(self) -> str:
-        size = f"{sum(token.box is not None for token in self._placed.tokens):,}"
+        size = f"{sum(token.box is not None for token in self._patch_sentence.tokens):,}"
         return f"A picture of {size} patches, the stronger their tint the more attention {{}} one position."
 
     @cached_property
     def cells(self) -> Cells:
-        """Cells of the token, without sinks where that is asked for."""
+        """Cells of the chosen token, with NaN for sinks if `less` is "sinks"."""
         cells, starts = super().cells, self.ends[1].starts.tolist()
         if not self.less:
             return cells
@@ -128,17 +128,17 @@ class PatchImage(TokenWeights):
         return "a sink, set aside" if is_set_aside else super().state(i)
 
     @cached_property
-    def _largest(self) -> float | None:
-        """The largest weight of a patch; None where the tokens that are shaded are no patches."""
+    def _largest_weight(self) -> float | None:
+        """Largest weight of a patch; None if no shaded token is a patch."""
         is_patch = np.array([token.box is not None for token in self.ends[1].tokens], bool)
         return float(np.nan_to_num(self.weights)[is_patch].max(initial=0.0)) if is_patch.any() else None
 
     @cached_property
     def scale(self) -> Domain:
-        """Color domain of the weights; one that adapts ends at the largest weight of a patch."""
-        if self.domain != "adapts" or self._largest is None:
+        """Color domain of the weights; the adaptive domain ends at the largest weight of a patch."""
+        if self.domain != "adapts" or self._largest_weight is None:
             return super().scale
-        return Domain("adapts", self._largest or 1.0)
+        return Domain("adapts", self._largest_weight or 1.0)
 
     @property
     def token(self) -> str:
@@ -152,15 +152,15 @@ class PatchImage(TokenWeights):
     @property
     def lines(self) -> list[str]:
         less = [WITHOUT_SINKS] if self.less else []
-        return [*less, *([NO_WEIGHT] if self._largest == 0 else []), *super().lines]
+        return [*less, *([NO_WEIGHT] if self._largest_weight == 0 else []), *super().lines]
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
-        """Pictures where the position looks, and where it stands, their patches, and the other tokens as words.
+        """Frames, patches and words (other tokens): first of the shaded tokens, then of the chosen token's sentence.
 
-        Without pixels nothing is to be seen of the same patches a second time.
+        Without pixels, the second entry is left out if both sentences are the same.
         """
-        has_pixels, layout = bool(self._placed.pictures), []
+        has_pixels, layout = bool(self._patch_sentence.pictures), []
         for end in (1,) if self.one_text and not has_pixels else (1, 0):
             part, is_shaded, frames = self.ends[end], end == 1, frames_of(self._texts[end])
             number_of = {box: i for i, frame in enumerate(frames) for box in frame.boxes}
@@ -192,9 +192,9 @@ class PatchImage(TokenWeights):
         return layout
 
     def draw(self) -> Views:
-        """Pictures of where a position looks over its words, and beside them, or below, those of where it stands."""
+        """Draw pictures of the chosen token's sentence and of the shaded tokens, each over its words."""
         ramp, parts, names, layout = replace(self.scale.legend(self.colors), top=0.0), [], [], self._layout
-        if self._placed.pictures:
+        if self._patch_sentence.pictures:
             ramp = replace(ramp, colors=(self.colors.background, TINT))
         tables: dict[str, list[dict]] = {"pictures": [], "unread": []}
         for end, (frames, _, words) in zip((1, 0), layout, strict=False):
@@ -232,7 +232,7 @@ class PatchImage(TokenWeights):
 
 
 def unread_of(frame: Frame) -> list[dict[str, float]]:
-    """Strips of a picture at which no patch stands: a model is not given them."""
+    """Return the strips at the edges of a picture outside all patches, which the model is not given."""
     edges = np.array([(box.left, box.top, box.right, box.bottom) for box in frame.boxes] or [(0, 0, 1, 1)])
     (left, top), (right, bottom) = edges[:, :2].min(0).tolist(), edges[:, 2:].max(0).tolist()
     strips = (0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)
@@ -241,12 +241,12 @@ def unread_of(frame: Frame) -> list[dict[str, float]]:
 
 
 def across(count: int) -> int:
-    """Pictures in a row, of so many."""
+    """Return how many of `count` pictures stand in a row."""
     return math.ceil(math.sqrt(max(1, count)))
 
 
 def frames_of(sentence: Sentence) -> list[Frame]:
-    """The pictures of a sentence side by side, in as many rows; without pixels in the shape of their patches."""
+    """Lay out the pictures of a sentence in a square grid; without pixels a frame has the shape of its patches."""
     layers = _layers([token.box for token in sentence.tokens if token.box is not None])
     count = across(len(layers))
     side = (SIDE - (count - 1) * BETWEEN) / count
@@ -265,7 +265,7 @@ def frames_of(sentence: Sentence) -> list[Frame]:
 
 
 def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
-    """Boxes of each picture, by its number; those that overlap, as tiles and the whole picture, are drawn apart."""
+    """Group boxes into layers without overlap, each with its picture's number: tiles apart from the whole picture."""
     layers = []
     for number in range(max((box.picture for box in boxes), default=-1) + 1):
         own = [box for box in boxes if box.picture == number]
@@ -281,7 +281,7 @@ def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
 
 
 def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
-    """A picture, or nothing, under its patches on axes from 0 to 1; a spectrogram has its seconds below it."""
+    """Draw patches over their picture, if any, on axes from 0 to 1; a spectrogram has an axis in seconds."""
     where, axis = f"datum.end === {end} && datum.frame === {number}", None
     if seconds := frame.picture.seconds if frame.picture else 0.0:
         step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 600, 3600) if seconds / step <= 5)
@@ -305,7 +305,7 @@ def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
 
 @lru_cache(maxsize=8)
 def data_uri(picture: Picture) -> str:
-    """A picture as a data URI; nothing else may stand in a file that is drawn."""
+    """Encode a picture as a data URI, the only kind of address allowed in a chart for a file."""
     file = io.BytesIO()
     Image.fromarray(picture.pixels.numpy()).save(file, "JPEG", quality=88)
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode()

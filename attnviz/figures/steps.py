@@ -1,4 +1,4 @@
-"""Figures of one attention call step by step: all stages small, one stage large, one query in full; and why √d_k."""
+"""Figures of one attention call step by step: all stages, one stage, one query in full; and the effect of √d_k."""
 
 import math
 from dataclasses import KW_ONLY, asdict, dataclass, replace
@@ -30,37 +30,37 @@ from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, Views, subtitles
 
 WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
-"""Pixels of all stages, which fit a phone; of a thumbnail; of a stage without numbers; and between two stages."""
+"""Pixels: width of the overview (fits a phone), height and width of a thumbnail, height of a missing stage, gap."""
 
 FIRST, MOST_COLUMNS = 16, 64
-"""Dimensions of a vector in a thumbnail and in a large table, the first; tables of numbers hold all that are known."""
+"""Most dimensions of a vector drawn in a thumbnail, and in a large table; exported tables have all known ones."""
 
 LONGEST = 12
-"""Code points of the label of a token."""
+"""Most code points of a token's label."""
 
 BESIDE, ALONE = 540, 896
-"""Pixels of a large table at most, beside other things and alone."""
+"""Most pixels of the width of a large table, beside other tables and alone."""
 
 MOST_CELLS = 4096
-"""Cells of all tables together that are rectangles; larger tables are images whose rows can be clicked."""
+"""Most cells of all tables together that are drawn as rectangles; larger tables are images with clickable rows."""
 
 KINDS = (
     CellState("number", "ramp", legend=""),
     CellState("blocked", "blocked", "hatch"),
     CellState("NaN: not a number", "blocked", "cross"),
 )
-"""States of a cell of a table of numbers."""
+"""States of a cell in a table of numbers."""
 
 WEIGHTS, SIDES = ("weight", "weights", "may_attend"), ("row", "column")
-"""Tables whose scale begins with 0, and names of sides that do not stand for tokens."""
+"""Keys of tables whose color scale begins at 0, and titles of axes that are not tokens."""
 
 MAIN = ("embedded_query", "q_all", "y")
-"""Tables that stand for their stages; of other stages the first table does."""
+"""Keys of the tables that represent their stages; other stages are represented by their first table."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeadSteps(Figure):
-    """Figure of one head of an attention call: `shows` names it, `matrices` are its tables."""
+    """Figure of the steps of one head; subclasses give its key and title as `shows`, and its tables as `matrices`."""
 
     record: Record
     site: Site
@@ -81,11 +81,11 @@ class HeadSteps(Figure):
 
     @cached_property
     def tokens(self) -> dict[str, tuple[Token, ...]]:
-        """All tokens of the axes that stand for tokens."""
+        """Tokens of the query axis and of the key axis, by the name of the axis."""
         return dict(zip(TOKENS, self.record.tokens(self.site, sentence=self.sentence), strict=True))
 
     def _table(self) -> pd.DataFrame:
-        """One row per number: table, row, row_token, column, column_token, value."""
+        """Table with one row per number: table, row, row_token, column, column_token, value."""
         parts = []
         for matrix in self.matrices:
             rows, columns_ = np.repeat(matrix.rows, len(matrix.columns)), np.tile(matrix.columns, len(matrix.rows))
@@ -102,20 +102,20 @@ class HeadSteps(Figure):
 
 
 def main(stage: Stage) -> Matrix | None:
-    """The table that stands for a stage; None if its numbers are not known."""
+    """Return the table that represents a stage; None if its numbers are unknown."""
     return next((matrix for matrix in stage.matrices if matrix.key in MAIN), next(iter(stage.matrices), None))
 
 
-def _first(matrix: Matrix, most: int) -> Matrix:
-    """The first columns of a table."""
+def _first_columns(matrix: Matrix, most: int) -> Matrix:
+    """Cut a table to its first columns."""
     blocked = None if matrix.blocked is None else matrix.blocked[:, :most]
     return replace(matrix, columns=matrix.columns[:most], values=matrix.values[:, :most], blocked=blocked)
 
 
 def number_grid(matrix: Matrix, cell: tuple[float, float], style: Style, **options: Any) -> Grid:
-    """A table as colored cells on a scale of its own.
+    """Build a grid of colored cells from a table, on a color scale of its own.
 
-    Minus infinity and blocked weights are hatched, NaN is crossed, and infinity has the color of the end of the scale.
+    Minus infinity and blocked weights are hatched, NaN has a cross, and infinity has the color of the end of the scale.
     """
     values, is_weight = matrix.values.double().numpy(), matrix.key in WEIGHTS
     limit = (max(1.0, limit_of(values)) if is_weight else limit_of(values)) or 1.0
@@ -144,12 +144,12 @@ def number_grid(matrix: Matrix, cell: tuple[float, float], style: Style, **optio
 
 @dataclass(frozen=True, eq=False)
 class StepsOverview(HeadSteps):
-    """All stages of a call as thumbnails; a click selects one under the name "stage" with the fields position and rev.
+    """Thumbnails of all stages of a call; a click selects a stage as "stage" with the fields position and rev.
 
     Attributes:
         stages: result of `steps.chain`.
-        current: key of the stage that is marked on the screen.
-        selected: (query, key) whose numbers stand beside each table; -1 for none.
+        current: key of the stage to mark on the screen.
+        selected: (query, key) to show with its number in each table; -1 for none.
     """
 
     stages: tuple[Stage, ...]
@@ -168,7 +168,7 @@ class StepsOverview(HeadSteps):
         )
 
     def draw(self) -> Views:
-        """Thumbnails with the names and shapes of the stages right of them."""
+        """Draw a thumbnail for each stage, with its name and shape on the right."""
         colors, collage, y = self.colors, Collage("stages", ("position", "rev")), 0.0
         for i, stage in enumerate(self.stages):
             matrix, name, is_current = main(stage), f"{i + 1}  {stage.title}", stage.key == self.current
@@ -191,12 +191,12 @@ class StepsOverview(HeadSteps):
         return Views(form, collage.data | {"meta": meta})
 
     def _thumbnail(self, matrix: Matrix, y: float, collage: Collage) -> tuple[float, str]:
-        """Width and address of a thumbnail; what is selected of it is framed, and its number written."""
+        """Add the frames and the selected number of a thumbnail; return its width and the URI of its image."""
         wide = float(WIDE)
         if {*matrix.axes} == {*TOKENS}:
             wide = max(12.0, min(WIDE, HIGH * len(matrix.columns) / max(1, len(matrix.rows))))
         else:
-            matrix = _first(matrix, FIRST)
+            matrix = _first_columns(matrix, FIRST)
         across, down = wide / max(1, len(matrix.columns)), HIGH / max(1, len(matrix.rows))
         grid, accent = number_grid(matrix, (across, down), self.style), self.colors.accent
         collage.frame(0, wide, y, y + HIGH, self.colors.line)
@@ -209,9 +209,9 @@ class StepsOverview(HeadSteps):
 
 @dataclass(frozen=True, eq=False)
 class StageTables(HeadSteps):
-    """Some tables of one stage, large: one under the other, with the labels of tokens and dimensions.
+    """Tables of one stage in full size, under each other, with labels of tokens and dimensions.
 
-    A click selects under the name "cell" the fields query, key and rev; -1 for what a table has no axis of.
+    A click selects a cell under the name "cell" with the fields query, key and rev; -1 if the table has no such axis.
 
     Attributes:
         matrices: tables of the stage to show.
@@ -235,7 +235,7 @@ class StageTables(HeadSteps):
                 rows[-1].append(grid)
             else:
                 rows.append([grid])
-        nothing = {"layer": [marks.unseen("meta")], "width": 1, "height": 1}  # a step without numbers has a title alone
+        nothing = {"layer": [marks.unseen("meta")], "width": 1, "height": 1}  # a stage without numbers has only a title
         lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
         width = max((grid.size.width for grid in self.grids), default=0) + 60
         data = {name: table for grid in self.grids for name, table in grid.data.items()}
@@ -244,7 +244,7 @@ class StageTables(HeadSteps):
 
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
-        """The tables as grids; the last that begins a row carries the legends of all."""
+        """Grids of the tables; the last grid that begins a row has the legends for all grids."""
         every = [self._grid(i, matrix) for i, matrix in enumerate(self.matrices)]
         if every:
             last = [i for i, matrix in enumerate(self.matrices) if not (i and _is_column(matrix))][-1]
@@ -254,7 +254,7 @@ class StageTables(HeadSteps):
 
     @property
     def _ramp(self) -> Ramp:
-        """One legend; tables of different scales have the same colors, each up to its largest number."""
+        """Color legend of all tables; with several tables, each color scale ends at the largest number of its table."""
         signed, is_shared = any(matrix.key not in WEIGHTS for matrix in self.matrices), len(self.matrices) == 1
         caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
         top, largest = limit_of(self.matrices[0].values.double().numpy()) or 1.0, "" if is_shared else "max"
@@ -265,7 +265,7 @@ class StageTables(HeadSteps):
         return Ramp(caption, max(1.0, top), self.colors.ramp, largest=largest)
 
     def _grid(self, i: int, whole: Matrix) -> Grid:
-        axes, matrix = whole.axes, _first(whole, MOST_COLUMNS)
+        axes, matrix = whole.axes, _first_columns(whole, MOST_COLUMNS)
         positions = matrix.rows, matrix.columns
         wide, high = number_cell(axes, *map(len, positions), ALONE if self.stage.key == "neurons" else BESIDE)
         labels, names = zip(*map(self._texts, axes, positions, ("row", "number")), strict=True)
@@ -280,14 +280,14 @@ class StageTables(HeadSteps):
             (wide, high),
             self.style,
             title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, whole.shape)}{part}",
-            labels=((), labels[1]) if i and _is_column(matrix) else labels,  # the table before it has them
+            labels=((), labels[1]) if i and _is_column(matrix) else labels,  # the previous table has row labels
             called=names,
             size=Size("pixels" if is_image else "rectangles", wide, *map(len, positions), high=high, **every),
             prefix=f"{i}-",
             titles=tuple(axis if axis in TOKENS else side for axis, side in zip(axes, SIDES, strict=True)),
             numbers={} if is_image else {"number": (numbers.numpy(), [*map(digits, values)])},
             tips=(("number_text", "value"),),
-            written=self._written(matrix, values, wide) if wide >= READABLE[0] and high >= READABLE[1] else (),
+            written=self._cell_texts(matrix, values, wide) if wide >= READABLE[0] and high >= READABLE[1] else (),
             signs=(),
             lines=[""],
         )
@@ -298,14 +298,14 @@ class StageTables(HeadSteps):
         return replace(grid, lines=[f"{names[0][row]}{verb}{names[1][column]}: {digits(matrix.values[row, column])}"])
 
     @staticmethod
-    def _written(matrix: Matrix, values: list[float], wide: float) -> list[str]:
-        """Numbers inside the cells, short ones where they are narrow; none where the mask blocks."""
+    def _cell_texts(matrix: Matrix, values: list[float], wide: float) -> list[str]:
+        """Format numbers for the inside of cells, shorter in narrow cells; blocked cells have none."""
         is_short = max((text_width(in_cell(value)) for value in values), default=0) > wide - 4
         blocked = [False] * len(values) if matrix.blocked is None else matrix.blocked.flatten().tolist()
         return ["" if off else in_cell(value, is_short) for value, off in zip(values, blocked, strict=True)]
 
     def _texts(self, axis: str, places: range, noun: str) -> tuple[list[str], list[str]]:
-        """Labels of positions, and their names under the pointer."""
+        """Return labels of positions, and their names in tooltips."""
         if axis == "1":
             return [""] * len(places), [""] * len(places)
         if axis not in TOKENS:
@@ -316,38 +316,38 @@ class StageTables(HeadSteps):
 
 
 def _is_column(matrix: Matrix) -> bool:
-    """Whether it is a number for each row, which stands right of the table before it."""
+    """Return whether a table has a single column, so that it is drawn right of the previous table."""
     return matrix.axes[1] == "1"
 
 
 def _sizes(axes: tuple[str, ...], sizes: tuple[int, ...]) -> str:
-    """Sizes in nouns: "2 heads × 11 queries × 11 keys"; "" if they are not known."""
+    """Format sizes with nouns: "2 heads × 11 queries × 11 keys"; "" if they are unknown."""
     nouns = {"H": "head", "Q": "query", "K": "key", "query": "query", "key": "key"}
     sides = ((axis, size) for axis, size in zip(axes, sizes, strict=False) if axis != "1")
     return " × ".join(counted(size, nouns.get(axis, "number")) for axis, size in sides)
 
 
 def values(row: Row, num_keys: int) -> Stage:
-    """Weighted values and their sum, as tables."""
-    each = _of_keys("weighted values (w ∘ V)", row.weighted_values, row, num_keys, "d_v")
+    """Build a stage of the weighted values of one query and their sum."""
+    each = _key_table("weighted values (w ∘ V)", row.weighted_values, row, num_keys, "d_v")
     total = _line("o, their sum over all keys", "d_v", row.output)
     return Stage("weighted", "Weighted values", r"o = \sum_j w_j v_j", (), (), (each, total))
 
 
 def neurons(row: Row, num_keys: int) -> Stage:
-    """Element by element, as tables: q, k and q ∘ k of one query against every key and dimension."""
+    """Build a stage of one query, element by element: q, k and q ∘ k for every key and dimension."""
     tables = [
         _line("q", "d_k", row.query_vector),
-        _of_keys("k", row.key_vectors, row, num_keys, "d_k"),
-        _of_keys("q ∘ k", row.products, row, num_keys, "d_k"),
-        _of_keys("q · k", row.sums, row, num_keys),
-        _of_keys("weight", row.weights, row, num_keys),
+        _key_table("k", row.key_vectors, row, num_keys, "d_k"),
+        _key_table("q ∘ k", row.products, row, num_keys, "d_k"),
+        _key_table("q · k", row.sums, row, num_keys),
+        _key_table("weight", row.weights, row, num_keys),
     ]
     return Stage("neurons", "Element by element", r"q \cdot k = \sum_i q_i k_i", (), (), tuple(tables))
 
 
 def row(worked: Row, step: Step) -> Stage:
-    """One query in full: every step that this call has, as a table with a number for each key."""
+    """Build a stage of one query: for each step of this call, a table with a number for each key."""
     scoring = step.scoring
     steps = {
         "q · k": worked.sums,
@@ -360,13 +360,13 @@ def row(worked: Row, step: Step) -> Stage:
         "exp": worked.exps,
         "weight": worked.weights,
     }
-    tables = [_of_keys(name, part, worked, step.shape[3]) for name, part in steps.items() if part is not None]
+    tables = [_key_table(name, part, worked, step.shape[3]) for name, part in steps.items() if part is not None]
     totals = {"largest score": worked.maximum, "sum of exp": worked.sum_exps, "sum of weights": worked.row_sum}
     changed = " · ".join(f"{name} {digits(value)}" for name, value in totals.items())
     return Stage(f"query-{worked.query}", f"Query {worked.query} in full", "", (), (), tuple(tables), changed)
 
 
-def _of_keys(name: str, numbers: Tensor, row: Row, num_keys: int, axis: str = "1") -> Matrix:
+def _key_table(name: str, numbers: Tensor, row: Row, num_keys: int, axis: str = "1") -> Matrix:
     width = 1 if numbers.dim() == 1 else numbers.shape[1]
     return Matrix(name, name, ("key", axis), (num_keys, width), row.keys, range(width), numbers.reshape(-1, width))
 
@@ -376,14 +376,14 @@ def _line(name: str, axis: str, numbers: Tensor) -> Matrix:
 
 
 def scale_text(step: Step) -> str:
-    """Factor of q · k; 1/√d_k is written so."""
+    """Format the factor of q · k: "÷ √…" for 1/√d_k, otherwise the number."""
     scale, d_k = step.scoring.scale, step.query.shape[-1]
     return f"÷ √{d_k}" if math.isclose(scale, d_k**-0.5) else f"· {scale:.4g}"
 
 
 @dataclass(frozen=True, eq=False)
 class LargestWeights(Figure):
-    """Mean largest weight for each d_k, `chosen` marked: a filled bar with the scale, in a hollow one without it."""
+    """Mean largest weight for each d_k: a filled bar with the scale inside a hollow bar without; `chosen` is marked."""
 
     spreads: tuple[DotProducts, ...]
     _: KW_ONLY
@@ -394,7 +394,7 @@ class LargestWeights(Figure):
         return FigureFacts(title=title, name="why-the-scale", table=self._table, words=self._in_words)
 
     def _table(self) -> pd.DataFrame:
-        """One row per d_k: the variances, and the mean measures of rows without and with the scale."""
+        """Table with one row per d_k: variances, and mean measures of the rows without and with the scale."""
         return pd.json_normalize([asdict(spread) for spread in self.spreads], sep="_")
 
     def _in_words(self) -> str:
@@ -406,7 +406,7 @@ class LargestWeights(Figure):
         unscaled, scaled = ([getattr(s, side).largest for s in self.spreads] for side in ("unscaled", "scaled"))
         texts = [f"{percent(a)} → {percent(b)}" for a, b in zip(unscaled, scaled, strict=True)]
         return Bars(
-            title="" if self.on_screen else self.title,  # the page says it above
+            title="" if self.on_screen else self.title,  # the page has a title of its own
             lines=("hollow bar: q·k as it is; filled bar: with the scale", "16 keys; random numbers of variance 1"),
             names=[f"dₖ = {spread.d_k:,}" for spread in self.spreads],
             columns=[Column(texts, scaled, unscaled, longest=1.0)],

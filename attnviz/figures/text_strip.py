@@ -1,4 +1,4 @@
-"""The sentence itself, each token shaded by the attention from one token, or to it."""
+"""A sentence as text, its tokens shaded by their attention from, or to, one chosen token."""
 
 import math
 from collections.abc import Sequence
@@ -25,32 +25,32 @@ from attnviz.figures.head import called, heads_in_name
 from attnviz.figures.lines import window, window_notes
 
 MOST_TOKENS, FEW, LONGEST = 400, 40, 24
-"""Tokens drawn at most, those with room for a weight under each, and code points of one."""
+"""Most tokens drawn, most tokens with a weight under each, and most code points of a token."""
 WIDTH, WIDER, SIZE, HIGH, LARGER = 560, 620, 15, 26, 1.4
-"""Pixels of a line, of one on a screen, of type and of a token's ground; factor of few tokens on a screen."""
+"""Pixels: line width in a file and on a screen, type size, and height of a token; factor for few tokens on a screen."""
 BLANK, BETWEEN = 5.0, 8
-"""Pixels between two words, while pieces of a word stand close together, and between two lines."""
+"""Pixels between two words (pieces of a word stand closer), and between two lines."""
 
 SIDES = ("from", "to")
-"""Whose attention is shown: what the chosen token gives to each key, or what each query gives to it."""
+"""Direction of the attention: from the chosen token to each key, or from each query to the chosen token."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("says", "cell"))
 PLACES = ("x", "x2", "y", "y2", "text", "number")
 LOOKS = ("fill", "ink", "stroke", "stroke_width", "query", "key", "rev", *dict(TOOLTIP))
-"""Columns of a table of tokens: where they stand, and what they look like and say."""
+"""Columns of a table of tokens: their places, and their colors, positions and tooltips."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenWeights(SiteFigure):
-    """Tokens, or patches, shaded by what one of them gives or gets.
+    """Base class of figures whose tokens, or patches, are shaded by their attention from or to one chosen token.
 
-    A click selects a token under the name "cell" with the fields query, key and rev: one of them a position, one -1.
+    A click selects a token as "cell" with the fields query, key and rev: its position on one side, -1 for the other.
 
     Attributes:
-        chosen: position of the token; None for that of the strongest weight.
-        side: "from" it, a query, or "to" it, a key.
+        chosen: position of the chosen token; None for that of the largest weight.
+        side: "from" for attention from the token as a query, or "to" for attention to the token as a key.
 
     Raises:
-        InputError: if there is no such side, or the token is not there.
+        InputError: if there is no such side or token.
     """
 
     head: int | str
@@ -63,9 +63,9 @@ class TokenWeights(SiteFigure):
 
     @cached_property
     def position(self) -> int:
-        """Position of the token whose attention is shown."""
+        """Position of the chosen token."""
         if self.side not in SIDES:
-            raise InputError(f"Attention cannot be shown {self.side!r} a token; there are {', '.join(SIDES)}.")
+            raise InputError(f"There is no side {self.side!r}; there are {', '.join(SIDES)}.")
         view, end = self.attention_view, SIDES.index(self.side)
         part = (view.queries, view.keys)[end]
         chosen = view.strongest_cell(self.head)[end] if self.chosen is None else self.chosen
@@ -77,13 +77,13 @@ class TokenWeights(SiteFigure):
 
     @cached_property
     def window(self) -> AttentionView:
-        """Part that is drawn; of more than `most` tokens those around the chosen one and its strongest weight."""
+        """Part to draw: all tokens, or, if more than `most`, those around the chosen token and its largest weight."""
         pins = frozenset({("query" if self.side == "from" else "key", self.position)})
         return window(self.attention_view, self.head, None, pins, self.most)
 
     @property
     def ends(self) -> tuple[Groups, Groups]:
-        """The tokens of which one is chosen, and those that are shaded."""
+        """Side that has the chosen token, and side whose tokens are shaded."""
         parts = self.window.queries, self.window.keys
         return parts if self.side == "from" else parts[::-1]
 
@@ -93,7 +93,7 @@ class TokenWeights(SiteFigure):
 
     @cached_property
     def cells(self) -> Cells:
-        """Cells of the chosen token with each other end, as one row."""
+        """Cells between the chosen token and each shaded token, as one row."""
         cells, end = self.window.cells([self.head])[0], SIDES.index(self.side)
         rows = {name: np.take(getattr(cells, name), self.index, axis=end) for name in ("weights", "states", "blocked")}
         return replace(cells, **{name: row.reshape(1, -1) for name, row in rows.items()})
@@ -104,7 +104,7 @@ class TokenWeights(SiteFigure):
 
     @cached_property
     def colored(self) -> np.ndarray:
-        """Whether a weight is to be shown, (tokens,)."""
+        """Whether each token has a weight to show, boolean (tokens,)."""
         return colored(self.cells)[0]
 
     @cached_property
@@ -113,7 +113,7 @@ class TokenWeights(SiteFigure):
 
     @property
     def one_text(self) -> bool:
-        """Whether both ends are the same tokens."""
+        """Whether queries and keys are the same tokens."""
         queries, keys = self.window.queries, self.window.keys
         same = np.array_equal(queries.starts, keys.starts) and queries.labels == keys.labels
         return self.site.kind != "cross" and same
@@ -128,14 +128,14 @@ class TokenWeights(SiteFigure):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the view, and about a window if one is drawn."""
+        """Sentences about the view and, if only a window is drawn, about that."""
         return [*self.window.notes, *window_notes(self.window, self.attention_view, "one strip")]
 
     @property
     def lines(self) -> list[str]:
         notes, view = self.notes, self.window
-        seen = [view.window] if view.window and len(notes) == len(view.notes) else []
-        return [*subtitles(self.record, self), self.scale.ending, *notes, *seen]
+        span = [view.window] if view.window and len(notes) == len(view.notes) else []
+        return [*subtitles(self.record, self), self.scale.ending, *notes, *span]
 
     def facts(self) -> FigureFacts:
         return FigureFacts(
@@ -148,7 +148,7 @@ class TokenWeights(SiteFigure):
         )
 
     def _in_words(self) -> str:
-        """The picture, the tokens that get most or give most, what the view did, and what was changed."""
+        """Describe the picture, the tokens with the largest weights, the view and the edits."""
         changed, token, is_from = self.record.edits.in_words(), named(self.ends[0], self.index), self.side == "from"
         weights = np.nan_to_num(self.weights)
         order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
@@ -171,7 +171,7 @@ class TokenWeights(SiteFigure):
         return {"weights": self.weights, "may_attend": self.cells.blocked[0] == 0} | tokens
 
     def state(self, i: int) -> str:
-        """The cell of one shaded token, in words."""
+        """Describe the state of the cell of one shaded token."""
         state, rule = self.cells.states[0, i], self.cells.blocked[0, i] - 1
         if state == EMPTY:
             return POLICIES[self.window.step.scoring.empty_rows]
@@ -180,17 +180,17 @@ class TokenWeights(SiteFigure):
         return blocked_by(self.cells.reasons[rule]) if state == BLOCKED else MAY_ATTEND
 
     def looks(self, part: Groups, colors: Theme, *, is_shaded: bool) -> list[dict]:
-        """Colors of each token of a part, what a click on it selects, and what hovering says."""
+        """Build rows of the token table: colors, selection by a click and tooltip of each token of a part."""
         chosen, is_key = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
         is_query = (is_shaded and not self.one_text) != (self.side == "from")
         shades, rows = self.scale.shade(np.nan_to_num(self.weights)), []
         for i, (position, name) in enumerate(zip(part.starts.tolist(), axes.names(part), strict=True)):
-            fill, ends, weight, says = colors.background, ["", name], "", ""
+            fill, ends, weight, state = colors.background, ["", name], "", ""
             if is_shaded:
-                weight, says, ends = written(float(self.weights[i]), ".4f"), self.state(i), [chosen, name]
+                weight, state, ends = written(float(self.weights[i]), ".4f"), self.state(i), [chosen, name]
                 fill = pixels.color_at(float(shades[i]), colors) if self.colored[i] else colors.blocked
             query_name, key_name = ends if is_key else ends[::-1]
-            ink, is_nan = pixels.readable(fill, colors), "NaN" in says
+            ink, is_nan = pixels.readable(fill, colors), "NaN" in state
             rows.append(
                 {
                     "fill": fill,
@@ -203,7 +203,7 @@ class TokenWeights(SiteFigure):
                     "query_name": query_name,
                     "key_name": key_name,
                     "weight_text": weight,
-                    "says": says,
+                    "says": state,
                 }
             )
         if self.one_text or not is_shaded:
@@ -213,12 +213,12 @@ class TokenWeights(SiteFigure):
 
 @dataclass(frozen=True, eq=False)
 class TextStrip(TokenWeights):
-    """The sentence, shaded by what one token gives or gets; of two sentences both. `selected` is outlined."""
+    """Sentence shaded by attention from or to one token; with cross-attention, both texts. `selected` is outlined."""
 
     def draw(self) -> Views:
         tokens, captions, height = self._layout
         right = math.ceil(max((token["x2"] for token in tokens), default=0.0))
-        extent = right if self.on_screen else self.width or WIDTH  # on a page no more than it takes, for a phone
+        extent = right if self.on_screen else self.width or WIDTH  # on a page as narrow as possible, for a phone
         where = {"orient": "bottom", "offset": 10}
         caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
         layers = [
@@ -239,7 +239,7 @@ class TextStrip(TokenWeights):
 
     @cached_property
     def _colors(self) -> Theme:
-        """Those of the theme; without colors for a head that is off."""
+        """Colors of the theme, with a gray ramp for a head that is switched off."""
         return replace(self.colors, ramp=pixels.gray_ramp(self.colors)) if self.is_off else self.colors
 
     @property
@@ -248,7 +248,7 @@ class TextStrip(TokenWeights):
 
     @cached_property
     def _layout(self) -> tuple[list[dict], list[dict], float]:
-        """Tokens and captions at their places, and where they end."""
+        """Tokens and captions with their places, and the height of the picture."""
         tokens, captions, y = [], [], 0.0
         ends = [(self.ends[1], True)] if self.one_text else [(self.ends[0], False), (self.ends[1], True)]
         most, high = self.width or (WIDER if self.on_screen else WIDTH), HIGH * self._larger
@@ -285,7 +285,7 @@ class TextStrip(TokenWeights):
 
     @property
     def _legend(self) -> list[LegendEntry]:
-        """Legend of the signs in place of weights."""
+        """Legend lines for tokens without a weight."""
         colors, states = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
         frame, dash = (grid.FRAME, colors.warning), (signs.DASH, colors.hatch)
         looks = {text: frame if np.isnan(self.weights[i]) else dash for text, i in states.items()}
@@ -295,12 +295,12 @@ class TextStrip(TokenWeights):
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
-    """Begin of each token, in pixels, and its line: few lines, of much the same length.
+    """Break tokens into as few lines as possible, of similar length; return the left end and the line of each token.
 
     Args:
-        widths: pixels of the tokens.
-        gaps: pixels left of each where it begins no line.
-        most: pixels of a line, unless one token takes more.
+        widths: widths of the tokens in pixels.
+        gaps: pixels left of each token, unless it begins a line.
+        most: pixels of a line; a wider token has a line of its own.
     """
 
     def broken(most: float) -> list[tuple[float, int]]:
@@ -321,7 +321,7 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
 
 
 def word_layers(table: str, size: float, colors: Theme, name: str, where: str = "") -> list[Spec]:
-    """Rounded grounds of tokens with their texts, and numbers below them; places are pixels."""
+    """Build the layers of tokens: rounded rectangles, texts on them, and numbers below; places are in pixels."""
     middle = [{"calculate": f"(datum.{axis} + datum.{axis}2) / 2", "as": f"{axis}m"} for axis in "xy"]
     text, x = {"align": "center", "baseline": "middle"}, {"x": marks.pixels_of("xm")}
     box = marks.box(marks.pixels_of("x"), marks.pixels_of("y"))

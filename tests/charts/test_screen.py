@@ -158,7 +158,7 @@ def test_a_browser_reads_the_number_of_each_cell(kind, data):
     """However many digits it takes."""
     cells = data.draw(arrays(kind, st.integers(1, 40)))
 
-    every = re.sub(r"\bat\b", "datum.at", readout._code("datum.cells", len(cells), "at < 0"))
+    every = re.sub(r"\bat\b", "datum.at", readout._cell_code("datum.cells", len(cells), "at < 0"))
     assert texts_of([{"cells": cells.tobytes().hex(), "at": i} for i in range(-1, len(cells))], [("text", every)]) == [
         "0",
         *map(str, cells.tolist()),

@@ -65,14 +65,14 @@ def workers():
 def begun(monkeypatch):
     """Every worker to which a job was given, in this order, before the job is sent."""
     begun: Queue[Worker] = Queue()
-    running = Worker._running
+    running = Worker._running_process
 
     def watched(self: Worker) -> subprocess.Popen:
         process = running(self)
         begun.put(self)
         return process
 
-    monkeypatch.setattr(Worker, "_running", watched)
+    monkeypatch.setattr(Worker, "_running_process", watched)
     return begun
 
 
@@ -129,7 +129,7 @@ def test_the_picture_of_a_worker_that_was_killed_is_drawn_by_another(workers, ha
 @ON_POSIX
 def test_a_picture_whose_workers_are_killed_again_and_again_is_refused_with_the_signal(workers, monkeypatch):
     """A character is not blamed for it."""
-    running = Worker._running
+    running = Worker._running_process
 
     def killed(self: Worker) -> subprocess.Popen:
         process = running(self)
@@ -137,7 +137,7 @@ def test_a_picture_whose_workers_are_killed_again_and_again_is_refused_with_the_
         return process
 
     with monkeypatch.context() as patched:
-        patched.setattr(Worker, "_running", killed)
+        patched.setattr(Worker, "_running_process", killed)
         with pytest.raises(ExportError, match=r"was killed twice \(SIGKILL\)") as found:
             ask(workers, "mat")
 
