@@ -70,8 +70,7 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
       blocks. A head narrower than `NARROWEST` counts as that wide. Decoders are assumed to be causal, encoders to have
       no mask. A source that does not state its parameters is assumed to have 12 · d_model² per layer, as a
       Transformer has. Token embeddings count only if the model predicts words with them.
-    - record_bytes = 4 · tokens · (3 · d_model for each call + d_model + predicted words) + 8 · tokens · heads of each
-      call.
+    - record_bytes = 4 · tokens · (3 · d_model per call + d_model + predicted words) + 8 · tokens · heads of all calls.
     - bytes = record_bytes + 32 · tokens · d_model for the activations of a layer + 4 · length² for each sentence and
       each of `Facts.squares`. Blocks of at most 64 MB are not counted.
     """

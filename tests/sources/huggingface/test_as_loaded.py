@@ -77,8 +77,8 @@ def test_a_class_and_configuration_are_tried_once(tmp_path, monkeypatch):
     zoo.save("bert", "BertForMaskedLM", tmp_path / "c", num_attention_heads=8)
     first = attnviz.load(str(tmp_path / "a"))
     tried = []
-    first_that_works = trial._first_that_works
-    monkeypatch.setattr(trial, "_first_that_works", lambda one: tried.append(one.name) or first_that_works(one))
+    first_that_works = trial._first_working_trial
+    monkeypatch.setattr(trial, "_first_working_trial", lambda one: tried.append(one.name) or first_that_works(one))
     second = attnviz.load(str(tmp_path / "b"))
     attnviz.load(str(tmp_path / "c"))
 
@@ -135,7 +135,7 @@ def test_another_formula_than_both_is_never_shown_through_the_tap(tmp_path, monk
     """A model whose loaded and eager attention both give other numbers is read-only, and says why."""
     zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
     monkeypatch.setattr(trial.eager, "differ", lambda *_: True)
-    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
+    monkeypatch.setattr(trial, "_capture_trial", lambda loaded: 1 / 0)
 
     source = attnviz.load(str(tmp_path))
     assert "gives other numbers with attnviz's attention than with its own" in source.read_only
