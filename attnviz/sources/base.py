@@ -260,7 +260,7 @@ class Source(ABC):
     def donors(
         self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
     ) -> tuple[Donor, ...]:
-        """Numbers that edits take from other texts, by a run of each text with all other edits."""
+        """Run each text that edits take numbers from, with all other edits, and return these numbers."""
         own, records = vars(replace(edits, taken=())), {}
         for text in dict.fromkeys(take.text for take in edits.taken):
             entered = frozenset(take.site for take in edits.taken if take.part == "stream" and take.text == text)
@@ -273,7 +273,7 @@ class Source(ABC):
         return self.resolved(record.sentences, record.edits, record.targets)[0]
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> "Continuation":
-        """A text that can be continued token by token, if the source `generates`.
+        """Start to continue a text token by token, if the source `generates`.
 
         Args:
             room: largest number of tokens to add.
@@ -350,7 +350,7 @@ class Source(ABC):
             raise InputError(f"'{self.name}' reads text alone, and this is a picture. {OF_PICTURES}")
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
-        """Words that are not in the vocabulary, each with those of the closest spelling that are in it."""
+        """Words outside the vocabulary, each with the most similarly spelled words in the vocabulary."""
         return {}
 
     def origin(self, record: Record, site: Site) -> Origin | None:
@@ -412,7 +412,7 @@ class Continuation:
         return self.rules(ids, self.plain_logits()[None])[0]
 
     def plain_logits(self) -> Tensor:
-        """Logits of the next token, (vocabulary,), before these rules."""
+        """Logits of the next token, (vocabulary,), before the rules of the model's generation settings."""
         return self.source.run((self.sentence,), self.edits).prediction.logits[0, -1]
 
     def append(self, id: int) -> None:

@@ -18,7 +18,7 @@ FEW = 5e9
 """Number of operations below which a run is short on any machine, so that its speed need not be measured."""
 
 USUAL = 5e9
-"""Assumed operations per second of such short runs: less than any machine of the last ten years does."""
+"""Operations per second that are assumed below `FEW`: any machine of the last ten years is faster."""
 
 
 A_WEIGHT, A_CALL = 2_000, 1e9
@@ -163,8 +163,8 @@ def operations_per_second() -> float:
 
 
 def _mask(edits: Edits, kind: str) -> Mask | None:
-    own, more = (Subsequent() if kind == "decoder" and edits.own_mask else None), edits.mask_at(kind)
-    return own & more if own and more else own or more
+    causal, edited = (Subsequent() if kind == "decoder" and edits.own_mask else None), edits.mask_at(kind)
+    return causal & edited if causal and edited else causal or edited
 
 
 @lru_cache(maxsize=64)

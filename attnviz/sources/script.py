@@ -17,7 +17,7 @@ from attnviz.sources.saved import Recorded, Saved
 
 
 def build(file: str, name: str) -> Source:
-    """Load the source that has a name in a file, or that the function of that name returns.
+    """Import a file and return the source with a given name in it, or that the function of this name returns.
 
     A function with one argument takes edits and returns a record, as for `attnviz.show`.
 
@@ -54,11 +54,11 @@ def value_of(file: str, name: str) -> Any:
         ]
         has = f"It has: {', '.join(own)}." if own else "It defines nothing."
         raise InputError(f"{path.name} has no {quoted(name)}. {has}")
-    source = getattr(module, name)
-    if isinstance(source, Source):
-        return source
+    value = getattr(module, name)
+    if isinstance(value, Source):
+        return value
     with errors_said():
-        return _call(source)
+        return _call(value)
 
 
 def _call(value: Any) -> Any:

@@ -130,7 +130,7 @@ class Trained(Source):
         return sentences
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
-        """Words that are not in the vocabulary, each with those of the closest spelling that are in it."""
+        """Words outside the vocabulary, each with the most similarly spelled words in the vocabulary."""
         words = dict.fromkeys(word for text in texts for word in self._input_words.unknown(text))
         return {word: self._input_words.nearest(word) for word in words}
 

@@ -132,9 +132,9 @@ class Typed(TorchFunctionMode):
         if not isinstance(result, Tensor) or result.dtype is not default:
             return result
         values = (*args, *kwargs.values())
-        chosen = getattr(func, "__name__", "") not in CONVERSIONS and not any(map(_is_typed, values))
-        meant = func is Tensor.to and args[1:] == (default,) and args[0].dtype is default
-        return result.to(self.dtype) if chosen or meant else result
+        is_untyped = getattr(func, "__name__", "") not in CONVERSIONS and not any(map(_is_typed, values))
+        is_to_default = func is Tensor.to and args[1:] == (default,) and args[0].dtype is default
+        return result.to(self.dtype) if is_untyped or is_to_default else result
 
 
 def _is_typed(value: Any) -> bool:

@@ -134,8 +134,8 @@ def headers(folder: Path, model: str, cached: bool = False) -> WeightHeaders:
 def whole(folder: Path) -> bool:
     """Whether a folder is complete: it has a configuration, weights, and a tokenizer or a preprocessor."""
     try:
-        there = {path.name for path in folder.iterdir()}
-        return CONFIG in there and bool(weights(folder)) and not there.isdisjoint({*TOKENIZER, PREPROCESSOR})
+        names = {path.name for path in folder.iterdir()}
+        return CONFIG in names and bool(weights(folder)) and not names.isdisjoint({*TOKENIZER, PREPROCESSOR})
     except (AttnvizError, OSError):
         return False
 

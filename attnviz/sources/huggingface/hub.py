@@ -180,23 +180,23 @@ def _folder(name: str) -> ModelLocation | None:
     """Location of a folder if the name looks like a path or is that of a folder with a model; else None."""
     if not isinstance(name, str) or not name or not name.isprintable():
         return None
-    looks = name.startswith((".", "/", "~", os.sep)) or "\\" in name or bool(re.match(r"[A-Za-z]:", name))
+    looks_like_path = name.startswith((".", "/", "~", os.sep)) or "\\" in name or bool(re.match(r"[A-Za-z]:", name))
     try:
         path = Path(name).expanduser()
-        there, holds = path.is_dir(), (path / files.CONFIG).is_file()
+        is_folder, has_config = path.is_dir(), (path / files.CONFIG).is_file()
     except (OSError, ValueError, RuntimeError):  # too long, unreadable, or no such user
-        path, there, holds = Path(name), False, False
-    if holds:
+        path, is_folder, has_config = Path(name), False, False
+    if has_config:
         return ModelLocation(name, "folder", path.absolute())
-    if there and (inner := embedding.inside(path)):
+    if is_folder and (inner := embedding.inside(path)):
         return ModelLocation(name, "folder", inner.absolute())
     try:
-        meant = files.is_meant(path)
+        has_weights = files.is_meant(path)
     except OSError:  # unreadable
-        meant = there
-    if not looks and not meant:
+        has_weights = is_folder
+    if not looks_like_path and not has_weights:
         return None
-    if there or path.is_file():
+    if is_folder or path.is_file():
         raise InputError(refusals.of_folder(name, path))
     raise InputError(f"The folder {faults.name(name)} is not there. Give one that save_pretrained has written.")
 
@@ -279,8 +279,8 @@ def _check_size(place: ModelLocation) -> None:
     what = f"The files of {faults.name(place.name)} have {size(place.size)}"
     if place.size > (bound := most()):
         raise InputError(f"{what}; at most {size(bound)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another.")
-    there = next(path for path in (_cache(), *_cache().parents) if path.is_dir())
-    if place.size > (free := shutil.disk_usage(there).free):
+    folder = next(path for path in (_cache(), *_cache().parents) if path.is_dir())
+    if place.size > (free := shutil.disk_usage(folder).free):
         raise InputError(f"{what}, and the disk with the cache has {size(free)} left. Free some, or set HF_HOME.")
 
 

@@ -68,7 +68,7 @@ def tried(loaded: Loaded) -> Loaded:
 
 
 def _first_working_trial(loaded: Loaded) -> tuple[Trial, bool]:
-    """Try attnviz's attention, then a capture in the model's own code, then the weights that the model returns."""
+    """First trial that works: with attnviz's attention, captured in the model's own code, or of returned weights."""
     name = type(loaded.model).__name__
     why = OWN.format(name)
     if not loaded.keeps_own_attention:
@@ -123,8 +123,8 @@ def _tap_trial(loaded: Loaded) -> Trial:
         raise AttnvizError(OWN.format(name))
     if not all(eager.is_whole(step, eager.sizes(batch[0])) for step in steps):
         raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
-    alone = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
-    sites = [replace(step.site, kind=alone or step.site.kind) for step in steps]
+    kind = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
+    sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
     by_rule = _output_by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
     single_output = _run_tapped(model, *single)[0] if by_rule is None else by_rule
     findings = _compare(loaded, [single, batch], [single_output, output])
@@ -135,7 +135,7 @@ def _tap_trial(loaded: Loaded) -> Trial:
         Site(site.kind, layers.get(site, site.layer)): step.num_heads for site, step in zip(sites, steps, strict=True)
     }
     width, takes_rules = _width(loaded, hidden, batch[0]), by_rule is not None
-    return Trial(heads, width, None, others, layers, alone, takes_rules=takes_rules, findings=findings)
+    return Trial(heads, width, None, others, layers, kind, takes_rules=takes_rules, findings=findings)
 
 
 def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
