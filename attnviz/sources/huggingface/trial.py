@@ -82,7 +82,7 @@ def _first_working_trial(loaded: Loaded) -> tuple[Trial, bool]:
             why = f"{name} fails with attnviz's attention: {faults.first(error)}"
         loaded.model.set_attn_implementation("eager")
     try:
-        return _capture_trial(loaded), True
+        return _captured(loaded), True
     except Canceled:
         raise
     except Exception:  # then only the weights can be shown, if the model returns them
@@ -210,7 +210,7 @@ def _difference(outputs: list[Any], own: list[Any], batches: list[Batch]) -> str
     return "{:.2g} of {:.2g}".format(*max(pairs))
 
 
-def _capture_trial(loaded: Loaded) -> Trial:
+def _captured(loaded: Loaded) -> Trial:
     """Run a model with the attention in its own code, and capture the attention calls there."""
     model, name = loaded.model, type(loaded.model).__name__
     read, lengths = inputs(loaded, TEXTS)
