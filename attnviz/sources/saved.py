@@ -179,7 +179,7 @@ class Recorded(Saved):
     @property
     def read_only(self) -> str | None:
         return (
-            f"Only weights are known of {self.name}, so that nothing can be changed." if self.record.read_only else None
+            f"Only the weights of {self.name} are known, so nothing can be changed." if self.record.read_only else None
         )
 
     def run(

@@ -198,7 +198,7 @@ def _folder(name: str) -> ModelLocation | None:
         return None
     if is_folder or path.is_file():
         raise InputError(refusals.of_folder(name, path))
-    raise InputError(f"The folder {faults.name(name)} is not there. Give one that save_pretrained has written.")
+    raise InputError(f"The folder {faults.name(name)} is not there. Give a folder that save_pretrained has written.")
 
 
 def is_path(name: str) -> bool:
@@ -361,7 +361,7 @@ def _refusal(error: BaseException, name: str, revision: str | None) -> AttnvizEr
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
         chain.append(cause)
-    kinds = {  # a gated repository counts as one that is not there: the order matters
+    kinds = {  # a gated repository is also an error of a missing one, so the order matters
         "elsewhere": _RedirectError,
         "gated": errors.GatedRepoError,
         "revision": errors.RevisionNotFoundError,

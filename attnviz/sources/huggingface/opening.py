@@ -241,7 +241,7 @@ def _task_and_class(config: Any, name: str, pooling: embedding.Pooling) -> tuple
     if model is None or not _reads_text(model):
         raise not_of_text(who)
     if _has_encoder_and_decoder(config) and auto is transformers.AutoModel:
-        raise InputError(f"{who} has a decoder but no head that writes; choose one that has.")
+        raise InputError(f"{who} has a decoder but no language modeling head; choose a model with one.")
     return task, model
 
 

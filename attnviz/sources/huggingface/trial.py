@@ -122,7 +122,7 @@ def _tap_trial(loaded: Loaded) -> Trial:
     if not steps:
         raise AttnvizError(OWN.format(name))
     if not all(eager.is_whole(step, eager.sizes(batch[0])) for step in steps):
-        raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
+        raise AttnvizError(f"{name} has attention without one map of all queries and keys.")
     kind = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
     sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
     by_rule = _output_by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
@@ -225,7 +225,7 @@ def _captured(loaded: Loaded) -> Trial:
     for site, weights in eager.maps(output, next(iter(steps)).kind).items():
         is_map = eager.is_map(family, site, weights, *expected[site.kind])
         if is_map and not eager.are_weights(steps[site], weights, family, lengths):
-            raise AttnvizError(f"{name} returns other weights than its scores have.")
+            raise AttnvizError(f"{name} returns weights that differ from the softmax of its scores.")
     heads = {site: step.num_heads for site, step in steps.items()}
     return Trial(heads, _width(loaded, running.hidden(output), read), None, others, calls=captured.sites)
 
