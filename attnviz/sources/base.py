@@ -25,10 +25,10 @@ from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
 
 PROVENANCES = ("trained here", "constructed", "random", "pretrained", "from a folder", "your own")
-"""Provenance of weights; sources are listed in this order."""
+"""Values of `Source.provenance`; sources are listed in this order."""
 
 HUGGING_FACE = ("pretrained", "from a folder")
-"""Those of models of transformers, which load by their name or their folder."""
+"""Provenances of transformers models, which are loaded by name or from a folder."""
 
 TASKS = {
     "next": "predicts the next token",
@@ -42,29 +42,28 @@ TASKS = {
 }
 
 MOST_WRITTEN = 4096
-"""Tokens that a model writes, at most."""
+"""Largest number of tokens that a model writes for one text."""
 
 CLASSES: dict[str, type["Source"]] = {}
-"""Every class of sources by the names under which it is offered."""
+"""Source classes by the names under which `attnviz.load` makes them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Facts:
-    """Facts that a model states of itself; nothing of it was measured here.
+    """Facts about a model from its configuration and class; attnviz has not measured them.
 
     Attributes:
-        task: "next" token, "fill" in a blank, "labels" of a text or of its "tokens", "write" another text, "vectors" of
-            texts, hidden "states" alone, or "objects" in a picture.
-        detail: what belongs to the task: how a vector is made, how labels are read, which head is not shown.
-        made_of: the name of its class.
-        parameters: how many numbers were learned.
-        vocabulary: for how many tokens it has vectors.
-        longest: how many tokens it reads at most, if it says so.
-        limit: why it reads no more, if attnviz says so.
-        dtype, device: of the weights.
-        commit: of the files, if they came from a hub.
-        labels: the names of its classes, if it classifies.
-        notes: what else a person should know of how it was loaded.
+        task: key of `TASKS`.
+        detail: detail of the task: the pooling of vectors, how the logits of labels are read, or a head not shown.
+        made_of: name of the model's class.
+        parameters: number of parameters.
+        vocabulary: number of token embeddings.
+        longest: largest number of tokens that the model reads; None if the model states no limit.
+        limit: reason for `longest`, if attnviz sets it; else "".
+        dtype, device: dtype and device of the weights.
+        commit: commit of the files, if they came from a hub.
+        labels: names of the labels of a classifier.
+        notes: sentences on how the model was loaded that a user should know.
     """
 
     task: str
@@ -82,22 +81,22 @@ class Facts:
 
     @property
     def number_type(self) -> str:
-        """The type of the weights by its name: "float32"."""
+        """Name of the dtype of the weights, such as "float32"."""
         return str(self.dtype).removeprefix("torch.")
 
     @property
     def does(self) -> str:
-        """Its output, in a few words."""
+        """Description of the task and its detail, in a few words."""
         return TASKS[self.task] + (f" ({self.detail})" if self.detail else "")
 
     @property
     def words(self) -> int:
-        """Words to which it gives a probability at each token; 0 if it predicts none."""
+        """Number of words in the distribution that is predicted at each token; 0 if the model predicts no words."""
         return self.vocabulary if self.task in ("next", "fill", "write") else 0
 
     @property
     def squares(self) -> int:
-        """Maps of tokens by tokens that a run holds at once of each text, whatever its length."""
+        """Number of (n, n) maps that a run holds at the same time for each text of n tokens."""
         return 2
 
 
@@ -106,37 +105,37 @@ ANSWER = "answer"
 
 
 class Source(ABC):
-    """Turns a request into a record. Frozen and hashable: results can be kept by it.
+    """A model, or one saved run of a model, that turns a request into a record. Hashable, so it can be a cache key.
 
-    What a source can do it says here, and nobody asks of which class it is. A class with `names` in a module of
-    `attnviz.sources` is offered under them in the app, the shell and notebooks.
+    The attributes state what a source can do; other code reads them and never checks the class. A class with `names`
+    in a module of `attnviz.sources` is offered under these names in the app, the shell and notebooks.
 
     Attributes:
-        names: under which `attnviz.load` makes it; see `named`. A class that derives from it does not take them.
-        provenance: where the weights come from, of `PROVENANCES`.
-        title, does: of a source without a card: a name for people, and one sentence.
-        card: what was measured of the model; None if nothing was.
-        facts: what a model says of itself instead; None if it says nothing.
-        steps: the training steps whose weights were kept, the last that of the trained model; see `step`.
-        step: the training step; None for the last.
-        reads: "text"; "picture" or "sound"; or "both", which is a text with pictures or without.
-        writes: whether it writes another text, so that `run` takes `targets`.
-        generates: whether it predicts the next token of any text, so that it can continue one; see `continuation`.
-        can_chat: whether it has a chat template, so that its setting `chat` makes a text a user's turn.
-        ends: ids with which it ends a text.
-        longest: how many tokens it reads at most; None if there is no bound.
-        read_only: why nothing about the attention can be changed; None if it can.
-        alone: how far a change reaches where the rest of the model is not there; "" if it reaches the whole model.
-        untaken: why nothing of another text's run can be taken into one of it; "" if that can be.
-        unseen: what of the model's attention is not shown; None if all of it is.
-        findings: what a check of its arrays found wrong with them, a sentence each.
-        one_run: the texts of the one run that it is; empty if it reads any.
-        unknown_token: as what a word is read that is not in the vocabulary.
-        mask_token: what is written in the place of a word to be filled in; None if nothing can be filled in.
-        padding_ids: ids that stand for padding, or may; no word is changed into one of them.
-        padding_question: what to answer about padding before it can be tested; "" if nothing.
-        examples: texts to begin with, of a source without a card.
-        lock: held while the model runs, where its weights may change meanwhile.
+        names: names under which `attnviz.load` makes the source; see `named`. Subclasses do not inherit them.
+        provenance: origin of the weights, one of `PROVENANCES`.
+        title, does: display name and a description in one sentence, for a source without a card.
+        card: measured facts about the model; None if nothing was measured.
+        facts: facts that the model states about itself, for a source without a card; None if it states none.
+        steps: training steps whose weights were kept; the last one is the trained model. See `step`.
+        step: training step of the weights; None for the last.
+        reads: kind of input: "text", "picture", "sound", or "both" for a text with or without pictures.
+        writes: whether the model writes a second text with a decoder, so that `run` takes `targets`.
+        generates: whether the model predicts the next token of any text, so that it can continue a text.
+        can_chat: whether the model has a chat template, so that the setting `chat` turns a text into a user's turn.
+        ends: ids of the tokens that end a text.
+        longest: largest number of tokens that the model reads; None if there is no limit.
+        read_only: reason why the attention cannot be changed; None if it can.
+        alone: sentence on how far a change has effects if the rest of the model is missing; "" if it is complete.
+        untaken: reason why edits cannot take numbers from the run of another text; "" if they can.
+        unseen: attention of the model that is not shown; None if all of it is.
+        findings: errors that a check of the arrays found, a sentence each.
+        one_run: texts of the only run that the source holds; empty if the source can run any text.
+        unknown_token: token for words outside the vocabulary.
+        mask_token: token in place of a word to fill in; None if the model fills in no words.
+        padding_ids: ids that are padding, or may be; tests do not change a word into one of them.
+        padding_question: question about padding to answer before padding can be tested; "" if there is none.
+        examples: example texts of a source without a card.
+        lock: lock to hold during a run, if the weights can change at the same time.
     """
 
     names: ClassVar[tuple[str, ...]] = ()
@@ -173,14 +172,15 @@ class Source(ABC):
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> Self:
-        """The source under one of its `names`."""
+        """Make the source for one of its `names`."""
         return cls(**settings)
 
     @classmethod
     def settings(cls) -> tuple[str, ...]:
-        """Names of the settings that can be chosen when it is made.
+        """Names of the settings that can be chosen when the source is made.
 
-        These have a meaning everywhere: "sos" (a sentence may begin with <sos>), "changes" (numbers set by hand).
+        Two names mean the same in every source: "sos" (a sentence may begin with <sos>) and "changes" (weights that
+        a user has set by hand).
         A field made by `core.parameters.parameter` also has a control in the app.
         """
         made_of = fields(cls) if is_dataclass(cls) else ()
@@ -188,7 +188,7 @@ class Source(ABC):
 
     @property
     def id(self) -> str:
-        """The name by which `attnviz.load` makes it."""
+        """Name under which `attnviz.load` makes the source."""
         return self.name
 
     @property
@@ -207,20 +207,20 @@ class Source(ABC):
         return max(self.heads.values())
 
     def current(self) -> Self:
-        """The source with its weights as they are now: equal to another one only if a run gives the same."""
+        """The source with its current weights; two such sources are equal only if their runs give the same numbers."""
         return self
 
     def analyze(self, request: Request) -> Record:
         """Run the model on a request.
 
         Raises:
-            InputError: if the model does not read what was asked, such as a picture or a target.
+            InputError: if the model cannot read a part of the request, such as a picture or a target.
         """
         targets = self.tokenize_targets([*request.targets]) if request.targets else ()
         return replace(self.run(self.sentences(request), request.edits, targets), request=request)
 
     def sentences(self, request: Request) -> tuple[Sentence, ...]:
-        """Tokens of a request: its texts with their pictures, and the answer behind them."""
+        """Tokenize the texts of a request with their pictures, followed by its answer if it has one."""
         self.check_pictures(request.pictures)
         sentences = self.tokenize([*request.texts], *([request.pictures] if request.pictures else []))
         return (self.continued(sentences[0], request.answer),) if request.answer else sentences
@@ -230,29 +230,29 @@ class Source(ABC):
         """Cut texts into tokens, padded to one length.
 
         Args:
-            pictures: pictures of each text. A source that reads text alone is never given any and leaves it out.
+            pictures: pictures of each text. Sources that read text only do not have this argument.
         """
 
     @abstractmethod
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model on a batch with some edits. The model is left as it was.
+        """Run the model on a batch with edits. The model itself is not changed.
 
         Args:
-            targets: what its decoder reads, of a model that writes; by default what the model writes.
+            targets: decoder input, if the model `writes`; by default the text that the model writes itself.
         """
 
     def resolved(
         self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
     ) -> tuple[Edits, tuple[Sentence, ...]]:
-        """Edits with the numbers that they take from other texts, by a run of each, and what a decoder reads in both.
+        """Add to edits the numbers that they take from runs of other texts; also give the decoder input of all runs.
 
-        The decoder of a model that writes is given its targets in both runs; without any, what it writes while nothing
-        is taken.
+        A decoder reads the same targets in every run: the given ones, or the text that the model writes with all other
+        edits.
 
         Raises:
-            InputError: if nothing can be taken in this model, or the texts do not fit, with their lengths.
+            InputError: if edits cannot take numbers in this model, or the lengths of the texts do not fit.
         """
         targets = targets if self.writes else ()
         if not edits.taken or isinstance(edits, Resolved):
@@ -268,7 +268,7 @@ class Source(ABC):
     def donors(
         self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
     ) -> tuple[Donor, ...]:
-        """The numbers of each thing that edits take, from a run of its text with all else that they change."""
+        """Run each text that edits take numbers from, with all other edits, and return these numbers."""
         own, records = vars(replace(edits, taken=())), {}
         for text in dict.fromkeys(take.text for take in edits.taken):
             entered = frozenset(take.site for take in edits.taken if take.part == "stream" and take.text == text)
@@ -277,43 +277,43 @@ class Source(ABC):
         return taking.donors(edits.taken, records, sentences, targets)
 
     def edits_of(self, record: Record) -> Edits:
-        """The edits of one of its records, to run it again."""
+        """Edits of a record of this source, with the numbers that they take, so that the record can be run again."""
         return self.resolved(record.sentences, record.edits, record.targets)[0]
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> "Continuation":
-        """A text of which the model gives the next token's logits, of a source that `generates`.
+        """Start to continue a text token by token, if the source `generates`.
 
         Args:
-            room: how many tokens it may get at most.
+            room: largest number of tokens to add.
         """
         return Continuation(self, sentence, edits, room)
 
     def writing_rules(self, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
-        """Rules by which the model's own settings force or forbid words after a prompt, up to a length: a function of
-        the ids so far, (1, n), and of the next token's logits, (1, vocabulary), that gives these anew."""
+        """Function that applies the model's generation settings, which force or forbid words, to the logits of the next
+        token: from the ids so far, (1, n), and the logits, (1, vocabulary), to new logits. Lengths are in tokens."""
         return lambda ids, logits: logits
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
-        """A sentence with one more token at its end, of a source that `generates`."""
+        """Append a token to a sentence, if the source `generates`."""
         raise InputError(f"'{self.name}' predicts no next token of a text, so it cannot continue one.")
 
     def continued(self, sentence: Sentence, ids: Sequence[int]) -> Sentence:
-        """A sentence with the tokens of an answer at its end, of a source that `generates`."""
+        """Append the tokens of an answer to a sentence, if the source `generates`."""
         answer = Continuation(self, sentence)
         for id in ids:
             answer.append(id)
         return answer.sentence
 
     def checksum(self) -> str | None:
-        """A checksum of its weights; None where the settings alone make the source again."""
+        """Checksum of the weights; None if the source can be made again from its settings alone."""
         return None
 
     def site_name(self, site: Site) -> str:
-        """Name of a site in the choice of a layer."""
+        """Name of a site in the menu of layers."""
         return str(site)
 
     def described(self) -> list[tuple[str, str]]:
-        """Its sizes, and its facts if it has some, in pairs of what and how much."""
+        """Sizes of the model, and its `facts` if there are any, as pairs of a label and a value."""
         facts = self.facts
         layers = Counter(site.kind for site in self.sites)
         heads = "heads per layer" if len(set(self.heads.values())) == 1 else "heads of a layer, at most"
@@ -338,72 +338,72 @@ class Source(ABC):
         ]
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Decoder input for texts that a person gives as targets, for `run`.
+        """Tokenize target texts of a user, as decoder input for `run`.
 
         Raises:
-            InputError: if it writes no other text, or takes none of a person.
+            InputError: if the model does not write a second text, or takes targets only as tokens.
         """
         if not self.writes:
             raise InputError(f"'{self.name}' writes no other text, so it takes no target.")
         raise InputError(f"'{self.name}' takes a target as tokens alone: give `run` its sentences.")
 
     def check_targets(self, targets: tuple[Sentence, ...]) -> None:
-        """Raises: InputError: if there are `targets` for a model that writes no other text."""
+        """Raise InputError if there are `targets` but the model does not write a second text."""
         if targets and not self.writes:
             raise InputError(f"'{self.name}' writes no other text, so there is none to give to its decoder.")
 
     def check_pictures(self, pictures: Pictures) -> None:
-        """Raises: InputError: if there are pictures of texts and the model reads none."""
+        """Raise InputError if there are pictures but the model reads text only."""
         if self.reads == "text" and pictures:
             raise InputError(f"'{self.name}' reads text alone, and this is a picture. {OF_PICTURES}")
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
-        """The words that are not in the vocabulary, each with those that are and are spelled most like it."""
+        """Words outside the vocabulary, each with the most similarly spelled words in the vocabulary."""
         return {}
 
     def origin(self, record: Record, site: Site) -> Origin | None:
-        """Input that the call at a site of one of its records was projected from, by another run; None if not known."""
+        """Input of the attention call at a site, from another run of the record; None if it is not known."""
         return None
 
     def model_weights(self) -> ModelWeights:
-        """The projections, norms and embeddings of the model, proven on a run of it.
+        """Projections, norms and embeddings of the model, verified by a run.
 
         Raises:
-            InputError: why they are not known.
+            InputError: if they are not known, with the reason.
         """
         raise InputError(f"The projections of '{self.name}' are not known here, so its circuits are not.")
 
     def with_stream(self, record: Record) -> Record:
-        """One of its records with `Record.stream`, by another run.
+        """Add `Record.stream` to a record of this source, by another run.
 
         Raises:
-            InputError: why the parts of its residual stream are not known, or that they do not sum to the whole.
+            InputError: if the parts of the residual stream are not known, or do not sum to the whole.
         """
         why = "predicts no words" if record.prediction is None else "does not show the parts of its residual stream"
         raise InputError(f"'{self.name}' {why}, so there is no logit to take apart.")
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Run one of its records again within autograd's graph; no parameter gets a gradient.
+        """Run a record of this source again and record autograd's graph; no parameter gets a gradient.
 
         Args:
-            tap: computes the attention, with the edits of the record.
-            vectors: (B, n, d_model) of each text that the model reads, in place of the embeddings of its tokens.
+            tap: tap that computes the attention, with the edits of the record.
+            vectors: token embeddings to use instead of the model's, (B, n, d_model) for each text that the model reads.
 
         Returns:
-            The vectors, leaves of the graph, and the logits, (B, n, vocabulary).
+            The token embeddings, as leaves of the graph, and the logits, (B, n, vocabulary).
 
         Raises:
-            InputError: why there is none.
+            InputError: if the model cannot be differentiated, with the reason.
         """
         why = "predicts no words" if record.prediction is None else "is not a model that attnviz can differentiate"
         raise InputError(f"'{self.name}' {why}, so there are no gradients of a logit.")
 
 
 class Continuation:
-    """A text that a source continues, token by token: the whole model is run for each.
+    """A text that a source continues token by token, with a complete forward pass for each token.
 
     Attributes:
-        sentence: the text so far.
+        sentence: text so far.
     """
 
     def __init__(self, source: Source, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN):
@@ -415,16 +415,16 @@ class Continuation:
         return self.source.writing_rules(self.prompt, self.prompt + self.room)
 
     def logits(self) -> Tensor:
-        """Logits of the next token by the rules of the model's settings, (vocabulary,)."""
+        """Logits of the next token, (vocabulary,), after the rules of the model's generation settings."""
         ids = torch.tensor([[token.id for token in self.sentence.tokens]])
         return self.rules(ids, self.plain_logits()[None])[0]
 
     def plain_logits(self) -> Tensor:
-        """Logits of the next token as the model gives them, (vocabulary,)."""
+        """Logits of the next token, (vocabulary,), before the rules of the model's generation settings."""
         return self.source.run((self.sentence,), self.edits).prediction.logits[0, -1]
 
     def append(self, id: int) -> None:
-        """Take a token as the next one."""
+        """Append a token to the text, marked as written by the model."""
         sentence = self.source.extended(self.sentence, id)
         token = sentence.tokens[-1]
         written = replace(token, role=token.role or ANSWER)

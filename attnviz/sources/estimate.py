@@ -1,4 +1,4 @@
-"""Estimated cost of a run, and of a page that goes through its maps: seconds on this machine, and bytes."""
+"""Estimates of the time and the memory that a run, or an analysis of its attention maps, takes on this machine."""
 
 import time
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ from attnviz.core.record import Record, Step
 from attnviz.sources.base import Source
 
 FEW = 5e9
-"""Operations below which nobody waits for a run, so that the machine is not measured."""
+"""Number of operations below which a run is short on any machine, so that its speed need not be measured."""
 
 USUAL = 5e9
-"""Operations per second that are assumed for these: less than any machine of the last ten years."""
+"""Operations per second that are assumed below `FEW`: any machine of the last ten years is faster."""
 
 
 A_WEIGHT, A_CALL = 2_000, 1e9
-"""Operations that are done in the time in which every metric takes up a weight; and a call, whatever its size."""
+"""Cost of computing all metrics, in operations: for each attention weight, and for each call of any size."""
 
 NARROWEST = 64
-"""Width of a head below which a cell takes no less time: its exp is most of it."""
+"""Width of a head below which the time for a cell stays the same, because its exp takes most of the time."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Estimate:
     """Estimated cost of a run, or of maps.
 
     Attributes:
-        tokens: of all its sentences, padding included; or as many of its `unit`, where no text is run.
-        seconds: how long it takes, about.
-        bytes: how much memory it has at once, at most.
-        record_bytes: what its record keeps of that.
-        maps: that it goes through; 0 for a run.
+        tokens: number of tokens in all sentences, with padding; or the number of `unit` if no text is run.
+        seconds: approximate duration.
+        bytes: peak memory.
+        record_bytes: part of the memory that the record keeps.
+        maps: number of maps to process; 0 for a run.
     """
 
     tokens: int
@@ -53,27 +53,26 @@ class Estimate:
 
     @property
     def what(self) -> str:
-        """How many maps it goes through."""
+        """Number of maps, such as "12 maps"."""
         return counted(self.maps, "map")
 
 
 def in_time(seconds: float) -> str:
-    """Whole seconds, or minutes from two on."""
+    """Format a duration in whole seconds, or in minutes from two minutes on."""
     return f"{max(1, round(seconds)):,} s" if seconds < 120 else f"{round(seconds / 60):,} minutes"
 
 
 def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int = 1) -> Estimate:
-    """Cost of a run over sentences of so many tokens each.
+    """Estimate the cost of a run over a number of sentences with `length` tokens each.
 
-    - seconds = (4 · cells · d_model, of each attention call, + 2 · tokens · parameters) / operations per second. The
-      cells of a head are the pairs that `core.attention.attend` computes: of long texts not those of tiles that a mask
-      blocks; a head narrower than `NARROWEST` takes no less time. A decoder is taken to hide the future, an encoder to
-      hide nothing. Parameters that a source does not state are taken to be 12 · d_model² for each layer, as in a
-      Transformer; the vectors of tokens are looked up, and count where they are what words are predicted by.
-    - record_bytes = 4 · tokens · (3 · d_model for each call + d_model + words, what it says) + 8 · tokens · heads of
-      each call.
-    - bytes = record_bytes + 32 · tokens · d_model, what a layer holds meanwhile, + 4 · length² for each
-      sentence and each of `Facts.squares`. Blocks of at most 64 MB are not counted.
+    - seconds = (4 · cells · d_model for each attention call + 2 · tokens · parameters) / operations per second. The
+      cells of a head are the pairs that `core.attention.attend` computes: in long texts it skips tiles that a mask
+      blocks. A head narrower than `NARROWEST` counts as that wide. Decoders are assumed to be causal, encoders to have
+      no mask. A source that does not state its parameters is assumed to have 12 · d_model² per layer, as a
+      Transformer has. Token embeddings count only if the model predicts words with them.
+    - record_bytes = 4 · tokens · (3 · d_model per call + d_model + predicted words) + 8 · tokens · heads of all calls.
+    - bytes = record_bytes + 32 · tokens · d_model for the activations of a layer + 4 · length² for each sentence and
+      each of `Facts.squares`. Blocks of at most 64 MB are not counted.
     """
     layers, width, tokens = len(source.sites), source.d_model, sentences * length
     operations = _operations(source, length, edits, sentences)
@@ -85,15 +84,15 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
 
 
 def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edits()) -> Estimate:
-    """Cost of measuring every head on many texts, here.
+    """Estimate the cost of measuring every head on many texts.
 
-    - seconds = (operations of all runs, + those of what the model writes, + `A_WEIGHT` for each weight and `A_CALL` for
-      each call that is measured) / operations per second. A model that writes reads all that it has written again for
-      each word, and is taken to write as much as it reads.
+    - seconds = (operations of all runs and of the texts that the model writes + `A_WEIGHT` for each attention weight
+      + `A_CALL` for each attention call) / operations per second. A model that writes is assumed to write as many
+      tokens as it reads, and processes all previous tokens again for each new token.
     - bytes and record_bytes are those of the largest run.
 
     Args:
-        runs: how many texts there are in each run, and how many tokens each is padded to.
+        runs: pairs of the number of texts in a run and the number of tokens that each text is padded to.
     """
     parts = [estimate(source, length, edits, count) for count, length in runs]
     written = sum(site.kind != "encoder" for site in source.sites) / len(source.sites) if source.writes else 0
@@ -106,23 +105,23 @@ def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edi
 
 
 def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: range | None = None) -> Estimate:
-    """Cost of going through so many maps of a call, or a window of each, block by block.
+    """Estimate the cost of processing attention maps of a call, or a window of each map, block by block.
 
-    - seconds = 2 · cells · (d_k + d_v) / operations per second, as the attention of a head takes. Of a window no cell
-      is taken to be blocked.
-    - bytes = 48 for each tile, and two blocks.
+    - seconds = 2 · maps · cells · (d_k + d_v, at least 2 · `NARROWEST`) / operations per second, as attention itself
+      takes. In a window, no cell is assumed to be blocked.
+    - bytes = 12 MiB for each map (a tile of 512 × 512 cells with 48 bytes each), and two blocks of 1 MiB.
     """
     queries, keys = step.shape[2:]
     whole = rows is None and columns is None and queries == keys and isinstance(step.mask, Mask)
     sides = [queries if rows is None else len(rows), keys if columns is None else len(columns)]
-    cells = _computed(step.mask, queries) if whole else sides[0] * sides[1]
+    cells = _computed_pairs(step.mask, queries) if whole else sides[0] * sides[1]
     operations = 2 * maps * cells * max(2 * NARROWEST, step.query.shape[-1] + step.value.shape[-1])
     rate = USUAL if operations < FEW else operations_per_second()
     return Estimate(max(sides), operations / rate, (12 * maps + 2) << 20, 0, maps)
 
 
 def of_all_maps(record: Record) -> Estimate:
-    """Cost of going through the map of every head of a run."""
+    """Estimate the cost of processing the attention maps of all heads of a run."""
     parts = [of_maps(step, step.num_heads) for step in record.steps]
     together = {
         name: sum(getattr(part, name) for part in parts) for name in ("seconds", "bytes", "record_bytes", "maps")
@@ -131,7 +130,7 @@ def of_all_maps(record: Record) -> Estimate:
 
 
 def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits = Edits(), sentences: int = 1) -> int:
-    """Tokens of each sentence, up to `most`, that a run may have to stay within seconds and bytes."""
+    """Largest number of tokens per sentence, up to `most`, for which a run stays within `seconds` and `bytes`."""
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2
@@ -141,8 +140,8 @@ def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits 
 
 
 def _operations(source: Source, length: int, edits: Edits, sentences: int) -> float:
-    """Operations of a run; see `estimate`."""
-    cells = sum(_computed(_mask(edits, site.kind), length) for site in source.sites)
+    """Number of operations of a run; see `estimate`."""
+    cells = sum(_computed_pairs(_mask(edits, site.kind), length) for site in source.sites)
     parameters = 12 * source.d_model**2 * len(source.sites)
     if facts := source.facts:
         parameters = facts.parameters - (0 if facts.words else facts.vocabulary * source.d_model)
@@ -152,11 +151,11 @@ def _operations(source: Source, length: int, edits: Edits, sentences: int) -> fl
 
 @cache
 def operations_per_second() -> float:
-    """Measured once for each process, in a sixtieth of a second or so: attention of 512 queries and 8,192 keys."""
+    """Measure the speed of attention with 512 queries and 8,192 keys, once per process, in about 1/60 second."""
     query, key = torch.zeros(1, 1, attention.TILE, 64), torch.zeros(1, 1, 2 * attention.LONG, 64)
     operations, best = 4 * query.shape[2] * key.shape[2] * 64, float("inf")
     with torch.inference_mode():
-        for _ in range(3):  # the first is slower, and another program may disturb one
+        for _ in range(3):  # the first call is slower, and another program may slow down any of them
             begun = time.perf_counter()
             attention.attend(query, key, key)
             best = min(best, time.perf_counter() - begun)
@@ -164,13 +163,13 @@ def operations_per_second() -> float:
 
 
 def _mask(edits: Edits, kind: str) -> Mask | None:
-    own, more = (Subsequent() if kind == "decoder" and edits.own_mask else None), edits.mask_at(kind)
-    return own & more if own and more else own or more
+    causal, edited = (Subsequent() if kind == "decoder" and edits.own_mask else None), edits.mask_at(kind)
+    return causal & edited if causal and edited else causal or edited
 
 
 @lru_cache(maxsize=64)
-def _computed(mask: Mask | None, length: int) -> int:
-    """Pairs of a query and a key that one head computes."""
+def _computed_pairs(mask: Mask | None, length: int) -> int:
+    """Number of pairs of a query and a key that one head computes."""
     if mask is None or length <= attention.LONG:
         return length**2
     parts = [range(start, min(start + attention.TILE, length)) for start in range(0, length, attention.TILE)]

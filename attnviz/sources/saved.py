@@ -1,4 +1,4 @@
-"""A record as a source: a saved one without its model, or one of a function that makes it anew with edits."""
+"""Sources with one fixed input: a saved record without its model, or a function that makes a record for edits."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -20,12 +20,12 @@ ALONE = "A change acts on this attention alone: the rest of the model is not in 
 
 @dataclass(frozen=True, eq=False)
 class Saved(Source):
-    """A record under a name, for the app. It reads the texts of its record and no others.
+    """A saved record without its model, for the app. It accepts only the texts of the record.
 
     Attributes:
-        name: what the app calls it, such as the name of its file.
-        record: what is looked at.
-        case: what its file says of how it was made; anybody may have written it.
+        name: display name, such as the name of the file.
+        record: record of the saved run.
+        case: metadata of the file on how the record was made; not verified, as anybody may have written it.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Saved(Source):
         precision = f" Numbers are kept as {self.record.precision}." if self.record.precision else ""
         if self.record.source == self.name:
             return "Attention that was computed elsewhere, without its model."
-        return f"One run of {self.record.source}{self._changed(', changed: {}')}, without its model.{precision}"
+        return f"One run of {self.record.source}{self._edits_in(', changed: {}')}, without its model.{precision}"
 
     @property
     def read_only(self) -> str | None:
@@ -63,8 +63,8 @@ class Saved(Source):
     def one_run(self) -> tuple[str, ...]:
         return tuple(sentence.text for sentence in self.record.sentences)
 
-    def _changed(self, template: str) -> str:
-        """Edits of its record in words, put into a template; empty if there are none."""
+    def _edits_in(self, template: str) -> str:
+        """Insert the edits of the record, in words, into a template; "" if there are none."""
         return template.format("; ".join(words)) if (words := self.record.edits.in_words()) else ""
 
     @property
@@ -105,10 +105,10 @@ class Saved(Source):
         ]
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """The tokens of its own texts.
+        """Return the tokens of the record's texts.
 
         Raises:
-            InputError: if other texts are given.
+            InputError: if the texts are not those of the record.
         """
         if tuple(texts) != self.one_run:
             own = quoted(self.one_run[0])
@@ -118,10 +118,10 @@ class Saved(Source):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """The record; with edits, each of its attention calls with them, and no prediction: that needs the model.
+        """Return the record. With edits, compute each attention call again; a prediction would need the model.
 
         Raises:
-            InputError: for another text, or if there are edits and weights alone are known.
+            InputError: for other sentences or any targets, or for edits if the record holds only weights.
         """
         self.check_own(sentences)
         if targets or (edits != Edits() and self.read_only):
@@ -136,18 +136,18 @@ class Saved(Source):
         return replace(self.record, edits=edits, steps=tuple(tap.steps), output=output, **nothing)
 
     def check_own(self, sentences: tuple[Sentence, ...]) -> None:
-        """Raises: InputError: for other sentences, such as those in which a test changed a token."""
+        """Raise InputError unless the sentences are those of the record, with unchanged tokens."""
         if tuple(sentences) != self.record.sentences:
             raise InputError(f"{quoted(self.name)} holds one run; load its model to change or repeat its text.")
 
 
 @dataclass(frozen=True, eq=False)
 class Recorded(Saved):
-    """A source that reads one input alone, such as a picture, and can be run on it again with edits.
+    """A source with one fixed input, such as a picture, that can be run again with edits.
 
     Attributes:
-        record: the run without edits.
-        make: the run with edits.
+        record: record of the run without edits.
+        make: function that runs the model with edits.
     """
 
     make: Callable[[Edits], Record]
@@ -156,12 +156,12 @@ class Recorded(Saved):
 
     @classmethod
     def of(cls, make: Callable[[Edits], Record]) -> Self:
-        """The source of a function from edits to a record, which is called now.
+        """Make a source from a function that takes edits and returns a record, by calling it without edits.
 
         Raises:
-            InputError: if the function raises, with the line, or gives something else.
+            InputError: if the function raises, with the line, or does not return a record.
         """
-        record = _recorded(make, Edits())
+        record = _record_with(make, Edits())
         return cls(record.source, record, make)
 
     @property
@@ -171,25 +171,26 @@ class Recorded(Saved):
     @property
     def read_only(self) -> str | None:
         return (
-            f"Only weights are known of {self.name}, so that nothing can be changed." if self.record.read_only else None
+            f"Only the weights of {self.name} are known, so nothing can be changed." if self.record.read_only else None
         )
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """The run of its input with the edits.
+        """Run the model on its fixed input, with edits.
 
         Raises:
-            InputError: for other sentences, or if the function raises, with the line.
+            InputError: for other sentences or any targets, or if the function raises, with the line.
         """
         if edits == Edits() or targets or self.read_only:
             return super().run(sentences, edits, targets)
         self.check_own(sentences)
         with self.lock:
-            return replace(_recorded(self.make, edits), edits=edits)
+            return replace(_record_with(self.make, edits), edits=edits)
 
 
-def _recorded(make: Callable[[Edits], Record], edits: Edits) -> Record:
+def _record_with(make: Callable[[Edits], Record], edits: Edits) -> Record:
+    """Call a function with edits; raise InputError if it raises or does not return a record."""
     with errors_said():
         record = make(edits)
     if not isinstance(record, Record):

@@ -1,4 +1,4 @@
-"""Attention with random weights: the mechanics without a meaning, and without a download."""
+"""A source with random weights: it shows how attention is computed, without training and without a download."""
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -26,14 +26,14 @@ from attnviz.sources.base import Source
 class Scratch(Source):
     """Token embedding, sinusoidal positions, and layers of multi-head attention, all from one seed.
 
-    With `sos` every sentence begins with ``<sos>``, as the input of a decoder does. A token's embedding depends on the
-    seed and the token alone, so it stays the same when the sentence changes.
+    With `sos`, every sentence begins with ``<sos>``, as the input of a decoder does. The embedding of a token depends
+    only on the seed and the token, so it stays the same when the sentence changes.
 
     Attributes:
         bias: whether the projections have biases.
         positions: whether positions are added to the embeddings.
-        cloned: whether W_K, W_V and W_O begin as copies of W_Q, as `core.exhibits.clones` makes them: the scores are
-            then symmetric, and most tokens prefer themselves.
+        cloned: whether W_K, W_V and W_O are copies of W_Q, as `core.exhibits.clones` makes them: the scores are then
+            symmetric, and most tokens attend most to themselves.
 
     Raises:
         InputError: if a size is out of bounds, or num_heads does not divide d_model.
@@ -87,7 +87,7 @@ class Scratch(Source):
         return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
 
     def origin(self, record: Record, site: Site) -> Origin:
-        """Input that the call at a site of one of its records was projected from, by another run."""
+        """Input of the attention call at a site, from another run of the record."""
         record.step(site)
         tap = Watching(self.edits_of(record), until=site)
         with tap.reached:
@@ -97,22 +97,22 @@ class Scratch(Source):
         return tap.origin(site, embedded, embedded)
 
     def model_weights(self) -> ModelWeights:
-        """Embeddings of `streams.SAMPLE` tokens: it reads any text, and every token has a vector."""
+        """Weights of the layers, with the embeddings of only `streams.SAMPLE` tokens, as the vocabulary is open."""
         words = torch.stack([_vector(self.seed, token, self.d_model) for token in range(streams.SAMPLE)])
         positions = sinusoidal(streams.SAMPLE, self.d_model) if self.positions else None
         return streams.attention_weights(_stack(self), words, positions)
 
     def _run(self, sentences: tuple[Sentence, ...], tap: Watching) -> Tensor:
-        """(B, n, d_model)."""
+        """Run the layers on a batch, and return their output, (B, n, d_model)."""
         lengths = tuple(sentence.length for sentence in sentences)
         padded = any(length < len(sentence.tokens) for length, sentence in zip(lengths, sentences, strict=True))
-        stack = _stack(self)  # built outside of inference mode, so that gradients can be asked for later
+        stack = _stack(self)  # built outside of inference mode, so that gradients can be computed later
         with torch.inference_mode():
             x = torch.stack([self._embed(sentence) for sentence in sentences])
             return stack(x, Padding(lengths) if padded else None, tap=tap)
 
     def _embed(self, sentence: Sentence) -> Tensor:
-        """(n, d_model): one standard normal vector per token, plus its position."""
+        """Input of the layers, (n, d_model): a standard normal vector for each token, plus that of its position."""
         vectors = self._words(sentence)
         return vectors + sinusoidal(len(vectors), self.d_model) if self.positions else vectors
 
@@ -121,19 +121,19 @@ class Scratch(Source):
 
 
 def _stack(source: Scratch) -> Layers:
-    """The layers, built once for all who ask."""
-    return _stacks.get(source, partial(_built, source))
+    """Layers of a source, built once and cached."""
+    return _stacks.get(source, partial(_build_layers, source))
 
 
 _stacks = BoundedCache(200_000_000, lambda stack: sum(weight.nbytes for weight in stack.parameters()))
-"""Four of the largest models, or thousands of the usual ones."""
+"""Cache of at most 200 MB: four of the largest models, or thousands of usual size."""
 
 
-def _built(source: Scratch) -> Layers:
-    """The layers, from the seed alone: whatever else draws random numbers meanwhile, here or in another thread.
+def _build_layers(source: Scratch) -> Layers:
+    """Build the layers from the seed alone, independent of the global random state and of other threads.
 
-    Biases are drawn after all weights, so that with and without them the weights are the same; as zeros, as training
-    would begin, they would show nothing.
+    Biases are drawn after all weights, so that the weights are the same with and without biases. They are random
+    because biases of zero, as at the start of training, would have no visible effect.
     """
     with torch.random.fork_rng(devices=[]):
         stack = Layers("encoder", source.d_model, source.num_heads, source.num_layers, bias=source.bias).eval()

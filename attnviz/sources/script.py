@@ -1,4 +1,4 @@
-"""A source that a person's own file builds, such as `my_model.py:build`: that file's code is run."""
+"""Load a source from a Python file of the user, such as `my_model.py:build`. The code of the file is run."""
 
 import importlib.util
 import inspect
@@ -17,12 +17,12 @@ from attnviz.sources.saved import Recorded, Saved
 
 
 def build(file: str, name: str) -> Source:
-    """Source that a function of a file gives, called without arguments; or a source of that name in the file.
+    """Import a file and return the source with a given name in it, or that the function of this name returns.
 
-    A function that takes one argument is given edits and gives a record, as `attnviz.show` takes it.
+    A function with one argument takes edits and returns a record, as for `attnviz.show`.
 
     Raises:
-        InputError: see `value_of`, or if it gives no source.
+        InputError: as for `value_of`, or if the value is not a source.
     """
     source = value_of(file, name)
     if isinstance(source, nn.Module):
@@ -35,17 +35,17 @@ def build(file: str, name: str) -> Source:
 
 
 def value_of(file: str, name: str) -> Any:
-    """Source, or anything else, that a function of a file gives, or that stands under that name in the file.
+    """Import a file and return the value of a name in it; a function or a class is called for its value.
 
-    The file is imported, and so its code is run, with its folder on the path of imports.
+    The import runs the code of the file, with the folder of the file on the import path.
 
     Raises:
-        InputError: in one sentence, with the line of the file that raised, or if there is no such file or name.
+        InputError: if there is no such file or name, or the code of the file raises, with the line.
     """
     path = Path(file).resolve()
     if not path.is_file():
         raise InputError(f"There is no file {quoted(str(path), 200)}.")
-    module = _imported(path)
+    module = _import_file(path)
     if not hasattr(module, name):
         own = [
             attribute
@@ -54,15 +54,15 @@ def value_of(file: str, name: str) -> Any:
         ]
         has = f"It has: {', '.join(own)}." if own else "It defines nothing."
         raise InputError(f"{path.name} has no {quoted(name)}. {has}")
-    source = getattr(module, name)
-    if isinstance(source, Source):
-        return source
+    value = getattr(module, name)
+    if isinstance(value, Source):
+        return value
     with errors_said():
-        return _built(source)
+        return _call(value)
 
 
-def _built(value: Any) -> Any:
-    """The value of a name, called if it is a function or a class; one that needs an argument is given edits."""
+def _call(value: Any) -> Any:
+    """Call a value if it is a function or a class; a function with one required argument makes records for edits."""
     if inspect.isfunction(value):
         positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters = inspect.signature(value).parameters.values()
@@ -72,8 +72,8 @@ def _built(value: Any) -> Any:
     return Saved(value.source, value) if isinstance(value, Record) else value
 
 
-def _imported(path: Path) -> ModuleType:
-    """The module of a file, run now; as `import` would, under its name, so that its classes can be pickled."""
+def _import_file(path: Path) -> ModuleType:
+    """Import a file as a module with the name of the file, so that its classes can be pickled."""
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -1,4 +1,4 @@
-"""Numbers that edits take from the runs of other texts, and whether these texts fit."""
+"""Get the numbers that edits take from runs of other texts, and check that these texts fit."""
 
 from collections.abc import Mapping
 
@@ -19,23 +19,23 @@ def donors(
     sentences: tuple[Sentence, ...],
     targets: tuple[Sentence, ...],
 ) -> tuple[Donor, ...]:
-    """Numbers that each `Take` takes from the record of its text. All heads of a site share its tensors."""
+    """Get the numbers of each `Take` from the record of its text. All heads of a site share the same tensors."""
     tensors: dict[tuple, dict[str, Tensor]] = {}
-    found = []
+    taken = []
     for take in takes:
         step = _step(take, records[take.text], sentences, targets)
         key = take.text, take.part, take.site, take.position if take.part == "pattern" else None
         tensors[key] = tensors.get(key) or _tensors(take.part, step, key[-1])
-        found.append(Donor(take, tensors[key]))
-    return tuple(found)
+        taken.append(Donor(take, tensors[key]))
+    return tuple(taken)
 
 
 def _step(take: Take, record: Record, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> Step:
-    """The step that something is taken from.
+    """Step of the record from which a `Take` takes its numbers.
 
     Raises:
-        InputError: if the site or the head is not there, the texts differ in length and no position is given, or there
-            is no such position, with the numbers.
+        InputError: if there is no such site, head or position, or if the texts differ in length and no position is
+            given, with the numbers.
     """
     step = record.step(take.site)
     if take.head is not None and take.head >= step.num_heads:
@@ -53,12 +53,13 @@ def _step(take: Take, record: Record, sentences: tuple[Sentence, ...], targets: 
 def _usual_texts(
     site: Site, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-    """As `Record.usual_texts`, before the run."""
+    """Sentences at the queries and the keys of a site, as in `Record.usual_texts`, but before the run."""
     written = targets or sentences
     return sentences if site.kind == "encoder" else written, written if site.kind == "decoder" else sentences
 
 
 def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
+    """Raise InputError if two texts do not have the lengths or the positions that a `Take` needs."""
     lengths = f"{quoted(own.text)} has {counted(own.length, 'token')} and {quoted(other.text)} {other.length}"
     if take.part == "pattern" and own.length != other.length:
         raise InputError(f"{lengths}, but a pattern has a weight for each of them: take an output or values instead.")
@@ -72,7 +73,7 @@ def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
 
 
 def _tensors(part: str, step: Step, row: int | None) -> dict[str, Tensor]:
-    """Numbers of a step that a part is; of a pattern at one position its row of scores."""
+    """Tensors of a step for a part of it; for a pattern at one position, its row of scores."""
     keys = step.shape[3] - step.has_sink
     if row is not None:
         everything = Area(rows=slice(row, row + 1), columns=slice(keys))
@@ -89,7 +90,7 @@ def _tensors(part: str, step: Step, row: int | None) -> dict[str, Tensor]:
 
 
 def check_stream(record: Record) -> None:
-    """Raises: InputError: if something was put into its residual stream, which no part of the model wrote."""
+    """Raise InputError if edits put vectors of another text into the residual stream of a record."""
     if any(take.part == "stream" for take in record.edits.taken):
         what = "The residual stream holds vectors of another text, which no part of the model wrote"
         raise InputError(f"{what}, so the logits are not taken apart; take outputs, patterns or values instead.")

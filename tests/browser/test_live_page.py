@@ -80,7 +80,7 @@ def asked_of(source: Trained, draw: random.Random) -> tuple[dict, Edits]:
 
 def texts_of(source: Trained, draw: random.Random) -> list[str]:
     """Known words, hostile texts, one word, and the longest that the model reads."""
-    words, longest = source._reads.words, source.longest - 1
+    words, longest = source._input_words.words, source.longest - 1
     lengths = [1, longest, *(draw.randint(2, 12) for _ in range(TEXTS // 2))]
     known = [" ".join(draw.choices(words, k=length)) for length in lengths]
     others = [case.text for case in hostile.TEXTS if case.text.strip()]
@@ -132,7 +132,7 @@ def test_words_are_cut_and_drawn_as_the_app_does(pages, text):
         text := text.encode("utf-8", "replace").decode(),
     )
 
-    assert found == [[token.text, token.id] for token in source._reads.encode(text)]
+    assert found == [[token.text, token.id] for token in source._input_words.encode(text)]
     assert pages["story"].evaluate("text => live.visible(text)", text) == visible_text(text)
 
 

@@ -44,9 +44,9 @@ def test_cells_are_those_that_attention_computes(mask, length, monkeypatch):
 
     computed = counted(source, length, Edits(mask), monkeypatch)
 
-    estimates._computed.cache_clear()
-    assert computed == 2 * 3 * estimates._computed(mask, length)
-    estimates._computed.cache_clear()
+    estimates._computed_pairs.cache_clear()
+    assert computed == 2 * 3 * estimates._computed_pairs(mask, length)
+    estimates._computed_pairs.cache_clear()
 
 
 def test_bytes_are_those_of_the_record():

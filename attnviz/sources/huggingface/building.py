@@ -1,8 +1,8 @@
-"""How transformers builds a model here: one at a time, and so that nothing that runs meanwhile can tell.
+"""Build models with transformers, one at a time, without effects on other threads.
 
-While transformers builds a model it changes what all threads share: how weights are tied, `torch.linspace`, what it
-prints, and torch's default dtype. Two builds at once restore each other's changes, so each waits for the one before.
-Runs do not wait: nothing they use is changed, as the default dtype stays what it is.
+While transformers builds a model, it changes state that all threads share: how weights are tied, `torch.linspace`, its
+logging, and torch's default dtype. Two builds at the same time would restore each other's changes, so each build waits
+for the previous one. Runs need not wait, as the default dtype is not changed here, and they use nothing else of it.
 """
 
 import re
@@ -21,45 +21,45 @@ from attnviz.core.progress import tell
 from attnviz.sources.huggingface import opening
 
 CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
-"""Methods of a tensor whose names are the types they give."""
+"""Methods of a tensor that convert it to the dtype in their name."""
 RANDOM = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
-"""Methods of a tensor, and functions of `nn.init`, that fill it with random numbers."""
+"""Methods of a tensor and functions of `nn.init` that fill a tensor with random numbers."""
 
-_one_at_a_time, _one_imports = Lock(), Lock()
-_quiet: list[tuple[int, bool]] = []
-"""What transformers printed before, once for each who has asked for silence."""
+_build_lock, _import_lock = Lock(), Lock()
+_state: list[tuple[int, bool]] = []
+"""Original verbosity and progress bars of transformers, one entry for each active `quiet` context."""
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """No other build goes on meanwhile, and transformers prints nothing."""
-    with _one_at_a_time, quiet():
+    """Context in which no other build runs, and transformers prints nothing."""
+    with _build_lock, quiet():
         yield
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Transformers prints nothing meanwhile: what matters in it is said as an error."""
-    with _one_imports:  # threads that import it first break each other
+    """Context in which transformers prints nothing; important problems become errors elsewhere."""
+    with _import_lock:  # a first import in two threads at the same time fails
         from transformers import AutoTokenizer  # noqa: F401
         from transformers.utils import logging
 
-        _quiet.append(_quiet[0] if _quiet else (logging.get_verbosity(), logging.is_progress_bar_enabled()))
+        _state.append(_state[0] if _state else (logging.get_verbosity(), logging.is_progress_bar_enabled()))
         logging.set_verbosity_error()
         logging.disable_progress_bar()
     try:
         yield
     finally:
-        with _one_imports:
-            verbosity, bars = _quiet.pop()
-            if not _quiet:
+        with _import_lock:
+            verbosity, bars = _state.pop()
+            if not _state:
                 logging.set_verbosity(verbosity)
                 if bars:
                     logging.enable_progress_bar()
 
 
 def plan(model: Any, config: Any) -> nn.Module:
-    """A model of that class without its numbers, which takes no memory."""
+    """Build a model of a class on the device "meta", where its weights take no memory."""
     with torch.device("meta"), Unfilled():
         return model._from_config(deepcopy(config), dtype=torch.get_default_dtype(), attn_implementation="eager")
 
@@ -67,12 +67,12 @@ def plan(model: Any, config: Any) -> nn.Module:
 def build(
     model: Any, folder: Path, config: Any, dtype: torch.dtype, prefix: str = ""
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """A model of that class with the weights of a folder, unpacked if they are packed, and what transformers tells.
+    """Build a model of a class with the weights of a folder, unpacked if necessary, and return its loading info, too.
 
-    `from_pretrained` asks the class for the context to build in, which would set the default dtype, and for the model.
+    The subclass here replaces the context in which `from_pretrained` builds, as that would set the default dtype.
 
     Args:
-        prefix: left out of the names of the weights.
+        prefix: prefix to remove from the names of the weights.
     """
     from transformers import Mxfp4Config
 
@@ -99,25 +99,25 @@ def build(
 
 
 class Unfilled(TorchFunctionMode):
-    """Tensors that would be filled with random numbers under it, in this thread, are filled with zeros instead."""
+    """Context that fills tensors of this thread with zeros where they would be filled with random numbers."""
 
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        tell(0.0)  # settings may ask for a model that is never done
+        tell(0.0)  # a very large model must be cancelable while it is built
         if getattr(func, "__name__", "") in RANDOM:
             tensor = args[0] if args else kwargs["tensor"]
-            if not tensor.is_meta:  # where zeros would be as slow as all that is planned
+            if not tensor.is_meta:  # filling a tensor on "meta" would only cost time
                 tensor.detach().zero_()
             return tensor
         return func(*args, **kwargs or {})
 
 
 class Typed(TorchFunctionMode):
-    """Tensors made under it, in this thread, have this type where torch would choose its default one.
+    """Context in which new tensors of this thread get a dtype in place of torch's default dtype.
 
-    That is: where nothing floating is given, and no type is asked for. Tensors that are converted *to* the default
-    type and have it already are meant, too: transformers writes that as `table.to(torch.get_default_dtype())`.
+    It applies if a call has no floating input and no dtype. It also applies to a tensor of the default dtype that is
+    converted *to* the default dtype, which transformers writes as `table.to(torch.get_default_dtype())`.
     """
 
     def __init__(self, dtype: torch.dtype):
@@ -132,13 +132,13 @@ class Typed(TorchFunctionMode):
         if not isinstance(result, Tensor) or result.dtype is not default:
             return result
         values = (*args, *kwargs.values())
-        chosen = getattr(func, "__name__", "") not in CONVERSIONS and not any(map(_is_typed, values))
-        meant = func is Tensor.to and args[1:] == (default,) and args[0].dtype is default
-        return result.to(self.dtype) if chosen or meant else result
+        is_untyped = getattr(func, "__name__", "") not in CONVERSIONS and not any(map(_is_typed, values))
+        is_to_default = func is Tensor.to and args[1:] == (default,) and args[0].dtype is default
+        return result.to(self.dtype) if is_untyped or is_to_default else result
 
 
 def _is_typed(value: Any) -> bool:
-    """Whether this names a floating type, or has one; tensors of whole numbers say nothing of it."""
+    """Whether a value sets the dtype of a result: a dtype, or a floating or complex tensor, alone or in a list."""
     if isinstance(value, list | tuple):
         return any(map(_is_typed, value))
     if isinstance(value, Tensor):

@@ -1,4 +1,4 @@
-"""How a folder of sentence-transformers makes one vector of a sentence from those of its tokens."""
+"""Pooling of sentence-transformers: one vector per sentence from the vectors of its tokens."""
 
 import json
 from collections.abc import Callable
@@ -21,7 +21,7 @@ MODES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "weightedmean": ("mean weighted by position", lambda rows: _positions(rows) @ rows / _positions(rows).sum()),
     "lasttoken": ("last token", lambda rows: rows[-1]),
 }
-"""Modes of pooling of sentence-transformers: a name for people, and the vector of a sentence from (n, d_model)."""
+"""Modes of pooling: display name, and function from the hidden states of a sentence, (n, d_model), to its vector."""
 OLDER = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -30,7 +30,7 @@ OLDER = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""How older versions write a mode, in the order in which they join several."""
+"""Modes by their names in older versions, in the order in which the vectors of several modes are joined."""
 
 
 def _positions(rows: Tensor) -> Tensor:
@@ -39,13 +39,13 @@ def _positions(rows: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Pooling:
-    """How vectors of tokens become one.
+    """Pooling of the vectors of tokens into one vector per sentence.
 
     Attributes:
-        modes: keys of `MODES`; the vectors of several are joined.
-        named: whether the folder names it.
-        left_out: modules of the folder that come after it and are not applied, such as "2_Dense": there is no vector.
-        prompt: text that sentence-transformers puts before each text, "query: ".
+        modes: keys of `MODES`; the vectors of several modes are concatenated.
+        named: whether the folder of the model states the pooling.
+        left_out: modules after the pooling that attnviz does not apply, such as "2_Dense": then there are no vectors.
+        prompt: text that sentence-transformers puts before each text, such as "query: ".
     """
 
     modes: tuple[str, ...] = ("mean",)
@@ -60,13 +60,13 @@ class Pooling:
         return f"{modes}{prompt}{left_out}"
 
     def __call__(self, output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
-        """One vector for each sentence, (B, d), without its padding, of (B, n, d_model) hidden states."""
+        """Pool hidden states (B, n, d_model) into one vector per sentence, (B, d), without the padding."""
         rows = [row[: sentence.length] for row, sentence in zip(output, sentences, strict=True)]
         return torch.stack([torch.cat([MODES[mode][1](row) for mode in self.modes]) for row in rows])
 
 
 def of_folder(folder: Path) -> Pooling:
-    """Pooling that a folder with a model, or the one around it, states; by default the mean."""
+    """Read the pooling that the folder of a model or its parent folder states; by default the mean."""
     root = folder if (folder / MODULES).is_file() else folder.parent
     modules = _modules(root)
     if not any(path == folder.name or root == folder for path, kind in modules if kind == "Transformer"):
@@ -87,7 +87,7 @@ def of_folder(folder: Path) -> Pooling:
 
 
 def inside(folder: Path) -> Path | None:
-    """The folder with the model in an older layout, "0_Transformer"; None if there is none."""
+    """Subfolder with the model in an older layout, such as "0_Transformer"; None if there is none."""
     for path, kind in _modules(folder):
         if kind == "Transformer" and path and (folder / path / "config.json").is_file():
             return folder / path
@@ -95,7 +95,7 @@ def inside(folder: Path) -> Path | None:
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
-    """Folders of the modules with the names of their classes; none where there is no list of them."""
+    """Folders and class names of the modules of sentence-transformers; empty if the folder does not list any."""
     listed = _read(folder / MODULES)
     modules = [module for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
     pairs = [(str(module.get("path", "")), str(module.get("type", ""))) for module in modules]

@@ -1,4 +1,4 @@
-"""Words for what goes wrong between a name and a model."""
+"""Error messages for problems when a model is found, downloaded, loaded or run."""
 
 import logging
 import os
@@ -22,17 +22,17 @@ def name(value: object) -> str:
 
 
 def first(error: BaseException) -> str:
-    """The beginning of what a library says, in one line, as the end of a sentence."""
+    """Beginning of a library's error message, in one line of at most 200 characters that ends with a period."""
     text = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or type(error).__name__
     return (text if len(text) <= 200 else f"{text[:200]}…").rstrip(".") + "."
 
 
 @contextmanager
 def unforeseen(model: str, what: str = "run") -> Iterator[None]:
-    """Whatever a library raises in here becomes one sentence, which says what to send us.
+    """Turn unexpected errors of a library into one sentence that a user can report.
 
     Raises:
-        AttnvizError: names the model, what went wrong and the versions; one of ours passes as it is.
+        AttnvizError: for such an error, with the model, the error and the versions. An AttnvizError passes unchanged.
     """
     try:
         yield
@@ -45,7 +45,7 @@ def unforeseen(model: str, what: str = "run") -> Iterator[None]:
 
 
 def fault(model: str, what: str, error: BaseException) -> AttnvizError:
-    """One sentence for an error that nobody foresaw; the log gets its traceback."""
+    """Make an error with one sentence from an unexpected error, and log its traceback."""
     logging.getLogger(__name__).error("%s cannot be %s.", name(model), what, exc_info=error)
     if of_memory(error):
         return AttnvizError(
@@ -56,7 +56,7 @@ def fault(model: str, what: str, error: BaseException) -> AttnvizError:
 
 
 def of_memory(error: BaseException) -> bool:
-    """Whether there was too little memory."""
+    """Whether an error means that there was too little memory."""
     return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
 
 
@@ -73,7 +73,7 @@ def _versions() -> str:
 
 
 def hub() -> str:
-    """The host that HF_ENDPOINT names, without what a person may have written before it."""
+    """Host and port of HF_ENDPOINT, without a user name or a password in it."""
     url = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     try:
         return (url.hostname or "?") + (f":{url.port}" if url.port else "")
@@ -82,7 +82,7 @@ def hub() -> str:
 
 
 def need_transformers() -> None:
-    """Hugging Face models need libraries that attnviz does not.
+    """Check that the libraries for models of Hugging Face are installed.
 
     Raises:
         AttnvizError: if they are not installed.
@@ -92,7 +92,7 @@ def need_transformers() -> None:
 
 
 def refusal(word: str, model: str, revision: str | None, detail: object = None) -> AttnvizError:
-    """One sentence for each word of `hub`."""
+    """Make the error for a problem with a hub; `word` is the key of its sentence in faults.toml."""
     sentence = _sentences().get(word, _sentences()["other"])
     fields = {"what": name(model), "at": hub(), "revision": name(revision), "host": name(detail)}
     wrong = word in ("gated", "missing", "revision", "disabled", "file", "no name", "token")

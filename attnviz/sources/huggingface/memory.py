@@ -1,4 +1,4 @@
-"""How much memory a model needs, and how much there is; in bytes."""
+"""Memory that a model needs, and memory of the devices, in bytes."""
 
 import ctypes
 import gc
@@ -13,28 +13,28 @@ from torch import nn
 GROUP = Path("/sys/fs/cgroup")
 """Folder in which Linux shows the control group of a process."""
 RUN = 0.1
-"""Memory for runs beside a model, as a share of its own; each run is checked on its own, see `sources.estimate`."""
+"""Memory for runs as a share of the model's memory; each run is also checked by itself, see `sources.estimate`."""
 
 
 def needed(model: nn.Module, numbers: int, dtype: torch.dtype) -> int:
-    """Bytes for a model of so many numbers, its buffers, and runs of it."""
+    """Bytes for a model with this number of parameters, for its buffers, and for its runs."""
     buffers = sum(buffer.numel() * buffer.element_size() for buffer in model.buffers())
     return round((numbers * dtype.itemsize + buffers) * (1 + RUN))
 
 
 def free(device: torch.device) -> int:
-    """Bytes that can still be had on a device, with those that torch holds in reserve there."""
+    """Bytes that are available on a device, including those that torch has reserved and does not use."""
     if device.type == "cuda":
         reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + reserve
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
-    limit, used = _container()
+    limit, used = _control_group()
     return min(psutil.virtual_memory().available, limit - used)
 
 
 def used() -> int:
-    """Bytes that this process and those that it started use."""
+    """Bytes that this process and its child processes use."""
     own = psutil.Process()
     total = 0
     for process in (own, *own.children(recursive=True)):
@@ -44,23 +44,23 @@ def used() -> int:
 
 
 def give_back() -> None:
-    """Give the system back what was freed: the C library keeps it for the next one who asks, where it can be told."""
+    """Return freed memory to the system; without this call the C library may keep it for later allocations."""
     gc.collect()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def whole(device: torch.device) -> int:
-    """Bytes of a device, used or not."""
+    """Total memory of a device in bytes."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[1]
     if device.type == "mps":
         return torch.mps.recommended_max_memory()
-    return min(psutil.virtual_memory().total, _container()[0])
+    return min(psutil.virtual_memory().total, _control_group()[0])
 
 
 def devices() -> list[torch.device]:
-    """Devices that models can run on here, the fastest first."""
+    """Devices of this machine that can run models, the fastest first."""
     available = [torch.device("cpu")]
     if torch.backends.mps.is_available():
         available.insert(0, torch.device("mps"))
@@ -69,9 +69,9 @@ def devices() -> list[torch.device]:
     return available
 
 
-def _container() -> tuple[int, int]:
-    """The limit of the control group of this process, under Linux, and how much of it is used; the largest and 0 if
-    there is none. What files were read into memory is given up when it is needed, so it is not counted as used."""
+def _control_group() -> tuple[int, int]:
+    """Memory limit and used bytes of this process's control group under Linux; `sys.maxsize` and 0 without a limit.
+    The cache of inactive files is not counted as used, as the system frees it when memory is needed."""
     v2 = ("memory.max", "memory.current", "memory.stat", "inactive_file ")
     names = ("limit_in_bytes", "usage_in_bytes", "stat")
     v1 = (*(f"memory/memory.{name}" for name in names), "total_inactive_file ")

@@ -1,4 +1,4 @@
-"""Facts of a model before its weights are read: its configuration, bounded, its task, class and tokenizer."""
+"""Read the configuration of a model before its weights: check its numbers, and find the task, class and tokenizer."""
 
 import json
 from collections.abc import Iterator
@@ -14,25 +14,24 @@ from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import embedding, faults, files, mixing
 
 Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states", "objects"]
-"""Outputs of a model: the next token, what a mask hides, a label of a text, a picture or each token, another text,
-vectors of texts, nothing that is shown but its hidden states, or objects in a picture."""
+"""Tasks of a model; `sources.base.TASKS` describes them."""
 HEADS: tuple[tuple[str, Task, str], ...] = (
     ("FOR_SEQUENCE_CLASSIFICATION_", "labels", "AutoModelForSequenceClassification"),
     ("FOR_NEXT_SENTENCE_PREDICTION_", "labels", "AutoModelForNextSentencePrediction"),
     ("FOR_TOKEN_CLASSIFICATION_", "tokens", "AutoModelForTokenClassification"),
 )
-"""Tables of transformers with the classes that label, their tasks, and the automatic class of each."""
+"""Tables of transformers for classes of classifiers, with the task and the automatic class of each table."""
 NEXT_SENTENCE = ("the second text follows the first", "the second text is another one")
-"""Labels of models that were trained to tell whether two texts belong together, by their ids."""
+"""Labels of models for the prediction of the next sentence, by their ids."""
 BY_HAND = (
     "load it with transformers, AutoModelForCausalLM.from_pretrained, and show it by attnviz.load(model, tokenizer)"
 )
 PACKED = "mxfp4"
-"""Method of quantization that transformers undoes on any device."""
+"""Method of quantization for which transformers can unpack the weights on any device."""
 LONGEST_CONFIG = 2_000_000
-"""Bytes."""
+"""Largest size of a config.json, in bytes."""
 MOST = {"layers": 1_000, "heads": 4_096, "experts": 4_096, "labels": 100_000}
-"""Largest numbers of parts of a model; another whole number is below `LARGEST`, or `ROTATION` if it is the base of
+"""Largest numbers of parts of a model. The limit for all other integers is `LARGEST`, or `ROTATION` for the base of
 rotary positions."""
 LARGEST, ROTATION = 2**31, 10**15
 ADD_TOKENIZER = (
@@ -42,18 +41,18 @@ MORE_INPUTS = {
     "bbox": "the place of each token on its page (bbox)",
     "xpath_tags_seq": "the place of each token in its web page (xpath_tags_seq)",
 }
-"""Inputs beside a text, by the argument of a model's class, without which it takes all of them for the same."""
+"""Inputs of some models in addition to the text, by argument; if missing, all tokens get the same default value."""
 
 
 @dataclass(frozen=True)
 class Unweighted:
-    """Facts of a model that need no weights.
+    """Parts of a model that can be read without its weights.
 
     Attributes:
-        kind: its class.
-        tokenizer: tokenizer of transformers; None of a model that reads no text.
-        processor: makes inputs of images, of texts with pictures, or of sounds; None of a model that reads none.
-        notes: why it reads no pictures, if it could.
+        kind: class of the model.
+        tokenizer: tokenizer of transformers; None if the model reads no text.
+        processor: processor for pictures, texts with pictures, or sounds; None if the model reads only text.
+        notes: reason why the model cannot read pictures, if its class can.
     """
 
     config: Any
@@ -65,17 +64,17 @@ class Unweighted:
 
 
 def read(folder: Path, name: str) -> Unweighted:
-    """Configuration, task, class, and tokenizer or processor of a folder.
+    """Read the configuration, the task, the class, and the tokenizer or processor of a folder.
 
     Raises:
-        AttnvizError: if they cannot be used, or the model reads something that attnviz does not show.
+        AttnvizError: if one of them cannot be used, or if attnviz does not support the input of the model.
     """
     config = configuration(folder, name)
     if of_sense := sense_class(config):
         *facts, sense = of_sense
         tokenizer = _tokenizer(folder, name) if facts[1] == "write" else None
         return Unweighted(*facts, tokenizer=tokenizer, processor=_processor(folder, name, sense))
-    task, kind = _class(config, name, embedding.of_folder(folder))
+    task, kind = _task_and_class(config, name, embedding.of_folder(folder))
     tokenizer, processor, notes = _tokenizer(folder, name), None, ()
     if has_senses(config):
         try:
@@ -86,10 +85,10 @@ def read(folder: Path, name: str) -> Unweighted:
 
 
 def configuration(folder: Path, name: str) -> Any:
-    """Configuration of a folder, with no number in it that could not be meant.
+    """Read the configuration of a folder, and check that its numbers are plausible.
 
     Raises:
-        InputError: names the number, or says that the folder holds no model of transformers.
+        InputError: if a number is too large, or if transformers cannot load the model as it is stored.
         AttnvizError: if the file is damaged.
     """
     from transformers import CONFIG_MAPPING, AutoConfig
@@ -103,12 +102,12 @@ def configuration(folder: Path, name: str) -> Any:
         raise InputError(f"{faults.name(name)} is a {faults.name(kind)}, which transformers does not know.{own}")
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except Exception as error:  # whatever a class of transformers makes of odd settings
+    except Exception as error:  # wrong settings raise any type of error
         raise AttnvizError(f"config.json of {faults.name(name)} does not fit a {kind}: {faults.first(error)}") from None
 
 
 def _settings(path: Path, what: str) -> dict[str, Any]:
-    """Settings of a config.json, each number bounded; see `configuration`."""
+    """Read the settings of a config.json, and check each number; see `configuration`."""
     try:
         if path.stat().st_size > LONGEST_CONFIG:
             raise InputError(f"{what} has {size(path.stat().st_size)}; {size(LONGEST_CONFIG)} is the most.")
@@ -119,7 +118,7 @@ def _settings(path: Path, what: str) -> dict[str, Any]:
         if not (listed is None or (isinstance(listed, list) and all(isinstance(name, str) for name in listed))):
             raise InputError(f"{what} says 'architectures': {quoted(listed)}; it must be a list of names of classes.")
         for key, number in _numbers(settings):
-            most = MOST.get(_counts(key), ROTATION if "theta" in key else LARGEST)
+            most = MOST.get(_counted_part(key), ROTATION if "theta" in key else LARGEST)
             if abs(number) > most:
                 raise InputError(f"{what} says {quoted(key)}: {quoted(number)}; the most is {most}. It is not built.")
     except InputError:
@@ -130,26 +129,26 @@ def _settings(path: Path, what: str) -> dict[str, Any]:
 
 
 def layers(config: Any) -> int:
-    """The largest number of layers that a configuration names."""
-    return max((number for key, number in _numbers(config.to_dict()) if _counts(key) == "layers"), default=0)
+    """Largest number of layers in a configuration; 0 if it states none."""
+    return max((number for key, number in _numbers(config.to_dict()) if _counted_part(key) == "layers"), default=0)
 
 
 def is_packed(settings: dict[str, Any]) -> bool:
-    """Whether weights are of 4 bits in a configuration, and are unpacked when they are read, as those of GPT-OSS."""
+    """Whether a configuration is for weights of 4 bits that are unpacked when they are loaded, as those of GPT-OSS."""
     quantization = settings.get("quantization_config")
     return isinstance(quantization, dict) and quantization.get("quant_method") == PACKED
 
 
-def _counts(key: str) -> str:
-    """Kind of parts that a setting counts: "layers" for n_layer, encoder_layers, num_hidden_layers ...; else ""."""
+def _counted_part(key: str) -> str:
+    """Key of `MOST` for a setting: "layers" of n_layer, encoder_layers, num_hidden_layers; "" if it counts none."""
     words = {*key.lower().split("_")}
-    if "window" in words:  # Qwen's max_window_layers may be more than there are
+    if "window" in words:  # max_window_layers of Qwen may exceed the number of layers
         return ""
     return next((part for part in MOST if words & {part, part[:-1]} and words & {"num", "n", part}), "")
 
 
 def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
-    """All whole numbers in a configuration, each with the key it stands under."""
+    """Iterate over all integers in a configuration, each with its key."""
     if isinstance(value, dict | list):
         for inner, item in value.items() if isinstance(value, dict) else ((key, item) for item in value):
             yield from _numbers(item, str(inner))
@@ -158,9 +157,9 @@ def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
 
 
 def sense_class(config: Any) -> tuple[Any, Task, Any, str] | None:
-    """Configuration, task, class and sense of a model that reads "pictures" or "sounds", and no text; else None.
+    """Configuration, task, class and sense ("pictures" or "sounds") of a model that reads no text; else None.
 
-    The vision tower of a model of texts and pictures is one, and Whisper, which writes at most what it heard.
+    For a model such as CLIP, these are of its vision tower. Whisper is included: it writes text but does not read any.
     """
     import transformers
     from transformers.models.auto import modeling_auto as names
@@ -179,12 +178,12 @@ def sense_class(config: Any) -> tuple[Any, Task, Any, str] | None:
         return None
     if kind == "whisper":
         return config, "write", transformers.WhisperForConditionalGeneration, sense
-    task = next((task for table, task in tables.items() if _is_among(config, table)), "states")
+    task = next((task for table, task in tables.items() if _is_listed(config, table)), "states")
     return config, task, model, sense
 
 
 def _processor(folder: Path, name: str, sense: str) -> Any:
-    """Image processor of a folder, or its feature extractor of sounds."""
+    """Load the image processor of a folder, or its feature extractor for sounds."""
     import transformers
 
     auto = {"pictures": "AutoImageProcessor", "sounds": "AutoFeatureExtractor"}[sense]
@@ -200,9 +199,9 @@ def _processor(folder: Path, name: str, sense: str) -> Any:
 
 
 def label_kind(config: Any) -> LabelKind:
-    """How the logits of a model that classifies are read, as the pipeline of transformers does.
+    """Kind of labels that a classifier's logits stand for, decided as in the pipelines of transformers.
 
-    A cross-encoder of sentence-transformers with one class names its activation instead.
+    A cross-encoder of sentence-transformers with one label states its activation function instead of this kind.
     """
     activation = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
     activation = activation or getattr(config, "sbert_ce_default_activation_function", None) or ""
@@ -212,7 +211,7 @@ def label_kind(config: Any) -> LabelKind:
 
 
 def labels(config: Any, count: int) -> tuple[str, ...]:
-    """Names of the classes of a model that classifies, by their ids."""
+    """Names of the labels of a classifier, in the order of their ids."""
     if _class_name(config).endswith("ForNextSentencePrediction"):
         return NEXT_SENTENCE
     names = config.id2label or {}
@@ -220,7 +219,7 @@ def labels(config: Any, count: int) -> tuple[str, ...]:
 
 
 def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
-    """Details of a task, in a few words: how labels are read, how vectors are made, which head is not shown."""
+    """Detail of a task in a few words: the kind of labels, the pooling of vectors, or the head that is not shown."""
     if task == "vectors":
         return str(pooling) + ("" if pooling.named else ", no pooling named")
     if task == "states":
@@ -229,8 +228,8 @@ def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
     return kinds.get(label_kind(config), "") if task == "labels" else ""
 
 
-def _class(config: Any, name: str, pooling: embedding.Pooling) -> tuple[Task, Any]:
-    """Task of a model, and its class for that."""
+def _task_and_class(config: Any, name: str, pooling: embedding.Pooling) -> tuple[Task, Any]:
+    """Task of a model, and its class for this task; raise InputError if there is none that reads text."""
     import transformers
 
     class_name = _class_name(config)
@@ -241,23 +240,24 @@ def _class(config: Any, name: str, pooling: embedding.Pooling) -> tuple[Task, An
     who = f"{faults.name(name)} ({class_name or config.model_type})"
     if model is None or not _reads_text(model):
         raise not_of_text(who)
-    if _has_both(config) and auto is transformers.AutoModel:
-        raise InputError(f"{who} has a decoder but no head that writes; choose one that has.")
+    if _has_encoder_and_decoder(config) and auto is transformers.AutoModel:
+        raise InputError(f"{who} has a decoder but no language modeling head; choose a model with one.")
     return task, model
 
 
 def has_senses(config: Any) -> bool:
-    """Whether a model has parts for images or sounds; its first run tells whether it reads text without them."""
+    """Whether a model has parts for images or sounds. Only a first run shows whether it also reads text alone."""
     return any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image"))
 
 
 def not_of_text(who: str) -> InputError:
+    """Make the error for a model that reads neither text alone nor pictures alone."""
     why = "does not read text alone, nor pictures alone, so it is not shown by its name"
     return InputError(f"{who} {why}. In Python, attnviz.capture(model) sees a run of it.")
 
 
 def without(model: Any) -> tuple[str, ...]:
-    """Findings of inputs beside the text that a model was trained with, and that attnviz does not give it."""
+    """Findings about inputs that a model was trained with in addition to the text, and that attnviz leaves out."""
     arguments, kind = signature(model.forward).parameters, type(model).__name__
     missing = [words for argument, words in MORE_INPUTS.items() if argument in arguments]
     if hasattr(model.config, "type_vocab_sizes"):
@@ -268,37 +268,37 @@ def without(model: Any) -> tuple[str, ...]:
 
 
 def _class_name(config: Any) -> str:
-    """The class that a model was made as, or ""."""
+    """Name of the class with which a model was saved; "" if the configuration does not state it."""
     return str((config.architectures or [""])[0])
 
 
-def _is_among(config: Any, table: str) -> bool:
-    """Whether a table of transformers has the class of a model."""
+def _is_listed(config: Any, table: str) -> bool:
+    """Whether a table of transformers lists the class of a model."""
     from transformers.models.auto import modeling_auto as names
 
     listed = getattr(names, f"MODEL_{table}MAPPING_NAMES").get(config.model_type)
     return _class_name(config) in ([listed] if isinstance(listed, str) else listed or ())
 
 
-def _has_both(config: Any) -> bool:
-    """Whether there are an encoder and a decoder."""
+def _has_encoder_and_decoder(config: Any) -> bool:
+    """Whether a model has an encoder and a decoder."""
     return bool(getattr(config, "is_encoder_decoder", False))
 
 
 def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
-    """Task of a model, and the automatic class for that; None twice if it does not read text.
+    """Task of a model, and the automatic class for this task; both are None if the model does not read text.
 
     Args:
-        pooled: whether its folder says how a vector of a sentence is made.
+        pooled: whether the folder of the model states the pooling of token vectors.
     """
     import transformers
     from transformers.models.auto import modeling_auto as names
 
-    class_name, kind, among = _class_name(config), config.model_type, partial(_is_among, config)
+    class_name, kind, among = _class_name(config), config.model_type, partial(_is_listed, config)
     fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and class_name.endswith("ForPreTraining")
-    fills = fills and kind not in ("electra", "funnel")  # which tell replaced tokens
+    fills = fills and kind not in ("electra", "funnel")  # these were trained to detect replaced tokens
     if has_senses(config):
-        reads = among("FOR_IMAGE_TEXT_TO_TEXT_") and not _has_both(config)
+        reads = among("FOR_IMAGE_TEXT_TO_TEXT_") and not _has_encoder_and_decoder(config)
         return ("next", transformers.AutoModelForImageTextToText) if reads else (None, None)
     if pooled:
         encodes = kind in names.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
@@ -306,7 +306,7 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     for table, task, auto in HEADS:
         if among(table):
             return task, getattr(transformers, auto)
-    if _has_both(config) and (among("FOR_SEQ_TO_SEQ_CAUSAL_LM_") or among("")):
+    if _has_encoder_and_decoder(config) and (among("FOR_SEQ_TO_SEQ_CAUSAL_LM_") or among("")):
         return "write", transformers.AutoModelForSeq2SeqLM
     if among("FOR_CAUSAL_LM_"):
         return "next", transformers.AutoModelForCausalLM
@@ -318,21 +318,21 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
 
 
 def task_of(model: Any, config: Any) -> Task:
-    """Task of a model that was loaded, by its class; of code of its own, by whether it has scores of words.
+    """Task of a loaded model, by its class; for a custom class, by whether the model has output embeddings.
 
     Raises:
-        InputError: if it does not read text.
+        InputError: if the model does not read text.
     """
     if not _reads_text(type(model)):
         raise not_of_text(type(model).__name__)
     task = _task(config, False)[0]
     if task in (None, "vectors", "states") and model.get_output_embeddings() is not None:
-        return "write" if _has_both(config) else "next"
+        return "write" if _has_encoder_and_decoder(config) else "next"
     return task or "states"
 
 
 def _reads_text(model: type) -> bool:
-    """Whether a class is called with the numbers of tokens."""
+    """Whether the main input of a model's class is token ids."""
     from transformers import PreTrainedModel
 
     of_text = issubclass(model, PreTrainedModel) and model.main_input_name == "input_ids"
@@ -340,7 +340,7 @@ def _reads_text(model: type) -> bool:
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
-    """The tokenizer as transformers makes it, a fast one or one written in Python, tried once."""
+    """Load the tokenizer of a folder with transformers, fast or written in Python, and try it on a text."""
     import transformers
 
     files_there, who, broken = {path.name for path in folder.iterdir()}, faults.name(name), ""
@@ -360,15 +360,15 @@ def _tokenizer(folder: Path, name: str) -> Any:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         broken = f"cannot be used: {faults.first(error)}"
-    if missing := _missing(kind, files_there):
+    if missing := _missing_file(kind, files_there):
         raise InputError(f"{who} has no tokenizer: a {kind.__name__} needs {missing}. {ADD_TOKENIZER}")
     if broken:
         raise AttnvizError(f"The tokenizer of {who} {broken}")
     return tokenizer
 
 
-def _missing(kind: Any, files_there: set[str]) -> str:
-    """A file without which transformers makes an empty vocabulary in silence; "" if none is missing."""
+def _missing_file(kind: Any, files_there: set[str]) -> str:
+    """Missing file without which transformers would make an empty vocabulary without an error; "" if there is none."""
     if kind is None or files.FAST in files_there:
         return ""
     needed = {*kind.vocab_files_names.values()} & files.VOCABULARIES

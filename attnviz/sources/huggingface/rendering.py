@@ -1,6 +1,6 @@
-"""Render chat templates in a process of its own: a job and an answer are each a line of JSON, until stdin ends.
+"""Render chat templates in a separate process, which reads jobs from stdin and writes answers, as lines of JSON.
 
-Run by its path. It imports nothing of attnviz. A template is code of a model's authors, and may take any time.
+The file is run by its path, and imports nothing of attnviz. A template is code of a model's authors, and may never end.
 """
 
 import json
@@ -10,15 +10,15 @@ from contextlib import suppress
 from typing import IO
 
 MOST_MEMORY = 2**30
-"""Bytes of this process."""
+"""Limit for the memory of this process, in bytes."""
 LAST_SECONDS = 10
-"""Seconds until the process ends itself, if the one that waits for it is gone."""
+"""Seconds for a job after which this process ends itself, in case its parent process has ended."""
 
 
 def main(out: IO[str]) -> None:
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    with suppress(ImportError, ValueError, OSError):  # not every system has this bound
+    with suppress(ImportError, ValueError, OSError):  # not every system has this limit
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
@@ -31,9 +31,9 @@ def main(out: IO[str]) -> None:
         try:
             (text,), _ = render_jinja_template(**job)
             answer = {"text": text} if len(text) <= most else {"error": f"it writes {len(text):,} characters"}
-        except MemoryError:  # what fills the memory may stay in it: another process does the next job
+        except MemoryError:  # memory may stay full, so a new process does the next job
             answer = {"error": f"it needs more than {MOST_MEMORY / 1e9:.1f} GB of memory", "last": True}
-        except Exception as error:  # a template raises what it likes
+        except Exception as error:  # a template can raise any error
             answer = {"error": " ".join(str(error).split())[:200] or type(error).__name__}
         print(json.dumps(answer), file=out, flush=True)
         if "last" in answer:

@@ -1,8 +1,8 @@
-"""Tiny runs of a model that was just loaded: whether it runs, what of its attention is shown, what can be changed.
+"""Short test runs of a loaded model: whether it runs, which attention can be shown, and what can be changed.
 
-A model must give the same numbers with attnviz's attention as it gives as it was loaded, and its attention must be one
-map of all queries and keys. Where only its eager form gives these numbers, the difference is a finding. This is tried
-once for each class, configuration and implementation in a process.
+With attnviz's attention, a model must give the same numbers as it was loaded, and each attention call must have one map
+of all queries and keys. If only the eager implementation of the model gives the same numbers, this is a finding. Each
+combination of class, configuration and implementation is tested once in a process.
 """
 
 import re
@@ -26,7 +26,7 @@ from attnviz.sources.huggingface.tapped import ModelRun
 Batch = tuple[dict[str, Tensor], tuple[int, ...]]
 """Inputs of a run, and the lengths of its texts."""
 TEXTS = ["A test.", "A test of a few more words."]
-"""Texts of two lengths: windows and blocks have the shape of a map at one length only, and padding is tried."""
+"""Texts of two lengths: windows and blocks can look like a full map at one length, and padding is tested, too."""
 OWN = "{} computes attention in its own code."
 NO_MAP = "has no attention that is one map of all queries and keys"
 ELSEWHERE = "work in code of their own"
@@ -37,22 +37,22 @@ MIXERS = {
     "recurrentblock": "linear recurrence (RG-LRU)",
     "conv": "short convolution",
 }
-"""Words for what a layer computes in place of attention, by a part of the name or the class of one of its modules."""
+"""Descriptions of layers without attention, by a part of the name or the class of one of their modules."""
 BESIDE = "mamba"
-"""The one that a layer may have beside attention, too."""
+"""Key of `MIXERS` for modules that a layer can have in addition to attention."""
 FEED_FORWARD = re.compile("norm|mlp|moe")
-"""Part of the names and classes of all modules of a layer that is feed-forward alone."""
+"""Pattern for the name and class of every module in a layer that is only feed-forward."""
 
 _trials: dict[Hashable, tuple[Trial, bool]] = {}
-"""Trials by class, configuration and implementation, and whether the model keeps its own attention."""
+"""Cached trials by class, configuration and implementation, and whether the model keeps its own attention."""
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """The same with its trial, or with that of a model of its class, configuration and implementation.
+    """Add the trial to a loaded model; models with the same class, configuration and implementation share it.
 
     Raises:
-        AttnvizError: one sentence that says why it cannot be run, or that it gives no attention.
-        Canceled: if nobody waits for it any more; nothing is known of it then.
+        AttnvizError: if the model cannot be run or gives no attention, with the reason.
+        Canceled: if the load is canceled; then no trial is stored.
     """
     settings = repr({**loaded.config.to_dict(), "name_or_path": "", "_name_or_path": ""})
     lengths = tuple(sentence.length for sentence in reading.sentences(loaded.tokenizer, TEXTS))
@@ -60,20 +60,20 @@ def tried(loaded: Loaded) -> Loaded:
     key = *kind, loaded.task, loaded.longest, loaded.keeps_own_attention, lengths
     if key not in _trials:
         with loaded.turns.turn(), faults.unforeseen(f"{loaded.name} ({type(loaded.model).__name__})"):
-            _trials[key] = _first_that_works(loaded)
+            _trials[key] = _first_working_trial(loaded)
     trial, keeps_own_attention = _trials[key]
     if keeps_own_attention and not loaded.keeps_own_attention:
         loaded.model.set_attn_implementation("eager")
     return replace(loaded, trial=trial, keeps_own_attention=keeps_own_attention)
 
 
-def _first_that_works(loaded: Loaded) -> tuple[Trial, bool]:
-    """The trial through the tap, else captured in the model's own code, else of the weights that it returns."""
+def _first_working_trial(loaded: Loaded) -> tuple[Trial, bool]:
+    """First trial that works: with attnviz's attention, captured in the model's own code, or of returned weights."""
     name = type(loaded.model).__name__
     why = OWN.format(name)
     if not loaded.keeps_own_attention:
         try:
-            return _through_the_tap(loaded), False
+            return _tap_trial(loaded), False
         except Canceled:
             raise
         except AttnvizError as error:
@@ -85,21 +85,21 @@ def _first_that_works(loaded: Loaded) -> tuple[Trial, bool]:
         return _captured(loaded), True
     except Canceled:
         raise
-    except Exception:  # then nothing is known of it but its weights, if it returns them
-        return _read_only(loaded, why), True
+    except Exception:  # then only the weights can be shown, if the model returns them
+        return _weights_trial(loaded, why), True
 
 
 def inputs(loaded: Loaded, texts: list[str]) -> Batch:
-    """Inputs of a run: texts cut to what the model reads, in tokens that it has vectors for.
+    """Make inputs of a run: texts cut to the model's longest text, with token ids that have an embedding.
 
-    The decoder of an encoder-decoder reads one token less.
+    The decoder of an encoder-decoder model reads one token less than its encoder.
     """
 
-    def fitting(sentence: Sentence) -> Sentence:
+    def fit(sentence: Sentence) -> Sentence:
         tokens = tuple(replace(token, id=token.id % loaded.vocabulary) for token in sentence.tokens[: loaded.longest])
         return replace(sentence, tokens=tokens, length=min(sentence.length, len(tokens)))
 
-    sentences = tuple(map(fitting, reading.sentences(loaded.tokenizer, texts)))
+    sentences = tuple(map(fit, reading.sentences(loaded.tokenizer, texts)))
     read = running.inputs(sentences, loaded)
     if loaded.task == "write":
         start = torch.full_like(read["input_ids"][:, :1], running.begins_with(loaded.model) % loaded.vocabulary)
@@ -107,61 +107,61 @@ def inputs(loaded: Loaded, texts: list[str]) -> Batch:
     return read, tuple(sentence.length for sentence in sentences)
 
 
-def _through_the_tap(loaded: Loaded) -> Trial:
-    """Run a model with attnviz's attention: a padded batch, and its longest text alone.
+def _tap_trial(loaded: Loaded) -> Trial:
+    """Run a model with attnviz's attention on a padded batch, and on its longest text alone.
 
-    Some implementations leave the mask out where there is no padding.
+    The second run is necessary because some implementations omit the mask if there is no padding.
     """
     model, name = loaded.model, type(loaded.model).__name__
     unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
     single = inputs(loaded, TEXTS[1:])
     batch = single if unpadded else inputs(loaded, TEXTS)
     tapped.use_on(model)
-    output, run = _tapped(model, *batch)
+    output, run = _run_tapped(model, *batch)
     steps, hidden = run.tap.steps, running.hidden(output)
     if not steps:
         raise AttnvizError(OWN.format(name))
     if not all(eager.is_whole(step, eager.sizes(batch[0])) for step in steps):
-        raise AttnvizError(f"{name} has attention that is no map of all queries and keys.")
-    alone = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
-    sites = [replace(step.site, kind=alone or step.site.kind) for step in steps]
-    by_rule = _by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
-    single_output = _tapped(model, *single)[0] if by_rule is None else by_rule
-    findings = _compared(loaded, [single, batch], [single_output, output])
-    layers = {site: _number(model, module) for site, module in zip(sites, run.modules, strict=True)}
+        raise AttnvizError(f"{name} has attention without one map of all queries and keys.")
+    kind = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
+    sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
+    by_rule = _output_by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
+    single_output = _run_tapped(model, *single)[0] if by_rule is None else by_rule
+    findings = _compare(loaded, [single, batch], [single_output, output])
+    layers = {site: _layer_number(model, module) for site, module in zip(sites, run.modules, strict=True)}
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and run.modules[0] in part.modules()]
     layers, others = not_shown(output, layers, ELSEWHERE, lists)
     heads = {
         Site(site.kind, layers.get(site, site.layer)): step.num_heads for site, step in zip(sites, steps, strict=True)
     }
     width, takes_rules = _width(loaded, hidden, batch[0]), by_rule is not None
-    return Trial(heads, width, None, others, layers, alone, takes_rules=takes_rules, findings=findings)
+    return Trial(heads, width, None, others, layers, kind, takes_rules=takes_rules, findings=findings)
 
 
-def _by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
-    """Output of a text alone, if each attention call gets what stands for a causal mask and the numbers stay; or None.
+def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
+    """Output of a text with a causal rule in place of a mask; None if the model changes the rule or the numbers differ.
 
     Args:
-        expected: hidden states of the text in a batch.
+        expected: hidden states of the same text in a batch.
     """
     try:
         with tapped.rules():
-            output, run = _tapped(model, *batch)
+            output, run = _run_tapped(model, *batch)
     except Canceled:
         raise
-    except Exception:  # it does something else with a mask than handing it on
+    except Exception:  # the model does more with a mask than pass it to the attention
         return None
     hidden = running.hidden(output)[0]
     same = hidden.isfinite().all() and not eager.differ(hidden, expected)
     return output if run.by_rule == len(run.tap.steps) and same else None
 
 
-def _compared(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
-    """Compare runs through the tap with the model as it was loaded; a finding where only its eager form agrees."""
+def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
+    """Compare runs through the tap with the model as loaded; give a finding if only its eager implementation agrees."""
     name, finding = type(loaded.model).__name__, ""
     for implementation in dict.fromkeys((loaded.implementation, "eager")):
         try:
-            own = _own(loaded.model, implementation, batches)
+            own = _own_outputs(loaded.model, implementation, batches)
         except Canceled:
             raise
         except Exception as error:
@@ -176,8 +176,8 @@ def _compared(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple
     raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
 
 
-def _own(model: nn.Module, implementation: str, batches: list[Batch]) -> list[Any]:
-    """Outputs of a model with an attention of its own; the tap is on it again afterwards."""
+def _own_outputs(model: nn.Module, implementation: str, batches: list[Batch]) -> list[Any]:
+    """Run a model with one of its own attention implementations, then switch it back to the tap."""
     model.set_attn_implementation(implementation)
     try:
         with torch.inference_mode():
@@ -187,7 +187,7 @@ def _own(model: nn.Module, implementation: str, batches: list[Batch]) -> list[An
 
 
 def _differ(outputs: list[Any], own: list[Any], batches: list[Batch]) -> bool:
-    """Whether the hidden states of runs differ, or have another shape."""
+    """Whether the hidden states of two lists of outputs differ, in shape or in value."""
     for ours, expected, (read, lengths) in zip(outputs, own, batches, strict=True):
         hidden, states = running.hidden(ours), running.hidden(expected)
         real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
@@ -197,7 +197,7 @@ def _differ(outputs: list[Any], own: list[Any], batches: list[Batch]) -> bool:
 
 
 def _difference(outputs: list[Any], own: list[Any], batches: list[Batch]) -> str:
-    """The largest difference of two answers, and the largest number in the model's own: "0.48 of 0.47"."""
+    """Largest difference of two outputs, and the largest number in the model's own output: "0.48 of 0.47"."""
     pairs = []
     for ours, expected, (read, lengths) in zip(outputs, own, batches, strict=True):
         answers = [getattr(output, "logits", None) for output in (ours, expected)]
@@ -211,7 +211,7 @@ def _difference(outputs: list[Any], own: list[Any], batches: list[Batch]) -> str
 
 
 def _captured(loaded: Loaded) -> Trial:
-    """Run a model with attention in its own code, and capture it there."""
+    """Run a model with the attention in its own code, and capture the attention calls there."""
     model, name = loaded.model, type(loaded.model).__name__
     read, lengths = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
@@ -225,13 +225,13 @@ def _captured(loaded: Loaded) -> Trial:
     for site, weights in eager.maps(output, next(iter(steps)).kind).items():
         is_map = eager.is_map(family, site, weights, *expected[site.kind])
         if is_map and not eager.are_weights(steps[site], weights, family, lengths):
-            raise AttnvizError(f"{name} returns other weights than its scores have.")
+            raise AttnvizError(f"{name} returns weights that differ from the softmax of its scores.")
     heads = {site: step.num_heads for site, step in steps.items()}
     return Trial(heads, _width(loaded, running.hidden(output), read), None, others, calls=captured.sites)
 
 
-def _read_only(loaded: Loaded, why: str) -> Trial:
-    """Run a model, and look for whole maps among the weights that it returns, at two lengths."""
+def _weights_trial(loaded: Loaded, why: str) -> Trial:
+    """Run a model on texts of two lengths, and search the weights that it returns for full maps."""
     name, model, whole = faults.name(loaded.name), loaded.model, []
     for text in TEXTS:
         read, _ = inputs(loaded, [text])
@@ -246,26 +246,26 @@ def _read_only(loaded: Loaded, why: str) -> Trial:
     return Trial(heads, _width(loaded, running.hidden(output), read), only, others)
 
 
-def _tapped(model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
+def _run_tapped(model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
     run = ModelRun(model, Edits(), lengths)
     with torch.inference_mode():
         return model(**read, attnviz=run, **running.settings(model)), run
 
 
 def _is_causal(step: Step) -> bool:
-    """Whether no query looks at a later key."""
+    """Whether no query attends to a later key."""
     n = step.shape[2]
     return n > 1 and not any(step.weights(head)[:, :n].triu(1).any() for head in range(step.num_heads))
 
 
-def _number(model: nn.Module, module: nn.Module) -> int:
-    """The number in a module's name, as of "model.layers.7.self_attn"."""
+def _layer_number(model: nn.Module, module: nn.Module) -> int:
+    """Layer number in the path of a module, such as 7 in "model.layers.7.self_attn"; -1 if there is none."""
     path = next(name for name, candidate in model.named_modules() if candidate is module)
     return int(next((part for part in reversed(path.split(".")) if part.isdecimal()), -1))
 
 
 def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
-    """Width of the hidden states. Raises: InputError: if there is not one vector for each token."""
+    """Width of the hidden states; raise InputError if there is not one vector for each token."""
     rows = read.get("decoder_input_ids", read["input_ids"]).shape
     if hidden.shape[:2] == rows:
         return hidden.shape[-1]
@@ -281,15 +281,15 @@ def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
 def not_shown(
     output: Any, layer_numbers: dict[Site, int], how: str, lists: Sequence[nn.ModuleList] = ()
 ) -> tuple[dict[Site, int], str | None]:
-    """Attention of a model that is not shown, by how many layers gave hidden states.
+    """Describe the attention of a model that is not shown, by the number of layers with hidden states.
 
     Args:
-        layer_numbers: the number that the layer of each site has in the model.
-        how: what the other layers do, where their modules do not say it.
-        lists: modules among which the layers are, where the numbers are theirs.
+        layer_numbers: number in the model of the layer of each site.
+        how: description of the other layers, if their modules do not identify them.
+        lists: lists of modules, one of which may hold the layers in the order of `layer_numbers`.
 
     Returns:
-        The numbers, of kinds of which some layers are not shown; and the sentence, None if all of them are.
+        The layer numbers, for each kind of attention that is only partly shown, and the sentence; None if all is shown.
     """
     if hasattr(output, "decoder_hidden_states"):
         layers = {kind: getattr(output, f"{kind}_hidden_states", None) for kind in ("encoder", "decoder")}
@@ -306,7 +306,7 @@ def not_shown(
             )
         elif total and not numbers:
             sentences.append(f"the {kind} attention is not shown: its layers {how}")
-        elif others := _others(lists, total, {*numbers.values()}):
+        elif others := _other_parts(lists, total, {*numbers.values()}):
             sentences.append(f"of {total} {kind} layers, counted from 0, {others}")
         elif len(numbers) < total:
             listed = ", ".join(str(number) for number in numbers.values())
@@ -317,8 +317,8 @@ def not_shown(
     return partly, f"{text[0].upper()}{text[1:]}." if text else None
 
 
-def _others(lists: Sequence[nn.ModuleList], total: int, with_attention: set[int]) -> str:
-    """Parts of a hybrid model that are not the attention shown, by layer; "" if there are none, or unknown ones."""
+def _other_parts(lists: Sequence[nn.ModuleList], total: int, with_attention: set[int]) -> str:
+    """Describe the parts of a hybrid model that are not shown, by layer; "" if there are none or one is unknown."""
     layers_by_part: dict[str, list[int]] = {}
     for number, layer in enumerate(next((part for part in lists if len(part) == total), ())):
         parts = [f"{name} {type(part).__name__}".lower() for name, part in layer.named_children()]
@@ -330,11 +330,11 @@ def _others(lists: Sequence[nn.ModuleList], total: int, with_attention: set[int]
         elif any(BESIDE in part for part in parts):
             beside = f"attention beside {MIXERS[BESIDE]}, and the latter is not shown"
             layers_by_part.setdefault(beside, []).append(number)
-    return "; ".join(f"{_layers(numbers)} {words}" for words, numbers in layers_by_part.items())
+    return "; ".join(f"{_format_layers(numbers)} {words}" for words, numbers in layers_by_part.items())
 
 
-def _layers(numbers: Sequence[int]) -> str:
-    """Layers by their ascending numbers, and a verb: "layer 3 is", "layers 0 to 2, 4 to 6 are"."""
+def _format_layers(numbers: Sequence[int]) -> str:
+    """Format ascending layer numbers with a verb: "layer 3 is", "layers 0 to 2, 4 to 6 are"."""
     runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
     listed = ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
     return f"layers {listed} are" if len(numbers) > 1 else f"layer {listed} is"

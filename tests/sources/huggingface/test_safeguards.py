@@ -56,7 +56,7 @@ def test_settings_of_the_library_are_as_before_once_nobody_asks(world):
     """Though two downloads began and ended in turns."""
     before = {name: getattr(constants, name) for name in hub.SETTINGS}
     hooks = list(get_session().event_hooks["request"])
-    first, second = hub._asking(NAME, None), hub._asking(NAME, None)
+    first, second = hub._guarded_requests(NAME, None), hub._guarded_requests(NAME, None)
     first.__enter__()
     second.__enter__()
     assert constants.HF_HUB_DISABLE_XET
@@ -81,12 +81,12 @@ def test_the_small_files_are_judged_before_the_weights_come(world):
     assert not [path for path in world.paths("GET") if path.endswith(".safetensors")]
 
 
-def test_models_are_built_one_at_a_time(model, monkeypatch):
+def test_models_are_built_build_lock(model, monkeypatch):
     """A build draws its random numbers and prints nothing while no other is at work."""
     held, make = [], transformers.GPT2LMHeadModel.__init__
 
     def makes(self, *args, **kwargs):
-        other = threading.Thread(target=lambda: held.append(building._one_at_a_time.acquire(blocking=False)))
+        other = threading.Thread(target=lambda: held.append(building._build_lock.acquire(blocking=False)))
         other.start()
         other.join()
         make(self, *args, **kwargs)
