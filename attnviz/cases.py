@@ -82,7 +82,7 @@ def source(file: str | Path, content: bytes | None = None, *, most: int = files.
     name = Path(file).name
     with readable(name):
         if name.lower().endswith(".zip"):
-            name, content = _in_archive(name, files.content(Path(file)) if content is None else content, most)
+            name, content = _find_run(name, files.content(Path(file)) if content is None else content, most)
         if not name.lower().endswith(files.READ):
             check_no_picture(name)
             endings = ", ".join(files.READ)
@@ -93,7 +93,7 @@ def source(file: str | Path, content: bytes | None = None, *, most: int = files.
         return Saved(name, record, case=case if isinstance(case, dict) else {})
 
 
-def _in_archive(name: str, content: bytes, most: int) -> tuple[str, bytes]:
+def _find_run(name: str, content: bytes, most: int) -> tuple[str, bytes]:
     """Find the saved run in an archive, with its name; its size is read first."""
     try:
         with ZipFile(BytesIO(content)) as archive:
@@ -195,7 +195,7 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
         yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
         return
     for stored, rerun in zip(record.steps, again.steps, strict=True):
-        yield from islice(_of_step(stored, rerun, CLOSE[record.precision]), 1)
+        yield from islice(_step_differences(stored, rerun, CLOSE[record.precision]), 1)
     outputs = {"last hidden states": (record.output, again.output)}
     if record.prediction and again.prediction and not record.prediction.others:
         outputs["logits"] = record.prediction.logits, again.prediction.logits
@@ -204,7 +204,7 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
             yield f"The {what} differ by up to {far:.2g} of the largest."
 
 
-def _of_step(stored: Step, rerun: Step, close: float) -> Iterator[str]:
+def _step_differences(stored: Step, rerun: Step, close: float) -> Iterator[str]:
     for name in VECTORS:
         if (far := _difference(getattr(stored, name), getattr(rerun, name))) > close:
             yield f"{stored.site}: the {name} vectors differ by up to {far:.2g} of the largest."

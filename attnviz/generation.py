@@ -212,7 +212,7 @@ def write(
     start, ended, written = time.perf_counter(), False, 0
     while written < room and not ended:
         forced = begin[written] if written < len(begin) else None
-        id = _next(continuation.logits(), sampling_temperature, top_p, generator) if forced is None else forced
+        id = _next_id(continuation.logits(), sampling_temperature, top_p, generator) if forced is None else forced
         ended = forced is None and id in source.ends
         if ended:
             break
@@ -225,7 +225,7 @@ def write(
     return Written(sentence, continuation.sentence, ended, written / max(time.perf_counter() - start, 1e-9))
 
 
-def _next(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:
+def _next_id(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:
     """The id of the next token, of logits (vocabulary,)."""
     if not temperature:
         return int(logits.argmax())

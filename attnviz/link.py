@@ -104,10 +104,10 @@ def write(choices: Choices) -> dict[str, str]:
 
     The model is always written: a link without one opens as a first visit does.
     """
-    return {"model": choices["model"]} | _fitting(choices)
+    return {"model": choices["model"]} | _short_texts(choices)
 
 
-def _fitting(choices: Choices) -> dict[str, str]:
+def _short_texts(choices: Choices) -> dict[str, str]:
     """Texts of what is chosen, without those that are too long for an address."""
     written = {name: entry.codec.write(choices[name]) for name, entry in NAMES.items() if name in choices.chosen}
     return {name: text for name, text in written.items() if len(urlencode({name: text})) <= LONGEST}
@@ -115,7 +115,7 @@ def _fitting(choices: Choices) -> dict[str, str]:
 
 def too_long(choices: Choices) -> tuple[str, ...]:
     """Names of what is chosen and fits in no address."""
-    return tuple(name for name in choices.chosen if name not in _fitting(choices))
+    return tuple(name for name in choices.chosen if name not in _short_texts(choices))
 
 
 def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
@@ -200,7 +200,7 @@ def _bias_of(match: re.Match) -> tuple[Bias, ...]:
     return (*((ALiBi(),) if match[1] else ()), *relative)
 
 
-def _other_of(text: str) -> Choices:
+def _read_other(text: str) -> Choices:
     """B's choices; "original" is the run without changes."""
     if text == "original":
         return Choices()
@@ -210,7 +210,7 @@ def _other_of(text: str) -> Choices:
     return choices
 
 
-def _dotted(count: int) -> Codec:
+def _numbers(count: int) -> Codec:
     """Whole numbers with dots between them, as a tuple."""
     like = "2.1" if count == 2 else "0.63.0.63"
     pattern = r"\.".join([r"(\d{1,6})"] * count)
@@ -240,7 +240,7 @@ VIEW = _match(
 BIAS = _match(r"(alibi)?\.?(?:relative(\d{1,4}))?", _bias_of, "alibi.relative0", _bias_text)
 STACK = Codec(stack_from_text, lambda stack: stack.text)
 TAKES = Codec(lambda text: tuple(map(Take.read, text.split("\n"))), lambda takes: "\n".join(map(str, takes)))
-OTHER = Codec(_other_of, lambda other: urlencode(_fitting(other)) or "original")
+OTHER = Codec(_read_other, lambda other: urlencode(_short_texts(other)) or "original")
 
 _TABLE = (
     # what is asked: the request
@@ -268,11 +268,11 @@ _TABLE = (
     # what is looked at
     ("layer", None, SITE, "model"),
     ("head", None, FOCUS, "model"),
-    ("cell", None, _dotted(2), "text"),
+    ("cell", None, _numbers(2), "text"),
     ("pins", frozenset(), _list(PIN, frozenset), "text"),
     ("sentence", 1, PLACE),
     ("view", views.View(), VIEW),
-    ("zoom", (), _list(_dotted(4)), "text"),
+    ("zoom", (), _list(_numbers(4)), "text"),
     ("colors", "adaptive", _one_of("adaptive", "log")),
     # how a head is drawn
     ("form", None, TEXT, "tab"),

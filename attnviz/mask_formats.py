@@ -135,13 +135,13 @@ def _is_causal(mask: Mask, queries: int, keys: int) -> list[str]:
 
 def _multihead(mask: Mask, queries: int, keys: int) -> list[str]:
     """Padding that stands beside other rules goes into the argument that is made for it."""
-    beside, lines, arguments = _padding_beside(mask, queries, keys), [], "attn_mask=mask"
+    beside, lines, arguments = _split_padding(mask, queries, keys), [], "attn_mask=mask"
     if beside is not None:
         mask, padding = beside
         lines, tokens = _row(padding, queries, keys)
         lines.append(f"key_padding_mask = {(~tokens).text}  # True = padding")
         arguments += ", key_padding_mask=key_padding_mask"
-    more, blocked = _blocked(mask, queries, keys)
+    more, blocked = _blocked_cells(mask, queries, keys)
     lines += [*more, "# True = blocked", f"mask = {blocked}"]
     if mask.batch_size:
         lines.append("mask = mask.expand(-1, -1, queries, keys)[:, 0].repeat_interleave(attention.num_heads, 0)")
@@ -185,7 +185,7 @@ def _zero_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
 
 
 def _true_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
-    lines, blocked = _blocked(mask, queries, keys)
+    lines, blocked = _blocked_cells(mask, queries, keys)
     lines += ["# True = masked", f"mask = {blocked}", SCORES]
     return [*lines, 'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)', OUTPUT]
 
@@ -203,10 +203,10 @@ def _grid(mask: Mask, queries: int, keys: int, style: str = GRID) -> tuple[list[
     return writer.lines, may_attend
 
 
-def _blocked(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
+def _blocked_cells(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
     """Lines, and an expression that is True where a query may not attend; shaped as in `_grid`."""
     if isinstance(mask, Subsequent):
-        return [], f"{ALL}.triu({_above(mask, queries, keys)})"
+        return [], f"{ALL}.triu({_diagonal(mask, queries, keys)})"
     lines, may_attend = _grid(mask, queries, keys)
     return lines, (~may_attend).text
 
@@ -225,19 +225,19 @@ def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> list[
     """Lines that make `mask`: 0 where a query may attend and the fill elsewhere."""
     comment = f"# added to the scores: 0 = may attend, {words} = blocked"
     if isinstance(mask, Subsequent):
-        return [comment, f"mask = torch.full((queries, keys), {fill}, {FLOATS}).triu({_above(mask, queries, keys)})"]
-    lines, blocked = _blocked(mask, queries, keys)
+        return [comment, f"mask = torch.full((queries, keys), {fill}, {FLOATS}).triu({_diagonal(mask, queries, keys)})"]
+    lines, blocked = _blocked_cells(mask, queries, keys)
     filled = f"torch.zeros(blocked.shape, {FLOATS}).masked_fill(blocked, {fill})"
     return [*lines, f"blocked = {blocked}", comment, f"mask = {filled}"]
 
 
-def _above(mask: Subsequent, queries: int, keys: int) -> str:
+def _diagonal(mask: Subsequent, queries: int, keys: int) -> str:
     """The first diagonal of the future, by the lengths if it is their difference."""
     bottom_right = mask.offset and mask.offset == keys - queries
     return "keys - queries + 1" if bottom_right else str(mask.offset + 1)
 
 
-def _padding_beside(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | None:
+def _split_padding(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | None:
     """A mask in two: what is the same for all sentences, and the padding beside it; None if it does not part so."""
     if not isinstance(mask, And):
         return None

@@ -66,7 +66,7 @@ def build(
     name, source = (model, plan.load(model, **settings)) if isinstance(model, str) else (model.id, model)
     atlas_plan = Plan(name, settings, source.checksum(), options, shards, where)
     if source is model:
-        work = partial(_with, source, edits, report)
+        work = partial(_measure_here, source, edits, report)
     atlas_plan.settle(folder)
     (folder / "shards").mkdir(exist_ok=True)
     (folder / opened.RESULT).unlink(missing_ok=True)
@@ -112,13 +112,13 @@ def of_texts(
     return atlas
 
 
-def _with(
+def _measure_here(
     source: Source, edits: Edits, report: OnProgress, atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]
 ) -> Iterator[Outcome]:
     """Measure shards with a source of this process."""
     done = 0
     for shard in wanted:
-        _measured(source, atlas_plan, folder, shard, edits, lambda n, before=done: report(before + n, atlas_plan.lines))
+        _measure(source, atlas_plan, folder, shard, edits, lambda n, before=done: report(before + n, atlas_plan.lines))
         done += shard.lines
         yield shard, ""
 
@@ -127,7 +127,7 @@ def _place(folder: Path, shard: Shard) -> Path:
     return folder / "shards" / f"{shard.number:06d}"
 
 
-def _measured(
+def _measure(
     source: Source,
     atlas_plan: Plan,
     folder: Path,
@@ -154,7 +154,7 @@ def measure_shard(atlas_plan: Plan, folder: Path, shard: Shard) -> Outcome:
         OSError: if a file cannot be written.
     """
     try:
-        _measured(_loaded(atlas_plan), atlas_plan, folder, shard)
+        _measure(_cached_source(atlas_plan), atlas_plan, folder, shard)
     except AttnvizError as error:
         return shard, str(error)
     return shard, ""
@@ -164,7 +164,7 @@ _sources: dict[str, Source] = {}
 """The model of this process, by name, settings and weights."""
 
 
-def _loaded(atlas_plan: Plan) -> Source:
+def _cached_source(atlas_plan: Plan) -> Source:
     """The model of this process; on one thread, as the order of sums depends on how many there are."""
     key = json.dumps([atlas_plan.model, atlas_plan.settings, atlas_plan.weights])
     if key not in _sources:

@@ -78,7 +78,7 @@ def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
     for name in names:
         path = root / name
         try:
-            for part in (_of_parquet if path.suffix.lower() == PARQUET else _of_lines)(path, most):
+            for part in (_parquet_shards if path.suffix.lower() == PARQUET else _line_shards)(path, most):
                 yield Shard(number, name, *part)
                 number += 1
         except OSError as error:
@@ -95,7 +95,7 @@ def texts(root: Path, shard: Shard) -> list[CorpusLine]:
     try:
         if path.suffix.lower() == PARQUET:
             rows = _rows(_parquet(path), shard.first - 1, shard.lines)
-            content, lines = _as_bytes(rows), [_text(row, n) for n, row in enumerate(rows, shard.first)]
+            content, lines = _encode(rows), [_text(row, n) for n, row in enumerate(rows, shard.first)]
         else:
             with path.open("rb") as file:
                 file.seek(shard.start)
@@ -110,7 +110,7 @@ def texts(root: Path, shard: Shard) -> list[CorpusLine]:
     return lines
 
 
-def _of_lines(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
+def _line_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
     first, start = 1, 0
     with path.open("rb") as file:
         while lines := list(islice(iter(lambda: file.readline(MOST_LINE), b""), most)):
@@ -146,11 +146,11 @@ def _text(text: Any, number: int) -> CorpusLine:
 # Parquet
 
 
-def _of_parquet(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
+def _parquet_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
     file = _parquet(path)
     for first in range(0, file.metadata.num_rows, most):
         rows = _rows(file, first, most)
-        yield first + 1, len(rows), 0, 0, _checksum(_as_bytes(rows))
+        yield first + 1, len(rows), 0, 0, _checksum(_encode(rows))
 
 
 def _rows(file: Any, first: int, count: int) -> list[Any]:
@@ -182,5 +182,5 @@ def _parquet(path: Path) -> Any:
     return file
 
 
-def _as_bytes(rows: list[Any]) -> bytes:
+def _encode(rows: list[Any]) -> bytes:
     return "".join(json.dumps(text, default=str) + "\n" for text in rows).encode()

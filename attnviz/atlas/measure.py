@@ -147,7 +147,7 @@ def measure(
             kind = step.site.kind, step.shape[2:], step.has_sink
             if kind not in tokens_by_kind:
                 tokens_by_kind[kind] = _tokens(record, step, numbers)
-            _add(sites[step.site], record, step, tokens_by_kind[kind], np.array(some), options)
+            _add_run(sites[step.site], record, step, tokens_by_kind[kind], np.array(some), options)
         done += len(some)
         report(done)
     good = [i for i in range(len(usable)) if i not in wrong]
@@ -174,7 +174,7 @@ def _tokens(record: Record, step: Step, numbers: dict[str, int]) -> Tokens:
     return batch.sides_of(record, step), *map(torch.tensor, sides)
 
 
-def _add(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, some: np.ndarray, options: Options) -> None:
+def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, some: np.ndarray, options: Options) -> None:
     """Measure a run at a site.
 
     Args:
@@ -184,7 +184,7 @@ def _add(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, some: np
         indices = some[block.texts]
         site.sums[:, indices] += sums_of(record, block).numpy()
         if block.one_text:
-            site.distance += _by_distance(block).numpy()
+            site.distance += _distance_sums(block).numpy()
         added, dropped = _pairs(block, tokens, indices, options.pairs)
         both = zip(vars(site.pairs).values(), vars(added).values(), strict=True)
         site.pairs, others = Pairs(*map(np.concatenate, both)).strongest(options.pairs)
@@ -192,7 +192,7 @@ def _add(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, some: np
         np.maximum.at(site.dropped, others.head, others.weight)
 
 
-def _by_distance(block: HeadBlock) -> torch.Tensor:
+def _distance_sums(block: HeadBlock) -> torch.Tensor:
     """(2, H, D): the weights at each distance, and the pairs that may attend there."""
     weights = block.by_distance.sum(0)
     n = (weights.shape[-1] + 1) // 2

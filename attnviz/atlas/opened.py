@@ -79,7 +79,7 @@ class Atlas:
             InputError: if there is no such head or metric, or the corpus is not what it was.
         """
         metric(name)
-        rows = self._of_head("examples", site, head)
+        rows = self._head_rows("examples", site, head)
         rows = rows[(rows["name"] == name) & (rows["rank"] <= k)].reset_index(drop=True)
         return rows.drop(columns="name").assign(text=list(map(self.text, rows["file"], rows["line"])))
 
@@ -130,7 +130,7 @@ class Atlas:
         """
         if name not in TABLES:
             raise InputError(f"There is no table {quoted(name)}. There are: {', '.join(TABLES)}.")
-        return self._of_head(name, site, head)
+        return self._head_rows(name, site, head)
 
     def problems(self) -> pd.DataFrame:
         """The texts that could not be read: file, line, problem."""
@@ -148,7 +148,7 @@ class Atlas:
             raise InputError(f"The atlas knows no line {line:,} of {quoted(file, 200)}.")
         return corpus.texts(self.folder / self.plan.corpus, shard)[line - shard.first].text
 
-    def _of_head(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
+    def _head_rows(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
         """Raises: InputError: if there is no such head."""
         if (str(site), head) not in self._heads:
             has = ", ".join(f"{site} heads 0 to {last}" for site, last in dict(self._heads).items())

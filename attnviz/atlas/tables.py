@@ -65,7 +65,7 @@ def write(tables: Tables, folder: Path) -> None:
 
 def merged(shards: list[Path], options: Options) -> Tables:
     """The tables of a finished atlas, from those of its shards."""
-    return _finished(reduce(lambda earlier, later: _joined(earlier, later, options), map(_read, shards)))
+    return _finish(reduce(lambda earlier, later: _join(earlier, later, options), map(_read, shards)))
 
 
 def _read(folder: Path) -> Tables:
@@ -96,9 +96,9 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
     tokens = sum(sentence.length for _, sentence in measured.read)
     return {
         "numbers": rows.assign(texts=count, mean=mean, m2=m2),
-        "bins": _counted(bins),
+        "bins": _sum_counts(bins),
         "distances": each.assign(bin=bin_numbers, weight=distance[0].ravel(), pairs=distance[1].ravel()),
-        "examples": _largest(examples, ["row"], options.keep),
+        "examples": _keep_largest(examples, ["row"], options.keep),
         "pairs": _pairs(measured, shard, lines),
         "dropped": places.assign(value=np.concatenate([numbers.dropped for numbers in measured.sites.values()])),
         "problems": _problems(measured, shard),
@@ -158,26 +158,26 @@ def _values(bins: np.ndarray) -> np.ndarray:
 # Two shards
 
 
-def _joined(earlier: Tables, later: Tables, options: Options) -> Tables:
+def _join(earlier: Tables, later: Tables, options: Options) -> Tables:
     """The tables of two shards as one; of equal values those of the earlier shard come first."""
     every = {name: pd.concat([earlier[name], later[name]], ignore_index=True) for name in earlier}
     tokens = ["place", "query_token", "key_token"]
     strongest = every["pairs"].sort_values("value", ascending=False, kind="stable").drop_duplicates(tokens)
     return {
-        "numbers": _summed(earlier["numbers"], later["numbers"]),
-        "bins": _counted(every["bins"]),
+        "numbers": _merge_means(earlier["numbers"], later["numbers"]),
+        "bins": _sum_counts(every["bins"]),
         "distances": earlier["distances"].assign(
             **{name: earlier["distances"][name] + later["distances"][name] for name in ("weight", "pairs")}
         ),
-        "examples": _largest(every["examples"], ["row"], options.keep),
-        "pairs": _largest(strongest, ["place"], options.pairs),
+        "examples": _keep_largest(every["examples"], ["row"], options.keep),
+        "pairs": _keep_largest(strongest, ["place"], options.pairs),
         "dropped": earlier["dropped"].assign(value=np.maximum(earlier["dropped"]["value"], later["dropped"]["value"])),
         "problems": every["problems"],
         "totals": earlier["totals"] + later["totals"],
     }
 
 
-def _summed(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
+def _merge_means(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     """Counts, means and squared deviations of two sets of texts as one (Chan, Golub and LeVeque 1979), row by row."""
     if not earlier[[*HEAD, "name"]].equals(later[[*HEAD, "name"]]):
         raise InputError("Two shards of the atlas hold other heads or numbers; give another folder to build it anew.")
@@ -186,11 +186,11 @@ def _summed(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     return earlier.assign(texts=earlier["texts"] + later["texts"], mean=earlier["mean"] + share * apart, m2=m2)
 
 
-def _counted(bins: pd.DataFrame) -> pd.DataFrame:
+def _sum_counts(bins: pd.DataFrame) -> pd.DataFrame:
     return bins.groupby(["row", "bin"], as_index=False)["count"].sum()
 
 
-def _largest(rows: pd.DataFrame, by: list[str], most: int) -> pd.DataFrame:
+def _keep_largest(rows: pd.DataFrame, by: list[str], most: int) -> pd.DataFrame:
     ordered = rows.sort_values("value", ascending=False, kind="stable").sort_values(by, kind="stable")
     return ordered.groupby(by, sort=False).head(most).reset_index(drop=True)
 
@@ -198,9 +198,9 @@ def _largest(rows: pd.DataFrame, by: list[str], most: int) -> pd.DataFrame:
 # A finished atlas
 
 
-def _finished(tables: Tables) -> Tables:
+def _finish(tables: Tables) -> Tables:
     """heads, effects, distances, examples, pairs, problems and totals: what `Atlas` answers from."""
-    numbers = _with_intervals(tables["numbers"])
+    numbers = _add_intervals(tables["numbers"])
     is_metric = numbers["name"].isin([metric.name for metric in METRICS])
     examples = tables["examples"].join(numbers[[*HEAD, "name"]], on="row")
     effects = numbers[~is_metric & (numbers["texts"] > 0)]
@@ -216,7 +216,7 @@ def _finished(tables: Tables) -> Tables:
     return {name: table.reset_index(drop=True) for name, table in finished.items()}
 
 
-def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
+def _add_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
     """The mean by text, its interval and the spread of texts; NaN where unknown."""
     from scipy import stats  # a second, and workers merge nothing
 

@@ -159,7 +159,7 @@ class _Check:
         self.findings: list[Finding] = []
         self.passed: list[str] = []
         self.skipped: list[str] = []
-        self.reports = {step.site: self._of_mask(step) for step in self.record.steps}
+        self.reports = {step.site: self._mask_report(step) for step in self.record.steps}
         looks_causal = any(self.reports[step.site].causal for step in self.targets)
         self.is_causal = self.intent == "causal" or (self.intent is None and (self.site == "decoder" or looks_causal))
         if isinstance(self.intent, Mask) and (size := len(self.alone[0].tokens)) > 1:
@@ -190,7 +190,7 @@ class _Check:
         is_decoder = self.is_causal and self.site == "encoder" and not self.record.targets
         return name.replace("encoder", "decoder", 1) if is_decoder else name
 
-    def _of_mask(self, step: Step) -> ArrayReport:
+    def _mask_report(self, step: Step) -> ArrayReport:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
         mask = torch.stack([moves.masks(step, text) for text in range(step.shape[0])])
         tokens = _tokens(self.record, step)
@@ -255,7 +255,7 @@ class _Check:
             first = next((f", first in {self.name(site)}" for site in opening), "")
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(test.in_words(*pair) for pair in test.pairs[:LISTED]) + "."
-            self._moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
+            self._add_moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
         elif self.has_error:
             self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
         else:
@@ -279,9 +279,9 @@ class _Check:
         elif result.cause == "not tried":
             self.skipped.append(begin + result.message)
         else:
-            self._moved(result.run, result.message, result.fix, result.cause == "mask")
+            self._add_moved(result.run, result.message, result.fix, result.cause == "mask")
 
-    def _moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
+    def _add_moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
         """Outputs that moved: an error, or where a wrong mask explains them a note."""
         explained = self.has("late-mask", "softmax-axis") or (rule == "batch" and self.has("broadcast"))
         is_note = self.has_error and (is_open or explained)

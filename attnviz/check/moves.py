@@ -137,7 +137,7 @@ def leak_test(
     moved[odd] = torch.nan
     allowed, promise = _promise(own, probe, promised)
     if masking and promised is None and kind != "decoder":
-        what = f"What stands at position{_listed(masking)} decides the mask itself: say what it must hide"
+        what = f"What stands at position{_join_numbers(masking)} decides the mask itself: say what it must hide"
         raise InputError(f"{what}, --intent causal or two-way, or promised=Subsequent() in Python.")
     if masking and kind != "cross":
         allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
@@ -165,12 +165,12 @@ def leak_test(
         provenance=source.provenance,
         edits=edits,
         text=sentences[0].text,
-        notes=(*free, *(note.format(_listed(numbers)) for numbers, note in notes if numbers)),
+        notes=(*free, *(note.format(_join_numbers(numbers)) for numbers, note in notes if numbers)),
         opened=probe.reached({step.site: open_cells(step) for step in before.steps}),
     )
 
 
-def _listed(places: Sequence[int]) -> str:
+def _join_numbers(places: Sequence[int]) -> str:
     """Ending of "position": " 3", or "s 0 and 7"."""
     *first, last = map(str, places)
     return f"s {', '.join(first)} and {last}" if first else f" {last}"
@@ -224,7 +224,7 @@ class _Probe:
         plain, sizes = self.texts[1], [len(text.tokens) for text in self.texts]
         moved, noise, masking = torch.full(sizes, torch.nan, dtype=torch.float64), 0.0, []
         at_once = max(1, TOKENS_AT_ONCE // max(sizes) - 3)
-        waiting = [(place, others) for place in places if (others := self._others(place))]
+        waiting = [(place, others) for place in places if (others := self._replacements(place))]
         while waiting:
             batch, waiting, copies = waiting[:at_once], waiting[at_once:], []
             for place, others in batch:
@@ -247,7 +247,7 @@ class _Probe:
             report(len(places) - len(waiting), len(places))
         return moved, noise, sorted(masking)
 
-    def _others(self, place: int) -> list[Token]:
+    def _replacements(self, place: int) -> list[Token]:
         """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then
         words of `PROBES`, or of a decoder's text those most probable there."""
         changed, prediction, more = self.texts[1], self.before.prediction, ()
@@ -365,7 +365,7 @@ def batch_test(
 
     moved, record = run(0)
     if moved > MOVED:
-        yield _padding_moved(record, moved, name or source.site_name)
+        yield _padding_result(record, moved, name or source.site_name)
         return  # in a batch it would be seen again
     if more:
         message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
@@ -386,7 +386,7 @@ def batch_test(
         yield RunResult("batch", True, "rounding", text=0, difference=moved, message=message)
 
 
-def _padding_moved(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:
+def _padding_result(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:
     """Result where outputs moved with padding, with the head that gives it most weight."""
     heads = []
     for step in record.steps:

@@ -168,7 +168,7 @@ def same_run(
     documents = _documents(texts, tokenizer or own_tokenizer)
     device = next(runner.model.parameters(), torch.zeros(())).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        runner, alone = _alone(runner, documents)
+        runner, alone = _run_alone(runner, documents)
         results = tuple(_result(run, runner, documents, alone) for run in runs)
     dtype = str(alone[0].output.dtype).removeprefix("torch.")
     return SameRun(results, runner.name, tuple(map(len, documents)), dtype, runner.bound)
@@ -363,7 +363,7 @@ class Runner:
                 yield self.run(text[None], ids[None], starts, True)
 
 
-def _alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
+def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
     """Run the texts alone, twice, and in float64 if the model can be copied; one in half precision in float32.
 
     Gives the runner with its sites and its bound.
@@ -376,7 +376,7 @@ def _alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
     alone = [runner.alone(ids, number) for number, ids in enumerate(documents)]
     for number, ran in enumerate(alone):
         if bool((odd := ~ran.output[0].isfinite().all(-1)).any()):
-            what = f"Text {number + 1}, run alone, has an output at token {_first(odd)} that is no number."
+            what = f"Text {number + 1}, run alone, has an output at token {_index(odd)} that is no number."
             raise NotFiniteError(what)
     sites = alone[0].passes[0][1].sites
     bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(sites))
@@ -405,7 +405,7 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
                     moved = distance(reference.output[0], ran.output[row, slots])
                     largest = max(largest, float(moved.max()))
                     if bool((far := moved > runner.bound).any()):
-                        wrong.append((number, ran, row, slots, _first(far)))
+                        wrong.append((number, ran, row, slots, _index(far)))
         if not wrong:
             return RunResult(run, True, "rounding" if largest else "", difference=largest)
         number, ran, row, slots, place = min(wrong, key=itemgetter(0))
@@ -484,15 +484,15 @@ def cause(
     try:
         here, there = layers(ran, row), layers(reference, 0)
     except AttnvizError as error:
-        return _named("other unread", error=error)
+        return _cause("other unread", error=error)
     for call in here.values() if not bool(ran.output[row, slots].isfinite().all()) else ():
         if bool((empty := ~call.may_attend.any(-1).all(0)).any()):
-            return _named("mask nan", call, query=_first(empty))
+            return _cause("mask nan", call, query=_index(empty))
     for number, (site, expected) in enumerate(there.items()):
         call = here.get(site)
         if call is None or len(call.weights) != len(expected.weights):
             continue
-        if of_mask := next(_of_mask(ran, row, slots, call, expected), None):
+        if of_mask := next(_mask_causes(ran, row, slots, call, expected), None):
             return of_mask
         moved = {
             name: distance(expected.vectors[name], call.vectors[name][slots]) > bound
@@ -503,30 +503,30 @@ def cause(
         if not bool((changed := weights | moved["value"]).any()):
             continue
         if not any(bool(part.any()) for part in moved.values()):
-            return _named("scores", call, token=_first(changed))
+            return _cause("scores", call, token=_index(changed))
         for name in ("query", "key") if not number else ():
             if name in moved and bool(moved[name].any()):
-                token = _first(moved[name])
+                token = _index(moved[name])
                 position = _position(call, name, slots[token], partial(repeated, token), bound)
                 if position not in (None, token):
-                    return _named("positions", call, token=token, position=position, name=name)
+                    return _cause("positions", call, token=token, position=position, name=name)
         before = "between the attention calls before it" if number else "before it, such as its embedding"
-        return _named("other", call, token=_first(changed), before=before)
-    return _named("other behind")
+        return _cause("other", call, token=_index(changed), before=before)
+    return _cause("other behind")
 
 
-def _named(symptom: str, call: JoinedCall | None = None, **values: Any) -> RunResult:
+def _cause(symptom: str, call: JoinedCall | None = None, **values: Any) -> RunResult:
     """The cause that a symptom shows, at an attention call."""
     message, fix = (table[symptom].format(layer=call, **values) for table in (SYMPTOMS, REMEDIES))
     return RunResult("", False, symptom.split()[0], call and call.site.layer, message=message, fix=fix)
 
 
-def _first(places: Tensor) -> int:
+def _index(places: Tensor) -> int:
     """The first place that is true."""
     return int(places.nonzero()[0])
 
 
-def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: JoinedCall) -> Iterator[RunResult]:
+def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: JoinedCall) -> Iterator[RunResult]:
     """Causes of other masks at one call, the likeliest first; none if they are the same."""
     whole, wanted = call.may_attend.any(0), expected.may_attend.any(0)
     outside, inside = whole[slots].index_fill(1, slots, False), whole[slots][:, slots]
@@ -536,15 +536,15 @@ def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: Join
         causal = ": its mask is causal over the whole row" if is_causal else ""
         cells = counted(int((outside & (ran.text[row] == other)).sum()), "cell")
         values = {"slot": int(slots[query]), "key": key, "other": ran.order(row, other), "causal": causal}
-        yield _named("mask padding" if other == PADDING else "mask document", call, cells=cells, **values)
+        yield _cause("mask padding" if other == PADDING else "mask document", call, cells=cells, **values)
     for start, end, _, count, beyond in call.keys:
         if beyond and not any(part[4] for part in expected.keys):
-            yield _named("cache slots", call, start=start, keys=counted(count, "key"), tokens=counted(end, "token"))
+            yield _cause("cache slots", call, start=start, keys=counted(count, "key"), tokens=counted(end, "token"))
     differs, is_cached = inside ^ wanted, len(ran.passes) > 1
     if not bool(differs.any()):
         return
     if is_cached and bool(wanted.triu(1).any()):
-        yield _named("mask later", call)
+        yield _cause("mask later", call)
     rows, (query, key) = differs.any(1), differs.nonzero()[0].tolist()
     widths = [int(cells.sum(1).max()) for cells in (inside[rows], wanted)]
     bands = [torch.ones_like(wanted).tril().triu(1 - width) for width in widths]
@@ -552,7 +552,7 @@ def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: Join
         whole_past = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all()), widths[1] == len(wanted)
         windows = [f"a window of {counted(width, 'token')}" for width in widths]
         here, there = ("no window" if is_whole else name for is_whole, name in zip(whole_past, windows, strict=True))
-        yield _named("window", call, here=here, there=there, query=query)
+        yield _cause("window", call, here=here, there=there, query=query)
     for start, end, first, count, _ in call.keys if is_cached else ():
         if start and start <= slots[query] < end:
             corner, seen, new = slots <= slots[query] - start, inside[query], slots >= start
@@ -564,9 +564,9 @@ def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: Join
             if symptom:
                 past, keys, queries = counted(start, "key"), counted(count, "key"), counted(end - start, "query")
                 values = {"past": past, "keys": keys, "queries": queries, "tokens": counted(end, "token")}
-                yield _named(symptom, call, start=start, **values)
+                yield _cause(symptom, call, start=start, **values)
     values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}
-    yield _named("mask", call, query=query, key=key, **values)
+    yield _cause("mask", call, query=query, key=key, **values)
 
 
 def _position(call: JoinedCall, name: str, slot: Tensor, repeated: Callable[[int], Ran], bound: float) -> int | None:
@@ -579,5 +579,5 @@ def _position(call: JoinedCall, name: str, slot: Tensor, repeated: Callable[[int
         with suppress(AttnvizError, KeyError):  # longer than the model reads
             vectors = layers(repeated(length), 0)[call.site].vectors[name]
             near = distance(vectors, call.vectors[name][slot].expand_as(vectors)) <= bound
-            return _first(near) if bool(near.any()) else None
+            return _index(near) if bool(near.any()) else None
     return None

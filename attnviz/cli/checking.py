@@ -107,7 +107,7 @@ def _model(options: Namespace) -> int:
         raise InputError("Beside --model there is one text; put it in quotes.")
     name, text = (options.model, options.file) if options.model else (options.file, options.text)
     try:
-        source = _loaded(name)
+        source = _load(name)
     except AttnvizError as error:
         if (finding := of_capture(str(error))).severity == "note":
             raise
@@ -136,7 +136,7 @@ def _model(options: Namespace) -> int:
     return status
 
 
-def _loaded(name: str) -> Any:
+def _load(name: str) -> Any:
     """The model of a name, or what a function of a file gives: a model, or a batch."""
     from torch import nn
 

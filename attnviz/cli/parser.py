@@ -90,7 +90,7 @@ def _value(make: Callable[[str], Any], what: str, default: Any = None) -> dict[s
     return {"type": read_value, "default": default}
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
         raise ValueError
     return int(text)
@@ -104,11 +104,11 @@ def _amount(text: str) -> float:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    return tuple(map(_whole, text.split(",")))
+    return tuple(map(_integer, text.split(",")))
 
 
 def _pad(text: str) -> int | str:
-    return text if text == "none" else _whole(text)
+    return text if text == "none" else _integer(text)
 
 
 def _file(text: str) -> Path:
@@ -119,7 +119,7 @@ def _file(text: str) -> Path:
     return Path(text)
 
 
-WHOLE, AMOUNT = _value(_whole, "whole number"), _value(_amount, "amount; give a number, 0 or more")
+WHOLE, AMOUNT = _value(_integer, "whole number"), _value(_amount, "amount; give a number, 0 or more")
 MANY = {"action": "append", "default": []}
 FILES = {"dest": "output", "type": _file, **MANY}
 OPTIONAL = {"nargs": "?", "default": ""}
@@ -179,7 +179,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("--json", "predict generate check query", "JSON instead of text"),
     ),
     "how it writes": (
-        ("--max-new-tokens N", "generate", "tokens, at most (64)", _value(_whole, "whole number", 64)),
+        ("--max-new-tokens N", "generate", "tokens, at most (64)", _value(_integer, "whole number", 64)),
         ("--sampling-temperature T", "generate", "divides the logits; 0: no draw (0)", _value(float, "number", 0.0)),
         ("--top-p P", "generate", "draw from the most probable, with this share (1)", _value(float, "number", 1.0)),
         ("--seed N", "generate", "seed of the drawing (0)", _value(int, "whole number", 0)),

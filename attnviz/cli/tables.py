@@ -85,14 +85,14 @@ def predicted(before: Record | None, after: Record) -> pd.DataFrame:
     if after.vectors is not None and before is None and len(after.sentences) == 1:
         give = "give several, one on each line with --lines, or a change"
         raise InputError(f"'{after.source}' gives a sentence a vector: {give}.")
-    tables = {number: _predicted(before, after, number - 1) for number in range(1, len(after.sentences) + 1)}
+    tables = {number: _sentence_table(before, after, number - 1) for number in range(1, len(after.sentences) + 1)}
     if len(tables) == 1:
         return tables[1]
     named = [table.assign(sentence=number)[["sentence", *table]] for number, table in tables.items() if not table.empty]
     return pd.concat(named) if named else pd.DataFrame()
 
 
-def _predicted(before: Record | None, after: Record, number: int) -> pd.DataFrame:
+def _sentence_table(before: Record | None, after: Record, number: int) -> pd.DataFrame:
     """The table of a sentence, that of its figure where there is one."""
     place = {"before": before, "sentence": number}
     if after.labels is not None or analysis.labels_tokens(after):

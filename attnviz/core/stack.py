@@ -75,7 +75,7 @@ class Stack:
     def mask(self) -> Mask | None:
         """Joint mask of the entries that are on; None if none is."""
         on = [entry for entry in self.entries if entry.on]
-        return reduce(_joined, on[1:], on[0].rule()) if on else None
+        return reduce(_join, on[1:], on[0].rule()) if on else None
 
     @property
     def text(self) -> str:
@@ -155,5 +155,5 @@ def _entry(reader: MaskParser, tree: Node | Mask, join: str = "") -> Entry:
     return Entry(mask, join or mask.join, "not" in flags, "off" not in flags)
 
 
-def _joined(before: Mask, entry: Entry) -> Mask:
+def _join(before: Mask, entry: Entry) -> Mask:
     return before | entry.rule() if entry.join == "or" else before & entry.rule()

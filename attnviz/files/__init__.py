@@ -85,7 +85,7 @@ def save(
     """
     path = Path(path)
     try:
-        tensors, metadata = _packed(record, precision, whole_prediction, settings)
+        tensors, metadata = _pack_record(record, precision, whole_prediction, settings)
         with whole.unfinished(path) as part:
             save_file(tensors, part, metadata)
     except (OSError, SafetensorError) as error:
@@ -102,7 +102,7 @@ def saved(
     settings: dict[str, Any] | None = None,
 ) -> bytes:
     """Return the bytes that `save` writes."""
-    return to_bytes(*_packed(record, precision, whole_prediction, settings))
+    return to_bytes(*_pack_record(record, precision, whole_prediction, settings))
 
 
 def read(file: str | Path | bytes, name: str = "the file") -> Record:
@@ -127,19 +127,19 @@ def read(file: str | Path | bytes, name: str = "the file") -> Record:
 def opened(file: str | Path | bytes, name: str = "the file") -> tuple[Record, dict[str, Any] | None]:
     """Read a record, and the settings that `save` was given; raises as `read`."""
     if isinstance(file, bytes):
-        return _unpacked(quoted(name), BytesIO(file))
-    with _reading(Path(file)) as stream:
-        return _unpacked(quoted(str(file)), stream)
+        return _unpack_record(quoted(name), BytesIO(file))
+    with _open_file(Path(file)) as stream:
+        return _unpack_record(quoted(str(file)), stream)
 
 
 def content(path: Path) -> bytes:
     """Read the bytes of a file that is not too large; raises as `read`."""
-    with _reading(path) as file:
+    with _open_file(path) as file:
         return file.read()
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[BinaryIO]:
+def _open_file(path: Path) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as file:
             if (size := path.stat().st_size) > MOST_BYTES:
@@ -151,7 +151,7 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
         raise InputError(f"{quoted(str(path))} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def _packed(
+def _pack_record(
     record: Record, precision: str, whole_prediction: bool, settings: dict[str, Any] | None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     if precision not in PRECISIONS:
@@ -160,14 +160,14 @@ def _packed(
         record = rounded(record)
     prediction = record.prediction
     if prediction and not whole_prediction and len(prediction.vocabulary) > SMALL and not prediction.others:
-        record = replace(record, prediction=_most_probable(prediction))
+        record = replace(record, prediction=_keep_probable(prediction))
     store = Store({}, half=precision == "float16")
     header = {"version": VERSION, "torch": torch.__version__, "settings": settings} | pack(record, store)
     header["checksum"] = checksum.of(store.tensors)
     return store.tensors, {HEADER: json.dumps(header, separators=(",", ":"))}
 
 
-def _unpacked(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | None]:
+def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | None]:
     start = file.read(8)
     length = int.from_bytes(start, "little")
     try:
@@ -199,10 +199,10 @@ def _unpacked(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | None]
 
 def rounded(record: Record) -> Record:
     """Round queries, keys and values to float16, and compute the weights from these."""
-    return replace(record, steps=tuple(map(_rounded, record.steps)), precision="float16")
+    return replace(record, steps=tuple(map(_round_step, record.steps)), precision="float16")
 
 
-def _rounded(step: Step) -> Step:
+def _round_step(step: Step) -> Step:
     vectors = {name: getattr(step, name) for name in VECTORS}
     numbers = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in vectors.items()}
     if not all(torch.equal(numbers[name].isfinite(), vectors[name].isfinite()) for name in VECTORS):
@@ -211,7 +211,7 @@ def _rounded(step: Step) -> Step:
     return replace(step, **numbers, logsumexp=logsumexp)
 
 
-def _most_probable(prediction: Prediction) -> Prediction:
+def _keep_probable(prediction: Prediction) -> Prediction:
     """Keep the words that are among the most probable of some position, and one word for all others."""
     logits = prediction.logits
     ids = logits.topk(min(TOP_WORDS, logits.shape[-1]), -1).indices.unique()

@@ -103,7 +103,7 @@ def from_arrays(
         raise InputError(f"Keys of their own stand in cross-attention alone: say kind='cross', not {kind}.")
     if weights is None and (query is None or key is None):
         raise InputError("There is no attention in this: give weights, or query and key.")
-    weights, kind, generated = _of_output(weights, kind)
+    weights, kind, generated = _find_weights(weights, kind)
     one_text = tokens is not None and all(isinstance(word, str) for word in tokens)
     arrays = {"weights": weights, "query": query, "key": key, "value": value}
     layers = {what: _layers(array, what, one_text=one_text) for what, array in arrays.items() if array is not None}
@@ -211,7 +211,7 @@ def _hides_the_future(weights: Any) -> bool:
     return square and not bool(weights.triu(1).any())
 
 
-def _of_output(weights: Any, kind: str) -> tuple[Any, str, bool]:
+def _find_weights(weights: Any, kind: str) -> tuple[Any, str, bool]:
     """Find the weights in the output of a model of transformers; arrays stay as they are.
 
     Returns:
@@ -232,14 +232,14 @@ def _of_output(weights: Any, kind: str) -> tuple[Any, str, bool]:
     if len(counts := {len(step) for step in weights}) > 1:
         numbers = " and ".join(map(str, sorted(counts)))
         raise InputError(f"The steps of the generation have {numbers} layers; give those of one generation.")
-    return [_joined(list(layer), kind, beams) for layer in zip(*weights, strict=True)], kind, True
+    return [_join_steps(list(layer), kind, beams) for layer in zip(*weights, strict=True)], kind, True
 
 
-def _joined(steps: Sequence[Any], kind: str, beams: Any) -> Tensor:
+def _join_steps(steps: Sequence[Any], kind: str, beams: Any) -> Tensor:
     """Join the steps of a layer, (B, H, q, k) each, to one map (B, H, Q, K)."""
     maps = [torch.as_tensor(step).detach().cpu().float() for step in steps]
     if beams is not None:
-        maps = [_of_beams(weights, torch.as_tensor(beams).cpu(), step) for step, weights in enumerate(maps)]
+        maps = [_beam_rows(weights, torch.as_tensor(beams).cpu(), step) for step, weights in enumerate(maps)]
     if len({weights.shape[:2] for weights in maps}) > 1:
         shapes = ", ".join(str(tuple(weights.shape)) for weights in maps[:3])
         what = f"The steps of the generation have the shapes {shapes} ..."
@@ -263,7 +263,7 @@ def _joined(steps: Sequence[Any], kind: str, beams: Any) -> Tensor:
     return joined
 
 
-def _of_beams(weights: Tensor, beams: Tensor, step: int) -> Tensor:
+def _beam_rows(weights: Tensor, beams: Tensor, step: int) -> Tensor:
     """Choose the rows of the returned sentences from a step of all beams; zeros where a sentence had ended."""
     indices = beams[:, step] if step < beams.shape[1] else beams.new_full((len(beams),), -1)
     return weights[indices.clamp(min=0)].masked_fill((indices < 0)[:, None, None, None], 0)
@@ -277,13 +277,13 @@ def _is_layers(array: Any) -> bool:
 def _layers(array: Any, what: str, *, one_text: bool) -> list[Tensor]:
     """Split arrays into one (B, H, n, m) per layer."""
     if _is_layers(array):
-        return [_four(_tensor(part, what), what) for part in array]
+        return [_four_axes(_tensor(part, what), what) for part in array]
     tensor = _tensor(array, what)
     if tensor.dim() == 5:
         return list(tensor)
     if tensor.dim() == 4 and one_text and len(tensor) > 1:
         return [part.unsqueeze(0) for part in tensor]
-    return [_four(tensor, what)]
+    return [_four_axes(tensor, what)]
 
 
 def _tensor(array: Any, what: str) -> Tensor:
@@ -296,7 +296,7 @@ def _tensor(array: Any, what: str) -> Tensor:
     return tensor
 
 
-def _four(tensor: Tensor, what: str) -> Tensor:
+def _four_axes(tensor: Tensor, what: str) -> Tensor:
     if not 2 <= tensor.dim() <= 4:
         raise InputError(f"The {what} have shape {tuple(tensor.shape)}; (Q, K), (H, Q, K) or (B, H, Q, K) are read.")
     return tensor[(None,) * (4 - tensor.dim())]
@@ -311,7 +311,7 @@ def _masks(mask: Any, convention: str | None, count: int) -> list[Tensor | Mask 
         raise InputError(f"There are {count} layers and {len(each)} masks.")
     if convention is not None and convention not in READ:
         raise InputError(f"There is no convention {quoted(convention)}. There are: {', '.join(READ)}.")
-    tensors = [_four(_tensor(array, "mask"), "mask") for array in each]
+    tensors = [_four_axes(_tensor(array, "mask"), "mask") for array in each]
     if convention is None and any(tensor.dtype is not torch.bool for tensor in tensors):
         raise InputError(f"The mask holds numbers: say its convention, one of {', '.join(READ)}.")
     return [READ[convention or "may-attend"](tensor) for tensor in tensors] * (count // len(tensors))

@@ -22,7 +22,7 @@ FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 40_000_000
 MOST_SIDE, LEAST_SIDE = 2048, 8
 """Pixels of a side: a larger picture is made smaller; a smaller one is refused."""
-_one_at_a_time = Lock()
+_decode_lock = Lock()
 """Lock for decoding, because a picture of 0.2 MB may take 500 MB while it is decoded."""
 
 SOUND_ENDING = ".wav"
@@ -63,7 +63,7 @@ def _picture(image: Any) -> Picture:
     if not isinstance(image, Image.Image):
         with_alpha = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.shape[2:] == (4,)
         image = Image.fromarray(image if with_alpha else Picture.of(image).pixels.numpy())
-    return _of_image(image, "The picture")[0]
+    return _convert(image, "The picture")[0]
 
 
 def _content(what: str, path: str | Path) -> bytes:
@@ -91,10 +91,10 @@ def read_picture(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
         raise InputError(f"{what} has more than {MOST_PIXELS / 1e6:g} million pixels. Make it smaller.") from None
     except Exception:  # the library raises nearly anything for a damaged file
         raise InputError(f"{what} is no picture of PNG, JPEG or WebP; choose another file.") from None
-    return _of_image(image, what)
+    return _convert(image, what)
 
 
-def _of_image(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
+def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     width, height = image.size
     sizes, most = f"{what} has {width:,} x {height:,} pixels", MOST_SIDE // LEAST_SIDE
     if width * height > MOST_PIXELS:
@@ -113,8 +113,8 @@ def _of_image(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     }
     notes = tuple(note for note, holds in changes.items() if holds)
     try:
-        with _one_at_a_time:
-            result = Picture.of(ImageOps.exif_transpose(_smaller(image) if is_large else image))
+        with _decode_lock:
+            result = Picture.of(ImageOps.exif_transpose(_shrink(image) if is_large else image))
     except Exception:
         raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
     if is_large:
@@ -123,7 +123,7 @@ def _of_image(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     return result, notes
 
 
-def _smaller(image: Image.Image) -> Image.Image:
+def _shrink(image: Image.Image) -> Image.Image:
     """Resize an image to `MOST_SIDE` pixels at its longer side, without a larger copy than that needs."""
     if image.mode.startswith("I"):
         image = image.point(lambda level: level / 256).convert("L")

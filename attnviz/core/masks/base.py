@@ -260,10 +260,10 @@ class Mask(ABC):
         return query, key, torch.arange(self.batch_size or 1).reshape(-1, 1, 1)
 
     def __and__(self, other: "Mask") -> "Mask":
-        return _joined(And, self, other)
+        return _join(And, self, other)
 
     def __or__(self, other: "Mask") -> "Mask":
-        return _joined(Or, self, other)
+        return _join(Or, self, other)
 
     def __invert__(self) -> "Mask":
         return self.mask if isinstance(self, Not) else Not(self)
@@ -369,7 +369,7 @@ class Or(_Group):
 
 
 @dataclass(frozen=True)
-class _Changed(Mask):
+class _Wrapper(Mask):
     mask: Mask
 
     @property
@@ -381,7 +381,7 @@ class _Changed(Mask):
 
 
 @dataclass(frozen=True)
-class Not(_Changed):
+class Not(_Wrapper):
     """Open where its mask is blocked."""
 
     rule = "not"
@@ -402,7 +402,7 @@ class Not(_Changed):
 
 
 @dataclass(frozen=True)
-class Shifted(_Changed):
+class Shifted(_Wrapper):
     """Query i sees what query i + offset of its mask sees. `Mask.shifted` makes it, and none where none is needed.
 
     Queries may come to stand before position 0; there they belong to no document and no block.
@@ -440,7 +440,7 @@ def _in_parentheses(mask: Mask) -> str:
     return f"({mask})" if isinstance(mask, _Group) else str(mask)
 
 
-def _joined(group: type[_Group], *masks: Mask) -> Mask:
+def _join(group: type[_Group], *masks: Mask) -> Mask:
     """Both masks as one; a mask joined with itself is itself."""
     flat = [part for mask in masks for part in (mask.masks if isinstance(mask, group) else (mask,))]
     parts = tuple(dict.fromkeys(flat))

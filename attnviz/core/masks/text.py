@@ -103,9 +103,9 @@ class MaskParser:
         return reduce(and_ if tree.kind == "and" else or_, parts)
 
     def _either(self, depth: int) -> Node | Mask:
-        return self._joined("or", lambda: self._joined("and", lambda: self._operand(depth)))
+        return self._join("or", lambda: self._join("and", lambda: self._operand(depth)))
 
-    def _joined(self, kind: str, part: Callable[[], Node | Mask]) -> Node | Mask:
+    def _join(self, kind: str, part: Callable[[], Node | Mask]) -> Node | Mask:
         start, parts = self._start(), [part()]
         while self._take(re.escape(SIGNS[kind])):
             parts.append(part())
@@ -126,14 +126,14 @@ class MaskParser:
         if not name:
             self._refuse("a rule is missing; write one, such as causal or window(2)")
         if name == "shifted":
-            return self._shifted(depth)
+            return self._shift(depth)
         if name not in KEYWORDS:
             names = sorted({rule.keyword for rule in KEYWORDS.values()})
             near = f" Write {SIGNS[name]} for it." if name in SIGNS else did_you_mean(name, names)
             self._refuse(f"there is no rule {quoted(name)}", start, near or f" There are: {', '.join(names)}.")
         return self._rule(KEYWORDS[name], start)
 
-    def _shifted(self, depth: int) -> Mask:
+    def _shift(self, depth: int) -> Mask:
         """A mask whose queries are further on: "shifted(window(2), 3)"."""
         inner = self._either(depth + 1) if self._take(r"\(") else None
         offset = self._take(r",\s*-?\d{1,6}\s*\)") if inner else ""

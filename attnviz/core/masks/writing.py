@@ -56,17 +56,17 @@ class Symbol:
         """Make an expression that depends on this one, and on the other."""
         return Symbol(text, self.axes | getattr(other, "axes", set()), self.writer, rank, **facts)
 
-    def _joined(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
+    def _binary(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
         right = other.beside(rank + 1) if isinstance(other, Symbol) else other
         return self.derive(f"{self.beside(rank + (rank == COMPARED))} {sign} {right}", other, rank, **facts)
 
     def __add__(self, other: "Symbol | int") -> "Symbol":
         if isinstance(other, int):
             return self.derive(plus(self.text, str(other)), rank=SUM) if other else self
-        return self._joined("+", other, SUM)
+        return self._binary("+", other, SUM)
 
     def __sub__(self, other: "Symbol | int") -> "Symbol":
-        return self + -other if isinstance(other, int) else self._joined("-", other, SUM)
+        return self + -other if isinstance(other, int) else self._binary("-", other, SUM)
 
     def __rsub__(self, other: int) -> "Symbol":
         return Symbol(str(other), frozenset(), self.writer) - self
@@ -76,13 +76,13 @@ class Symbol:
 
     def __floordiv__(self, other: "Symbol | int") -> "Symbol":
         if self.writer.style == SCRIPT:
-            return self.derive(f"Math.floor({self._joined('/', other, PRODUCT).text})", other)
-        return self._joined("//", other, PRODUCT)
+            return self.derive(f"Math.floor({self._binary('/', other, PRODUCT).text})", other)
+        return self._binary("//", other, PRODUCT)
 
     def __mod__(self, other: "Symbol | int") -> "Symbol":
         if self.writer.style == SCRIPT:
             return self.derive(f"mod({self.text}, {getattr(other, 'text', other)})", other)
-        return self._joined("%", other, PRODUCT)
+        return self._binary("%", other, PRODUCT)
 
     def __invert__(self) -> "Symbol":
         sign = "!" if self.writer.style == SCRIPT else "~"
@@ -91,19 +91,19 @@ class Symbol:
     def __and__(self, other: "Symbol") -> "Symbol":
         if self.certain or other.certain:
             return other if self.certain else self
-        return self._joined("&", other, BOTH)
+        return self._binary("&", other, BOTH)
 
     def __lt__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined("<", other, COMPARED, certain=isinstance(other, int) and self.bounds[1] < other)
+        return self._binary("<", other, COMPARED, certain=isinstance(other, int) and self.bounds[1] < other)
 
     def __ge__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined(">=", other, COMPARED, certain=isinstance(other, int) and self.bounds[0] >= other)
+        return self._binary(">=", other, COMPARED, certain=isinstance(other, int) and self.bounds[0] >= other)
 
-    __mul__ = partialmethod(_joined, "*", rank=PRODUCT)
-    __or__ = partialmethod(_joined, "|", rank=EITHER)
-    __le__ = partialmethod(_joined, "<=", rank=COMPARED)
-    __gt__ = partialmethod(_joined, ">", rank=COMPARED)
-    __eq__ = partialmethod(_joined, "==", rank=COMPARED)
+    __mul__ = partialmethod(_binary, "*", rank=PRODUCT)
+    __or__ = partialmethod(_binary, "|", rank=EITHER)
+    __le__ = partialmethod(_binary, "<=", rank=COMPARED)
+    __gt__ = partialmethod(_binary, ">", rank=COMPARED)
+    __eq__ = partialmethod(_binary, "==", rank=COMPARED)
     __hash__ = None
 
     def is_in(self, numbers: "Sequence[int] | Symbol") -> "Symbol":
@@ -245,11 +245,11 @@ class MaskWriter:
     def line(self, name: str, text: str) -> str:
         """A line before, under a name that is given back; one line for the same text."""
         if text not in self.names:
-            self.names[text] = self._free(name)
+            self.names[text] = self._free_name(name)
             self.lines.append(f"{self.names[text]} = {text}")
         return self.names[text]
 
-    def _free(self, name: str) -> str:
+    def _free_name(self, name: str) -> str:
         """The name, with a number behind it if it is taken."""
         self.taken[name] = self.taken.get(name, 0) + 1
         return f"{name}_{self.taken[name]}" if self.taken[name] > 1 else name
@@ -273,7 +273,7 @@ class MaskWriter:
     def _rule(self, mask: Mask, shift: int, alone: bool) -> Symbol:
         """One rule: where several are joined and it is no predicate, a line of its own that gives it a name."""
         keyword = getattr(mask, "keyword", "other")
-        name = self._free("global_tokens" if keyword == "global" else keyword)
+        name = self._free_name("global_tokens" if keyword == "global" else keyword)
         self.shift, self.name = shift, name
         written = mask.code(self) or self._tensor(mask.shifted(shift))
         if alone or self.style == PREDICATE or written.text == name:

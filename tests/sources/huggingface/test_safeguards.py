@@ -86,7 +86,7 @@ def test_models_are_built_one_at_a_time(model, monkeypatch):
     held, make = [], transformers.GPT2LMHeadModel.__init__
 
     def makes(self, *args, **kwargs):
-        other = threading.Thread(target=lambda: held.append(building._one_at_a_time.acquire(blocking=False)))
+        other = threading.Thread(target=lambda: held.append(building._decode_lock.acquire(blocking=False)))
         other.start()
         other.join()
         make(self, *args, **kwargs)

@@ -96,14 +96,14 @@ class Random(Mask):
         if not isinstance(query, Tensor):
             return UNKNOWN
         place, stretch = key % self.every, key // self.every
-        hashes = _mixed(_mixed(_mixed(torch.tensor(self.seed & WORD)) + query) + stretch)
-        return _permuted(place.expand(hashes.shape), hashes, self.every) < self.count
+        hashes = _hash(_hash(_hash(torch.tensor(self.seed & WORD)) + query) + stretch)
+        return _permute(place.expand(hashes.shape), hashes, self.every) < self.count
 
     def code(self, writer):
         """There is no formula that a person would paste."""
 
 
-def _permuted(place: Tensor, hashed: Tensor, size: int) -> Tensor:
+def _permute(place: Tensor, hashed: Tensor, size: int) -> Tensor:
     """Image of a place under a permutation of 0 to size - 1, another one for each hash.
 
     A Feistel network of four rounds on pairs of numbers below the root of the size permutes the square of the root; a
@@ -113,14 +113,14 @@ def _permuted(place: Tensor, hashed: Tensor, size: int) -> Tensor:
     root = math.isqrt(size - 1) + 1
     left, right = place // root, place % root
     for turn in range(4):
-        left, right = right, (left + _mixed(hashed + right * 64 + turn)) % root
+        left, right = right, (left + _hash(hashed + right * 64 + turn)) % root
     place = left * root + right
     if (beyond := place >= size).any():
-        place[beyond] = _permuted(place[beyond], hashed[beyond], size)
+        place[beyond] = _permute(place[beyond], hashed[beyond], size)
     return place
 
 
-def _mixed(number: Tensor) -> Tensor:
+def _hash(number: Tensor) -> Tensor:
     """A hash of the lower 32 bits of an integer: 32 bits, by two multiplications that fit into int64 (T. Mueller)."""
     number = (number + 0x9E3779B9) & WORD  # the golden ratio, so that 0 does not stay 0
     for _ in range(2):
