@@ -89,8 +89,7 @@ def check_batch(
 
 
 def _is_target(ids: Tensor, labels: Tensor) -> bool:
-    """Whether labels are for another text: they have another length, or most are used and none equals its own or the
-    next token."""
+    """Whether labels are for another text: their length differs, or most count and none equals its own or next id."""
     if labels.dim() != 2 or labels.shape != ids.shape:
         return labels.dim() == 2 and len(labels) == len(ids)
     used = labels != IGNORED

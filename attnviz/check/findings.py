@@ -199,7 +199,7 @@ class Laid:
 
 
 def future(queries: int, keys: int) -> Tensor:
-    """Mask the keys after each query, boolean (Q, K); with more keys than queries (a cache), the ends are aligned."""
+    """Mark the keys after each query, boolean (Q, K); with more keys than queries (a cache), the ends are aligned."""
     offset = max(0, keys - queries)
     return torch.arange(keys) > torch.arange(queries)[:, None] + offset
 

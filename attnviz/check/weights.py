@@ -127,8 +127,7 @@ def _sum_findings(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
 
 
 def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
-    """Find cells that are open against the intent, or a causal mask if they look causal; also whether that hides the
-    future."""
+    """Find cells open against the intent or an apparent causal mask; also return whether that hides the future."""
     mask = Subsequent() if intent is None and _looks_causal(is_open) else Full()
     mask = mask if intent is None else intent.mask
     (intended, hides), read, findings = _intended_mask(mask, is_open), read_rows(is_open, tokens)[..., None], []

@@ -1,4 +1,4 @@
-"""A mask as it is composed, rule by rule.
+"""A mask that a user builds rule by rule.
 
 stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((5,)))))
 stack.mask()                                    # (causal or prefix of 3) and padding
@@ -15,9 +15,9 @@ from attnviz.core.masks.text import SIGNS, MaskParser, Node
 
 JOINS = ("and", "or")
 NONE = "none"
-"""The text of a stack without entries."""
+"""Text of a stack without entries."""
 MOST = 24
-"""How many entries a stack may have: its mask is then at most as deep as is read from text."""
+"""Maximum number of entries, so that the parser of masks accepts the nesting."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,10 @@ class Entry:
     """One rule of a stack.
 
     Attributes:
-        mask: the rule, or masks joined already.
-        join: how it is joined to all that stands before it: "and" or "or". The first entry that is on is joined to
-            nothing.
-        negated: whether it is open where its mask is blocked.
-        on: whether it takes part.
+        mask: a rule, or masks that are joined already.
+        join: operator that joins it to all entries before it: "and" or "or"; unused for the first entry that is on.
+        negated: whether the mask is negated.
+        on: whether the entry is used.
     """
 
     mask: Mask
@@ -44,12 +43,12 @@ class Entry:
             raise MaskError(f"An entry holds a mask; given {quoted(self.mask)}.")
 
     def rule(self) -> Mask:
-        """Its mask, negated if it is."""
+        """Return the mask, negated if `negated` is True."""
         return ~self.mask if self.negated else self.mask
 
     @property
     def text(self) -> str:
-        """The text of its rule; after "off:" if it is off."""
+        """Text of the rule, with "off:" before it if the entry is off."""
         text = operand(self.mask)
         if self.negated:
             text = f"~{text}"
@@ -73,15 +72,15 @@ class Stack:
         self.mask()
 
     def mask(self) -> Mask | None:
-        """Joint mask of the entries that are on; None if none is."""
+        """Join the masks of all entries that are on; None if every entry is off."""
         on = [entry for entry in self.entries if entry.on]
         return reduce(_join, on[1:], on[0].rule()) if on else None
 
     @property
     def text(self) -> str:
-        """The text from which `stack_from_text` makes it: "(causal | prefix(3)) & off: ~window(2)"; or "none".
+        """Text from which `stack_from_text` makes the stack: "(causal | prefix(3)) & off: ~window(2)"; or "none".
 
-        The join of the first entry, which is joined to nothing, is not in it: it comes back as is usual for its rule.
+        The text does not hold the join of the first entry, which has no effect; it becomes the default of its rule.
         """
         text, last = "", "and"
         for entry in self.entries:
@@ -92,7 +91,7 @@ class Stack:
         return text or NONE
 
     def rules(self) -> tuple[str, ...]:
-        """By which of its mask's `rules` each entry is named; those up to the last "or" are one. "" if it is off."""
+        """Return, per entry, its name in `Mask.rules`, or "" if off; entries up to the last "or" share one name."""
         on = [i for i, entry in enumerate(self.entries) if entry.on]
         last = max((i for i in on[1:] if self.entries[i].join == "or"), default=-1)
         names = [entry.rule().rules()[0] if entry.on else "" for entry in self.entries]
@@ -101,22 +100,22 @@ class Stack:
         return tuple(names)
 
     def added(self, entry: Entry) -> "Stack":
-        """The stack with one more entry at its end."""
+        """Return the stack with one more entry at its end."""
         return Stack((*self.entries, entry))
 
     def removed(self, index: int) -> "Stack":
-        """The stack without one entry."""
+        """Return the stack without one entry."""
         self._check(index)
         return Stack(self.entries[:index] + self.entries[index + 1 :])
 
     def moved(self, index: int, to: int) -> "Stack":
-        """The stack with one entry at another place; the others keep their order."""
+        """Return the stack with one entry moved to another index; other entries keep their order."""
         self._check(index), self._check(to)
         others = self.removed(index).entries
         return Stack((*others[:to], self.entries[index], *others[to:]))
 
     def replaced(self, index: int, entry: Entry) -> "Stack":
-        """The stack with another entry at a place."""
+        """Return the stack with the entry at an index replaced."""
         self._check(index)
         return Stack((*self.entries[:index], entry, *self.entries[index + 1 :]))
 
@@ -126,10 +125,10 @@ class Stack:
 
 
 def stack_from_text(text: str) -> Stack:
-    """Read a stack: the text of a mask, in which rules may be off; parts that are joined first become its entries.
+    """Parse a stack from the text of a mask, in which rules may be off; the operands of the tree become entries.
 
     Raises:
-        MaskError: as `mask_from_text`, and if it has too many entries.
+        MaskError: if the text cannot be parsed, or has too many entries.
     """
     if text.strip() == NONE:
         return Stack()
@@ -145,7 +144,7 @@ def _entries(reader: MaskParser, tree: Node | Mask) -> list[Entry]:
 
 
 def _entry(reader: MaskParser, tree: Node | Mask, join: str = "") -> Entry:
-    """One entry; joined as is usual for its rule where nothing is said."""
+    """Make an entry from a tree, with the default join of its rule if `join` is ""."""
     flags = set()
     for flag in ("off", "not"):
         if isinstance(tree, Node) and tree.kind == flag:
