@@ -155,8 +155,7 @@ def leak_test_function(
         attend: function of query (1, heads, n, d_k), key and value (1, heads, keys, d_k), float64, and the mask,
             boolean (n, keys), True = may attend; returns the output, or a tuple whose first item is the output.
         mask: promised mask.
-        n: number of queries, and of keys if `keys` is None.
-        keys: number of keys.
+        n, keys: numbers of queries and keys; `keys` is n by default.
 
     Raises:
         ShapeError: if the output is not a tensor with one vector per query.

@@ -366,9 +366,7 @@ class Runner:
 
 def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
     """Run each text alone twice, and in float64 if the model can be copied; convert half precision to float32 before.
-
-    Returns:
-        The runner with `sites` and `bound`, and the first run of each text.
+    Return the runner with `sites` and `bound`, and the first run of each text.
     """
     weights = [tensor for tensor in runner.model.parameters() if tensor.is_floating_point()]
     count, dtype = sum(tensor.numel() for tensor in weights), weights[0].dtype if weights else torch.float32
