@@ -230,5 +230,5 @@ def _next_id(logits: Tensor, temperature: float, top_p: float, generator: torch.
     if not temperature:
         return int(logits.argmax())
     shares, ids = (logits.double() / temperature).softmax(-1).sort(descending=True)
-    kept = shares.cumsum(-1) - shares < top_p
-    return int(ids[torch.multinomial(shares * kept, 1, generator=generator)])
+    is_likely = shares.cumsum(-1) - shares < top_p
+    return int(ids[torch.multinomial(shares * is_likely, 1, generator=generator)])

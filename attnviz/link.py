@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
 
-from attnviz.analysis import views  # the package first: a thread that imports its part first would block another
+from attnviz.analysis import views  # imports the whole package first, to avoid a deadlock between threads
 from attnviz.core.edits import BY_LETTER, Edits, Site, Take
 from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
@@ -92,7 +92,7 @@ def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]
             complaints.append(f"The link holds {quoted(name[:40])}, which is unknown.{did_you_mean(name, NAMES)}")
             continue
         try:
-            is_value = values[-1] or name == "text"  # an empty text is not the example that a model opens with
+            is_value = values[-1] or name == "text"  # an empty text differs from the default, an example
             chosen[name] = NAMES[name].codec.read(values[-1]) if is_value else NAMES[name].default
         except AttnvizError as error:
             complaints.append(f"The link's {name} was left out: {error}")
@@ -206,7 +206,7 @@ def _read_other(text: str) -> Choices:
         return Choices()
     choices, complaints = read(parse_qs(text, keep_blank_values=True))
     if complaints or "b" in choices.chosen:
-        raise InputError((*complaints, "B has no B of its own.")[0])
+        raise InputError((*complaints, "B cannot have its own B.")[0])
     return choices
 
 
@@ -243,7 +243,7 @@ TAKES = Codec(lambda text: tuple(map(Take.read, text.split("\n"))), lambda takes
 OTHER = Codec(_read_other, lambda other: urlencode(_short_texts(other)) or "original")
 
 _TABLE = (
-    # what is asked: the request
+    # request
     ("model", "translator", TEXT),
     ("step", None, NUMBER, "model"),
     ("text", None, TEXT),
@@ -253,7 +253,7 @@ _TABLE = (
     ("chat", None, PROMPT, "model"),  # the system prompt; "-" for a chat without one
     ("picture", None, TEXT),
     ("gray", (), _list(NUMBER), "model edits"),
-    # what is changed: the edits
+    # edits
     ("mask", None, STACK, "edits"),
     ("heads_off", frozenset(), _list(HEAD, frozenset), "model edits"),
     ("take", (), TAKES, "model text edits"),
@@ -265,7 +265,7 @@ _TABLE = (
     ("temperature", 1.0, DECIMAL, "edits"),
     ("scaled", True, FLAG, "edits"),
     ("scored", None, SITE, "model edits"),
-    # what is looked at
+    # selection
     ("layer", None, SITE, "model"),
     ("head", None, FOCUS, "model"),
     ("cell", None, _numbers(2), "text"),
@@ -274,7 +274,7 @@ _TABLE = (
     ("view", views.View(), VIEW),
     ("zoom", (), _list(_numbers(4)), "text"),
     ("colors", "adaptive", _one_of("adaptive", "log")),
-    # how a head is drawn
+    # form of a head
     ("form", None, TEXT, "tab"),
     ("also", (), _list(NUMBER), "model"),
     ("least", None, DECIMAL),

@@ -63,7 +63,7 @@ class MaskFormat:
         if self.name not in ("is_causal", "key_padding_mask"):
             return ""
         ours = mask.tensor(queries, keys)
-        only, expected = "says of every query what it says of query 0", ours[:, :, :1]
+        only, expected = "has the same keys for every query", ours[:, :, :1]
         if self.name == "is_causal":
             only, expected = "blocks the future aligned top-left, and nothing else", Subsequent().tensor(queries, keys)
         for sentence, _, query, key in (ours != expected).nonzero()[:1].tolist():

@@ -115,7 +115,7 @@ def of_texts(
 def _measure_here(
     source: Source, edits: Edits, report: OnProgress, atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]
 ) -> Iterator[Outcome]:
-    """Measure shards with a source of this process."""
+    """Measure shards one after another with a source of this process."""
     done = 0
     for shard in wanted:
         _measure(source, atlas_plan, folder, shard, edits, lambda n, before=done: report(before + n, atlas_plan.lines))

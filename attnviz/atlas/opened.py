@@ -145,7 +145,7 @@ class Atlas:
         ends = ((shard, shard.first, shard.first + shard.lines) for shard in self.plan.shards if shard.file == file)
         shard = next((shard for shard, first, end in ends if first <= line < end), None)
         if shard is None:
-            raise InputError(f"The atlas knows no line {line:,} of {quoted(file, 200)}.")
+            raise InputError(f"The atlas has no line {line:,} of {quoted(file, 200)}.")
         return corpus.texts(self.folder / self.plan.corpus, shard)[line - shard.first].text
 
     def _head_rows(self, name: str, site: Site | str, head: int) -> pd.DataFrame:

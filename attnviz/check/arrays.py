@@ -57,12 +57,12 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
     if stated is not None and stated not in KINDS:
         raise InputError(f"There is no kind {quoted(stated)}. There are: {', '.join(KINDS)}.")
     if convention is not None and stated not in (None, "mask"):
-        raise InputError(f"Only a mask has a convention, and this is said to be {stated}. Leave one of the two out.")
+        raise InputError(f"Only a mask has a convention, and the kind is {stated}. Omit one of the two options.")
     if stated is not None or convention is not None:
         return stated or "mask", ()
     numbers = array[~array.isnan()] if array.is_floating_point() else array
     if not numbers.numel():
-        return "weights", ("It is read as weights: every number is NaN, so that nothing else tells.",)
+        return "weights", ("It is read as weights, although every number is NaN.",)
     if is_binary(numbers):
         if array.is_floating_point() and array.shape[-1] > 1 and bool((array.nansum(-1) == 1).all()):
             return "weights", ("It is read as weights: each row holds one 1 and else 0, in floating point.",)
@@ -71,7 +71,7 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
     if fill(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()):
         return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block.",)
     if bool(((numbers < 0) | (numbers == torch.inf)).any()):
-        why = "numbers below 0 are among many others" if bool((numbers < 0).any()) else "it holds +inf"
+        why = "it holds negative and many other numbers" if bool((numbers < 0).any()) else "it holds +inf"
         return "scores", (f"It is read as scores: {why}.",)
     middle = float(array.double().nansum(-1).flatten().median())
     if middle <= 2:
@@ -103,7 +103,7 @@ def conventions_of(array: Tensor, stated: str | None) -> list[str]:
         return [plain, "true-is-masked"] if binary and (not floats or array.any()) else ["additive"]
     if (stated == "additive") == binary and array.any() and not (stated == "additive" and floats):
         holds = "booleans or 0 and 1" if binary else "other numbers than 0 and 1"
-        raise InputError(f"The convention is said to be '{stated}', and the mask holds {holds}. Say another, or none.")
+        raise InputError(f"The convention is '{stated}', but the mask holds {holds}. Give another convention, or none.")
     return [stated]
 
 
@@ -138,7 +138,7 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
         findings.append(Finding("broadcast", "note", message, fix))
     elif shape is not None and (dims != shape[-len(dims) :] or any(size > 1 for size in shape[: -len(dims)])):
         message = f"The {kind} have shape {dims}, and should have (B, H, Q, K) = {shape}."
-        findings.append(Finding("broadcast", "error", message, "They are never repeated: give all of them."))
+        findings.append(Finding("broadcast", "error", message, "They are never broadcast: give all of them."))
     sizes = dict(zip(axes, dims, strict=True))
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
 

@@ -152,7 +152,7 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
         prefix = Intent(f"a prefix-LM (prefix of {length})", causal | Prefix(length))
     if 1 < queries <= keys:  # a document starts where the previous key is blocked
         begins, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
-        if tokens is not None:  # padding belongs to the document beside it
+        if tokens is not None:  # padding belongs to the adjacent document
             begins = begins & (tokens[:, 1:] & tokens[:, :-1])[:, second - 1 : second - 1 + begins.shape[1]]
         starts = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in begins]
         texts = [Documents(tuple(end - start for start, end in pairwise(each))) for each in starts]
@@ -225,7 +225,7 @@ def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
     """Make the part of padding; `tokens` is boolean (B, K), True at tokens."""
     (batch, heads, queries, keys), real = shape, tokens[:, None, None]
     states = {"": real, "wrong-axis": real.mT} if queries == keys else {"": real}
-    states["missing"] = torch.ones_like(real)  # before off by one, which equals it for one or two keys of padding
+    states["missing"] = torch.ones_like(real)  # before off by one, which may give the same cells
     states["opens-padding"] = pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]
     states["blocks-token"] = ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
     states["inverted"] = ~real

@@ -313,7 +313,7 @@ class Runner:
         return Ran(text, torch.cat(outputs, 1), tuple(passes))
 
     def alone(self, ids: Tensor, text: int = 0) -> Ran:
-        """Run one text by itself."""
+        """Run one text alone."""
         return self.run(torch.full((1, len(ids)), text), ids[None])
 
     def runs(self, way: str, documents: Sequence[Tensor]) -> Iterator[Ran]:

@@ -103,7 +103,7 @@ def _model(options: Namespace) -> int:
 
     _refuse(options, OF_ARRAYS, "arrays")
     if options.model and options.text:
-        raise InputError("Beside --model there is one text; put it in quotes.")
+        raise InputError("With --model, give one text; put it in quotes.")
     name, text = (options.model, options.file) if options.model else (options.file, options.text)
     try:
         source = _load(name)
@@ -116,7 +116,7 @@ def _model(options: Namespace) -> int:
         return _batch(source, options)
     if options.pad is not None:
         if not isinstance(source, Wrapped):
-            raise InputError("--pad is of batches and of models that attnviz.wrap makes; this one names its padding.")
+            raise InputError("--pad applies to batches and to models from attnviz.wrap; this one names its padding.")
         source = source if options.pad == "none" else source.with_padding(options.pad)
     text = request.texts(text)[0] if text else None
     tests = {

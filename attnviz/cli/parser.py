@@ -268,7 +268,7 @@ def _masks() -> str:
 
 
 def build(masks: str = "") -> argparse.ArgumentParser:
-    """Build the parser of all commands, with `masks` below the help of `check`; it raises InputError."""
+    """Build the parser of all commands, with `masks` below the help of `check`; wrong arguments raise InputError."""
     page = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = _Parser(prog="attnviz", description=ABOUT, epilog=EXAMPLES, **page)
     parser.add_argument("--version", action="version", version=f"attnviz {__version__}")

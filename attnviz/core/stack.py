@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Stack:
-    """Entries joined from the first to the last, without precedence: ((a join b) join c) join d.
+    """A list of entries that are joined from first to last, without precedence: ((a join b) join c) join d.
 
     Raises:
         MaskError: if there are more than `MOST` entries, or masks for different numbers of sentences.

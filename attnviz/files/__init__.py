@@ -191,7 +191,7 @@ def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | 
         record = unpack(Record, header, Store(tensors))
         check_fits(record)
     except AttnvizError as error:
-        raise InputError(f"{name} holds no whole record: {error}") from None
+        raise InputError(f"{name} holds no complete record: {error}") from None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, RecursionError):
         raise InputError(f"{name} is damaged: what it says of its record does not fit together.") from None
     return record, header.get("settings")

@@ -100,9 +100,9 @@ def from_arrays(
     if kind not in KINDS:
         raise InputError(f"There is no kind {quoted(kind)}. There are: {', '.join(KINDS)}.")
     if keys is not None and kind != "cross":
-        raise InputError(f"Keys of their own stand in cross-attention alone: say kind='cross', not {kind}.")
+        raise InputError(f"Only cross-attention has separate keys: give kind='cross', not {kind}.")
     if weights is None and (query is None or key is None):
-        raise InputError("There is no attention in this: give weights, or query and key.")
+        raise InputError("There is no attention: give weights, or query and key.")
     weights, kind, generated = _find_weights(weights, kind)
     one_text = tokens is not None and all(isinstance(word, str) for word in tokens)
     arrays = {"weights": weights, "query": query, "key": key, "value": value}
@@ -246,8 +246,8 @@ def _join_steps(steps: Sequence[Any], kind: str, beams: Any) -> Tensor:
         raise InputError(f"{what}; batch and heads must stay the same.")
     if kind == "cross":
         if len({weights.shape[3] for weights in maps}) > 1:
-            what = "The steps of the generation look at encoders of different lengths"
-            raise InputError(f"{what}; give those of one text.")
+            what = "The steps of the generation have encoder texts of different lengths"
+            raise InputError(f"{what}; give the steps for one text.")
         return torch.cat(maps, 2)
     first, total = maps[0], sum(weights.shape[2] for weights in maps)
     cached = first.shape[3] - first.shape[2]
@@ -323,7 +323,7 @@ def _step(
     """Make the step of a layer, with one sentence per problem of its arrays."""
     weights, notes = arrays.get("weights"), []
     if weights is not None and weights.numel() > MOST_CELLS:
-        notes.append(f"of its {weights.numel():,} weights none was checked; at most {MOST_CELLS:,} are.")
+        notes.append(f"the {weights.numel():,} weights were not checked; at most {MOST_CELLS:,} are.")
     elif weights is not None:
         findings = check(weights, kind="weights").findings
         notes += [finding.message for finding in findings if finding.severity != "note"]

@@ -158,7 +158,7 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
         _check(isinstance(value, list), f"{name} is no list")
         if origin is tuple and parts[-1] is not Ellipsis:
             return tuple(unpack(part, item, store, name) for part, item in zip(parts, value, strict=True))
-        if parts[0] is str and {*map(type, value)} <= {str}:  # a vocabulary may have 150,000 words
+        if parts[0] is str and {*map(type, value)} <= {str}:  # fast path: a vocabulary may have 150,000 words
             return (frozenset if origin is frozenset else tuple)(value)
         return (frozenset if origin is frozenset else tuple)(unpack(parts[0], item, store, name) for item in value)
     if kind in (Token, Box, Site):  # a list of the fields; the last ones may be missing
@@ -185,8 +185,8 @@ def _picture(values: list, store: Store) -> Picture:
     picture = Picture(store.get(values[0]), float(values[1]))
     pixels = picture.pixels
     small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
-    _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture is none")
-    _check(0 <= picture.seconds <= LONGEST, "a sound lasts no time that there is")
+    _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture has a wrong shape or type")
+    _check(0 <= picture.seconds <= LONGEST, "the length of a sound is out of range")
     return picture
 
 
@@ -232,12 +232,12 @@ def _bias(values: dict[str, Any], store: Store) -> Bias:
         return modifiers.from_json(values)
     windows, table = _mask(values["windows"], store), store.get(values["table"])
     fits = isinstance(windows, masks.PatchWindows) and table.shape[1:] == (windows.size**2,) * 2
-    _check(fits and windows.size > 0 and table.is_floating_point(), "a bias of windows is none")
+    _check(fits and windows.size > 0 and table.is_floating_point(), "the bias of windows has a wrong shape or type")
     return WindowBias(windows, table)
 
 
 def _sink(value: Any, store: Store) -> int:
-    _check(unpack(int, value, store, "beside") >= 0, "a sink stands nowhere")
+    _check(unpack(int, value, store, "beside") >= 0, "the position of a sink is negative")
     return value
 
 
