@@ -285,7 +285,7 @@ def mask_format(name: str) -> MaskFormat:
     Raises:
         MaskError: if there is no such format; the message lists all names.
     """
-    known = {convention.name: convention for convention in FORMATS}
-    if name not in known:
-        raise MaskError(f"There is no mask format {quoted(name)}. There are: {', '.join(known)}.")
-    return known[name]
+    formats = {convention.name: convention for convention in FORMATS}
+    if name not in formats:
+        raise MaskError(f"There is no mask format {quoted(name)}. There are: {', '.join(formats)}.")
+    return formats[name]

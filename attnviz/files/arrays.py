@@ -220,7 +220,7 @@ def _find_weights(weights: Any, kind: str) -> tuple[Any, str, bool]:
     beams = None
     if any(hasattr(weights, name) for names in OUTPUTS.values() for name in names):
         beams = getattr(weights, "beam_indices", None)
-        weights = next((found for name in OUTPUTS[kind] if (found := getattr(weights, name, None))), ())
+        weights = next((maps for name in OUTPUTS[kind] if (maps := getattr(weights, name, None))), ())
     if not isinstance(weights, list | tuple):
         return weights, kind, False
     if not weights or all(step is None or (isinstance(step, list | tuple) and not len(step)) for step in weights):
