@@ -206,7 +206,7 @@ def _lines(called: str, text: str) -> list[list[Any]]:
     """Parse one row per line, with commas, semicolons, tabs or blanks between numbers and a decimal point."""
     lines = [line.strip().strip(",;") for line in text.splitlines() if line.strip()]
     if any(re.search(r"\d,\d", line) and re.search("[;\t]", line) for line in lines):
-        raise InputError(f"{called} has commas inside numbers, or two separators between them; write a point for a comma.")
+        raise InputError(f"{called} has commas inside numbers, or two separators; write a point for a comma.")
     rows, cell = [], ""
     try:
         for line in lines:

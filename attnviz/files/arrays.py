@@ -100,7 +100,7 @@ def from_arrays(
     if kind not in KINDS:
         raise InputError(f"There is no kind {quoted(kind)}. There are: {', '.join(KINDS)}.")
     if keys is not None and kind != "cross":
-        raise InputError(f"Only cross-attention has separate keys: give kind='cross', not {kind}.")
+        raise InputError(f"Only cross-attention has separate keys: say kind='cross', not {kind}.")
     if weights is None and (query is None or key is None):
         raise InputError("There is no attention: give weights, or query and key.")
     weights, kind, generated = _find_weights(weights, kind)
