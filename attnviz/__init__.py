@@ -3,8 +3,8 @@
     record = attnviz.analyze("The cat sat on the mat", edits=attnviz.Edits(mask=attnviz.mask("causal")))
     figure = attnviz.figures.head(record, attnviz.Site("encoder", 0), 1)
 
-Names come when they are first used: torch with the attention, Altair with the first figure. In a notebook the last line
-`record` shows every head, the last line `figure` its picture.
+Names are imported on first use: torch with the attention, Altair with the first figure. In a notebook, a cell that ends
+with `record` shows every head, and a cell that ends with `figure` shows the picture.
 """
 
 import sys

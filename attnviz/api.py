@@ -1,4 +1,4 @@
-"""Use cases of attnviz: the app, the shell and notebooks call the same functions."""
+"""Main functions of attnviz, which the app, the shell and notebooks share."""
 
 import pkgutil
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ SOURCES = dict(
         base.CLASSES.items(), key=lambda item: (base.PROVENANCES.index(item[1].provenance), item[1].reads == "picture")
     )
 )
-"""Sources that ship with attnviz, by name; the app opens with the first."""
+"""Sources included in attnviz, by name; the app opens with the first one."""
 
 DEFAULT = next(iter(SOURCES))
 
@@ -40,19 +40,19 @@ EXAMPLES = {
     for folder, ending in (("pictures", "*.*g"), ("sounds", "*.wav"))
     for path in sorted(assets.path(folder).glob(ending))
 }
-"""Pictures and sounds that ship, by their names."""
+"""Included pictures and sounds, by name."""
 
 OFFERED: dict[str, Source] = {}
-"""Sources of this process that `offer` put beside these, by their names."""
+"""Sources of this process that `offer` added, by name."""
 
 
 def offer(source: Source) -> str:
-    """Let a source of this process be loaded by its name, and so be chosen in the app; gives that name.
+    """Register a source of this process, so that `load` and the app find it by its name; returns the name.
 
-    An older one of that name gives way.
+    A source with the same name is replaced.
 
     Raises:
-        InputError: if a model that ships with attnviz has that name.
+        InputError: if an included model has the name.
     """
     if source.id in SOURCES:
         raise InputError(f"A model that ships with attnviz is called '{source.id}'; give yours another name.")
@@ -67,30 +67,30 @@ def load(
     report: Callable[[Any], bool | None] | None = None,
     **settings: object,
 ) -> Source:
-    """The source of that name: one of `SOURCES` or `OFFERED`, or a model of Hugging Face by its Hub name or its folder.
+    """Load a source by name: one of `SOURCES` or `OFFERED`, or a model of Hugging Face by its Hub name or folder.
 
-    Or the source of a model of transformers that you loaded yourself, with its tokenizer: quantized, with adapters of
-    PEFT, on several devices, in half precision or of remote code. It is run as it is, and is afterwards as it was.
+    Also makes the source of a loaded model of transformers, with its tokenizer: quantized, with PEFT adapters, on
+    several devices, in half precision or with remote code. The model runs as it is, and is not changed.
 
     Args:
         name: a name, a folder, or a loaded model.
-        tokenizer: of a loaded model, or the processor of one that reads pictures, too; or a name, of "scratch".
-        report: called with the `sources.huggingface.hub.DownloadProgress` of a download, which False ends; and
-            then once when the weights are read and once when the model is tried.
-        settings: `step` of a trained model (after which step of its training); `num_heads`, `seed` and the other fields
-            of `sources.scratch.Scratch` for "scratch"; `chat` and `system` of a model of Hugging Face;
-            `title` and `adapters` (False: without those of PEFT) of a loaded one.
+        tokenizer: tokenizer of a loaded model, or its processor if it also reads pictures; for "scratch", a name.
+        report: function that is called with the `sources.huggingface.hub.DownloadProgress` of a download (False
+            cancels), once when the weights are read, and once when the model is tested.
+        settings: `step` (training step) of a trained model; `num_heads`, `seed` and the other fields of
+            `sources.scratch.Scratch` for "scratch"; `chat` and `system` of a model of Hugging Face; `title` and
+            `adapters` (False: without PEFT adapters) of a loaded model.
 
     Raises:
-        InputError: names the sources, or the settings, that there are.
-        AttnvizError: names the file if one that ships with attnviz is missing or damaged; says why a model of Hugging
-            Face cannot be loaded.
+        InputError: if there is no such source or setting; the message lists them.
+        AttnvizError: if a file of an included model is missing or damaged, or a model of Hugging Face cannot be loaded,
+            with the reason.
     """
     if not isinstance(name, str):
         from attnviz.sources.huggingface.models import of_model
 
         return of_model(name, tokenizer, **settings)
-    if tokenizer is not None:  # a setting of random weights is called so, too
+    if tokenizer is not None:  # "scratch" has a setting with this name
         settings["tokenizer"] = tokenizer
     if name in tuple(OFFERED) and not settings:
         return OFFERED[name].current()
@@ -104,7 +104,7 @@ def load(
 
 
 def named_model(text: str) -> tuple[str, dict[str, Any]]:
-    """Name and parameters of a model in a link: "scratch:d_model=32,positions=false"."""
+    """Read the name and settings of a model in a link: "scratch:d_model=32,positions=false"."""
     name, _, written = text.partition(":")
     if name not in SOURCES:
         return text, {}
@@ -123,19 +123,19 @@ def named_model(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def model_text(name: str, values: dict[str, Any]) -> str:
-    """A model with parameters as the link writes it; those that are as usual are left out."""
+    """Write the name and settings of a model for a link, without settings that have their default."""
     usual = {parameter.name: parameter.default for parameter in parameters(SOURCES[name])}
     written = [f"{key}={str(value).lower()}" for key, value in values.items() if value != usual[key]]
     return f"{name}:{','.join(written)}" if written else name
 
 
 def is_named(source: Source) -> bool:
-    """Whether `load` makes a source by its name in any process: one that ships with attnviz, or one of Hugging Face."""
+    """Whether `load` finds a source by name in any process: an included model, or a model of Hugging Face."""
     return type(source) is SOURCES.get(source.id) or bool(source.facts and source.provenance in base.HUGGING_FACE)
 
 
 def chosen(source: Source) -> dict[str, Any]:
-    """Settings of a source that differ from those that `load` gives by its name."""
+    """Collect the settings of a source that differ from the defaults of `load`."""
     if not is_named(source):
         return {}
     plain = load(source.id)
@@ -173,21 +173,21 @@ def analyze(
     stream: bool = False,
     **settings: object,
 ) -> Record:
-    """Cut a text, or several as one padded batch, into tokens and run a source on them.
+    """Tokenize a text, or several texts as one padded batch, and run a source on them.
 
     Args:
-        text: one, line breaks and all, or a list of several; or a `Request`, such as `attnviz.picture` gives.
-        source: a source, or the name of one to load with `settings`.
-        edits: what to change about the attention.
-        target: of an encoder-decoder, what its decoder reads instead of what it writes: a translation of one's own,
-            without a start token; of several texts a list.
-        continued: ids of the answer that stands behind the text, such as those of `attnviz.generate`.
-        stream: whether to keep what is written into the residual stream, too: it costs a second run. It is what
-            `attnviz.analysis.contributions` needs.
+        text: a text, which may have line breaks, or a list of texts; or a `Request`, such as from `attnviz.picture`.
+        source: a source, or the name of a source to load with `settings`.
+        edits: changes to the attention.
+        target: decoder input of an encoder-decoder instead of its own output, such as the user's translation, without a
+            start token; for several texts, a list.
+        continued: ids of an answer after the text, such as from `attnviz.generate`.
+        stream: whether to record what each part adds to the residual stream, for `attnviz.analysis.contributions`;
+            needs a second forward pass.
 
     Raises:
-        InputError: if a text has no tokens, there is a `target` for a model that writes no other text, an answer of a
-            model that continues none or to several texts, or the edits name a head that the source does not have.
+        InputError: if a text has no tokens, a `target` is given for a model without decoder input, an answer for a
+            model that continues no text or for several texts, or the edits name a head that the source does not have.
     """
     request = Request.of(text)
     targets = request.targets if target is None else Request.of(target).texts
@@ -209,21 +209,21 @@ LIVE = {
     "translator": "the black cat sleeps on the red chair .",
     "induction": "red sun cold milk then red sun",
 }
-"""Models that ship and run in a page, each with the text with which it opens."""
+"""Included models that can run in a page, with the initial text."""
 
 
 def live(model: str | Path = "story", text: str | None = None) -> "Page":
-    """Write a page that runs a small model in any browser: `attnviz.export.explore.live_page`.
+    """Make a page that runs a small model in any browser: `attnviz.export.explore.live_page`.
 
     Args:
-        model: one of `LIVE`, or a folder with the weights of your own model of `attnviz.models` in safetensors, of
-            several files the last by name, and the words that it reads and writes in `vocabulary.json`.
-        text: what stands in its box when the page opens; of your own model a few of its words if not given.
+        model: one of `LIVE`, or a folder with your own model of `attnviz.models`: weights in safetensors (of several
+            files, the last by name), and its input and output words in `vocabulary.json`.
+        text: initial text; by default, for your own model, a few of its words.
 
     Raises:
         AttnvizError: if there is no such model, or it cannot be read.
     """
-    from attnviz.charts.theme import CAUTIONS  # draws, and so imports Altair
+    from attnviz.charts.theme import CAUTIONS  # imports Altair
     from attnviz.export.explore import live_page
 
     folder = trained.folder(model) if model in LIVE else Path(model)

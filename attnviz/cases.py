@@ -1,4 +1,4 @@
-"""Cases: a run in a file with all that makes it again, and whether it comes out the same here.
+"""Save a run with everything that is needed to repeat it (a case), and verify it on this machine.
 
 attnviz.cases.save("The cat sat", "case.attn", "story")
 attnviz.cases.verify("case.attn").lines
@@ -27,7 +27,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.saved import Saved
 
 CLOSE = {"": 2e-5, "float16": 5e-3}
-"""How far numbers may differ and still be called the same, by the precision of a file; in shares of the largest one."""
+"""Largest difference that counts as equal, relative to the largest number, by precision of the file."""
 
 
 def save(
@@ -39,22 +39,22 @@ def save(
     target: str | Sequence[str] | None = None,
     **options: Any,
 ) -> Path:
-    """Run a source on a text and write the run, with what makes it again; `options` as in `attnviz.save`."""
+    """Run a source on a text and save the run as a case; `options` as in `attnviz.save`."""
     source = api.load(source) if isinstance(source, str) else source
     record = api.analyze(text, source, edits, target=target)
     return files.save(record, path, settings=settings_of(source) | made_with(record.request), **options)
 
 
 def made_with(request: Request) -> dict[str, Any]:
-    """The targets of an encoder-decoder as a file holds them; empty where the model wrote its own."""
+    """Make the file entry for the targets of an encoder-decoder; empty if the model wrote its own output."""
     return {"target": [*request.targets]} if request.targets else {}
 
 
 def settings_of(source: Source) -> dict[str, Any]:
-    """Entries of a file that make a source again: its name, its settings and the checksum of its weights.
+    """Make the file entries from which a source can be loaded again: name, settings and checksum of the weights.
 
-    The name of a person's own model is left out, because it means nothing elsewhere: `verify` is given the model.
-    Of a folder's path only the last part is stored: the rest names this machine.
+    The name of a user's own model is omitted, because it has no meaning elsewhere: pass the model to `verify`. For a
+    folder, only the last part of its path is stored, because the rest is specific to this machine.
     """
     chosen = api.chosen(source)
     name = source.id if api.is_named(source) else None
@@ -65,24 +65,24 @@ def settings_of(source: Source) -> dict[str, Any]:
 
 
 def without_path(name: str) -> str:
-    """A model's name; for a folder of this machine, the last part of its path."""
+    """Shorten the path of a folder to its last part; other names of models stay unchanged."""
     return f"./{Path(name).name}" if Path(name).is_absolute() or name.startswith("~") else name
 
 
 def source(file: str | Path, content: bytes | None = None, *, most: int = files.MOST_BYTES) -> Saved:
-    """Open a file of anyone as a source: a saved run, alone or in an archive, or arrays by the ending of its name.
+    """Open a file of any origin as a source: a saved run, also in a ZIP archive, or an array file.
 
     Args:
-        content: bytes of the file, if they are not to be read from it.
-        most: largest run in an archive, in bytes when unpacked.
+        content: bytes of the file; by default they are read from `file`.
+        most: maximum size of the run in an archive, in unpacked bytes.
 
     Raises:
-        InputError: as `attnviz.read`.
+        InputError: if the file cannot be read, as in `attnviz.read`.
     """
     name = Path(file).name
     with readable(name):
         if name.lower().endswith(".zip"):
-            name, content = _in_archive(name, files.content(Path(file)) if content is None else content, most)
+            name, content = _find_run(name, files.content(Path(file)) if content is None else content, most)
         if not name.lower().endswith(files.READ):
             check_no_picture(name)
             endings = ", ".join(files.READ)
@@ -93,8 +93,8 @@ def source(file: str | Path, content: bytes | None = None, *, most: int = files.
         return Saved(name, record, case=case if isinstance(case, dict) else {})
 
 
-def _in_archive(name: str, content: bytes, most: int) -> tuple[str, bytes]:
-    """Find the saved run in an archive, with its name; its size is read first."""
+def _find_run(name: str, content: bytes, most: int) -> tuple[str, bytes]:
+    """Read the saved run in an archive, with its name, after a check of its size."""
     try:
         with ZipFile(BytesIO(content)) as archive:
             runs = [member for member in archive.infolist() if member.filename.endswith(files.ENDING)]
@@ -107,10 +107,10 @@ def _in_archive(name: str, content: bytes, most: int) -> tuple[str, bytes]:
 
 
 def state_of(source: Saved, what: str = "state") -> dict[str, list[str]]:
-    """The view of the app when the run of a file was saved, as a link; empty if the file does not say.
+    """Return the state of the app at the time of saving, as parameters of a link; empty if the file has none.
 
     Args:
-        what: "link" for the link of that page, which shows the run in its model.
+        what: "state", or "link" for the link of the page, which shows the run in its model.
     """
     link = source.case.get(what)
     texts = isinstance(link, dict) and all(
@@ -121,11 +121,11 @@ def state_of(source: Saved, what: str = "state") -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Verified:
-    """Result of running a case again.
+    """Result of a repeated case.
 
     Attributes:
-        same: whether every number is the same, up to rounding.
-        lines: what differs, by how much, and what explains it, for people.
+        same: whether every number is equal up to rounding.
+        lines: sentences with the differences, their size and possible reasons.
     """
 
     same: bool
@@ -136,14 +136,14 @@ class Verified:
 
 
 def verify(path: str | Path, source: Source | None = None, *, load: Callable[..., Source] = api.load) -> Verified:
-    """Run the case of a file again and compare every number.
+    """Repeat the run in a file and compare every number.
 
     Args:
-        source: source to run; by default the one that the file names. A file names no model of a person's own.
-        load: function that makes the source that the file names, from its name and its settings.
+        source: source to run; by default the source named in the file. A file does not name a user's own model.
+        load: function that loads the source from its name and settings.
 
     Raises:
-        InputError: if the file names no source, or it cannot be made here.
+        InputError: if the file names no source, or the source cannot be loaded here.
     """
     record, case = files.opened(path)
     case = case if isinstance(case, dict) else {}
@@ -151,7 +151,7 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
     chat = any(token.role for sentence in record.sentences for token in sentence.tokens)
     if chat or (source.reads != "sound" and any(sentence.pictures for sentence in record.sentences)):
         again = source.run(record.sentences, record.edits)
-    else:  # an encoder-decoder writes its output anew, unless a target was given
+    else:  # an encoder-decoder writes its output again, unless a target was given
         texts, target = [sentence.text for sentence in record.sentences], case.get("target")
         again = api.analyze(texts, source, record.edits, target=target if isinstance(target, list) else None)
     again = files.rounded(again) if record.precision else again
@@ -168,7 +168,7 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
 
 
 def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source]) -> Source:
-    """Make the source that a file names; anybody may have written it."""
+    """Load the source that a file names; the file may come from anyone."""
     name, settings = case.get("name"), case.get("settings")
     if not isinstance(name, str) or not isinstance(settings, dict):
         raise InputError(f"{quoted(str(path))} does not name a model that can be loaded: say which one to run.")
@@ -195,7 +195,7 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
         yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
         return
     for stored, rerun in zip(record.steps, again.steps, strict=True):
-        yield from islice(_of_step(stored, rerun, CLOSE[record.precision]), 1)
+        yield from islice(_step_differences(stored, rerun, CLOSE[record.precision]), 1)
     outputs = {"last hidden states": (record.output, again.output)}
     if record.prediction and again.prediction and not record.prediction.others:
         outputs["logits"] = record.prediction.logits, again.prediction.logits
@@ -204,7 +204,7 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
             yield f"The {what} differ by up to {far:.2g} of the largest."
 
 
-def _of_step(stored: Step, rerun: Step, close: float) -> Iterator[str]:
+def _step_differences(stored: Step, rerun: Step, close: float) -> Iterator[str]:
     for name in VECTORS:
         if (far := _difference(getattr(stored, name), getattr(rerun, name))) > close:
             yield f"{stored.site}: the {name} vectors differ by up to {far:.2g} of the largest."
@@ -215,7 +215,7 @@ def _of_step(stored: Step, rerun: Step, close: float) -> Iterator[str]:
 
 
 def _difference(a: Tensor, b: Tensor) -> float:
-    """Largest difference, as a share of the largest number; infinite where shapes or NaN and infinity differ."""
+    """Compute the largest difference, relative to the largest number; infinite if shapes or non-finite cells differ."""
     if a.shape != b.shape or not torch.equal(a.isfinite(), b.isfinite()):
         return float("inf")
     a, b = a.double().nan_to_num(0, 0, 0), b.double().nan_to_num(0, 0, 0)

@@ -1,4 +1,4 @@
-"""A model writes: it continues a text token by token, and one run over prompt and answer is the record.
+"""Let a model continue a text token by token; the record is one forward pass over prompt and answer.
 
 generated = attnviz.generate("The cat", "story", max_new_tokens=8)
 generated.answer, generated.alternatives(3)
@@ -23,12 +23,12 @@ from attnviz.sources.base import MOST_WRITTEN, Source
 
 @dataclass(frozen=True)
 class WritingProgress:
-    """How far a model has written.
+    """Progress of an answer.
 
     Attributes:
-        text: the answer so far.
-        done, of: new tokens, and how many there may be.
-        per_second: tokens written in a second.
+        text: answer so far.
+        done, of: number of new tokens, and the maximum.
+        per_second: tokens written per second.
     """
 
     text: str
@@ -39,13 +39,13 @@ class WritingProgress:
 
 @dataclass(frozen=True)
 class Written:
-    """A prompt with the answer that a model wrote, before the run that is its record.
+    """A prompt with the answer that a model wrote, without a record.
 
     Attributes:
-        prompt: the tokens of the prompt.
-        sentence: prompt and answer.
+        prompt: tokens of the prompt.
+        sentence: tokens of prompt and answer.
         ended: whether the model ended the answer itself.
-        per_second: tokens written in a second.
+        per_second: tokens written per second.
     """
 
     prompt: Sentence
@@ -61,14 +61,14 @@ class Written:
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """A prompt with the answer that a model wrote.
+    """A prompt with the answer that a model wrote, and the record of both.
 
     Attributes:
-        record: of one run over both; row p is the token at p, and it predicted the token at p + 1.
-        prompt: how many tokens the prompt has; the token at that position is the first of the answer.
-        begins: where the answer begins in the text.
+        record: record of one forward pass over both; row p is the token at p, which predicts the token at p + 1.
+        prompt: number of tokens in the prompt, which is the position of the first token of the answer.
+        begins: index of the first character of the answer in the text.
         ended: whether the model ended the answer itself.
-        per_second: tokens written in a second.
+        per_second: tokens written per second.
     """
 
     record: Record
@@ -79,7 +79,7 @@ class Generated:
 
     @property
     def sentence(self) -> Sentence:
-        """Prompt and answer."""
+        """Tokens of prompt and answer."""
         return self.record.sentences[0]
 
     @property
@@ -98,10 +98,10 @@ class Generated:
         return self.sentence.text[self.begins :]
 
     def alternatives(self, position: int, count: int = 5) -> list[tuple[int, str, float]]:
-        """Most probable tokens at a position: id, text and probability, before any sampling.
+        """List the most probable tokens at a position: id, text and probability, before sampling.
 
         Raises:
-            InputError: if no token of the answer stands there.
+            InputError: if the position is not in the answer.
         """
         if not self.prompt <= position < len(self.sentence.tokens):
             where = f"its positions are {self.prompt} to {len(self.sentence.tokens) - 1}"
@@ -114,13 +114,13 @@ class Generated:
         ]
 
     def first_difference(self, other: "Generated") -> int | None:
-        """Position of the first token that differs from another answer's; None if both are the same."""
+        """Find the position of the first token that differs from another answer; None if both are equal."""
         mine, theirs = ([token.id for token in each.sentence.tokens] for each in (self, other))
         return first_difference(mine, theirs)
 
 
 def first_difference(ids: Sequence[int], others: Sequence[int]) -> int | None:
-    """Place of the first id that differs, or at which one of both ends; None if they are the same."""
+    """Find the index of the first id that differs, or at which the shorter list ends; None if both are equal."""
     pairs = enumerate(zip(ids, others, strict=False))
     end = None if len(ids) == len(others) else min(len(ids), len(others))
     return next((place for place, (one, another) in pairs if one != another), end)
@@ -138,17 +138,17 @@ def generate(
     seed: int = 0,
     report: Callable[[WritingProgress], bool | None] = lambda progress: None,
 ) -> Generated:
-    """Let a model continue a text; by default with the most probable token each time.
+    """Let a model continue a text, by default with the most probable token at each step.
 
     Args:
-        text: the prompt, or its tokens as `source.tokenize` gave them.
-        max_new_tokens: how many tokens it writes at most; it may end before, and ends where it can read no more.
-        edits: what is changed about the attention, of the prompt and of each new token.
-        begin: ids with which the answer begins, such as another choice for one of its tokens.
-        sampling_temperature: divides the logits before a token is drawn; 0 takes the most probable one.
-        top_p: tokens are drawn from the most probable ones that have this share together.
-        seed: of what is drawn: the same seed gives the same answer.
-        report: is given the `WritingProgress` after each token; False ends the answer there.
+        text: prompt, or its tokens from `source.tokenize`.
+        max_new_tokens: maximum number of new tokens; the answer also ends at the maximum length of the model.
+        edits: changes to the attention, for the prompt and for each new token.
+        begin: ids of the first tokens of the answer, such as another choice for one of its tokens.
+        sampling_temperature: divisor of the logits before a token is sampled; 0 takes the most probable token.
+        top_p: total probability of the most probable tokens from which a token is sampled.
+        seed: seed of the sampling; the same seed gives the same answer.
+        report: function that is called with the `WritingProgress` after each token; False ends the answer.
 
     Raises:
         InputError: if the source predicts no next token, or a number is out of its range.
@@ -164,11 +164,11 @@ def generate(
 
 
 APART = 1e-2
-"""Least difference of logits that is said: less is rounding of a cache in half precision."""
+"""Smallest difference of logits that is reported; smaller ones are rounding of a cache in half precision."""
 
 
 def unlike(record: Record, first: int) -> list[str]:
-    """Sentence about tokens from a position on that are not the most probable ones of the record, if there are any."""
+    """Report tokens from a position on that are not the most probable ones in the record: one sentence, or none."""
     tokens, logits = record.sentences[0].tokens, record.prediction.logits[0].float()
     rows, ids = logits[first - 1 : len(tokens) - 1], torch.tensor([token.id for token in tokens[first:]])
     if not len(ids):
@@ -193,7 +193,7 @@ def write(
     seed: int = 0,
     report: Callable[[WritingProgress], bool | None] = lambda progress: None,
 ) -> Written:
-    """Write as `generate` does, with its arguments and errors, without the run that makes a record of it."""
+    """Write an answer as `generate` does, with the same arguments and errors, but without a record."""
     if not source.generates:
         raise InputError(f"'{source.name}' predicts no next token of a text, so it cannot continue one.")
     for name, value, least, most in (
@@ -212,7 +212,7 @@ def write(
     start, ended, written = time.perf_counter(), False, 0
     while written < room and not ended:
         forced = begin[written] if written < len(begin) else None
-        id = _next(continuation.logits(), sampling_temperature, top_p, generator) if forced is None else forced
+        id = _next_id(continuation.logits(), sampling_temperature, top_p, generator) if forced is None else forced
         ended = forced is None and id in source.ends
         if ended:
             break
@@ -225,10 +225,10 @@ def write(
     return Written(sentence, continuation.sentence, ended, written / max(time.perf_counter() - start, 1e-9))
 
 
-def _next(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:
-    """The id of the next token, of logits (vocabulary,)."""
+def _next_id(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:
+    """Choose the id of the next token from logits (vocabulary,)."""
     if not temperature:
         return int(logits.argmax())
     shares, ids = (logits.double() / temperature).softmax(-1).sort(descending=True)
-    kept = shares.cumsum(-1) - shares < top_p
-    return int(ids[torch.multinomial(shares * kept, 1, generator=generator)])
+    is_likely = shares.cumsum(-1) - shares < top_p
+    return int(ids[torch.multinomial(shares * is_likely, 1, generator=generator)])

@@ -1,12 +1,12 @@
-"""The link: a table of names, how the address of a page is read, and how it is written.
+"""Read and write links: the parameters in the address of a page, defined by a table of names.
 
     choices, complaints = read({"model": ["story"], "layer": ["d1"], "head": ["0"]})
     choices["layer"]                       # Site("decoder", 1)
     write(choices.put(head=2))             # {"model": "story", "layer": "d1", "head": "2"}
 
-The app, the shell and the course read the same table. A layer is ``c1`` (cross layer 1), a cell ``2.1`` (query 2, key
-1), heads ``e0.1-e0.3``, picked tokens ``q2-k5``, a view ``words.hide.ab`` (pieces merged, special tokens hidden, text
-A on text B), and a zoom ``0.511.300.811`` (first and last query, first and last key).
+The app, the shell and the course use the same table. Examples: layer ``c1`` (cross layer 1), cell ``2.1`` (query 2, key
+1), heads ``e0.1-e0.3``, selected tokens ``q2-k5``, view ``words.hide.ab`` (pieces merged, special tokens hidden, text A
+on text B), zoom ``0.511.300.811`` (first and last query, first and last key).
 """
 
 import re
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlencode
 
-from attnviz.analysis import views  # the package first: a thread that imports its part first would block another
+from attnviz.analysis import views  # imports the whole package first, to avoid a deadlock between threads
 from attnviz.core.edits import BY_LETTER, Edits, Site, Take
 from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
 from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
@@ -23,17 +23,17 @@ from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.core.stack import Stack, stack_from_text
 
 COMBINED = ("mean", "max", "min")
-"""Ways to show all heads as one map."""
+"""Ways to combine all heads into one map."""
 LONGEST = 8_000
-"""Bytes of one value that an address takes; a longer text stays in the session."""
+"""Maximum number of bytes of a value in an address; a longer text stays in the session."""
 MOST = 2_000
-"""Entries of one list: heads, tokens, or ids of an answer."""
+"""Maximum number of items in a list of heads, tokens, or ids of an answer."""
 
 Head = tuple[Site, int]
 
 
 class Codec(NamedTuple):
-    """A way to write a value as text and to read it again; reading raises AttnvizError with what is wrong."""
+    """Functions that read a value from text and write it; reading raises AttnvizError for invalid text."""
 
     read: Callable[[str], Any]
     write: Callable[[Any], str] = str
@@ -41,13 +41,13 @@ class Codec(NamedTuple):
 
 @dataclass(frozen=True)
 class Name:
-    """One name of the link.
+    """A parameter of the link.
 
     Attributes:
-        name: its key in the address.
-        default: its value as long as nobody has chosen one.
-        codec: how its value is written, and how it is read.
-        about: what it goes with: "model", "text" and "edits" are cleared together; "tab" opens a part of a page.
+        name: key in the address.
+        default: value if the user has chosen none.
+        codec: functions to read and write the value.
+        about: groups that it is cleared with: "model", "text", "edits", or "tab" for parts of a page.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Name:
 
 
 class Choices:
-    """Everything that a person chose, by name; a name that nobody chose has its default. Never changed in place."""
+    """Values that a user chose, by name; all other names have their default. Immutable."""
 
     def __init__(self, chosen: Mapping[str, Any] | None = None):
         self.chosen = {name: value for name, value in (chosen or {}).items() if value != NAMES[name].default}
@@ -72,19 +72,19 @@ class Choices:
         return hash(frozenset(self.chosen.items()))
 
     def put(self, **values: Any) -> "Choices":
-        """The choices with other values of these names."""
+        """Return the choices with new values for the given names."""
         return Choices(self.chosen | values)
 
     def without(self, *about: str) -> "Choices":
-        """The choices without what goes with a "model", a "text", the "edits" or a "tab"."""
+        """Return the choices without the values of some groups: "model", "text", "edits" or "tab"."""
         return Choices({name: value for name, value in self.chosen.items() if not NAMES[name].about & {*about}})
 
 
 def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]]:
-    """Read the parameters of an address; what cannot be read keeps its default and has a sentence.
+    """Read the parameters of an address; an invalid value keeps its default and adds a sentence to the second result.
 
     Args:
-        address: values by name, as `urllib.parse.parse_qs` gives them; of several values the last counts.
+        address: values by name, as from `urllib.parse.parse_qs`; the last of several values counts.
     """
     chosen, complaints = {}, []
     for name, values in address.items():
@@ -92,7 +92,7 @@ def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]
             complaints.append(f"The link holds {quoted(name[:40])}, which is unknown.{did_you_mean(name, NAMES)}")
             continue
         try:
-            is_value = values[-1] or name == "text"  # an empty text is not the example that a model opens with
+            is_value = values[-1] or name == "text"  # an empty text differs from the default, an example
             chosen[name] = NAMES[name].codec.read(values[-1]) if is_value else NAMES[name].default
         except AttnvizError as error:
             complaints.append(f"The link's {name} was left out: {error}")
@@ -100,32 +100,32 @@ def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]
 
 
 def write(choices: Choices) -> dict[str, str]:
-    """The parameters of the address that holds the choices, in the order of the table; a value that is too long, never.
+    """Write the choices as parameters of an address, in the order of the table, without values that are too long.
 
-    The model is always written: a link without one opens as a first visit does.
+    The model is always written, because a link without a model opens as a first visit.
     """
-    return {"model": choices["model"]} | _fitting(choices)
+    return {"model": choices["model"]} | _short_texts(choices)
 
 
-def _fitting(choices: Choices) -> dict[str, str]:
-    """Texts of what is chosen, without those that are too long for an address."""
+def _short_texts(choices: Choices) -> dict[str, str]:
+    """Write the chosen values as texts, without texts that are too long for an address."""
     written = {name: entry.codec.write(choices[name]) for name, entry in NAMES.items() if name in choices.chosen}
     return {name: text for name, text in written.items() if len(urlencode({name: text})) <= LONGEST}
 
 
 def too_long(choices: Choices) -> tuple[str, ...]:
-    """Names of what is chosen and fits in no address."""
-    return tuple(name for name in choices.chosen if name not in _fitting(choices))
+    """List the names of chosen values that are too long for an address."""
+    return tuple(name for name in choices.chosen if name not in _short_texts(choices))
 
 
 def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
-    """Edits of a model that the choices ask for.
+    """Make the edits from the choices.
 
     Args:
-        of_cross: True for a model with cross-attention, which a causal mask leaves alone unless the person chose.
+        of_cross: whether the model has cross-attention, which a causal mask does not change unless the user chose so.
 
     Raises:
-        InputError: if two of the changes do not fit each other.
+        InputError: if two of the changes contradict each other.
     """
     stack, cross = choices["mask"] or Stack(), choices["cross"]
     hides_future = any(entry.on and entry.mask.keyword == "causal" for entry in stack.entries)
@@ -145,12 +145,12 @@ def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
 
 
 def head_text(head: Head) -> str:
-    """A head of a layer as the link writes it: "c1.2"."""
+    """Write a head of a layer for the link: "c1.2"."""
     return f"{SITE.write(head[0])}.{head[1]}"
 
 
 def _match(pattern: str, value: Callable[[re.Match], Any], like: str, write: Callable[[Any], str] = str) -> Codec:
-    """Values whose texts a pattern matches as a whole; any other text is refused with one that can be read."""
+    """Make a codec for texts that a pattern matches completely; the error for any other text shows an example."""
 
     def read_text(text: str) -> Any:
         match = re.fullmatch(pattern, text, re.ASCII)
@@ -162,7 +162,7 @@ def _match(pattern: str, value: Callable[[re.Match], Any], like: str, write: Cal
 
 
 def _list(each: Codec, make: type = tuple) -> Codec:
-    """Several values with hyphens between them, as a tuple or a frozenset."""
+    """Make a codec for a list with hyphens between values, read as a tuple or a frozenset."""
 
     def read_text(text: str) -> Collection:
         parts = text.split("-")
@@ -177,7 +177,7 @@ def _list(each: Codec, make: type = tuple) -> Codec:
 
 
 def _one_of(*options: str) -> Codec:
-    """Texts, of which only these can be read."""
+    """Make a codec that reads only the given texts."""
     return _match("|".join(options), lambda match: match[0], " or ".join(options))
 
 
@@ -200,25 +200,25 @@ def _bias_of(match: re.Match) -> tuple[Bias, ...]:
     return (*((ALiBi(),) if match[1] else ()), *relative)
 
 
-def _other_of(text: str) -> Choices:
-    """B's choices; "original" is the run without changes."""
+def _read_other(text: str) -> Choices:
+    """Read the choices of B in a comparison; "original" is the run without changes."""
     if text == "original":
         return Choices()
     choices, complaints = read(parse_qs(text, keep_blank_values=True))
     if complaints or "b" in choices.chosen:
-        raise InputError((*complaints, "B has no B of its own.")[0])
+        raise InputError((*complaints, "B cannot have its own B.")[0])
     return choices
 
 
-def _dotted(count: int) -> Codec:
-    """Whole numbers with dots between them, as a tuple."""
+def _numbers(count: int) -> Codec:
+    """Make a codec for a tuple of integers with dots between them."""
     like = "2.1" if count == 2 else "0.63.0.63"
     pattern = r"\.".join([r"(\d{1,6})"] * count)
     return _match(pattern, lambda m: tuple(map(int, m.groups())), like, lambda numbers: ".".join(map(str, numbers)))
 
 
 PAIR_LETTERS = {"all": "", "A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
-"""Which text of a pair looks at which, as the link writes it."""
+"""Letters in the link for the texts of queries and keys in a pair."""
 
 TEXT = Codec(str)
 PROMPT = Codec(lambda text: "" if text == "-" else text, lambda system: system or "-")
@@ -240,10 +240,10 @@ VIEW = _match(
 BIAS = _match(r"(alibi)?\.?(?:relative(\d{1,4}))?", _bias_of, "alibi.relative0", _bias_text)
 STACK = Codec(stack_from_text, lambda stack: stack.text)
 TAKES = Codec(lambda text: tuple(map(Take.read, text.split("\n"))), lambda takes: "\n".join(map(str, takes)))
-OTHER = Codec(_other_of, lambda other: urlencode(_fitting(other)) or "original")
+OTHER = Codec(_read_other, lambda other: urlencode(_short_texts(other)) or "original")
 
 _TABLE = (
-    # what is asked: the request
+    # request
     ("model", "translator", TEXT),
     ("step", None, NUMBER, "model"),
     ("text", None, TEXT),
@@ -253,7 +253,7 @@ _TABLE = (
     ("chat", None, PROMPT, "model"),  # the system prompt; "-" for a chat without one
     ("picture", None, TEXT),
     ("gray", (), _list(NUMBER), "model edits"),
-    # what is changed: the edits
+    # edits
     ("mask", None, STACK, "edits"),
     ("heads_off", frozenset(), _list(HEAD, frozenset), "model edits"),
     ("take", (), TAKES, "model text edits"),
@@ -265,16 +265,16 @@ _TABLE = (
     ("temperature", 1.0, DECIMAL, "edits"),
     ("scaled", True, FLAG, "edits"),
     ("scored", None, SITE, "model edits"),
-    # what is looked at
+    # selection
     ("layer", None, SITE, "model"),
     ("head", None, FOCUS, "model"),
-    ("cell", None, _dotted(2), "text"),
+    ("cell", None, _numbers(2), "text"),
     ("pins", frozenset(), _list(PIN, frozenset), "text"),
     ("sentence", 1, PLACE),
     ("view", views.View(), VIEW),
-    ("zoom", (), _list(_dotted(4)), "text"),
+    ("zoom", (), _list(_numbers(4)), "text"),
     ("colors", "adaptive", _one_of("adaptive", "log")),
-    # how a head is drawn
+    # form of a head
     ("form", None, TEXT, "tab"),
     ("also", (), _list(NUMBER), "model"),
     ("least", None, DECIMAL),
@@ -297,4 +297,4 @@ _TABLE = (
 NAMES: dict[str, Name] = {
     name: Name(name, default, codec, frozenset(" ".join(about).split())) for name, default, codec, *about in _TABLE
 }
-"""Every name of the link, in the order in which an address holds them."""
+"""All names of the link, in the order of an address."""

@@ -1,8 +1,8 @@
-"""How other libraries write a mask: to their tensor, from their tensor, and code to paste.
+"""Convert masks to the formats of other libraries: to and from their tensors, and as code to paste.
 
-The code is plain PyTorch. It reads `query`, `key` and `value`, and `attention` for `nn.MultiheadAttention`. It leaves
-the mask in `mask` (`block_mask` for FlexAttention), the result in `output`, and the weights, where the call gives them,
-in `weights`.
+The code is plain PyTorch. It uses the variables `query`, `key` and `value`, and `attention` for
+`nn.MultiheadAttention`. It assigns the mask to `mask` (`block_mask` for FlexAttention), the result to `output`, and the
+weights to `weights` if the call returns them.
 """
 
 from collections.abc import Callable
@@ -37,16 +37,16 @@ FLOATS, LOWEST = "dtype=query.dtype, device=query.device", "torch.finfo(query.dt
 
 @dataclass(frozen=True)
 class MaskFormat:
-    """A convention of masks.
+    """A mask format of a library.
 
     Attributes:
-        name: how it is asked for.
-        title: the function or library that has it.
-        meaning: what its values mean.
-        empty_rows: what a query with no key left gets: "zero", "nan" or "uniform", as in `attnviz.core.attention`.
-        to, of: from True = may attend to its values, and back.
-        opening: how its code begins.
-        lines: the rest of its code, for a mask and the numbers of queries and keys.
+        name: name of the format in `mask_format`.
+        title: function or library that uses the format.
+        meaning: meaning of the values.
+        empty_rows: weights of a query without keys: "zero", "nan" or "uniform", as in `attnviz.core.attention`.
+        to, of: conversion from True = may attend to the values of the format, and back.
+        opening: first lines of the code.
+        lines: function of a mask and the numbers of queries and keys that writes the other lines of the code.
     """
 
     name: str
@@ -59,11 +59,11 @@ class MaskFormat:
     lines: Callable[[Mask, int, int], list[str]]
 
     def refuses(self, mask: Mask, queries: int, keys: int) -> str:
-        """Why this mask cannot be said in this convention, as one sentence; empty if it can."""
+        """Explain in one sentence why the format cannot express a mask; "" if it can."""
         if self.name not in ("is_causal", "key_padding_mask"):
             return ""
         ours = mask.tensor(queries, keys)
-        only, expected = "says of every query what it says of query 0", ours[:, :, :1]
+        only, expected = "has the same keys for every query", ours[:, :, :1]
         if self.name == "is_causal":
             only, expected = "blocks the future aligned top-left, and nothing else", Subsequent().tensor(queries, keys)
         for sentence, _, query, key in (ours != expected).nonzero()[:1].tolist():
@@ -73,14 +73,14 @@ class MaskFormat:
         return ""
 
     def to_tensor(self, mask: Mask, queries: int, keys: int, *, heads: int = 1) -> Tensor | None:
-        """The mask as this convention holds it, or None if it cannot say it.
+        """Convert a mask to a tensor in this format; None if the format cannot express it.
 
         Args:
-            heads: of the module that takes it; only `nn.MultiheadAttention` wants to know.
+            heads: number of heads, used only for `attn_mask` of `nn.MultiheadAttention`.
 
         Returns:
             (Q, K), or (B, 1, Q, K) if it differs between sentences; (B · heads, Q, K) for `attn_mask` of
-            `nn.MultiheadAttention`; (B, K) where it says padding, with B = 1 if all sentences are alike.
+            `nn.MultiheadAttention`; (B, K) for padding, with B = 1 if all sentences are equal.
         """
         if self.refuses(mask, queries, keys):
             return None
@@ -94,10 +94,10 @@ class MaskFormat:
         return self.to(ours if mask.batch_size else ours[0, 0])
 
     def from_tensor(self, tensor: Tensor, *, heads: int = 1) -> Tensor:
-        """The tensor of `to_tensor`, read: boolean, True = may attend, with four axes.
+        """Convert a tensor in this format back to a boolean mask with four axes, True = may attend.
 
         Raises:
-            MaskError: if it holds what this convention does not.
+            MaskError: if the tensor holds values that the format does not have.
         """
         padding = self.name == "huggingface" and tensor.dim() == 2
         ours = from_zero_is_masked(tensor) if padding else self.of(tensor)
@@ -108,12 +108,12 @@ class MaskFormat:
         return ours if ours.dim() == 4 else ours[None, None]
 
     def code(self, mask: Mask, queries: int, keys: int) -> str:
-        """Lines to paste, which build the mask and hand it over; empty if it cannot be said.
+        """Write code that builds a mask and passes it to the library; "" if the format cannot express the mask.
 
-        They hold for the lengths given here; where no number in them was made for these, for all.
+        The code is correct for the given lengths, and for other lengths if none of its numbers depends on them.
 
         Raises:
-            MaskError: for a rule that has neither a formula nor a text.
+            MaskError: if a rule has neither a formula nor a text.
         """
         if self.refuses(mask, queries, keys):
             return ""
@@ -134,14 +134,14 @@ def _is_causal(mask: Mask, queries: int, keys: int) -> list[str]:
 
 
 def _multihead(mask: Mask, queries: int, keys: int) -> list[str]:
-    """Padding that stands beside other rules goes into the argument that is made for it."""
-    beside, lines, arguments = _padding_beside(mask, queries, keys), [], "attn_mask=mask"
+    """Write code for `nn.MultiheadAttention`; padding beside other rules becomes key_padding_mask."""
+    beside, lines, arguments = _split_padding(mask, queries, keys), [], "attn_mask=mask"
     if beside is not None:
         mask, padding = beside
         lines, tokens = _row(padding, queries, keys)
         lines.append(f"key_padding_mask = {(~tokens).text}  # True = padding")
         arguments += ", key_padding_mask=key_padding_mask"
-    more, blocked = _blocked(mask, queries, keys)
+    more, blocked = _blocked_cells(mask, queries, keys)
     lines += [*more, "# True = blocked", f"mask = {blocked}"]
     if mask.batch_size:
         lines.append("mask = mask.expand(-1, -1, queries, keys)[:, 0].repeat_interleave(attention.num_heads, 0)")
@@ -165,7 +165,7 @@ def _flex(mask: Mask, queries: int, keys: int) -> list[str]:
 
 
 def _huggingface(mask: Mask, queries: int, keys: int) -> list[str]:
-    """0 and 1 where the mask is the same for every query, and floats with four axes otherwise."""
+    """Write code for transformers: 0 and 1 if the mask is the same for every query, else floats with four axes."""
     if _is_row(mask, queries, keys):
         lines, tokens = _row(mask, queries, keys)
         lines.append(f"mask = {tokens.beside(ATOM)}.long()  # 1 = token, 0 = padding")
@@ -185,7 +185,7 @@ def _zero_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
 
 
 def _true_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
-    lines, blocked = _blocked(mask, queries, keys)
+    lines, blocked = _blocked_cells(mask, queries, keys)
     lines += ["# True = masked", f"mask = {blocked}", SCORES]
     return [*lines, 'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)', OUTPUT]
 
@@ -197,22 +197,22 @@ def _is_row(mask: Mask, queries: int, keys: int) -> bool:
 
 
 def _grid(mask: Mask, queries: int, keys: int, style: str = GRID) -> tuple[list[str], Symbol]:
-    """Lines, and an expression that is True where a query may attend; (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
+    """Write lines and an expression that is True = may attend, (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
     writer = MaskWriter(queries, keys, style)
     may_attend = writer.write(mask)
     return writer.lines, may_attend
 
 
-def _blocked(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
-    """Lines, and an expression that is True where a query may not attend; shaped as in `_grid`."""
+def _blocked_cells(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
+    """Write lines and an expression that is True = blocked, with the shapes of `_grid`."""
     if isinstance(mask, Subsequent):
-        return [], f"{ALL}.triu({_above(mask, queries, keys)})"
+        return [], f"{ALL}.triu({_diagonal(mask, queries, keys)})"
     lines, may_attend = _grid(mask, queries, keys)
     return lines, (~may_attend).text
 
 
 def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
-    """Lines, and an expression that is True for tokens, (B, K), of a mask in which every query sees the same keys."""
+    """Write lines and an expression that is True at tokens, (B, K), for a mask that is the same for every query."""
     lines, row = _grid(mask, queries, keys, ROW)
     if "Q" in row.axes:
         lines, grid = _grid(mask, queries, keys)
@@ -222,23 +222,23 @@ def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
 
 
 def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> list[str]:
-    """Lines that make `mask`: 0 where a query may attend and the fill elsewhere."""
+    """Write lines that define an additive `mask`: 0 where a query may attend, `fill` elsewhere."""
     comment = f"# added to the scores: 0 = may attend, {words} = blocked"
     if isinstance(mask, Subsequent):
-        return [comment, f"mask = torch.full((queries, keys), {fill}, {FLOATS}).triu({_above(mask, queries, keys)})"]
-    lines, blocked = _blocked(mask, queries, keys)
+        return [comment, f"mask = torch.full((queries, keys), {fill}, {FLOATS}).triu({_diagonal(mask, queries, keys)})"]
+    lines, blocked = _blocked_cells(mask, queries, keys)
     filled = f"torch.zeros(blocked.shape, {FLOATS}).masked_fill(blocked, {fill})"
     return [*lines, f"blocked = {blocked}", comment, f"mask = {filled}"]
 
 
-def _above(mask: Subsequent, queries: int, keys: int) -> str:
-    """The first diagonal of the future, by the lengths if it is their difference."""
+def _diagonal(mask: Subsequent, queries: int, keys: int) -> str:
+    """Write the first diagonal of the future, as keys - queries + 1 if that fits."""
     bottom_right = mask.offset and mask.offset == keys - queries
     return "keys - queries + 1" if bottom_right else str(mask.offset + 1)
 
 
-def _padding_beside(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | None:
-    """A mask in two: what is the same for all sentences, and the padding beside it; None if it does not part so."""
+def _split_padding(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | None:
+    """Split a mask into rules that are the same for all sentences, and padding; None if that is not possible."""
     if not isinstance(mask, And):
         return None
     batched = [part for part in mask.masks if part.batch_size]
@@ -276,16 +276,16 @@ FORMATS = (
     MaskFormat("zero_is_masked", TUTORIAL, ZERO, "uniform", *ZEROS, OF_SCORES, _zero_is_masked),
     MaskFormat("true_is_masked", OTHERS, "True = masked", "nan", *MASKED, OF_SCORES, _true_is_masked),
 )
-"""Every convention, in the order in which they are shown."""
+"""All formats, in the order in which they are shown."""
 
 
 def mask_format(name: str) -> MaskFormat:
-    """The convention of a name.
+    """Look up a format by its name.
 
     Raises:
-        MaskError: names those there are.
+        MaskError: if there is no such format; the message lists all names.
     """
-    known = {convention.name: convention for convention in FORMATS}
-    if name not in known:
-        raise MaskError(f"There is no mask format {quoted(name)}. There are: {', '.join(known)}.")
-    return known[name]
+    formats = {convention.name: convention for convention in FORMATS}
+    if name not in formats:
+        raise MaskError(f"There is no mask format {quoted(name)}. There are: {', '.join(formats)}.")
+    return formats[name]

@@ -1,9 +1,9 @@
-"""Behavior of every head of a model over a corpus: built shard by shard, kept as Parquet, asked by DuckDB.
+"""Measure every head of a model over a corpus: built shard by shard, stored as Parquet, queried with DuckDB.
 
     attnviz.atlas.build("story", "stories.txt", "atlas")
     attnviz.atlas.open("atlas").heads("previous_token > 0.9")
 
-Workers and questions in SQL need `pip install attnviz[atlas]`.
+Workers and SQL conditions need `pip install attnviz[atlas]`.
 """
 
 from attnviz.atlas.building import build, of_texts

@@ -1,4 +1,4 @@
-"""An atlas from a model and a corpus: what is done is never done again, and what was ended goes on."""
+"""Build an atlas from a model and a corpus; finished shards are kept, and an interrupted build can be continued."""
 
 import json
 import os
@@ -24,13 +24,13 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.base import Source
 
 OnProgress = Callable[[int, int], None]
-"""Told how many lines of the corpus are done, of how many; what it raises ends the work."""
+"""Function that is called with the number of lines done and of all lines; an error that it raises ends the build."""
 
 Outcome = tuple[Shard, str]
-"""A shard that was tried, and why it failed; "" if it did not."""
+"""A shard, and the reason if it failed, else ""."""
 
 Work = Callable[[Plan, Path, list[Shard]], Iterator[Outcome]]
-"""What measures shards."""
+"""Function that measures shards of a plan into a folder."""
 
 
 def build(
@@ -44,17 +44,17 @@ def build(
     work: Work | None = None,
     report: OnProgress = lambda done, of: None,
 ) -> Atlas:
-    """Measure every head of a model on every text of a corpus, shard by shard; begun again, it goes on.
+    """Measure every head of a model on every text of a corpus, shard by shard. A second call continues the build.
 
     Args:
-        model: name that `attnviz.load` takes, with its `settings`, or FILE.py:FUNCTION; or a source of this process.
-        texts: file (a text on each line, JSON lines or Parquet), or folder of such files.
-        edits: changes of a source of this process.
-        work: what measures shards, such as an `Engine`; by default this process, one after another.
+        model: name for `attnviz.load`, with its `settings`, or FILE.py:FUNCTION; or a source of this process.
+        texts: file (one text per line, JSON lines or Parquet), or folder of such files.
+        edits: changes to the attention, for a source of this process.
+        work: function that measures shards, such as an `Engine`; by default this process, one shard at a time.
 
     Raises:
         InputError: if the folder holds another atlas, or the corpus changed.
-        OSError: if the disk is full; what is done is kept.
+        OSError: if the disk is full; finished shards are kept.
     """
     folder, settings = Path(folder), settings or {}
     root, names = corpus.files(texts)
@@ -66,7 +66,7 @@ def build(
     name, source = (model, plan.load(model, **settings)) if isinstance(model, str) else (model.id, model)
     atlas_plan = Plan(name, settings, source.checksum(), options, shards, where)
     if source is model:
-        work = partial(_with, source, edits, report)
+        work = partial(_measure_here, source, edits, report)
     atlas_plan.settle(folder)
     (folder / "shards").mkdir(exist_ok=True)
     (folder / opened.RESULT).unlink(missing_ok=True)
@@ -93,10 +93,10 @@ def build(
 def of_texts(
     source: Source, texts: Sequence[str], edits: Edits = Edits(), *, report: OnProgress = lambda done, of: None
 ) -> Atlas:
-    """Measure every head of a model of this process on a few texts; the folder of the atlas is deleted with it.
+    """Measure every head of a source of this process on a few texts; the folder is deleted together with the atlas.
 
     Raises:
-        InputError: if the model reads none of the texts.
+        InputError: if the model can read none of the texts.
     """
     folder = Path(mkdtemp(prefix="attnviz-atlas-"))
     try:
@@ -112,13 +112,13 @@ def of_texts(
     return atlas
 
 
-def _with(
+def _measure_here(
     source: Source, edits: Edits, report: OnProgress, atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]
 ) -> Iterator[Outcome]:
-    """Measure shards with a source of this process."""
+    """Measure shards one after another with a source of this process."""
     done = 0
     for shard in wanted:
-        _measured(source, atlas_plan, folder, shard, edits, lambda n, before=done: report(before + n, atlas_plan.lines))
+        _measure(source, atlas_plan, folder, shard, edits, lambda n, before=done: report(before + n, atlas_plan.lines))
         done += shard.lines
         yield shard, ""
 
@@ -127,7 +127,7 @@ def _place(folder: Path, shard: Shard) -> Path:
     return folder / "shards" / f"{shard.number:06d}"
 
 
-def _measured(
+def _measure(
     source: Source,
     atlas_plan: Plan,
     folder: Path,
@@ -135,37 +135,37 @@ def _measured(
     edits: Edits = Edits(),
     report: Callable[[int], None] = lambda done: None,
 ) -> None:
-    """Measure a shard and write its folder, which is whole or not there, whatever ends the process or the machine."""
+    """Measure a shard and write its folder atomically, so that it is complete or absent even after a crash."""
     lines, options, place = corpus.texts(folder / atlas_plan.corpus, shard), atlas_plan.options, _place(folder, shard)
     shard_tables = tables.of_shard(measure(source, lines, options, edits, report=report), shard, options)
     part = place.with_name(f".{uuid4().hex}.part")
     try:
         tables.write(shard_tables, part)
-        if not place.exists():  # another worker may have been as fast
+        if not place.exists():  # another worker may have finished it
             os.replace(part, place)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 def measure_shard(atlas_plan: Plan, folder: Path, shard: Shard) -> Outcome:
-    """Measure one shard and write its tables: what a worker does.
+    """Measure one shard and write its tables, on a worker or in this process.
 
     Raises:
         OSError: if a file cannot be written.
     """
     try:
-        _measured(_loaded(atlas_plan), atlas_plan, folder, shard)
+        _measure(_cached_source(atlas_plan), atlas_plan, folder, shard)
     except AttnvizError as error:
         return shard, str(error)
     return shard, ""
 
 
 _sources: dict[str, Source] = {}
-"""The model of this process, by name, settings and weights."""
+"""Cache with the model of this process, by name, settings and weights."""
 
 
-def _loaded(atlas_plan: Plan) -> Source:
-    """The model of this process; on one thread, as the order of sums depends on how many there are."""
+def _cached_source(atlas_plan: Plan) -> Source:
+    """Load the model once per process; use one thread, because the order of sums depends on the number of threads."""
     key = json.dumps([atlas_plan.model, atlas_plan.settings, atlas_plan.weights])
     if key not in _sources:
         _sources.clear()
@@ -183,7 +183,7 @@ def here(atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Ou
                 yield measure_shard(atlas_plan, folder, shard)
             except OSError:
                 raise
-            except Exception as problem:  # whatever a model raises, the other shards are still wanted
+            except Exception as problem:  # a model may raise any error; continue with other shards
                 yield shard, reason(problem)
     finally:
         torch.set_num_threads(before)
@@ -191,5 +191,5 @@ def here(atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Ou
 
 
 def reason(problem: Exception) -> str:
-    """Why a shard failed, in one line."""
+    """Describe in one line why a shard failed."""
     return f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"

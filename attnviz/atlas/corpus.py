@@ -1,4 +1,4 @@
-"""A corpus in shards: text files, JSON lines and Parquet files, alone or in folders, each shard with a checksum."""
+"""Read a corpus (text files, JSON lines or Parquet files, or folders of them) in shards with checksums."""
 
 import json
 from collections.abc import Iterator
@@ -14,23 +14,23 @@ from attnviz.studies.texts import of_json
 PARQUET = ".parquet"
 ENDINGS = (".txt", ".jsonl", PARQUET)
 MOST_LINE = 2**20
-"""Bytes of a line, at most."""
+"""Maximum number of bytes per line."""
 COLUMN = "text"
-"""Column of a Parquet file that holds the texts."""
+"""Column with the texts in a Parquet file."""
 EMPTY = "empty"
-"""Why a line without text has none: these are counted, not named."""
+"""Error of a line without text; such lines are counted but not listed."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """Some texts of one file, one after another.
+    """A run of consecutive texts in one file.
 
     Attributes:
-        number: counted from 0.
-        file: path in the folder of the corpus.
-        first, lines: number of its first line, from 1, and how many there are; of a Parquet file, rows.
-        start, size: bytes of the file that hold them; of a Parquet file 0.
-        checksum: BLAKE2b of those bytes, 16 bytes in hex; of a Parquet file, of the texts.
+        number: index of the shard, from 0.
+        file: path within the folder of the corpus.
+        first, lines: number of the first line, from 1, and number of lines; rows for a Parquet file.
+        start, size: first byte and number of bytes in the file; 0 for a Parquet file.
+        checksum: BLAKE2b of these bytes, 16 bytes in hex; for a Parquet file, of the texts.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class CorpusLine:
-    """A line of a corpus: its text, or why it has none."""
+    """A line of a corpus, with its text, or with the reason why it has none."""
 
     text: str
     line: int
@@ -52,10 +52,10 @@ class CorpusLine:
 
 
 def files(corpus: str | Path) -> tuple[Path, list[str]]:
-    """The folder of a corpus, and the paths of its files in it, in order.
+    """Find the folder of a corpus, and the sorted paths of its files within the folder.
 
     Raises:
-        InputError: if there are none.
+        InputError: if there are no files.
     """
     path = Path(corpus)
     if not path.exists():
@@ -69,7 +69,7 @@ def files(corpus: str | Path) -> tuple[Path, list[str]]:
 
 
 def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
-    """The files of a folder in shards of at most so many texts; they are read once, and never held whole.
+    """Split the files of a folder into shards of at most `most` texts; reads each file once, without keeping it.
 
     Raises:
         InputError: if a file cannot be read.
@@ -78,7 +78,7 @@ def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
     for name in names:
         path = root / name
         try:
-            for part in (_of_parquet if path.suffix.lower() == PARQUET else _of_lines)(path, most):
+            for part in (_parquet_shards if path.suffix.lower() == PARQUET else _line_shards)(path, most):
                 yield Shard(number, name, *part)
                 number += 1
         except OSError as error:
@@ -86,16 +86,16 @@ def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
 
 
 def texts(root: Path, shard: Shard) -> list[CorpusLine]:
-    """The lines of a shard.
+    """Read the lines of a shard.
 
     Raises:
-        InputError: if they are not what they were when the atlas was begun.
+        InputError: if they cannot be read, or changed since the atlas was started.
     """
     path, is_json = root / shard.file, shard.file.lower().endswith(".jsonl")
     try:
         if path.suffix.lower() == PARQUET:
             rows = _rows(_parquet(path), shard.first - 1, shard.lines)
-            content, lines = _as_bytes(rows), [_text(row, n) for n, row in enumerate(rows, shard.first)]
+            content, lines = _encode(rows), [_text(row, n) for n, row in enumerate(rows, shard.first)]
         else:
             with path.open("rb") as file:
                 file.seek(shard.start)
@@ -110,7 +110,7 @@ def texts(root: Path, shard: Shard) -> list[CorpusLine]:
     return lines
 
 
-def _of_lines(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
+def _line_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
     first, start = 1, 0
     with path.open("rb") as file:
         while lines := list(islice(iter(lambda: file.readline(MOST_LINE), b""), most)):
@@ -146,15 +146,15 @@ def _text(text: Any, number: int) -> CorpusLine:
 # Parquet
 
 
-def _of_parquet(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
+def _parquet_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
     file = _parquet(path)
     for first in range(0, file.metadata.num_rows, most):
         rows = _rows(file, first, most)
-        yield first + 1, len(rows), 0, 0, _checksum(_as_bytes(rows))
+        yield first + 1, len(rows), 0, 0, _checksum(_encode(rows))
 
 
 def _rows(file: Any, first: int, count: int) -> list[Any]:
-    """Rows of a file, of which only the groups that hold them are read."""
+    """Read rows of a file, loading only the row groups that hold them."""
     groups, before, start = [], 0, 0
     for group in range(file.metadata.num_row_groups):
         size = file.metadata.row_group(group).num_rows
@@ -167,7 +167,7 @@ def _rows(file: Any, first: int, count: int) -> list[Any]:
 
 
 def _parquet(path: Path) -> Any:
-    """Raises: InputError: if it is no Parquet file with a column of texts."""
+    """Open a Parquet file; raise InputError unless it has a column of texts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -182,5 +182,5 @@ def _parquet(path: Path) -> Any:
     return file
 
 
-def _as_bytes(rows: list[Any]) -> bytes:
+def _encode(rows: list[Any]) -> bytes:
     return "".join(json.dumps(text, default=str) + "\n" for text in rows).encode()

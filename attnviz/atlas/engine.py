@@ -1,9 +1,9 @@
-"""Shards on workers of Dask: a cluster of this machine, or one that is there already.
+"""Measure shards on Dask workers: a cluster on this machine, or an existing one.
 
     attnviz.atlas.build("story", "stories.txt", "atlas", work=attnviz.atlas.Engine(workers=2))
 
-Every worker loads the model once and writes its shards itself, so the folder must be one that all workers see. Dask
-tries a shard again that fails, and replaces a worker that dies.
+Every worker loads the model once and writes its shards itself, so all workers must have access to the folder. Dask
+repeats a failed shard, and replaces a worker that dies.
 """
 
 import logging
@@ -22,24 +22,24 @@ from attnviz.atlas.plan import Plan
 from attnviz.core.errors import InputError, quoted
 
 TRIES = 3
-"""Times that a shard is tried."""
+"""Number of attempts per shard."""
 SECONDS = 30
-"""For which a scheduler and its first worker are waited for."""
+"""Seconds to wait for a scheduler and its first worker."""
 TRIM = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
-"""Setting of Dask for its workers, left out here: glibc would ask the kernel for the memory of every tensor anew, which
-takes a third more processor time."""
+"""Dask setting for workers that is removed here: with it, glibc requests the memory of each tensor from the kernel
+again, which takes a third more CPU time."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Workers that measure shards.
+    """Dask workers that measure shards.
 
     Attributes:
-        workers: processes of this machine, one thread each; None for one per core. With fewer than two, or where there
-            is but one shard to do, this process does it.
-        scheduler: address of a Dask scheduler; its workers are used instead.
-        memory: most memory of a worker of this machine, such as "4GB"; one that takes more is ended and replaced.
-        on_dashboard: function that takes the address of the dashboard.
+        workers: number of processes on this machine, each with one thread; None for one per core. With fewer than two
+            workers or shards, this process measures the shards.
+        scheduler: address of a Dask scheduler, whose workers are used instead.
+        memory: memory limit per worker on this machine, such as "4GB"; a worker above the limit is replaced.
+        on_dashboard: function that is called with the address of the dashboard.
     """
 
     workers: int | None = None
@@ -48,7 +48,7 @@ class Engine:
     on_dashboard: Callable[[str], None] = lambda address: None
 
     def __call__(self, plan: Plan, folder: Path, wanted: Sequence[Shard]) -> Iterator[Outcome]:
-        """Measure shards; gives each, and why it failed, in the order in which they end.
+        """Measure shards; yield each shard as it ends, with the reason if it failed.
 
         Raises:
             OSError: if a file cannot be written.
@@ -69,7 +69,7 @@ class Engine:
 
     @contextmanager
     def _client(self, count: int) -> Iterator[Any]:
-        """Raises: InputError: if there is no scheduler at the address, no worker, or the memory is no size."""
+        """Connect to Dask; raise InputError if there is no scheduler or worker, or `memory` is not a size."""
         import dask
         import distributed
 
@@ -95,7 +95,7 @@ class Engine:
 
 
 def _outcome(task: Any) -> str:
-    """Why a shard failed; "" if it did not."""
+    """Return the reason why a shard failed, or ""."""
     from distributed import KilledWorker
 
     try:

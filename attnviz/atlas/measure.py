@@ -1,6 +1,6 @@
-"""Behavior of every head on the texts of one shard: from a model and texts to arrays, and nothing else.
+"""Measure every head on the texts of one shard: a model and texts in, arrays out.
 
-T texts   N heads of all sites   M numbers of a text: metrics, then effects   D bins of distances
+T texts   N heads of all sites   M numbers per text: metrics, then effects   D bins of distances
 """
 
 from collections.abc import Callable, Sequence
@@ -22,13 +22,13 @@ from attnviz.studies import ablation, texts
 from attnviz.studies.ablation import EFFECTS
 
 FURTHEST = 24
-"""Bins of distances to either side: 1, 2 to 3, 4 to 7, ..., to 16 million tokens."""
+"""Number of distance bins per side: 1, 2 to 3, 4 to 7, ..., up to 16 million tokens."""
 
 NAMES = (*(metric.name for metric in METRICS), *EFFECTS)
-"""Numbers of each head on a text."""
+"""Names of the numbers per head and text."""
 
 Tokens = tuple[Sides, torch.Tensor, torch.Tensor]
-"""Tokens of a step, and numbers of the texts of those at its queries, (B, Q), and keys, (B, K)."""
+"""Tokens of a step, and ids of the token texts at its queries, (B, Q), and keys, (B, K)."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Options:
     """Sizes of an atlas.
 
     Attributes:
-        shard: texts of a shard, at most.
-        keep: strongest texts of each metric of each head.
-        pairs: strongest pairs of tokens of each head in a shard, each of two other tokens.
-        ablate: texts of each shard on which every head is switched off in turn.
+        shard: maximum number of texts per shard.
+        keep: number of texts with the largest values, per metric and head.
+        pairs: number of token pairs with the largest weights, per head and shard; different pairs of token texts.
+        ablate: number of texts per shard on which each head is switched off in turn.
     """
 
     shard: int = 1000
@@ -50,12 +50,12 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of a query and a key in texts, arrays of one length; of every two tokens the one with most weight.
+    """Pairs of a query and a key in texts, as arrays of equal length.
 
     Attributes:
-        text, head, query, key: numbers of the text, of the head within its site, and of the positions.
-        weight: weights of the pairs.
-        tokens: one number for head and both tokens.
+        text, head, query, key: index of the text, of the head within its site, and of the positions.
+        weight: attention weight of each pair.
+        tokens: one integer that encodes the head and both token texts.
     """
 
     text: np.ndarray
@@ -66,11 +66,11 @@ class Pairs:
     tokens: np.ndarray
 
     def subset(self, index: np.ndarray) -> "Pairs":
-        """Some of the pairs."""
+        """Select pairs by index."""
         return Pairs(*(column[index] for column in vars(self).values()))
 
     def strongest(self, most: int) -> tuple["Pairs", "Pairs"]:
-        """The strongest pair of every two tokens (of equal ones the first), at most `most` of each head; the others."""
+        """Keep the pair with most weight per head and two tokens, at most `most` per head; also return the rest."""
         ordered = self.subset(np.lexsort((self.query, self.text, -self.weight)))
         _, first = np.unique(ordered.tokens, return_index=True)
         ordered = ordered.subset(np.sort(first))
@@ -85,9 +85,9 @@ class SiteNumbers:
 
     Attributes:
         sums: numerators and denominators of each metric, (2, T, H, metrics).
-        distance: weights at each distance, and pairs that may attend, (2, H, D).
-        dropped: largest weight of a pair that was not kept, (H,).
-        pairs: pairs of tokens with most weight.
+        distance: sum of weights per distance, and number of open pairs, (2, H, D).
+        dropped: largest weight among the pairs that were not kept, (H,).
+        pairs: token pairs with the largest weights.
     """
 
     sums: np.ndarray
@@ -98,14 +98,14 @@ class SiteNumbers:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Measurements in a shard.
+    """Measurements of a shard.
 
     Attributes:
-        read: texts that were read, in their order, with their tokens.
-        written: of a model that writes, what its decoder read at each of them.
-        problems: lines that were not read, and why; empty ones have the reason `corpus.EMPTY`.
-        sites: measurements at each site.
-        values: each number of each text, (T, N, M), NaN where it cannot be measured.
+        read: texts that the model read, in order, with their tokens.
+        written: decoder input for each of these texts, for an encoder-decoder.
+        problems: lines that were not read, with the reason; `corpus.EMPTY` for empty lines.
+        sites: measurements per site.
+        values: numbers per text and head, (T, N, M), NaN where they cannot be measured.
     """
 
     read: tuple[tuple[CorpusLine, Sentence], ...]
@@ -123,13 +123,13 @@ def measure(
     *,
     report: Callable[[int], None] = lambda done: None,
 ) -> Measured:
-    """Run every text of a shard through a model, and measure all heads; what cannot be read is named and left out.
+    """Run a model on every text of a shard and measure all heads; texts that cannot be read become problems.
 
     Args:
-        report: told how many texts are done, after each run.
+        report: function that is called with the number of texts done, after each batch.
 
     Raises:
-        Canceled: if the run was ended.
+        Canceled: if the run was canceled.
     """
     usable = [text for text in lines if not text.error]
     sentences, wrong = texts.cut(source, [text.text for text in usable]) if usable else ([], {})
@@ -147,7 +147,7 @@ def measure(
             kind = step.site.kind, step.shape[2:], step.has_sink
             if kind not in tokens_by_kind:
                 tokens_by_kind[kind] = _tokens(record, step, numbers)
-            _add(sites[step.site], record, step, tokens_by_kind[kind], np.array(some), options)
+            _add_run(sites[step.site], record, step, tokens_by_kind[kind], np.array(some), options)
         done += len(some)
         report(done)
     good = [i for i in range(len(usable)) if i not in wrong]
@@ -168,23 +168,23 @@ def measure(
 
 
 def _tokens(record: Record, step: Step, numbers: dict[str, int]) -> Tokens:
-    """Tokens at the queries and keys of a kind of site, and numbers of their texts; a new text gets the next one."""
+    """Collect the tokens at queries and keys of a step, with ids of their texts; a new text gets the next id."""
     each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
     sides = ([[numbers.setdefault(t.text, len(numbers)) for t in both[i]] for both in each] for i in (0, 1))
     return batch.sides_of(record, step), *map(torch.tensor, sides)
 
 
-def _add(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, some: np.ndarray, options: Options) -> None:
-    """Measure a run at a site.
+def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, some: np.ndarray, options: Options) -> None:
+    """Add the measurements of a batch at a site.
 
     Args:
-        some: numbers of the texts of the run in the shard.
+        some: indices within the shard of the texts in the batch.
     """
     for block in batch.blocks(step, tokens[0]):
         indices = some[block.texts]
         site.sums[:, indices] += sums_of(record, block).numpy()
         if block.one_text:
-            site.distance += _by_distance(block).numpy()
+            site.distance += _distance_sums(block).numpy()
         added, dropped = _pairs(block, tokens, indices, options.pairs)
         both = zip(vars(site.pairs).values(), vars(added).values(), strict=True)
         site.pairs, others = Pairs(*map(np.concatenate, both)).strongest(options.pairs)
@@ -192,8 +192,8 @@ def _add(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, some: np
         np.maximum.at(site.dropped, others.head, others.weight)
 
 
-def _by_distance(block: HeadBlock) -> torch.Tensor:
-    """(2, H, D): the weights at each distance, and the pairs that may attend there."""
+def _distance_sums(block: HeadBlock) -> torch.Tensor:
+    """Sum the weights per distance bin, and count the open pairs, (2, H, D)."""
     weights = block.by_distance.sum(0)
     n = (weights.shape[-1] + 1) // 2
     is_open = torch.ones(1, 1, 1, n) if block.open is None else block.open[..., :n].float()
@@ -206,8 +206,8 @@ def _by_distance(block: HeadBlock) -> torch.Tensor:
 
 
 def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[Pairs, np.ndarray]:
-    """Rows of each head whose strongest key makes a pair of two typed tokens and has most weight; and of each head the
-    largest weight of the others. A row that may attend to one key alone has no choice, and makes no pair."""
+    """Find, per head, the `most` rows with the largest maximum weight, as pairs of query and key; also return the
+    largest weight of other rows. Both tokens must be typed by the user, and a row must have more than one open key."""
     weight, key = block.weights.max(-1)
     is_typed = (torch.arange(block.step.shape[3]) < block.num_keys[:, None]) & ~(
         block.sides.columns[block.texts, :, 0] > 0
@@ -230,7 +230,7 @@ def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tu
 
 
 def _effects(source: Source, text: str) -> np.ndarray:
-    """(N, effects); NaN for what a model says nothing of."""
+    """Measure the effects of switching off each head on a text, (N, effects); NaN where they are not defined."""
     try:
         table = ablation.sweep(source, source.tokenize([text])).table
     except AttnvizError:

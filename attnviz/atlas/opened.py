@@ -1,12 +1,12 @@
-"""Questions to an atlas, as tables of pandas; conditions and searches are answered by DuckDB from its Parquet files.
+"""Query an atlas; results are pandas tables. DuckDB evaluates conditions and searches on the Parquet files.
 
     found = attnviz.atlas.open("atlas")
     found.heads("previous_token > 0.9 and entropy_spread < 0.2")
     found.examples("decoder layer 1", 0, "previous")
     found.search(query_token="it", min_weight=0.5)
 
-What a person types is an expression over the columns of one table, in a database that can open no file; tokens are
-parameters, never a part of the question.
+A condition that a user types is an expression over the columns of one table, in a database without access to files;
+tokens are passed as parameters, never as a part of the SQL.
 """
 
 import builtins
@@ -30,22 +30,22 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
 
 ALIASES = {re.sub(r"\W+", "_", measure.title.partition(" (")[0].lower()): measure.name for measure in METRICS}
-"""Metrics by their titles, such as previous_token for previous."""
+"""Names of metrics by their titles, such as previous_token for previous."""
 
 RESULT = "atlas.json"
-"""Written last: an atlas that has it is finished."""
+"""File that is written last, so that an atlas with it is complete."""
 TABLES = ("distances", "effects", "pairs")
 
 
 @dataclass(frozen=True)
 class Atlas:
-    """An atlas that was built.
+    """A complete atlas.
 
     Attributes:
-        plan: model, corpus and options that it is made of.
-        texts, tokens: number of those that were read.
+        plan: model, corpus and options of the atlas.
+        texts, tokens: number of texts and tokens that the model read.
         empty_lines: number of lines without text.
-        failed: shards that could not be measured and are not in it: file, line, lines and error of each.
+        failed: file, line, lines and error of each shard that could not be measured and is missing.
     """
 
     folder: Path
@@ -56,16 +56,16 @@ class Atlas:
     failed: tuple[dict[str, Any], ...]
 
     def heads(self, where: str = "") -> pd.DataFrame:
-        """A row per head: the mean by text of each metric under its name, and under `<name>_low`, `_high` (95%),
-        `_spread`, `_texts`, `_q05` to `_q95`; those of which an SQL condition holds.
+        """Return a row per head, or per head for which an SQL condition holds. Columns for each metric: `<name>` (mean
+        over texts), `<name>_low` and `_high` (95% interval), `_spread`, `_texts`, and `_q05` to `_q95`.
 
-        `role` is what the means suggest, missing where they suggest nothing, and `role_fails` the share of texts whose
-        own number is below the threshold of that role (`analysis.heads.THRESHOLDS`), of those that have it;
-        `<name>_fails` is that share for each metric with a threshold. `pairs_above` is the weight above which no pair
-        of tokens is missing: see `search`. A metric that is newer than the atlas is NaN.
+        `role` is the role that the means suggest, if any. `role_fails` is the share of texts on which the metric of the
+        role is below its threshold (`analysis.heads.THRESHOLDS`), among texts that have the metric; `<name>_fails` is
+        this share for each metric with a threshold. `pairs_above` is the weight above which no token pair is missing:
+        see `search`. A metric that is newer than the atlas is NaN.
 
         Raises:
-            InputError: if it is no condition on these columns.
+            InputError: if `where` is not a condition on these columns.
         """
         path = self.folder / "heads.parquet"
         heads = pd.read_parquet(path) if not where.strip() else _heads_where(path, where)
@@ -73,13 +73,13 @@ class Atlas:
         return heads.reindex(columns=[*heads, *newer]) if newer else heads
 
     def examples(self, site: Site | str, head: int, name: str, k: int = 10) -> pd.DataFrame:
-        """The texts on which a metric of a head is largest: value, file, line, rank and text.
+        """Return the texts on which a metric of a head is largest: value, file, line, rank and text.
 
         Raises:
-            InputError: if there is no such head or metric, or the corpus is not what it was.
+            InputError: if there is no such head or metric, or the corpus changed.
         """
         metric(name)
-        rows = self._of_head("examples", site, head)
+        rows = self._head_rows("examples", site, head)
         rows = rows[(rows["name"] == name) & (rows["rank"] <= k)].reset_index(drop=True)
         return rows.drop(columns="name").assign(text=list(map(self.text, rows["file"], rows["line"])))
 
@@ -93,14 +93,14 @@ class Atlas:
         head: int | None = None,
         k: int = 100,
     ) -> pd.DataFrame:
-        """Pairs of two typed tokens by their weight, the largest first, of those that are kept of the texts.
+        """Search the stored pairs of two tokens of the texts, the largest weight first.
 
-        Kept is of every two tokens the largest weight in a shard, where it is the largest of its row, and of these the
-        strongest of each head. So pairs may be missing up to a weight, which `found.attrs["complete_above"]` says:
-        above it some place of every two tokens is there.
+        Per shard, head and two tokens, the atlas stores the largest weight if it is the largest of its row, up to a
+        number of pairs per head. Weaker pairs may be missing: `attrs["complete_above"]` of the result is the weight
+        above which at least one place of every two tokens is stored.
 
         Args:
-            query_token, key_token: as they stand in the text; capital letters and blanks around them do not matter.
+            query_token, key_token: tokens as in the text; case, and blanks around a token, are ignored.
         """
         conditions = {
             "lower(trim(query_token)) = lower(trim(?))": query_token,
@@ -123,33 +123,33 @@ class Atlas:
         return pairs
 
     def table(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
-        """The rows of a head in another table, one of `TABLES`.
+        """Return the rows of a head in another table, one of `TABLES`.
 
         Raises:
             InputError: if there is no such table or head.
         """
         if name not in TABLES:
             raise InputError(f"There is no table {quoted(name)}. There are: {', '.join(TABLES)}.")
-        return self._of_head(name, site, head)
+        return self._head_rows(name, site, head)
 
     def problems(self) -> pd.DataFrame:
-        """The texts that could not be read: file, line, problem."""
+        """List the texts that could not be read: file, line and problem."""
         return pd.read_parquet(self.folder / "problems.parquet")
 
     def text(self, file: str, line: int) -> str:
-        """A text of the corpus.
+        """Read a text of the corpus.
 
         Raises:
-            InputError: if the corpus is not there, or not what it was.
+            InputError: if the corpus is missing or changed.
         """
         ends = ((shard, shard.first, shard.first + shard.lines) for shard in self.plan.shards if shard.file == file)
         shard = next((shard for shard, first, end in ends if first <= line < end), None)
         if shard is None:
-            raise InputError(f"The atlas knows no line {line:,} of {quoted(file, 200)}.")
+            raise InputError(f"The atlas has no line {line:,} of {quoted(file, 200)}.")
         return corpus.texts(self.folder / self.plan.corpus, shard)[line - shard.first].text
 
-    def _of_head(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
-        """Raises: InputError: if there is no such head."""
+    def _head_rows(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
+        """Read the rows of a head in a table; raise InputError if there is no such head."""
         if (str(site), head) not in self._heads:
             has = ", ".join(f"{site} heads 0 to {last}" for site, last in dict(self._heads).items())
             raise InputError(f"The atlas has no head {quoted(head)} at {str(site)[:40]}. It has: {has}.")
@@ -163,10 +163,10 @@ class Atlas:
 
 
 def _heads_where(path: Path, where: str) -> pd.DataFrame:
-    """Rows of the table of heads for which a condition on its columns and their `ALIASES` holds.
+    """Select the rows of the table of heads for which an SQL condition on its columns or their `ALIASES` holds.
 
     Raises:
-        InputError: if it is no such condition.
+        InputError: if the condition is not valid.
     """
     columns = set(pq.read_schema(path).names)
     aliases = {alias: name for alias, name in ALIASES.items() if alias != name and name in columns}
@@ -185,10 +185,10 @@ def _heads_where(path: Path, where: str) -> pd.DataFrame:
 
 
 def open(folder: str | Path) -> Atlas:
-    """An atlas that was built.
+    """Open a complete atlas.
 
     Raises:
-        InputError: if there is none, or it is not finished.
+        InputError: if there is no atlas, or it is not complete.
     """
     folder = Path(folder)
     atlas_plan = plan.read(folder)
@@ -205,7 +205,7 @@ def open(folder: str | Path) -> Atlas:
 
 @contextmanager
 def _database() -> Iterator[tuple[Any, Any]]:
-    """An empty database in memory."""
+    """Open an empty database in memory; yield it with the module `duckdb`."""
     import duckdb
 
     with duckdb.connect(config={"autoinstall_known_extensions": False}) as database:

@@ -1,4 +1,4 @@
-"""Plan of an atlas, written before the first shard: a second run with something else is refused."""
+"""Plan of an atlas, written before the first shard, so that a later call with other inputs is refused."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -18,13 +18,13 @@ PLAN, FORMAT = "plan.json", 2
 
 @dataclass(frozen=True)
 class Plan:
-    """All that decides what is in an atlas.
+    """All inputs that determine the content of an atlas.
 
     Attributes:
-        model: name that `attnviz.load` takes, or FILE.py:FUNCTION.
+        model: name for `attnviz.load`, or FILE.py:FUNCTION.
         settings: settings of the model, by name.
-        weights: checksum of its weights; None where the settings alone make the source again.
-        corpus: folder of the corpus, seen from that of the atlas; it decides nothing.
+        weights: checksum of its weights; None if the settings alone determine the source.
+        corpus: path of the corpus, relative to the folder of the atlas; ignored in comparisons.
     """
 
     model: str
@@ -43,7 +43,7 @@ class Plan:
         """Load the model.
 
         Raises:
-            InputError: if its weights are not those with which the atlas was begun.
+            InputError: if its weights changed since the atlas was started.
         """
         source = load(self.model, **self.settings)
         if source.checksum() != self.weights:
@@ -51,10 +51,10 @@ class Plan:
         return source
 
     def settle(self, folder: Path) -> None:
-        """Write the plan into a folder, or find the same one there.
+        """Write the plan into a folder, unless the folder has an equal plan.
 
         Raises:
-            InputError: if the folder holds something else, or an atlas of another model, corpus or options.
+            InputError: if the folder holds other files, or an atlas of another model, corpus or options.
         """
         there = read(folder)
         if there is None:
@@ -67,7 +67,7 @@ class Plan:
             raise InputError(f"{quoted(str(folder), 200)} holds another atlas: {difference}")
 
     def _difference(self, there: "Plan") -> str:
-        """First difference, with both sides."""
+        """Describe the first difference from another plan."""
         if there.model != self.model:
             return f"of '{there.model}', not of '{self.model}'"
         if (there.settings, there.weights) != (self.settings, self.weights):
@@ -81,16 +81,16 @@ class Plan:
 
 
 def load(name: str, **settings: Any) -> Source:
-    """Load a model by its name, or make it by FILE.py:FUNCTION."""
+    """Load a model by its name, or build it with FILE.py:FUNCTION."""
     file, sign, function = name.rpartition(":")
     return script.build(file, function) if sign and file.endswith(".py") else api.load(name, **settings)
 
 
 def read(folder: Path) -> Plan | None:
-    """Read the plan of an atlas; None if it has none.
+    """Read the plan in a folder; None if there is no plan.
 
     Raises:
-        InputError: if it is no plan.
+        InputError: if the file is not a plan of this version.
     """
     try:
         data = json.loads((folder / PLAN).read_text("utf-8"))

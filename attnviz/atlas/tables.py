@@ -1,16 +1,16 @@
-"""Tables of a shard, of two shards as one, and of a finished atlas, as Parquet files in a folder.
+"""Make the tables of a shard, merge them, and make the tables of a finished atlas, as Parquet files in a folder.
 
 numbers    a row per head and number      texts, mean, m2 (the sum of squared deviations from the mean)
-bins       a row per number and bin       row (of numbers), bin, count: see `_bins`
-distances  a row per head and distance    bin, weight, pairs (that may attend)
-examples   the texts with most of it      row (of numbers), value, file, line
-pairs      the strongest pairs            place (of the head), site, head, value, tokens, file, line, query, key
-dropped    a row per head                 value: the largest weight of a pair that is not among them
+bins       a row per number and bin       row (in numbers), bin, count: see `_bins`
+distances  a row per head and distance    bin, weight, pairs (number of open pairs)
+examples   texts with the largest values  row (in numbers), value, file, line
+pairs      pairs with most weight         place (of the head), site, head, value, tokens, file, line, query, key
+dropped    a row per head                 value: the largest weight of a pair that is not in pairs
 problems   lines that were not read       file, line, problem
 totals     one row                        texts, tokens, empty_lines
 
-Shards are joined in the order of their numbers, so the same shards give the same bytes, whenever each was made. Memory
-grows with the heads, never with the shards.
+Shards are merged in the order of their numbers, so the same shards always give the same bytes. Memory grows with the
+number of heads, not with the number of shards.
 """
 
 import os
@@ -35,25 +35,25 @@ Tables = dict[str, pd.DataFrame]
 
 QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
 LEVEL = 0.95
-"""Level of the confidence intervals of a mean over texts: by Student's t, texts taken as drawn independently."""
+"""Level of the confidence interval of a mean over texts, by Student's t for independent texts."""
 LEAST = {rule.metric: rule.least for rule in THRESHOLDS}
 FAILS = "fails"
-"""Column of a metric that suggests a role: share of texts on which it is below the role's threshold, within 0.4%."""
+"""Ending of the column with the share of texts on which a metric is below the threshold of its role, within 0.4%."""
 ENDS = ("low", "high", "spread", "texts", *QUANTILES)
-"""Endings of the columns of a metric, but for its mean."""
+"""Endings of the columns of a metric, except its mean."""
 HEAD = ["site", "head"]
 
 
 def columns_of(name: str) -> list[str]:
-    """Columns of a metric in the table of heads."""
+    """List the columns of a metric in the table of heads."""
     return [name, *(f"{name}_{end}" for end in ((*ENDS, FAILS) if name in LEAST else ENDS))]
 
 
 def write(tables: Tables, folder: Path) -> None:
-    """Write tables as the files of a folder, each whole or not at all.
+    """Write each table atomically to a file in a folder.
 
     Raises:
-        OSError: names the file.
+        OSError: if a file cannot be written; the message names the file.
     """
     folder.mkdir(exist_ok=True)
     for name, table in tables.items():
@@ -64,8 +64,8 @@ def write(tables: Tables, folder: Path) -> None:
 
 
 def merged(shards: list[Path], options: Options) -> Tables:
-    """The tables of a finished atlas, from those of its shards."""
-    return _finished(reduce(lambda earlier, later: _joined(earlier, later, options), map(_read, shards)))
+    """Merge the tables of all shards into the tables of a finished atlas."""
+    return _finish(reduce(lambda earlier, later: _join(earlier, later, options), map(_read, shards)))
 
 
 def _read(folder: Path) -> Tables:
@@ -76,7 +76,7 @@ def _read(folder: Path) -> Tables:
 
 
 def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
-    """The tables of a shard."""
+    """Make the tables of a shard."""
     values, lines = measured.values, np.array([text.line for text, _ in measured.read], dtype=np.int64)
     heads = [(str(site), head) for site, numbers in measured.sites.items() for head in range(len(numbers.dropped))]
     places = pd.DataFrame(heads, columns=HEAD)
@@ -96,9 +96,9 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
     tokens = sum(sentence.length for _, sentence in measured.read)
     return {
         "numbers": rows.assign(texts=count, mean=mean, m2=m2),
-        "bins": _counted(bins),
+        "bins": _sum_counts(bins),
         "distances": each.assign(bin=bin_numbers, weight=distance[0].ravel(), pairs=distance[1].ravel()),
-        "examples": _largest(examples, ["row"], options.keep),
+        "examples": _keep_largest(examples, ["row"], options.keep),
         "pairs": _pairs(measured, shard, lines),
         "dropped": places.assign(value=np.concatenate([numbers.dropped for numbers in measured.sites.values()])),
         "problems": _problems(measured, shard),
@@ -141,44 +141,44 @@ def _problems(measured: Measured, shard: Shard) -> pd.DataFrame:
 
 
 def _bins(values: np.ndarray) -> np.ndarray:
-    """The bin of each value, int64: a float32 rounded to its upper 16 bits; a larger value has no lower bin.
+    """Compute the bin of each value, int64: the float32 rounded to its upper 16 bits. Bins grow with the values.
 
-    So a quantile is within 1/256 of the value at its rank, as in DDSketch (Masson, Rim and Lee 2019), and counts add up
-    exactly in any order, which those of a t-digest or a KLL sketch do not.
+    A quantile is within a relative error of 1/256 of the value at its rank, as in DDSketch (Masson, Rim and Lee 2019),
+    and counts add up exactly in any order, unlike in a t-digest or a KLL sketch.
     """
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.int64)
     return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
 
 
 def _values(bins: np.ndarray) -> np.ndarray:
-    """The value that stands for each bin."""
+    """Compute the value that represents each bin."""
     return (bins.astype(np.int64) << 16).astype(np.uint32).view(np.float32).astype(np.float64)
 
 
 # Two shards
 
 
-def _joined(earlier: Tables, later: Tables, options: Options) -> Tables:
-    """The tables of two shards as one; of equal values those of the earlier shard come first."""
+def _join(earlier: Tables, later: Tables, options: Options) -> Tables:
+    """Merge the tables of two shards; among equal values, those of the earlier shard come first."""
     every = {name: pd.concat([earlier[name], later[name]], ignore_index=True) for name in earlier}
     tokens = ["place", "query_token", "key_token"]
     strongest = every["pairs"].sort_values("value", ascending=False, kind="stable").drop_duplicates(tokens)
     return {
-        "numbers": _summed(earlier["numbers"], later["numbers"]),
-        "bins": _counted(every["bins"]),
+        "numbers": _merge_means(earlier["numbers"], later["numbers"]),
+        "bins": _sum_counts(every["bins"]),
         "distances": earlier["distances"].assign(
             **{name: earlier["distances"][name] + later["distances"][name] for name in ("weight", "pairs")}
         ),
-        "examples": _largest(every["examples"], ["row"], options.keep),
-        "pairs": _largest(strongest, ["place"], options.pairs),
+        "examples": _keep_largest(every["examples"], ["row"], options.keep),
+        "pairs": _keep_largest(strongest, ["place"], options.pairs),
         "dropped": earlier["dropped"].assign(value=np.maximum(earlier["dropped"]["value"], later["dropped"]["value"])),
         "problems": every["problems"],
         "totals": earlier["totals"] + later["totals"],
     }
 
 
-def _summed(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
-    """Counts, means and squared deviations of two sets of texts as one (Chan, Golub and LeVeque 1979), row by row."""
+def _merge_means(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
+    """Merge counts, means and squared deviations of two sets of texts, per row (Chan, Golub and LeVeque 1979)."""
     if not earlier[[*HEAD, "name"]].equals(later[[*HEAD, "name"]]):
         raise InputError("Two shards of the atlas hold other heads or numbers; give another folder to build it anew.")
     share, apart = later["texts"] / (earlier["texts"] + later["texts"]).clip(lower=1), later["mean"] - earlier["mean"]
@@ -186,11 +186,11 @@ def _summed(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     return earlier.assign(texts=earlier["texts"] + later["texts"], mean=earlier["mean"] + share * apart, m2=m2)
 
 
-def _counted(bins: pd.DataFrame) -> pd.DataFrame:
+def _sum_counts(bins: pd.DataFrame) -> pd.DataFrame:
     return bins.groupby(["row", "bin"], as_index=False)["count"].sum()
 
 
-def _largest(rows: pd.DataFrame, by: list[str], most: int) -> pd.DataFrame:
+def _keep_largest(rows: pd.DataFrame, by: list[str], most: int) -> pd.DataFrame:
     ordered = rows.sort_values("value", ascending=False, kind="stable").sort_values(by, kind="stable")
     return ordered.groupby(by, sort=False).head(most).reset_index(drop=True)
 
@@ -198,9 +198,9 @@ def _largest(rows: pd.DataFrame, by: list[str], most: int) -> pd.DataFrame:
 # A finished atlas
 
 
-def _finished(tables: Tables) -> Tables:
-    """heads, effects, distances, examples, pairs, problems and totals: what `Atlas` answers from."""
-    numbers = _with_intervals(tables["numbers"])
+def _finish(tables: Tables) -> Tables:
+    """Make the tables that `Atlas` reads: heads, effects, distances, examples, pairs, problems and totals."""
+    numbers = _add_intervals(tables["numbers"])
     is_metric = numbers["name"].isin([metric.name for metric in METRICS])
     examples = tables["examples"].join(numbers[[*HEAD, "name"]], on="row")
     effects = numbers[~is_metric & (numbers["texts"] > 0)]
@@ -216,9 +216,9 @@ def _finished(tables: Tables) -> Tables:
     return {name: table.reset_index(drop=True) for name, table in finished.items()}
 
 
-def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
-    """The mean by text, its interval and the spread of texts; NaN where unknown."""
-    from scipy import stats  # a second, and workers merge nothing
+def _add_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Add the mean over texts, its confidence interval, and the standard deviation over texts; NaN where undefined."""
+    from scipy import stats  # takes a second, and workers do not need it
 
     texts = numbers["texts"].to_numpy(dtype=np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -229,9 +229,9 @@ def _with_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _heads(numbers: pd.DataFrame, bins: pd.DataFrame, dropped: pd.DataFrame) -> pd.DataFrame:
-    """A row per head: of each metric the mean by text under its name, and the rest under `<name>_low` and so on.
+    """Make the table of heads: per metric, the mean over texts as `<name>`, and `<name>_low` and so on.
 
-    `pairs_above` is the weight above which no pair is missing in the shards: one above a half is its row's largest.
+    `pairs_above` is the weight above which no pair is missing, at least 0.5: a larger weight is the largest of its row.
     """
     counts = dict(iter(bins.groupby("row")))
     table = dropped[HEAD].copy()
@@ -252,7 +252,7 @@ def _heads(numbers: pd.DataFrame, bins: pd.DataFrame, dropped: pd.DataFrame) -> 
 
 
 def _quantiles(bins: pd.DataFrame | None, bound: float) -> list[float]:
-    """The values at the ranks of `QUANTILES`, the lower of two, and the share of values below a bound; NaN of none."""
+    """Compute the `QUANTILES` (the lower of two values), and the share of values below a bound; NaN without values."""
     if bins is None:
         return [np.nan] * (len(QUANTILES) + 1)
     upto = np.cumsum(bins["count"].to_numpy())
@@ -263,7 +263,7 @@ def _quantiles(bins: pd.DataFrame | None, bound: float) -> list[float]:
 
 
 def _distances(sums: pd.DataFrame) -> pd.DataFrame:
-    """As `ByDistance.curve` of all texts together: bins that double to either side, negative before the query."""
+    """Make the table of distances over all texts, in the bins of `ByDistance.curve`, negative before the query."""
     far, sign = 2.0 ** (sums["bin"].abs() - 1), np.sign(sums["bin"])
     share = sums["weight"] / sums.groupby(HEAD)["weight"].transform("sum")
     ends = {"nearest": (sign * far).astype(int), "furthest": (sign * (2 * far - 1)).astype(int)}

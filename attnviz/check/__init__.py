@@ -1,4 +1,4 @@
-"""Check a mask, weights or scores: what it is, how it fits, and what is wrong with it, with cells and a way to mend it.
+"""Check a mask, weights or scores: find its kind, how it broadcasts, and its errors, each with cells and a repair.
 
     from attnviz.check import check
 
@@ -27,10 +27,10 @@ from attnviz.core.masks import Full, Mask, Padding
 from attnviz.core.stack import Stack
 
 AS_PADDING = "Its rows are read as texts, (B, K), padded at one end. If they are queries, say the shape of the scores."
-"""Why a mask of two axes is read as padding."""
+"""Reason to read a mask with two axes as padding."""
 
 MOST_CELLS = 2**24
-"""Most cells of one check: 16 heads of 1,024 x 1,024, or one of 4,096 x 4,096."""
+"""Maximum number of cells per check: 16 heads of 1,024 x 1,024, or one head of 4,096 x 4,096."""
 
 
 def check(
@@ -42,23 +42,23 @@ def check(
     kind: str | None = None,
     shape: Sequence[int] | None = None,
 ) -> ArrayReport:
-    """Read an array of attention and list what is wrong with it.
+    """Read an array of attention and list its errors.
 
-    Without an intent a mask is compared with a few usual ones, as it is; if it is none of them, the report asks.
+    Without an intent, a mask is compared with a few usual masks; if it equals none of them, the report asks a question.
 
     Args:
-        array: (B, H, Q, K), (H, Q, K), (Q, K) or (K,): booleans or numbers; or a BlockMask of FlexAttention. A mask of
-            padding may be (B, K), PyTorch's own form, where its convention and a two-way intent are said.
-        intent: what the mask is meant to be: a name of `MEANT`, a mask, the text of one, or a stack. The fewest
-            mistakes that give the mask are then named, and every cell that differs beside them.
-        padding: boolean (B, K), True at tokens; else padding at the ends is read off the mask.
-        convention: one of `CONVENTIONS`; the array is then a mask.
+        array: booleans or numbers, (B, H, Q, K), (H, Q, K), (Q, K) or (K,); or a BlockMask of FlexAttention. A padding
+            mask may be (B, K), as in PyTorch, if `convention` and a two-way `intent` are given.
+        intent: intended mask: a name in `MEANT`, a mask, the text of a mask, or a stack. The report then names the
+            smallest set of mistakes that gives the mask, and every cell that still differs.
+        padding: boolean (B, K), True at tokens; by default, padding at the ends of texts is inferred from the mask.
+        convention: one of `CONVENTIONS`; implies that the array is a mask.
         kind: "mask", "weights" (after the softmax) or "scores" (before it).
-        shape: (B, H, Q, K) of the scores that the array is for: how it broadcasts is explained, and checked.
+        shape: (B, H, Q, K) of the scores; the report then checks and explains how the array broadcasts to them.
 
     Raises:
         ShapeError: if the array has more than four axes, or no cells.
-        InputError: if it holds no numbers, more than `MOST_CELLS`, or an option has another value than those above.
+        InputError: if the array holds no numbers or more than `MOST_CELLS`, or an option has an unknown value.
     """
     tensor = array if hasattr(array, "mask_mod") else real_tensor(array)
     dims, size = tuple(tensor.shape), None if shape is None else tuple(shape)
@@ -76,7 +76,7 @@ def check(
     if size and (len(size) != 4 or not all(isinstance(length, int) and length > 0 for length in size)):
         raise InputError(f"The shape of the scores is four whole numbers above 0, B,H,Q,K; given {quoted(size)}.")
     original = tensor
-    if tensor.is_floating_point() and tensor.element_size() < 2:  # types that PyTorch computes little with
+    if tensor.is_floating_point() and tensor.element_size() < 2:  # PyTorch lacks most operations for float8
         tensor = tensor.float()
     tokens = None if padding is None else real_tensor(padding, "padding")
     if tokens is not None:
@@ -87,21 +87,21 @@ def check(
     intended = None if intent is None else Intent.of(intent)
     kind, reasons = kind_of(tensor, kind, convention)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # several wait for each other ten times as long as such short sums take
+    torch.set_num_threads(1)  # for such short sums, several threads are ten times slower
     try:
         if kind == "mask":
-            report = _of_mask(tensor, convention, intended, tokens, size)
+            report = _mask_report(tensor, convention, intended, tokens, size)
         else:
             values, axes, of_shape = lay(tensor, kind, size)
             values = values.double() if values.dtype is torch.float64 else values.float()
-            arguments = Laid(_for_texts(values, tokens, intended), axes), intended, tokens
+            arguments = Laid(_expand_texts(values, tokens, intended), axes), intended, tokens
             is_weights = kind == "weights"
             report = check_weights(*arguments, tolerance(original)) if is_weights else check_scores(*arguments)
             report = replace(report, findings=(*of_shape, *report.findings))
         repaired = None
         if report.repaired is not None and report.faults:
             repaired = closed(report.repaired, report.convention)
-            again = _of_mask(repaired, report.convention, intended, tokens, size)
+            again = _mask_report(repaired, report.convention, intended, tokens, size)
             repaired = None if again.question or again.faults else repaired
     finally:
         torch.set_num_threads(threads)
@@ -109,15 +109,15 @@ def check(
     return replace(report, reasons=(*reasons, *report.reasons), findings=tuple(findings), repaired=repaired)
 
 
-def _of_mask(
+def _mask_report(
     tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: tuple[int, ...] | None
 ) -> ArrayReport:
-    """Report on a mask, in which `repaired` is not tried yet, and True = may attend."""
+    """Make the report on a mask. Its `repaired` mask has True = may attend, and has not been checked again yet."""
     as_padding, assumed = False, ""
     if size is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
         as_padding = tokens is not None and tensor.shape == tokens.shape
         if intent and isinstance(intent.mask, Full | Padding) and convention not in (None, "additive"):
-            steps = opened(tensor, convention).int().diff(dim=1)  # each row is padded at the same end
+            steps = opened(tensor, convention).int().diff(dim=1)  # padding is at the same end of every row
             as_padding |= bool((steps <= 0).all() | (steps >= 0).all())
     values, axes, of_shape = lay(tensor[:, None, None] if as_padding else tensor, "mask", size)
     axes = ("batch", "key") if as_padding else axes
@@ -125,18 +125,18 @@ def _of_mask(
         tokens = _padding_of_queries(values, axes, convention)
         if tokens is not None and intent is None:
             intent, assumed = Intent("a two-way encoder", Full()), "a two-way encoder with padding"
-    values = _for_texts(values, tokens, intent)
-    if intent is not None and size is not None and values.shape[2] == 1:  # a query has what all have
+    values = _expand_texts(values, tokens, intent)
+    if intent is not None and size is not None and values.shape[2] == 1:  # one row holds for all queries
         values = values.expand(-1, -1, size[2], -1)
     if values.dtype is not torch.bool and not values.is_floating_point() and not is_binary(values):
-        values = values.float()  # whole numbers such as -10,000 are added to scores
+        values = values.float()  # integers such as -10,000 are an additive mask
     report = check_mask(Laid(values, axes), convention, intent, tokens)
     reasons, findings = (AS_PADDING, *report.reasons) if as_padding else report.reasons, (*of_shape, *report.findings)
     return replace(report, reasons=reasons, findings=findings, assumed=assumed or report.assumed)
 
 
 def _padding_of_queries(values: Tensor, axes: Sequence[str], convention: str | None) -> Tensor | None:
-    """Tokens, (B, Q), if each row is open or blocked throughout, as padding on the axis of queries makes it."""
+    """Find tokens, (B, Q), in a mask with padding on the query axis, where each row is all open or all blocked."""
     queries, keys = values.shape[2:]
     mask = opened(values, conventions_of(values, convention)[0])
     tokens = mask[:, 0, :, 0]
@@ -146,8 +146,8 @@ def _padding_of_queries(values: Tensor, axes: Sequence[str], convention: str | N
     return tokens if at_one_end and tokens.any() and not tokens.all() else None
 
 
-def _for_texts(values: Tensor, tokens: Tensor | None, intent: Intent | None) -> Tensor:
-    """An array, (B, H, Q, K), with an entry for each text whose padding is known; refused if the intent has fewer."""
+def _expand_texts(values: Tensor, tokens: Tensor | None, intent: Intent | None) -> Tensor:
+    """Expand an array, (B, H, Q, K), to one entry per text of `tokens`; raise InputError if the two do not fit."""
     if tokens is not None:
         batch, keys = tokens.shape
         if values.shape[3] == 1 and values.shape[2] == keys:

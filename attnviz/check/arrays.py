@@ -1,4 +1,4 @@
-"""Arrays of attention: as tensors, their kind, the convention of a mask, and their axes beside scores (B, H, Q, K)."""
+"""Read arrays of attention: convert to tensors, tell kind and mask convention, and align axes with (B, H, Q, K)."""
 
 from typing import Any
 
@@ -18,19 +18,19 @@ CONVENTIONS = {
     "additive": "0 = may attend, -inf or very negative = masked, added to the scores",
 }
 VERY_NEGATIVE = -1e4
-"""A number that blocks when it is added to scores."""
+"""Number at or below which an additive mask blocks."""
 
 Shape = tuple[int, int, int, int]
 
 
 def real_tensor(array: Any, name: str = "array") -> Tensor:
-    """An array as a dense tensor on the CPU, with its own precision where PyTorch has it.
+    """Convert an array to a dense CPU tensor, in its own number type if PyTorch has that type.
 
     Args:
-        name: of the array, in an error.
+        name: name of the array in error messages.
 
     Raises:
-        InputError: if it holds anything but booleans and real numbers, such as complex numbers, texts or dates.
+        InputError: if the array holds anything but booleans and real numbers, such as complex numbers, texts or dates.
     """
     if not isinstance(array, Tensor):
         try:
@@ -39,9 +39,9 @@ def real_tensor(array: Any, name: str = "array") -> Tensor:
             raise InputError(f"The {name} must be numbers, without rows of different lengths.") from None
         if array.dtype.kind in "biuf":
             wide = (array.dtype.kind == "u" and array.dtype.itemsize > 1) or array.dtype.itemsize > 8
-            dtype = np.dtype(np.float64) if wide else array.dtype.newbyteorder("=")  # what PyTorch lacks
+            dtype = np.dtype(np.float64) if wide else array.dtype.newbyteorder("=")  # types that PyTorch lacks
             array = torch.from_numpy(np.require(array.astype(dtype, copy=False), None, ["C", "W"]))
-    packed = "float4" in str(array.dtype)  # two numbers in a byte, which PyTorch stores and does not read
+    packed = "float4" in str(array.dtype)  # two numbers per byte, which PyTorch stores but cannot convert
     if not isinstance(array, Tensor) or array.is_complex() or array.is_sparse or array.is_quantized or packed:
         remedy = " Give the real part, or the absolute values." if "complex" in str(array.dtype) else ""
         raise InputError(f"The {name} must hold booleans or real numbers, and be dense; given {array.dtype}.{remedy}")
@@ -53,16 +53,16 @@ def is_binary(array: Tensor) -> bool:
 
 
 def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[str, tuple[str, ...]]:
-    """Kind of the numbers, and why: `stated`, a mask if a convention is given, or a guess from the numbers alone."""
+    """Tell the kind of an array: `stated`, "mask" if a convention is given, else a guess with its reasons."""
     if stated is not None and stated not in KINDS:
         raise InputError(f"There is no kind {quoted(stated)}. There are: {', '.join(KINDS)}.")
     if convention is not None and stated not in (None, "mask"):
-        raise InputError(f"Only a mask has a convention, and this is said to be {stated}. Leave one of the two out.")
+        raise InputError(f"Only a mask has a convention, and the kind is {stated}. Omit one of the two options.")
     if stated is not None or convention is not None:
         return stated or "mask", ()
     numbers = array[~array.isnan()] if array.is_floating_point() else array
     if not numbers.numel():
-        return "weights", ("It is read as weights: every number is NaN, so that nothing else tells.",)
+        return "weights", ("It is read as weights, although every number is NaN.",)
     if is_binary(numbers):
         if array.is_floating_point() and array.shape[-1] > 1 and bool((array.nansum(-1) == 1).all()):
             return "weights", ("It is read as weights: each row holds one 1 and else 0, in floating point.",)
@@ -71,7 +71,7 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
     if fill(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()):
         return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block.",)
     if bool(((numbers < 0) | (numbers == torch.inf)).any()):
-        why = "numbers below 0 are among many others" if bool((numbers < 0).any()) else "it holds +inf"
+        why = "it holds negative and many other numbers" if bool((numbers < 0).any()) else "it holds +inf"
         return "scores", (f"It is read as scores: {why}.",)
     middle = float(array.double().nansum(-1).flatten().median())
     if middle <= 2:
@@ -80,7 +80,7 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
 
 
 def fill(array: Tensor) -> float | None:
-    """Number by which an additive mask blocks: the one beside 0, or the largest of several very negative ones."""
+    """Find the number with which an additive mask blocks: the only negative one, or the largest very negative one."""
     below = array[array != 0]
     if not array.is_floating_point() or not below.numel() or not bool((below < 0).all()):
         return None
@@ -90,10 +90,10 @@ def fill(array: Tensor) -> float | None:
 
 
 def conventions_of(array: Tensor, stated: str | None) -> list[str]:
-    """Conventions that a mask may be in: `stated`, what its values leave no choice about, or one and its opposite.
+    """List the conventions that a mask may use: `stated`, the only one its values allow, or both boolean ones.
 
     Raises:
-        InputError: if there is no such convention, or the values do not fit it.
+        InputError: if there is no such convention, or the values contradict it.
     """
     if stated is not None and stated not in CONVENTIONS:
         raise InputError(f"There is no convention {quoted(stated)}. There are: {', '.join(CONVENTIONS)}.")
@@ -103,27 +103,27 @@ def conventions_of(array: Tensor, stated: str | None) -> list[str]:
         return [plain, "true-is-masked"] if binary and (not floats or array.any()) else ["additive"]
     if (stated == "additive") == binary and array.any() and not (stated == "additive" and floats):
         holds = "booleans or 0 and 1" if binary else "other numbers than 0 and 1"
-        raise InputError(f"The convention is said to be '{stated}', and the mask holds {holds}. Say another, or none.")
+        raise InputError(f"The convention is '{stated}', but the mask holds {holds}. Give another convention, or none.")
     return [stated]
 
 
 def opened(mask: Tensor, convention: str) -> Tensor:
-    """A mask of any convention as ours, True = may attend."""
+    """Convert a mask from a convention to boolean, True = may attend."""
     if convention == "additive":
         return mask >= 0
     return ~mask.bool() if convention == "true-is-masked" else mask.bool()
 
 
 def closed(mask: Tensor, convention: str) -> Tensor:
-    """A mask of ours, True = may attend, in any convention."""
+    """Convert a boolean mask, True = may attend, to a convention."""
     to = {"additive": conventions.to_additive, "zero-is-masked": torch.Tensor.long, "true-is-masked": torch.logical_not}
     return to[convention](mask) if convention in to else mask
 
 
 def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
-    """The array as (B, H, Q, K), the axes it was given with, and findings about its shape.
+    """Reshape an array to (B, H, Q, K); also return the names of its own axes, and findings about its shape.
 
-    Axes are aligned from the right, as broadcasting does, unless the shape of the scores says that others are meant.
+    Axes are aligned from the right, as in broadcasting, unless the shape of the scores shows that others are meant.
     """
     dims, axes, findings = tuple(array.shape), AXES[-array.dim() :], []
     if kind == "mask" and shape is not None:
@@ -138,13 +138,13 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
         findings.append(Finding("broadcast", "note", message, fix))
     elif shape is not None and (dims != shape[-len(dims) :] or any(size > 1 for size in shape[: -len(dims)])):
         message = f"The {kind} have shape {dims}, and should have (B, H, Q, K) = {shape}."
-        findings.append(Finding("broadcast", "error", message, "They are never repeated: give all of them."))
+        findings.append(Finding("broadcast", "error", message, "They are never broadcast: give all of them."))
     sizes = dict(zip(axes, dims, strict=True))
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
 
 
 def _broadcast(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], str, str, str]:
-    """The axes that a mask means; severity, message and repair of what broadcasting makes of them."""
+    """Infer which axes a mask has; also return severity, message and repair for the way it broadcasts."""
     dims, (batch, heads, queries, keys), axes = tuple(mask.shape), shape, AXES[-mask.dim() :]
     first, last = dims[0], dims[-1]
     pairs = list(zip("BHQK"[-len(dims) :], dims, shape[-len(dims) :], strict=True))

@@ -1,4 +1,4 @@
-"""Check of a training batch: what a collator hands to a model, before any model is run.
+"""Check a training batch as a collator returns it, without running a model.
 
 report = check_batch(collator(examples), pad=tokenizer.pad_token_id)
 report.findings, report.question
@@ -22,11 +22,11 @@ from attnviz.core.stack import Stack
 IDS = ("input_ids", "ids", "tokens")
 """Names of the token ids, (B, n)."""
 IGNORED = -100
-"""Label that no loss counts."""
+"""Label that the loss ignores."""
 TARGET = ("decoder_input_ids", "decoder_attention_mask")
-"""Names of the ids that a decoder reads, and of their mask, beside those of an encoder."""
+"""Names of the ids and the mask of the decoder in a batch of an encoder-decoder."""
 DIVIDE = "Pass restarting position_ids and no {mask}, or a mask of (B, 1, n, n)."
-"""Repair of a mask of (B, n) beside packed documents."""
+"""Repair where packed documents have a mask (B, n)."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class BatchReport(Report):
     """Findings about a batch.
 
     Attributes:
-        shapes: of the arrays that were read, by name.
+        shapes: shapes of the arrays, by name.
     """
 
     shapes: dict[str, tuple[int, ...]]
@@ -54,12 +54,12 @@ def check_batch(
     """Check that the mask, the positions and the labels of a batch fit its tokens.
 
     Args:
-        batch: `input_ids` (B, n) and any of `attention_mask` (B, n) or of scores, `position_ids` and `labels` (B, n);
-            of an encoder-decoder `decoder_input_ids`, `decoder_attention_mask` and `labels`, (B, m). Others are not
-            read.
-        pad: the id of padding; by default the one id that stands wherever the mask blocks.
-        padded: False where no token is padding.
-        intent: what a mask of scores is meant to be; see `attnviz.check.check`.
+        batch: `input_ids` (B, n) and any of `position_ids` and `labels` (B, n) and `attention_mask`, (B, n) or
+            (B, H, Q, K); for an encoder-decoder `decoder_input_ids`, `decoder_attention_mask` and `labels`, (B, m).
+            Other entries are ignored.
+        pad: id of padding; by default the only id at positions that the mask blocks.
+        padded: False if no token is padding.
+        intent: intended mask, for a mask (B, H, Q, K); see `attnviz.check.check`.
 
     Raises:
         InputError: if there are no token ids, or an array does not fit them.
@@ -89,7 +89,7 @@ def check_batch(
 
 
 def _is_target(ids: Tensor, labels: Tensor) -> bool:
-    """Whether labels are those of another text: of another length, or most of them used and none a token beside it."""
+    """Whether labels are for another text: their length differs, or most count and none equals its own or next id."""
     if labels.dim() != 2 or labels.shape != ids.shape:
         return labels.dim() == 2 and len(labels) == len(ids)
     used = labels != IGNORED
@@ -98,12 +98,12 @@ def _is_target(ids: Tensor, labels: Tensor) -> bool:
 
 
 class _Texts:
-    """Texts that an encoder or a decoder reads, and what is known of their padding and their documents.
+    """Input of an encoder or a decoder, with its padding and documents.
 
     Args:
-        arrays: `attention_mask` of (B, n) or of scores, `position_ids` and `labels`.
-        names: of the ids and of their mask.
-        pad: id of padding, if it is known; else it is the one id that the mask blocks.
+        arrays: `attention_mask`, (B, n) or (B, H, Q, K), `position_ids` and `labels`.
+        names: names of the ids and their mask.
+        pad: id of padding; None to use the only id that the mask blocks.
     """
 
     def __init__(
@@ -131,17 +131,17 @@ class _Texts:
         if twice := [end[0] for end in ends if len(end) > 1 and end[0] == end[1]]:
             self.question = f"Is the id {twice[0]} padding? Say --pad {twice[0]}, or --pad none."
         is_id = ids == self.pad if self.pad is not None else torch.zeros_like(is_open)
-        if self.is_target:  # which begins with that id in many models
+        if self.is_target:  # in many models, the decoder input begins with the id of padding
             is_id = torch.cat([is_id[:, :1] & False, is_id[:, 1:]], 1)
         left, right = is_id.int().cumprod(1).bool(), is_id.flip(1).int().cumprod(1).flip(1).bool()
-        self.padding = left | right  # the runs of its id at either end
+        self.padding = left | right  # runs of the padding id at both ends
         beside_text = (left & ~left.roll(-1, 1)) | (right & ~right.roll(1, 1))
-        self.may_end_text = beside_text & is_open & (not self.is_inverted)  # where the id of padding also ends a text
+        self.may_end_text = beside_text & is_open & (not self.is_inverted)  # the padding id may also be the end token
         self.is_pad = self.flat.bool() if self.is_inverted else (self.padding & ~self.may_end_text) | ~is_open
         numbers = set() if self.flat is None else {*self.flat.unique().tolist()}
         self.are_flags = numbers <= {0, 1}
         self.is_numbered = {1, 2} <= numbers and all(number >= 0 and number % 1 == 0 for number in numbers)
-        # Begins of documents, (B, n): by positions that restart behind the first token, or by the numbers of the mask.
+        # First tokens of documents, (B, n): where positions restart after the first token, or the mask's number changes
         self.restarts, is_token = None, ~self.is_pad
         if self.positions is not None and self.positions.dim() == 2:
             restarts = (self.positions.expand_as(ids) == 0) & is_token
@@ -151,7 +151,7 @@ class _Texts:
             self.starts = pad_ends(self.flat.diff(dim=1) != 0, (1, 0), value=True) & (self.flat != 0)
 
     def findings(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
-        """Findings about the mask, positions, documents and labels, in this order."""
+        """Check the mask, positions, documents and labels, in this order."""
         name, mask, mended = self.mask_name, self.flat, "1 = a token, 0 = padding"
         mended = mended if self.pad is None else f"{name} = ({self.name} != {self.pad}).long()"
         if self.is_inverted:
@@ -174,21 +174,21 @@ class _Texts:
             yield from self._find("padding", "error", message, mended, hidden, "token")
             message, empty = "of the batch without a token.", (mask == 0).all(1)
             yield from self._find("empty-row", "error", message, "Leave such rows out of the batch.", empty, "row")
-        yield from self._of_positions()
+        yield from self._check_positions()
         if self.labels is not None:
-            yield from self._of_labels(self.labels.expand_as(self.ids))
+            yield from self._check_labels(self.labels.expand_as(self.ids))
         if self.square is not None:
-            yield from self._of_square(intent)
+            yield from self._check_square(intent)
 
     def _find(
         self, rule: str, severity: str, message: str, fix: str, cells: Tensor | None = None, noun: str = ""
     ) -> list[Finding]:
-        """A finding; `cells` is boolean, (B, n), or (B,) of rows. With a noun the sentence begins with their number."""
+        """Make a finding as `Laid.findings` does; `cells` is boolean, (B, n), or (B,) for rows."""
         laid = Laid(self.ids[:, None, None], ("batch", "key"))
         return laid.findings(rule, severity, message, fix, None if cells is None else cells[:, None, None], noun)
 
-    def _of_positions(self) -> Iterator[Finding]:
-        """Findings about positions of texts that are padded at the left, and about packed documents."""
+    def _check_positions(self) -> Iterator[Finding]:
+        """Check the positions of left-padded texts and of packed documents."""
         real, name, restarts = ~self.is_pad, self.mask_name, self.restarts
         left, fix = self.is_pad[:, 0] & real.any(1), f"position_ids = ({name}.cumsum(-1) - 1).clamp(min=0)"
         if self.positions is None:
@@ -211,11 +211,11 @@ class _Texts:
             message += f"at {second} sees all {second} of the document before it."
             yield from self._find("documents", "error", message, DIVIDE.format(mask=name), later)
 
-    def _of_labels(self, labels: Tensor) -> Iterator[Finding]:
-        """Findings about labels of padding and of the end of a text, wrongly shifted labels, and across documents."""
+    def _check_labels(self, labels: Tensor) -> Iterator[Finding]:
+        """Check for labels at padding, ignored end tokens, wrongly shifted labels, and labels across documents."""
         used = labels != IGNORED
         of_padding = self.is_pad & used
-        if self.is_target and self.pad is not None:  # the first of them may end the text
+        if self.is_target and self.pad is not None:  # the first padding id may be the end token
             at_end = (labels == self.pad).flip(1).int().cumprod(1).flip(1).bool()
             of_padding = pad_ends((at_end & (labels == self.pad).roll(1, 1))[:, 1:], (1, 0))
         fix = f"labels = labels.masked_fill({'labels == pad' if self.is_target else 'attention_mask == 0'}, -100)"
@@ -243,8 +243,8 @@ class _Texts:
             message = "whose first token is predicted from the one before."
             yield from self._find("labels", "warning", message, "labels[position_ids == 0] = -100", across, "document")
 
-    def _of_square(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
-        """Findings about a mask of (B, H, Q, K), with padding known, and documents by positions that restart."""
+    def _check_square(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
+        """Check a mask (B, H, Q, K) against padding, and against documents that restarting positions mark."""
         from attnviz.check import check
 
         report = check(self.square, kind="mask", intent=intent, padding=~self.is_pad if self.is_pad.any() else None)

@@ -1,15 +1,15 @@
-"""The intended mask, stated or a usual one, and the mistakes in its parts that give exactly a mask.
+"""Explain a mask as its intended mask, stated or usual, with mistakes in some parts.
 
-The parts are the rules of the intended mask and its padding. Each is right or has one mistake, and the whole mask may
-be inverted or transposed. The answer is the combination of the fewest faults, at most two, that gives every cell; else
-that gives all rows that are read, since nobody reads queries that are padding. A mask that is right in these is right,
-so a mistake that alone leaves them right, such as padding that no token sees, is not reported beside another.
+The parts are the rules of the intended mask and its padding. Each part is right or has one mistake, and the whole mask
+may be inverted or transposed. The explanation is the combination of the fewest mistakes, at most two, that gives every
+cell; else one that gives every row that counts, because the outputs of queries that are padding are not used. A mistake
+that alone changes no row that counts, such as padding that no token sees, is not reported beside another mistake.
 
-Several combinations may have as few faults. The first in this order is named: True = may attend before True = masked;
-the last query at the last key before the first query at the first key; no padding before padding that is read off the
-mask; faults in parts before those of the whole mask; parts as the intent writes them, then padding, then a causal part
-that is not meant; mistakes as `rule_part` and `padding_part` list them; inverted before transposed. If none gives all
-rows that are read, the nearest is named, with the cells that differ.
+Among combinations with equally few mistakes, the first in this order is chosen: True = may attend before True = masked;
+the last query at the last key before the first query at the first key; no padding before padding inferred from the
+mask; mistakes in parts before mistakes of the whole mask; parts in the order of the intent, then padding, then an
+unintended causal part; mistakes in the order of `rule_part` and `padding_part`; inverted before transposed. If no
+combination gives all rows that count, the nearest one is chosen, with the cells that differ.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +29,7 @@ from attnviz.core.masks.base import KEYWORDS
 from attnviz.core.stack import Stack
 
 MEANT = {"causal": "causal mask", "two-way": "mask that blocks nothing but padding"}
-"""Titles of the masks that have a name as an intent; all others are stated as text."""
+"""Intents with a name, and their titles; all other intents are masks or texts of masks."""
 
 MISTAKES = {
     "ahead": ("shifted", "off by one: each query has the keys of the next one"),
@@ -50,23 +50,23 @@ MISTAKES = {
     "open-future": ("future-leak", "missing"),
     "extra": ("deviation", "that is not meant: it hides the future"),
 }
-"""Name of the finding for each mistake in a part, and how a sentence about the part goes on."""
+"""Rule of the finding for each mistake, and the rest of the sentence that begins with the name of the part."""
 
 COUNTED = {Window: "before", Prefix: "length"}
-"""Number of a rule that is easily wrong by one."""
+"""Parameter of a rule that is often off by one."""
 
 SAMPLE = 32
-"""Rows that are compared first: the whole mask is compared with combinations that give these."""
+"""Number of rows to compare first; only combinations that give these rows are compared in full."""
 
 MORE = 4
-"""Factor by which a fault must lessen the number of cells that differ, if some remain."""
+"""Factor by which each further mistake must reduce the number of differing cells, if some remain."""
 
 ALL = slice(None)
 
 
 @dataclass(frozen=True)
 class PerText(Mask):
-    """A mask of a batch: each text has its own."""
+    """A mask for a batch with a separate mask per text."""
 
     masks: tuple[Mask, ...]
 
@@ -88,9 +88,9 @@ class Intent:
     """Intended mask.
 
     Attributes:
-        title: in words, with an article.
-        mask: what it must be, cell by cell.
-        is_usual: whether it is a usual mask, which may have padding beside it; False if the whole mask was stated.
+        title: description with an article.
+        mask: intended mask in every cell.
+        is_usual: whether it is a usual mask, which may be combined with padding; False if the whole mask was stated.
     """
 
     title: str
@@ -99,10 +99,10 @@ class Intent:
 
     @classmethod
     def of(cls, meant: str | Mask | Stack) -> "Intent":
-        """Intent of a name of `MEANT`, a mask, its text or a stack.
+        """Make the intent from a name in `MEANT`, a mask, the text of a mask, or a stack.
 
         Raises:
-            AttnvizError: if there is no such name, and it is not the text of a mask.
+            AttnvizError: if a text is neither a name in `MEANT` nor the text of a mask.
         """
         if isinstance(meant, Stack):
             meant = meant.mask() or Full()
@@ -113,10 +113,10 @@ class Intent:
 
 
 def kind_or_mask(text: str) -> str | Mask:
-    """The name of `MEANT` that a text is, or the mask that it writes.
+    """Read a text as a name in `MEANT` or as a mask.
 
     Raises:
-        AttnvizError: names what there is, or what in the text cannot be read.
+        AttnvizError: if the text is neither; the message lists the names, or says what cannot be read.
     """
     if text == "full":
         return "two-way"
@@ -128,7 +128,7 @@ def kind_or_mask(text: str) -> str | Mask:
 
 
 def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[Intent | None]:
-    """Masks that are known without an intent, in the order in which they are tried, with numbers read off the mask.
+    """List the usual masks in the order in which they are tried, with parameters inferred from the given mask.
 
     Args:
         may_attend: (B, H, Q, K), True = may attend.
@@ -136,11 +136,11 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
         offset: position of the first query.
 
     Returns:
-        Six; None in place of one whose number the mask does not show.
+        Six intents, with None where the mask does not determine the parameter.
     """
     (queries, keys), rows, causal = may_attend.shape[2:], may_attend.any(1), Subsequent()
     first, last, of_text, window, prefix, packed = 0, queries - 1 + offset, rows, None, None, [None, None]
-    if tokens is not None and queries == keys:  # numbers are those of the longest text
+    if tokens is not None and queries == keys:  # infer parameters from the longest text
         longest = int(tokens.sum(1).argmax())
         places = tokens[longest].nonzero().flatten().tolist() or [0]
         first, last, of_text = places[0], places[-1], rows[longest : longest + 1]
@@ -150,9 +150,9 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
     length = 1 + max(of_text[:, first].any(0).nonzero().flatten().tolist(), default=-1)
     if first + offset + 1 < length < keys:
         prefix = Intent(f"a prefix-LM (prefix of {length})", causal | Prefix(length))
-    if 1 < queries <= keys:  # a document begins where a query does not see the key before its own
+    if 1 < queries <= keys:  # a document starts where the previous key is blocked
         begins, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
-        if tokens is not None:  # padding belongs to the document beside it
+        if tokens is not None:  # padding belongs to the adjacent document
             begins = begins & (tokens[:, 1:] & tokens[:, :-1])[:, second - 1 : second - 1 + begins.shape[1]]
         starts = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in begins]
         texts = [Documents(tuple(end - start for start, end in pairwise(each))) for each in starts]
@@ -166,16 +166,17 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part of the intended mask.
+    """A part of the intended mask, with its possible mistakes.
 
     Attributes:
-        name: in words, as a sentence begins.
+        name: name of the part, at the beginning of a sentence.
         shape: (B, H, Q, K) of the whole mask.
-        states: masks, or cells that broadcast to (B, H, Q, K), by mistake in the order in which they are tried; first
-            as it should be, "".
-        rule: as it is written; None for padding, and for a causal part that is not meant.
-        when_missing: whether all is open without it, as beside "&", or blocked, as beside "|".
-        computed: cells by mistake and step of rows.
+        states: mask, or cells that broadcast to (B, H, Q, K), per mistake, in the order in which they are tried; the
+            first, "", is the correct part.
+        rule: rule in the intent; None for padding, and for an unintended causal part.
+        offset: position of the first query.
+        when_missing: whether all cells are open without the part (an operand of "&") or blocked (of "|").
+        computed: cache of cells, by mistake and step of the rows.
     """
 
     name: str
@@ -187,7 +188,7 @@ class Part:
     computed: dict[tuple[str, int | None], Tensor] = field(default_factory=dict)
 
     def cells(self, mistake: str, rows: slice = ALL) -> Tensor:
-        """The part with a mistake, broadcasts to (B, H, rows, K)."""
+        """Compute the cells of the part with a mistake, which broadcast to (B, H, rows, K)."""
         if (mistake, rows.step) not in self.computed:
             (batch, _, queries, keys), state = self.shape, self.states[mistake]
             if isinstance(state, Tensor):
@@ -201,7 +202,7 @@ class Part:
 
 
 def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool, *, is_whole: bool) -> Part:
-    """Part of a rule; `is_whole` if it is the whole mask, whose own faults are then those of the rule."""
+    """Make the part of a rule; with `is_whole`, inverted and transposed are left to the whole mask."""
     name, is_causal = getattr(rule, "keyword", "") or "other", isinstance(rule, Subsequent)
     ahead, behind, missing = ("next-key", "own-key", "open-future") if is_causal else ("ahead", "behind", "missing")
     states = {"": rule, ahead: rule.shifted(1), behind: rule.shifted(-1)}
@@ -221,10 +222,10 @@ def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool,
 
 
 def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
-    """Part of padding; `tokens` is boolean (B, K)."""
+    """Make the part of padding; `tokens` is boolean (B, K), True at tokens."""
     (batch, heads, queries, keys), real = shape, tokens[:, None, None]
     states = {"": real, "wrong-axis": real.mT} if queries == keys else {"": real}
-    states["missing"] = torch.ones_like(real)  # before off by one, which is the same for one or two keys of padding
+    states["missing"] = torch.ones_like(real)  # before off by one, which may give the same cells
     states["opens-padding"] = pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]
     states["blocks-token"] = ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
     states["inverted"] = ~real
@@ -239,16 +240,16 @@ def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """Mistakes that may give a mask, in one of its conventions.
+    """An explanation of a mask: its convention, the intent, and a set of mistakes.
 
     Attributes:
-        may_attend: the mask, (B, H, Q, K), True = may attend, without the fault of the whole.
-        counts: cells of it that must be right, (B or 1, 1, Q, K).
-        rules: the intended mask without padding.
+        may_attend: checked mask, (B, H, Q, K), True = may attend, after `whole` is undone.
+        counts: cells that must be right, boolean (B or 1, 1, Q, K).
+        rules: intended mask without padding.
         offset: position of the first query.
         tokens: (B, K), True at tokens; None without padding.
-        mistakes: by the place of their parts.
-        whole: fault of the whole mask, "" for none.
+        mistakes: mistakes by the index of their part.
+        whole: mistake of the whole mask, "inverted" or "transposed"; "" for none.
     """
 
     intent: Intent
@@ -264,32 +265,32 @@ class Combination:
 
     @property
     def sample(self) -> slice:
-        """Rows that are compared first."""
+        """Slice of the rows to compare first."""
         return slice(None, None, max(1, self.may_attend.shape[2] // SAMPLE))
 
     @property
     def is_right(self) -> bool:
-        """Whether it gives every row that is read."""
+        """Whether it gives every cell that counts."""
         return not any(self.differing(rows)[1].any() for rows in (self.sample, ALL))
 
     @property
     def right(self) -> Tensor:
-        """The intended mask, (B, H, Q, K)."""
+        """Intended mask without mistakes, (B, H, Q, K)."""
         return self.cells({}).expand_as(self.may_attend)
 
     def cells(self, mistakes: dict[int, str], rows: slice = ALL) -> Tensor:
-        """The mask whose parts have these mistakes, broadcasts to (B, H, rows, K)."""
+        """Compute the intended mask with the given mistakes, which broadcasts to (B, H, rows, K)."""
         cells = iter([part.cells(mistakes.get(place, ""), rows) for place, part in enumerate(self.parts)])
         joined = fold(self.rules, lambda *_: next(cells))
         return reduce(and_, cells, joined)
 
     def differing(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
-        """Cells that it does not give, and which of them count, (B, H, rows, K)."""
+        """Compare with the checked mask: cells that differ, and those of them that count, both (B, H, rows, K)."""
         wrong = self.may_attend[:, :, rows] ^ self.cells(self.mistakes, rows)
         return wrong, wrong & self.counts[:, :, rows]
 
     def turned(self, *, is_stated: bool) -> Iterator["Combination"]:
-        """The same, and with each fault of the whole mask; inverted only if the convention leaves no choice."""
+        """Yield this combination, and one per mistake of the whole mask; inverted only if the convention is certain."""
         yield self
         if is_stated:
             yield replace(self, may_attend=~self.may_attend, whole="inverted")
@@ -297,17 +298,17 @@ class Combination:
             yield replace(self, may_attend=self.may_attend.mT, counts=self.counts.mT, whole="transposed")
 
     def with_faults(self, number: int) -> Iterator["Combination"]:
-        """Combinations of a number of faults, that of the whole among them, in their order."""
+        """Yield all combinations with a number of mistakes, including the mistake of the whole mask, in order."""
         for places in combinations(range(len(self.parts)), number - bool(self.whole)):
             for names in product(*[[*self.parts[place].states][1:] for place in places]):
                 yield replace(self, mistakes=dict(zip(places, names, strict=True)))
 
     def upright(self, cells: Tensor) -> Tensor:
-        """Cells where they stand in the mask as it was given."""
+        """Transpose cells back if the whole mask is transposed."""
         return cells.mT if self.whole == "transposed" else cells
 
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
-        """Part of each fault that matters (None: the whole mask), the mistake, and the cells that a repair changes."""
+        """Yield the part (None: the whole mask), the mistake and the cells to change for each mistake that matters."""
         counts, mistakes = self.upright(self.counts), self.mistakes
         mask = self.cells(mistakes).expand_as(self.may_attend)
         alone = {place: self.cells({place: mistakes[place]}) ^ self.right for place in mistakes}
@@ -320,7 +321,7 @@ class Combination:
 
 
 def explain(readings: Sequence[Combination]) -> Combination:
-    """The combination of the fewest faults that gives a mask of which no reading is right, or the nearest one."""
+    """Find the combination with the fewest mistakes that gives the mask, or else the nearest one."""
     is_stated = len({reading.convention for reading in readings}) == 1
     turned = [each for reading in readings for each in reading.turned(is_stated=is_stated)]
     distances = {reading: int(reading.differing(reading.sample)[1].count_nonzero()) for reading in readings}
@@ -337,12 +338,12 @@ def explain(readings: Sequence[Combination]) -> Combination:
 
 
 def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tensor | None) -> Iterator[Combination]:
-    """Readings of a mask, each without a mistake, in their order.
+    """Yield the possible readings of a mask (convention, offset, intent and padding), without mistakes, in order.
 
     Args:
-        masks: by convention, (B, H, Q, K), True = may attend.
-        intent: what it is meant to be, padding maybe among its rules; None for each of the usual masks.
-        tokens: (B, K), True at tokens, if padding was stated; else padding of a usual mask is read off the mask, too.
+        masks: boolean mask per convention, (B, H, Q, K), True = may attend.
+        intent: intended mask, which may include padding; None to try each of the usual masks.
+        tokens: (B, K), True at tokens, if padding was given; else a usual mask is also tried with inferred padding.
     """
     batch, _, queries, keys = shape = next(iter(masks.values())).shape
     intended = Full() if intent is None else intent.mask
@@ -369,13 +370,13 @@ def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tenso
 
 
 def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = ALL) -> bool:
-    """Whether rules block the future; False if there is none."""
+    """Whether rules block every future key; False if there are no future keys."""
     ahead = future(*shape[2:])[rows]
     return bool(ahead.any()) and not bool((rules.shifted(offset).tensor(*shape[2:], rows=rows) & ahead).any())
 
 
 def _parts(rules: Mask, shape: Sequence[int], offset: int, tokens: Tensor | None) -> list[Part]:
-    """Rules as the intent writes them, padding, and a causal part where none is meant."""
+    """List the parts: the rules of the intent, padding, and a causal part as a possible mistake where none is meant."""
     leaves: list[tuple[Mask, bool]] = []
     fold(rules, lambda *leaf: leaves.append(leaf) or torch.ones(1, dtype=torch.bool))
     is_whole = len(leaves) == 1 and tokens is None
@@ -387,10 +388,11 @@ def _parts(rules: Mask, shape: Sequence[int], offset: int, tokens: Tensor | None
 
 
 def fold(mask: Mask, leaf: Callable[[Mask, bool], Tensor], when_missing: bool = True) -> Tensor:
-    """Cells of the rules of a mask joined as the mask joins them.
+    """Compute cells per rule of a mask, and combine them with the operators of the mask.
 
     Args:
-        leaf: gives the cells of a rule, and is told whether all is open without it.
+        leaf: function that returns the cells of a rule; its second argument is `when_missing` of the rule.
+        when_missing: see `Part`.
     """
     match mask:
         case And(masks) | Or(masks):
@@ -402,7 +404,7 @@ def fold(mask: Mask, leaf: Callable[[Mask, bool], Tensor], when_missing: bool = 
 
 
 def _padding_in(mask: Tensor) -> Tensor | None:
-    """Tokens, (B, K), if the keys that nobody sees in a text stand at one of its ends; None if all keys are seen."""
+    """Infer padding from keys that no query sees: tokens, boolean (B, K). None if there is none, or not at one end."""
     used = mask.any((1, 2)).int()
     tokens = (used.cummax(1).values & used.flip(1).cummax(1).values.flip(1)).bool() | ~used.any(1, keepdim=True)
     return tokens if (tokens[:, 0] | tokens[:, -1]).all() and not tokens.all() else None

@@ -1,4 +1,4 @@
-"""Result of a leak test: outputs that moved when a token was changed, beside the mask that promised to hide it.
+"""Result of a leak test: how outputs changed with each token, compared with the mask that should hide the token.
 
 `leak_test_function` tests any function that computes attention; `attnviz.leak_test` tests a whole model.
 """
@@ -19,42 +19,42 @@ from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 
 STATES = ("not tested", "blocked, no effect", "allowed", "allowed, no effect", "saw what it must not")
-"""States of a cell; see `LeakTest.states`. The last is a leak."""
+"""States of a cell in `LeakTest.states`; the last is a leak."""
 NOT_TESTED, CLOSED, SAW, UNUSED, LEAK = range(5)
 MOST = 64
-"""Most tokens of a text that are changed: each costs a run."""
+"""Maximum number of tokens that are changed, because each costs a forward pass."""
 SAFETY = 10
-"""Factor of the largest numerical noise beyond which an output has moved."""
+"""Factor on the measured noise above which a change of an output counts."""
 ROUNDINGS = 32
-"""Rounding errors of one number beyond which an output has moved, where no noise was measured."""
+"""Number of rounding errors (eps) above which a change of an output counts, if no noise was measured."""
 LOUD = 1000.0
-"""Factor by which two of three probes lengthen the changed key. Where a mask comes after the softmax and the weights
-are normalized again, only a score far above the others shows it: the weights that are left round to zero."""
+"""Factor on the length of the changed key in two of three probes. If a mask is applied after the softmax and weights
+are normalized again, only a very large score shows it: all other weights round to zero."""
 UNSTEADY = 0.01
-"""Share of their length by which outputs of the very same input may differ and still be compared."""
+"""Largest allowed difference between outputs for the same input, relative to their norm."""
 SHAPE, D_K = (1, 2), 8
-"""Texts and heads, and numbers of a key and a value, with which a function is tested."""
+"""Batch size and heads, and d_k, in the test of a function."""
 
 
 @dataclass(frozen=True, eq=False)
 class LeakTest:
-    """Outputs that moved, and the promised mask. Rows are positions of compared outputs, columns changed tokens.
+    """Changes of outputs, and the promised mask. Rows are positions of outputs, columns are changed tokens.
 
     Attributes:
-        moved: (Q, K), float64: how far the output of query q moved when the token at j was changed, as a share of its
-            length: ||after - before|| / ||before||; infinite where it became a number or ceased to be one. NaN in the
-            columns that were not tested, and in the rows of outputs that are no numbers.
+        moved: (Q, K), float64: relative change of the output at query q when token j changes, ||after - before|| /
+            ||before||; infinite if the output became finite or ceased to be. NaN in columns that were not tested, and
+            in rows of outputs that are not finite.
         promised: (Q, K), boolean: whether query q may depend on key j.
-        noise: how far the very same input moved an output at most, from one place in a batch to another.
-        tolerance: share of its length beyond which an output has moved: `SAFETY` times the noise, at least `ROUNDINGS`
-            rounding errors.
-        queries, keys: the tokens.
-        where: what was compared: "decoder, 2 layers".
-        promise: the mask that was promised, in words.
-        source, provenance, edits, text: what ran, with weights from where, with what changed, on which sentence.
-        notes: what was left out, and why; each a phrase.
-        is_faulty: whether a check of the model found an error, such as a wrong mask: then nothing says "no leak".
-        opened: (Q, K), boolean: tokens that reach an output through the masks that acted, whatever was promised.
+        noise: largest relative difference between outputs for the same input at different places of a batch.
+        tolerance: relative change above which an output counts as changed: `SAFETY` times the noise, at least
+            `ROUNDINGS` rounding errors.
+        queries, keys: tokens of the rows and of the columns.
+        where: compared outputs: "decoder, 2 layers".
+        promise: description of the promised mask.
+        source, provenance, edits, text: model, origin of its weights, changes to the attention, and sentence.
+        notes: phrases that say what was left out and why.
+        is_faulty: whether a check of the model found an error, such as a wrong mask, so that "no leak" is not reported.
+        opened: (Q, K), boolean: whether token j reaches output q through the masks of the forward pass.
     """
 
     moved: Tensor
@@ -75,32 +75,32 @@ class LeakTest:
 
     @cached_property
     def tested(self) -> Tensor:
-        """Which keys were changed, (K,), boolean."""
+        """Whether each key was changed, boolean (K,)."""
         return ~self.moved.isnan().all(0)
 
     @cached_property
     def saw(self) -> Tensor:
-        """Which outputs moved further than the tolerance, (Q, K), boolean."""
+        """Whether each output changed by more than the tolerance, boolean (Q, K)."""
         return self.moved > self.tolerance
 
     @property
     def leaks(self) -> Tensor:
-        """Cells that moved and must not, (Q, K), boolean."""
+        """Leaks: outputs that changed with a hidden token, boolean (Q, K)."""
         return self.saw & ~self.promised
 
     @property
     def hidden(self) -> Tensor:
-        """Cells that must not move and were tried, (Q, K), boolean."""
+        """Tested cells that the promised mask blocks, boolean (Q, K)."""
         return ~self.promised & ~self.moved.isnan()
 
     @property
     def unused(self) -> Tensor:
-        """Cells that may move and did not, (Q, K), boolean: no mistake, as where a head looks elsewhere."""
+        """Allowed cells without a change, boolean (Q, K): no error, because a head may attend to other keys."""
         return self.promised & ~self.saw & ~self.moved.isnan()
 
     @cached_property
     def states(self) -> Tensor:
-        """(Q, K), an index of `STATES` for each cell."""
+        """State of each cell, (Q, K), as an index into `STATES`."""
         states = torch.full(self.moved.shape, CLOSED)
         for state, cells in ((SAW, self.saw & self.promised), (UNUSED, self.unused), (LEAK, self.leaks)):
             states[cells] = state
@@ -108,22 +108,22 @@ class LeakTest:
 
     @cached_property
     def is_blind(self) -> bool:
-        """Whether no output moved with another token than its own, though there are such: then nothing was tested."""
+        """Whether no output changed with any token other than its own, so that the test shows nothing."""
         own = torch.eye(len(self.queries), dtype=torch.bool) if self.queries == self.keys else self.saw.new_zeros(())
         return not self.tested.any() or (len(self.keys) > 1 and not (self.saw & ~own).any())
 
     @cached_property
     def is_tested(self) -> bool:
-        """Whether there was anything to find: some token is hidden from some output, and the test is not blind."""
+        """Whether a leak could be detected: a token is hidden from an output, and the test is not blind."""
         return bool(self.hidden.any()) and not self.is_blind
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """The (query, key) of each leak, row by row."""
+        """Pair (query, key) of each leak, row by row."""
         return tuple((query, key) for query, key in self.leaks.nonzero().tolist())
 
     def in_words(self, query: int, key: int) -> str:
-        """One cell as a phrase: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
+        """Describe one cell: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
         ends = (query, self.queries[query]), (key, self.keys[key])
         looker, looked = (f"position {i} {isolated(f'“{visible_text(token.text)}”')}" for i, token in ends)
         state, moved = int(self.states[query, key]), float(self.moved[query, key])
@@ -144,23 +144,23 @@ def leak_test_function(
     *,
     keys: int | None = None,
 ) -> LeakTest:
-    """Test an attention function: change the key and the value at each position, and compare the output of each query.
+    """Test an attention function: change the key and value at each position, and compare the output of each query.
 
-    Each key is changed three times: into another, into one that is `LOUD` times as long, and into its opposite. What
-    moved is the largest of the three.
+    Each key is replaced three times: by another key, by that key times `LOUD`, and by that key times `-LOUD`. The
+    largest change of the three counts.
 
         leak_test_function(F.scaled_dot_product_attention, Subsequent(), 8).pairs
 
     Args:
         attend: function of query (1, heads, n, d_k), key and value (1, heads, keys, d_k), float64, and the mask,
-            boolean (n, keys), True = may attend; it gives the output, or a tuple that begins with it.
+            boolean (n, keys), True = may attend; returns the output, or a tuple whose first item is the output.
         mask: promised mask.
-        n: number of queries; and of keys, unless `keys` gives it.
+        n, keys: numbers of queries and keys; `keys` is n by default.
 
     Raises:
-        ShapeError: if the output is no tensor with a vector for each query.
-        InputError: if the same input gives two outputs.
-        NotFiniteError: if an output is no number, though its query has a key left.
+        ShapeError: if the output is not a tensor with one vector per query.
+        UnsteadyError: if outputs for the same input differ too much.
+        NotFiniteError: if an output is not finite, although its query has a key left.
     """
     keys = n if keys is None else keys
     if not (type(n) is type(keys) is int and 1 <= n <= MOST and 1 <= keys <= MOST):
@@ -170,7 +170,7 @@ def leak_test_function(
     allowed = mask.grid(n, keys)
 
     def output(key: Tensor, value: Tensor) -> Tensor:
-        """The output per query, (n, d), with the heads beside each other."""
+        """Compute the output per query, (n, d), with all heads concatenated."""
         output = attend(query.clone(), key.clone(), value.clone(), allowed.clone())
         output = output[0] if isinstance(output, tuple | list) else output
         if not isinstance(output, Tensor) or output.dim() < 2 or output.shape[-2] != n:
@@ -194,7 +194,7 @@ def leak_test_function(
     name, rows = getattr(attend, "__name__", type(attend).__name__), odd.nonzero().flatten().tolist()
     notes = (f"the output of query {rows[0]} is no number, so nothing can be said of it",) if rows else ()
     test = LeakTest(moved, allowed, noise, bound, *numbers, "one layer", str(mask), name, "random", notes=notes)
-    wrong = (odd & allowed.any(-1)).nonzero().flatten().tolist()  # a softmax over no key is NaN, and no surprise
+    wrong = (odd & allowed.any(-1)).nonzero().flatten().tolist()  # without any key, NaN is expected
     if wrong and not test.pairs:
         raise NotFiniteError(
             f"The output of query {wrong[0]} is no number, though it may attend to "
@@ -205,9 +205,9 @@ def leak_test_function(
 
 
 def distance(before: Tensor, after: Tensor) -> Tensor:
-    """How far vectors (..., d) moved, as a share of their length before, float64, (...).
+    """Compute the relative change of vectors (..., d), ||after - before|| / ||before||, float64, (...).
 
-    Numbers that are not finite in both count as still; where only one of the two has them, the distance is infinite.
+    Numbers that are not finite in both count as equal; if only one of the two is finite, the distance is infinite.
     """
     before, after = before.double(), after.double()
     odd = before.isfinite() != after.isfinite()
@@ -219,10 +219,10 @@ def distance(before: Tensor, after: Tensor) -> Tensor:
 
 
 def tolerance(noise: float, dtype: torch.dtype) -> float:
-    """How far an output must move to count as moved.
+    """Compute the relative change above which an output counts as changed.
 
     Raises:
-        UnsteadyError: if the same input gave outputs too far apart to compare.
+        UnsteadyError: if the noise exceeds `UNSTEADY`.
     """
     if not noise <= UNSTEADY:
         far = f"{noise:.0%}" if noise < torch.inf else "more than all"

@@ -1,6 +1,6 @@
-"""Checks of a mask: against what it is meant to be, or without an intent as one of the usual masks.
+"""Check a mask against its intent, or, without an intent, against the usual masks.
 
-Each fault is named with its repair, which is written for the convention of the mask.
+Each mistake is named with its repair, written in the convention of the mask.
 """
 
 import math
@@ -17,7 +17,7 @@ from attnviz.core.errors import MaskError
 from attnviz.core.masks import Subsequent, Window
 
 WEAK = -1000.0
-"""An additive mask should block by less than this: scores of some hundreds occur."""
+"""Number below which an additive mask should block, because scores in the hundreds occur."""
 
 ASK = (
     "What is the mask meant to be? It is none of those that are known without being told (causal, with a window or a "
@@ -26,23 +26,23 @@ ASK = (
 
 
 def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
-    """Report on a mask: its values, what it is, the mistakes that give it, and the cells that differ beside them.
+    """Report on a mask: its values, the intent that it fits best, its mistakes, and the cells that still differ.
 
     Args:
-        stated: the convention, if it was said.
-        tokens: (B, K), True = token, if it is known which keys are padding.
+        stated: convention of the mask, if given.
+        tokens: (B, K), True = token; None if padding is unknown.
     """
     mask, names, shape = laid.values, conventions_of(laid.values, stated), tuple(laid.values.shape)
-    findings = [*_of_values(laid, stated)]
+    findings = [*_find_values(laid, stated)]
     if any(finding.severity == "error" and finding.rule != "weak-fill" for finding in findings):
         return ArrayReport("mask", "additive", False, shape, findings=tuple(findings))
     masks = {name: opened(mask, name) for name in names}
     is_alike = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
     of_heads = {name: mask[:, :1] for name, mask in masks.items()} if is_alike else masks
     readings = [*mask_readings(of_heads, intent, tokens)]
-    right = {reading.convention: reading for reading in reversed(readings) if reading.is_right}  # the first of each
+    right = {reading.convention: reading for reading in reversed(readings) if reading.is_right}  # first per convention
     if intent is None and not right:
-        return _unknown(laid, masks, stated, tokens, findings)
+        return _unknown_report(laid, masks, stated, tokens, findings)
     best, *others = [right[name] for name in names if name in right] or [explain(readings)]
     title, assumed = best.intent.title, ""
     if intent is None:
@@ -65,9 +65,9 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
         fix = f"{repair(part, mistake, best.convention, laid.values)}{together}"
         findings += laid.findings(rule, "error", message, fix, cells.expand(shape))
     hides = hides_future(best.rules, best.offset, shape)
-    findings += _of_cells(laid, masks[best.convention], wrong, title, hides, bool(faults))
+    findings += _find_cells(laid, masks[best.convention], wrong, title, hides, bool(faults))
     if not faults:
-        findings += _of_rows(laid, masks[best.convention], best, title, tokens is None)
+        findings += _find_rows(laid, masks[best.convention], best, title, tokens is None)
     reasons = ("Its last query stands at the last key, as with a cache.",)
     if not best.offset:
         where = "Its first query stands at the first key, as is_causal of PyTorch has it; with a cache, the last query"
@@ -77,10 +77,10 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
     return ArrayReport("mask", convention, hides, shape, reasons, repaired, findings=findings, assumed=assumed)
 
 
-def _of_cells(
+def _find_cells(
     laid: Laid, may_attend: Tensor, wrong: Tensor, title: str, hides: bool, has_faults: bool
 ) -> Iterator[Finding]:
-    """Findings about cells that differ from the mask of the title, beside its faults."""
+    """Find cells that differ from the mask in the title and that no named mistake explains."""
     queries, keys = may_attend.shape[2:]
     ahead = wrong & may_attend & future(queries, keys) & hides
     for rule, cells, what, fix in (
@@ -95,20 +95,20 @@ def _of_cells(
             yield from laid.findings(rule, "error", message, fix, cells)
 
 
-def _of_rows(laid: Laid, may_attend: Tensor, best: Combination, title: str, is_padding_read: bool) -> Iterator[Finding]:
-    """Findings about rows without a key: by mistake, as the intended mask has them, or as queries of padding."""
+def _find_rows(laid: Laid, may_attend: Tensor, best: Combination, title: str, reads_padding: bool) -> Iterator[Finding]:
+    """Find rows without a key: by mistake, intended, or at queries that are padding."""
     severity = "warning" if best.intent.is_usual else "note"
     empty, intended, of_padding = ~may_attend.any(-1), ~best.right.any(-1), ~read_rows(may_attend, best.tokens)
-    usual = severity if is_padding_read else "note"
-    yield from _empty(laid, "error", empty & ~intended & ~of_padding, "", best.convention)
-    yield from _empty(laid, severity, empty & intended & ~of_padding, f", as {title} has", best.convention)
-    yield from _empty(laid, usual, empty & of_padding, ", as queries of padding often have", best.convention)
+    usual = severity if reads_padding else "note"
+    yield from _empty_rows(laid, "error", empty & ~intended & ~of_padding, "", best.convention)
+    yield from _empty_rows(laid, severity, empty & intended & ~of_padding, f", as {title} has", best.convention)
+    yield from _empty_rows(laid, usual, empty & of_padding, ", as queries of padding often have", best.convention)
 
 
-def _unknown(
+def _unknown_report(
     laid: Laid, masks: dict[str, Tensor], stated: str | None, tokens: Tensor | None, findings: list[Finding]
 ) -> ArrayReport:
-    """Report on a mask that is no usual one: the question what it is meant to be, and what is wrong anyhow."""
+    """Report on a mask that equals no usual mask: ask for the intent, and list errors that hold under any intent."""
     convention, mask = next(iter(masks.items()))
     is_read = read_rows(mask, tokens)
     if tokens is not None:
@@ -122,15 +122,15 @@ def _unknown(
         fix = "Of the keys, block padding alone: join tokens[:, None, None, :], where tokens is (B, K), True at tokens."
         findings += laid.findings("deviation", "error", f"{' and '.join(what).capitalize()}.", fix, exposed | hidden)
     severity = "error" if stated or len(masks) == 1 else "warning"
-    findings += _empty(laid, severity, ~mask.any(-1) & is_read, "", convention)
+    findings += _empty_rows(laid, severity, ~mask.any(-1) & is_read, "", convention)
     question = f"{ASK}{'' if len(masks) == 1 else ', and its --convention'}."
     ahead, shape = future(*mask.shape[2:]), tuple(laid.values.shape)
     hides = bool(ahead.any()) and not bool((mask & ahead).any())
     return ArrayReport("mask", stated or convention, hides, shape, findings=tuple(findings), question=question)
 
 
-def _of_values(laid: Laid, stated: str | None) -> Iterator[Finding]:
-    """Findings about the numbers of a mask: an error but for a weak fill where it is none."""
+def _find_values(laid: Laid, stated: str | None) -> Iterator[Finding]:
+    """Find wrong numbers in a floating-point mask: floats of 0 and 1, a weak fill, NaN, +inf and other numbers."""
     mask = laid.values
     if not mask.is_floating_point():
         return
@@ -161,8 +161,8 @@ def _of_values(laid: Laid, stated: str | None) -> Iterator[Finding]:
         yield from laid.findings("values", "error", message, fix, odd)
 
 
-def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
-    """A finding about rows without a key; a warning is a note if a finite fill leaves numbers in them."""
+def _empty_rows(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
+    """Make the finding about rows without a key. With a finite fill, which gives no NaN, a warning becomes a note."""
     count, value = int(rows.count_nonzero()), fill(laid.values) if convention == "additive" else None
     it, has = ("it", "has") if count == 1 else ("them", "have")
     what = f"softmax makes NaN of {it}, unless the code fills in zeros, as F.scaled_dot_product_attention does"
@@ -175,7 +175,7 @@ def _empty(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -
 
 
 def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> str:
-    """Repair of one mistake, in a part or (None) the whole mask, for `values` in the convention they were given in."""
+    """Write the repair of a mistake in a part, or in the whole mask (None), in the convention of `values`."""
     is_masked, additive = convention in ("true-is-masked", "additive"), convention == "additive"
     if part is None and mistake == "transposed":
         return "Hand over mask.mT: rows are queries, columns are keys."
@@ -199,7 +199,7 @@ def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> 
 
 
 def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
-    """A right part as code, True = may attend or True = masked, and what its names stand for."""
+    """Write a correct part as code, True = may attend or True = masked, and explain the names in the code."""
     *_, queries, keys = part.shape
     if part.rule is None:
         name, compared = ("padding", "==") if is_masked else ("tokens", "!=")

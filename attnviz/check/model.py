@@ -1,4 +1,4 @@
-"""Check a model: the masks that acted, and whether its outputs move with the future, padding or other texts.
+"""Check a model: its masks during a forward pass, and whether its outputs change with future tokens, padding or texts.
 
 report = attnviz.check_model(source, "the cat sat on the mat", intent="causal")
 report.findings, report.question, report.status
@@ -28,14 +28,14 @@ from attnviz.sources.base import Source
 from attnviz.sources.wrapped import Wrapped
 
 LISTED = 3
-"""Leaks that a finding names, at most."""
+"""Maximum number of leaks that a finding names."""
 FIRST = "The mask causes this: fix the mask first."
 RANDOM = "Call model.eval(), and write F.dropout(x, p, self.training): it is on in evaluation without that."
 OF_CAPTURE = {
     LATE_MASK: ("late-mask", "Mask before the softmax: scores.masked_fill(~may_attend, -torch.inf).softmax(-1)."),
     WRONG_AXIS: ("softmax-axis", "Take it over the keys, the last axis of scores: scores.softmax(-1)."),
 }
-"""Rules and repairs of faults that a capture names, by a part of its sentence."""
+"""Rule and repair for each error that a capture reports, by a part of its sentence."""
 PROMISED = {"causal": Subsequent(), "two-way": Full()}
 
 
@@ -44,12 +44,12 @@ class ModelReport(Report):
     """Findings about a model on a text.
 
     Attributes:
-        name, text: of the model, and the text.
-        passed: tests that found nothing, a sentence each.
-        skipped: tests that could not be made, and why, a sentence each.
-        masks: report on the mask of each attention call, by its name.
-        future: the leak test; None if the model gives no numbers to compare.
-        runs: the text and a longer one, run in several ways; None if that was not asked for.
+        name, text: name of the model, and the text.
+        passed: one sentence per test that found no error.
+        skipped: one sentence per test that could not be run, with the reason.
+        masks: report on the mask of each attention call, by name of the call.
+        future: leak test; None if the outputs cannot be compared.
+        runs: comparison of several ways to run the text and a longer one; None if not requested.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ModelReport(Report):
     runs: SameRun | None = None
 
     def status(self, *, strict: bool = False) -> int:
-        """Exit status; 3 also if no output could be compared."""
+        """Compute the exit status, as `Report.status`; also 3 if no output could be compared."""
         blind = "no output depends on another token" if self.future is None or self.future.is_blind else ""
         return status_of(self.findings, self.question or blind, strict=strict)
 
@@ -94,20 +94,20 @@ def check_model(
     targets: tuple[Sentence, ...] = (),
     report: Callable[[int, int], object] = lambda done, of: None,
 ) -> ModelReport:
-    """Check the masks that act in a model, and its outputs, with another token, with padding and beside another text.
+    """Check the masks of a model, and whether its outputs change with another token, padding or another text.
 
-    The masks are those of a batch of the text and a longer one, so that padding is there, wherever the model knows it.
-    Outputs are not judged where the same input gives two.
+    The masks come from a batch of the text and a longer one, so that they include padding if the model supports it.
+    Outputs are not compared if two runs on the same input differ.
 
     Args:
-        text: by default the first example of the source.
-        intent: "causal", "two-way", a mask or the text of one; by default what the masks look like.
+        text: text to run; by default the first example of the source.
+        intent: "causal", "two-way", a mask or the text of a mask; by default inferred from the masks.
         edits: changes to the attention.
-        padded: False where no token is padding, though the vocabulary has one of that name.
-        runs: ways in which the text and a longer one are run besides, as of `attnviz.same_run`.
-        site: outputs that are compared, as in `attnviz.leak_test`; by default those of the decoder, if there is one.
-        targets: decoder input in the leak test, a sentence; by default what the model writes.
-        report: function that is called with the number of tokens that the leak test has changed, and of all.
+        padded: False if no token is padding, even if the vocabulary has a padding token.
+        runs: further ways to run the text and a longer one, as in `attnviz.same_run`.
+        site: outputs to compare, as in `attnviz.leak_test`; by default those of the decoder, if there is one.
+        targets: decoder input for the leak test, one sentence; by default what the model writes.
+        report: function that is called with the number of tokens changed so far and the number of all.
 
     Raises:
         AttnvizError: if the text cannot be run, or the intent cannot be read.
@@ -145,21 +145,21 @@ def check_model(
 
 
 class _Check:
-    """Masks of a model on a text and a longer one, held against an intent, and what was found so far."""
+    """State of a model check: the record of a text and a longer one, the intent, and the findings so far."""
 
     def __init__(self, source: Source, text: str, intent: str | Mask | None, edits: Edits, site: str | None):
         self.source, self.text, self.intent, self.edits = source, text, intent, edits
         self.alone = source.tokenize([text])
         try:
             self.record = source.run(source.tokenize(moves.beside_longer(text)), edits)
-        except AttnvizError:  # texts of several lengths, or longer ones, cannot be run
+        except AttnvizError:  # the model takes no longer text, or no texts of different lengths
             self.record = source.run(self.alone, edits)
         self.site = site or ("decoder" if any(place.kind == "decoder" for place in self.record.sites) else "encoder")
         self.targets = [step for step in self.record.steps if step.site.kind == self.site]
         self.findings: list[Finding] = []
         self.passed: list[str] = []
         self.skipped: list[str] = []
-        self.reports = {step.site: self._of_mask(step) for step in self.record.steps}
+        self.reports = {step.site: self._mask_report(step) for step in self.record.steps}
         looks_causal = any(self.reports[step.site].causal for step in self.targets)
         self.is_causal = self.intent == "causal" or (self.intent is None and (self.site == "decoder" or looks_causal))
         if isinstance(self.intent, Mask) and (size := len(self.alone[0].tokens)) > 1:
@@ -173,11 +173,11 @@ class _Check:
         self.findings += map(of_capture, (*self.record.findings, *filter(None, [self.record.unseen])))
 
     def error(self, rule: str, message: str, fix: str = "") -> None:
-        """Add an error."""
+        """Add an error to the findings."""
         self.findings.append(Finding(rule, "error", message, fix))
 
     def has(self, *rules: str) -> bool:
-        """Whether there is a finding of one of the rules."""
+        """Whether a finding has one of the rules."""
         return any(finding.rule in rules for finding in self.findings)
 
     @property
@@ -185,13 +185,13 @@ class _Check:
         return any(finding.severity == "error" for finding in self.findings)
 
     def name(self, site: Site) -> str:
-        """Name of an attention call; of a causal model of one text it is a decoder's, whatever its mask opens."""
+        """Name an attention call; in a causal model that reads one text, every call counts as a decoder's."""
         name = self.source.site_name(site)
         is_decoder = self.is_causal and self.site == "encoder" and not self.record.targets
         return name.replace("encoder", "decoder", 1) if is_decoder else name
 
-    def _of_mask(self, step: Step) -> ArrayReport:
-        """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) where all heads have one."""
+    def _mask_report(self, step: Step) -> ArrayReport:
+        """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) if all heads share it."""
         mask = torch.stack([moves.masks(step, text) for text in range(step.shape[0])])
         tokens = _tokens(self.record, step)
         mask = mask[:, :1] if bool((mask == mask[:, :1]).all()) else mask
@@ -202,7 +202,7 @@ class _Check:
             intent = None if bool(rows.any(-1).all()) and not bool(later.any()) else "causal"
         intent = "two-way" if step.site.kind == "cross" and intent is None else intent
         modules = dict(self.source.code.model.named_modules()) if isinstance(self.source, Wrapped) else {}
-        is_masked = isinstance(modules.get(step.name), nn.MultiheadAttention)  # True = masked there, also in repairs
+        is_masked = isinstance(modules.get(step.name), nn.MultiheadAttention)  # there True = masked, also in repairs
         convention, array = ("true-is-masked", ~mask) if is_masked else ("may-attend", mask)
         known = {"kind": "mask", "convention": convention, "padding": None if bool(tokens.all()) else tokens}
         report = check(array, intent=intent, **known)
@@ -210,10 +210,10 @@ class _Check:
             assumed = [check(array, intent=kind, **known) for kind in ("causal", "two-way")]
             wrong = [[finding for finding in each.findings if finding.severity == "error"] for each in assumed]
             counts = [len(w) if w and not any(f.message.startswith("It is not") for f in w) else 9 for w in wrong]
-            if min(counts) < 9:  # a causal or a two-way mask but for mistakes that have a name, the fewest
+            if min(counts) < 9:  # a causal or two-way mask with named mistakes
                 report = assumed[counts.index(min(counts))]
         findings = []
-        for finding in report.findings:  # cells do not name axes along which the mask is the same
+        for finding in report.findings:  # omit axes along which the mask is constant
             places = [place for place, axis in enumerate(finding.axes) if mask.shape[AXES.index(axis)] > 1]
             cells = tuple(tuple(cell[place] for place in places) for cell in finding.cells)
             findings.append(replace(finding, axes=tuple(finding.axes[place] for place in places), cells=cells))
@@ -226,7 +226,7 @@ class _Check:
         return replace(report, findings=tuple(findings), question=question)
 
     def future(self, targets: tuple[Sentence, ...], report: Callable[[int, int], object]) -> LeakTest | None:
-        """Leak test of the outputs that are compared; None if it could not be made."""
+        """Run the leak test and add its findings; None if it could not be run."""
         promised = self.intent if isinstance(self.intent, Mask) else PROMISED.get(self.intent)
         if promised is None and self.is_causal and self.site == "encoder":
             promised = PROMISED["causal"]
@@ -239,7 +239,7 @@ class _Check:
             return self.error("nan", str(error))
         except InputError as error:
             return self.skipped.append(f"Hidden tokens: not tested. {error}")
-        if any("decides the mask itself" in note for note in test.notes):  # it cannot be what is meant cell by cell
+        if any("decides the mask itself" in note for note in test.notes):  # it cannot equal the intent in every cell
             self.findings = [finding for finding in self.findings if finding.rule != "deviation"]
             is_hidden = [~moves.open_cells(step).any(0) & _tokens(self.record, step)[0] for step in self.targets]
             for position in torch.stack(is_hidden).all(0).nonzero().flatten().tolist() if self.targets else ():
@@ -255,7 +255,7 @@ class _Check:
             first = next((f", first in {self.name(site)}" for site in opening), "")
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(test.in_words(*pair) for pair in test.pairs[:LISTED]) + "."
-            self._moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
+            self._add_moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
         elif self.has_error:
             self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
         else:
@@ -263,7 +263,7 @@ class _Check:
         return test
 
     def beside(self) -> None:
-        """Run the text with padding, and beside another text."""
+        """Run the text with padding and beside another text, and add the findings."""
         try:
             for result in moves.batch_test(self.source, self.text, self.edits, self.name):
                 self.judge(result)
@@ -273,23 +273,23 @@ class _Check:
             self.skipped.append(f"Padding and other texts: not tested further. {error}")
 
     def judge(self, result: moves.RunResult, begin: str = "") -> None:
-        """The result of a run becomes a test that passed or was skipped, or a finding."""
+        """Add the result of a run to the passed tests, the skipped tests or the findings."""
         if result.same:
             self.passed.append(begin + result.message)
         elif result.cause == "not tried":
             self.skipped.append(begin + result.message)
         else:
-            self._moved(result.run, result.message, result.fix, result.cause == "mask")
+            self._add_moved(result.run, result.message, result.fix, result.cause == "mask")
 
-    def _moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
-        """Outputs that moved: an error, or where a wrong mask explains them a note."""
+    def _add_moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
+        """Add a finding about outputs that changed: an error, or a note if a wrong mask explains it."""
         explained = self.has("late-mask", "softmax-axis") or (rule == "batch" and self.has("broadcast"))
         is_note = self.has_error and (is_open or explained)
         fix = FIRST if is_note or (is_open and rule != "runs") else fix
         self.findings.append(Finding(rule, "note" if is_note else "error", message, fix))
 
     def question(self) -> str:
-        """Question that is open: what a mask is meant to be, or whether a model that hides nothing predicts words."""
+        """Ask for the intent of a mask, or whether a model without a causal mask predicts the next token."""
         if question := next((report.question for report in self.reports.values() if report.question), ""):
             return question
         prediction, is_open = self.record.prediction, self.intent is None and not self.is_causal and not self._hides()
@@ -298,12 +298,12 @@ class _Check:
         return ""
 
     def _hides(self) -> bool:
-        """Whether a mask hides a part of the future."""
+        """Whether any mask hides a part of the future."""
         last = len(self.record.sentences) - 1
         return any(bool((~moves.open_cells(step, last)).triu(1).any()) for step in self.targets)
 
     def assumed(self) -> str:
-        """Kind of model that is assumed, and how to say otherwise."""
+        """Describe the assumed kind of model, and the option that corrects the assumption."""
         if self.intent is not None:
             return ""
         is_padded = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)
@@ -315,7 +315,7 @@ class _Check:
 
 
 def of_capture(sentence: str) -> Finding:
-    """A sentence of the capture about a model as a finding: an error where it names a fault, else a note."""
+    """Convert a sentence from a capture to a finding: an error if it is one of `OF_CAPTURE`, else a note."""
     for fault, (rule, fix) in OF_CAPTURE.items():
         if fault in sentence:
             return Finding(rule, "error", as_sentence(sentence), fix)
@@ -323,6 +323,6 @@ def of_capture(sentence: str) -> Finding:
 
 
 def _tokens(record: Record, step: Step) -> Tensor:
-    """The keys of a call that are no padding, boolean (B, K)."""
+    """Mark the keys of a call that are not padding, boolean (B, K)."""
     sentences = record.usual_texts(step.site)[1]
     return torch.arange(step.shape[3] - step.has_sink) < torch.tensor([[sentence.length] for sentence in sentences])

@@ -1,4 +1,4 @@
-"""Which outputs move? Change one token, add padding or put another text beside a text, run again, and compare.
+"""Test which outputs change when a token is changed, padding is added, or another text is in the batch.
 
 test = attnviz.leak_test(source, source.tokenize(["the cat sat on the mat"]))
 test.pairs            # ((3, 7), ...): position 3 saw position 7, and must not
@@ -26,38 +26,38 @@ from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
 
 PROBE = "The cat sat on the mat"
-"""Text for sources that have no example of their own."""
+"""Text for sources without an example."""
 PROBES = "the a red cat ."
-"""Replacements for the word of a sentence that has no second one."""
+"""Replacement tokens for a sentence that has too few different tokens."""
 TOKENS_AT_ONCE = 1024
-"""Most tokens in one batch: more would need more memory than one sentence gives reason to expect."""
+"""Maximum number of tokens in one batch, which bounds the memory."""
 TRIES = 4
-"""Other tokens tried where a changed one changes the mask."""
+"""Number of replacement tokens to try if a replacement changes the mask."""
 MOVED = 1e-4
-"""Share of its length beyond which an output has moved: runs of two lengths differ by a hundredth of it."""
+"""Change of an output, relative to its norm, above which it counts; rounding between text lengths gives 1e-6."""
 LEAST_WEIGHT = 1e-6
-"""Weight on padding beyond which a head sees it."""
+"""Weight on padding above which a head counts as attending to it."""
 JOINED = "Look for heads and sentences that are joined in another order than they are split, or for "
 JOINED += "nn.MultiheadAttention without batch_first=True."
-"""Remedy where another text in the batch moves outputs."""
+"""Repair if another text in the batch changes the outputs."""
 ELSEWHERE = "Look for what mixes positions outside of attention: a mean or a normalization over the text, a state."
-"""Remedy where no attention explains it."""
+"""Repair if attention does not explain the change."""
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """Outputs of a text run in another way: with padding, beside other texts, with a cache.
+    """Comparison of a text run alone and in another way: with padding, beside other texts, or with a cache.
 
     Attributes:
-        run: the way: one of `attnviz.check.ways.RUNS`, or "padding" or "batch".
-        same: whether every output is the same, but for rounding. False where it was not tried.
-        cause: one of `attnviz.check.ways.CAUSES`; "" where no number differs at all.
-        layer: of the first attention call that differs; None where no call differs, or none could be read.
-        position: of the first token whose output differs, in its own text, counted from 0.
-        text: the first text that differs, counted from 0.
-        difference: the largest difference of an output, as a share of its length; 0 where it was not tried.
+        run: way to run the text: one of `attnviz.check.ways.RUNS`, or "padding" or "batch".
+        same: whether all outputs are equal up to rounding; False if the way was not tried.
+        cause: one of `attnviz.check.ways.CAUSES`; "" if no number differs at all.
+        layer: layer of the first attention call that differs; None if no call differs, or none could be captured.
+        position: position of the first token whose output differs, within its text, from 0.
+        text: index of the first text that differs, from 0.
+        difference: largest change of an output, relative to its norm; 0 if the way was not tried.
         message: one or two sentences.
-        fix: a remedy; "" where there is nothing to do.
+        fix: repair; "" if there is nothing to do.
     """
 
     run: str
@@ -71,7 +71,7 @@ class RunResult:
     fix: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, for `json.dumps`; an infinite difference, as of NaN, becomes None."""
+        """Convert all fields for `json.dumps`; an infinite difference, from NaN, becomes None."""
         return asdict(self) | {"difference": self.difference if math.isfinite(self.difference) else None}
 
 
@@ -85,35 +85,35 @@ def leak_test(
     report: Callable[[int, int], object] = lambda done, of: None,
     targets: tuple[Sentence, ...] = (),
 ) -> LeakTest:
-    """Change one token after the other, and compare the output of every position with what it was.
+    """Change one token at a time, and compare the output at every position with the output before.
 
-    A token is changed into another of the same sentence. All changed copies run in batches, in which the unchanged
-    sentence stands three times: how far these three differ is the noise. The text that a decoder reads is held fixed.
-    If a token changes the mask itself, earlier keys are allowed, and the test judges later keys alone. Special tokens
-    are left as they are; of a long text `MOST` tokens are changed, evenly spaced.
+    Each token is replaced by another token of the sentence. The changed copies run in batches that also hold the
+    unchanged sentence three times; the differences between these three are the noise. The decoder input is held fixed.
+    If a token changes the mask itself, earlier keys are allowed, and only later keys are tested. Special tokens are not
+    changed; in a long text, `MOST` evenly spaced tokens are changed.
 
     Args:
-        sentences: result of `source.tokenize`; the first is tested, with its padding. Or a text; by default the first
-            example of the source.
+        sentences: result of `source.tokenize`, of which the first is tested, with its padding; or a text; by default
+            the first example of the source.
         edits: changes to the attention.
-        site: outputs to compare: of an "encoder", of a "decoder" when its own text is changed, or of a decoder when the
-            text of its encoder is changed ("cross"). None is the decoder, if there is one.
-        promised: mask that each layer of that kind is to keep. Without it, the model's own with that of the edits, also
-            where the edits switch the model's own off; a decoder hides the future whatever its mask opens.
-        report: function that is called with the number of positions done, and of all.
-        targets: decoder input in the place of what the model writes, one sentence.
+        site: outputs to compare: "encoder", "decoder" (its own text is changed), or "cross" (outputs of the decoder
+            while the text of the encoder is changed). None for the decoder, if there is one.
+        promised: mask that each layer of that kind should keep. By default the built-in mask and the mask of the edits,
+            even if the edits switch the built-in mask off; a decoder always promises to hide the future.
+        report: function that is called with the number of positions done and the number of all.
+        targets: decoder input, one sentence; by default what the model writes.
 
     Raises:
-        InputError: if there is no such site, if the same input gives two outputs, or if the tokens decide the
-            mask, and nobody says what it promises.
-        NotFiniteError: if the model gives NaN or infinite numbers, unless the edits ask for them in empty rows.
+        InputError: if there is no such site, if outputs for the same input differ, or if the tokens change the mask
+            and `promised` is not given.
+        NotFiniteError: if the model gives NaN or infinite numbers, unless the edits request NaN for empty rows.
     """
     if sentences is None or isinstance(sentences, str):
         sentences = source.tokenize([sentences or next(iter(source.examples), PROBE)])
     acting = replace(edits, mask=edits.mask and edits.mask.of_sentence(0))
     before = source.run(sentences[:1], acting, targets[:1])
     fixed = before.targets if source.writes else ()
-    if fixed and not targets and all(token.special for token in fixed[0].tokens):  # it wrote nothing
+    if fixed and not targets and all(token.special for token in fixed[0].tokens):  # the model wrote nothing
         fixed = source.run(sentences[:1], Edits()).targets
         before = source.run(sentences[:1], acting, fixed)
     own = before if edits == Edits() else source.run(sentences[:1], Edits(), fixed)
@@ -137,7 +137,7 @@ def leak_test(
     moved[odd] = torch.nan
     allowed, promise = _promise(own, probe, promised)
     if masking and promised is None and kind != "decoder":
-        what = f"What stands at position{_listed(masking)} decides the mask itself: say what it must hide"
+        what = f"What stands at position{_join_numbers(masking)} decides the mask itself: say what it must hide"
         raise InputError(f"{what}, --intent causal or two-way, or promised=Subsequent() in Python.")
     if masking and kind != "cross":
         allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
@@ -165,25 +165,25 @@ def leak_test(
         provenance=source.provenance,
         edits=edits,
         text=sentences[0].text,
-        notes=(*free, *(note.format(_listed(numbers)) for numbers, note in notes if numbers)),
+        notes=(*free, *(note.format(_join_numbers(numbers)) for numbers, note in notes if numbers)),
         opened=probe.reached({step.site: open_cells(step) for step in before.steps}),
     )
 
 
-def _listed(places: Sequence[int]) -> str:
-    """Ending of "position": " 3", or "s 0 and 7"."""
+def _join_numbers(places: Sequence[int]) -> str:
+    """Join numbers after the word "position": " 3", or "s 0 and 7"."""
     *first, last = map(str, places)
     return f"s {', '.join(first)} and {last}" if first else f" {last}"
 
 
 @dataclass(frozen=True)
 class _Probe:
-    """Runs of a source on a sentence with changed tokens, compared with the run `before`.
+    """Runs of a source on a sentence with changed tokens, to compare with the run `before`.
 
     Attributes:
-        targets: text of the decoder, held fixed; empty for models without.
-        kind: outputs that are compared: those of an encoder, of a decoder, or of a decoder whose encoder's text is
-            changed ("cross").
+        targets: fixed decoder input; empty for a model without a decoder input.
+        kind: outputs to compare: "encoder", "decoder", or "cross" (outputs of a decoder while the text of its encoder
+            is changed).
     """
 
     source: Source
@@ -194,12 +194,12 @@ class _Probe:
 
     @property
     def texts(self) -> tuple[Sentence, Sentence]:
-        """The sentence whose outputs are compared, and the one whose tokens are changed."""
+        """Sentence whose outputs are compared, and sentence whose tokens are changed."""
         queries, keys = self.before.usual_texts(Site(self.kind, 0))
         return queries[0], keys[0]
 
     def run(self, copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
-        """A record and a row of it for each copy; of two halves where the model takes no batch of that size."""
+        """Run copies as a batch, or as two halves if that is too large; return a record and a row in it per copy."""
         sentences, targets, mask = self.before.sentences * len(copies), self.targets * len(copies), self.edits.mask
         if targets and self.kind == "decoder":
             targets = tuple(copies)
@@ -216,15 +216,16 @@ class _Probe:
         return [(record, row) for row in range(len(copies))]
 
     def change(self, places: list[int], report: Callable[[int, int], object]) -> tuple[Tensor, float, list[int]]:
-        """Change the token at each place.
+        """Change the token at each of the given positions.
 
-        Gives how far each output moved, (Q, K), float64, NaN where a change moved none; the noise; and the places whose
-        every change changed the mask itself, as that of a separator between documents does.
+        Returns:
+            Change of each output, (Q, K), float64, NaN in columns without any change; the noise; and the positions
+            where every replacement changed the mask itself, such as a separator between documents.
         """
         plain, sizes = self.texts[1], [len(text.tokens) for text in self.texts]
         moved, noise, masking = torch.full(sizes, torch.nan, dtype=torch.float64), 0.0, []
         at_once = max(1, TOKENS_AT_ONCE // max(sizes) - 3)
-        waiting = [(place, others) for place in places if (others := self._others(place))]
+        waiting = [(place, others) for place in places if (others := self._replacements(place))]
         while waiting:
             batch, waiting, copies = waiting[:at_once], waiting[at_once:], []
             for place, others in batch:
@@ -247,15 +248,15 @@ class _Probe:
             report(len(places) - len(waiting), len(places))
         return moved, noise, sorted(masking)
 
-    def _others(self, place: int) -> list[Token]:
-        """Tokens to put at a place: the next ones of the sentence that differ, from its beginning after its end; then
-        words of `PROBES`, or of a decoder's text those most probable there."""
+    def _replacements(self, place: int) -> list[Token]:
+        """List replacement tokens for a position: later tokens of the sentence, then earlier ones, then `PROBES`, or in
+        the text of a decoder its most probable tokens there."""
         changed, prediction, more = self.texts[1], self.before.prediction, ()
         if self.targets and self.kind == "decoder":
             best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
             more = (Token(prediction.vocabulary[id], id, 0, 0) for id in best)
         else:
-            with suppress(InputError):  # a tokenizer of a person's own may know its own words alone
+            with suppress(InputError):  # the tokenizer of a user may not know these words
                 more = self.source.tokenize([PROBES])[0].tokens
         tokens = (*changed.tokens[place + 1 : changed.length], *changed.tokens[:place], *more)
         usual = {token.id: token for token in tokens if not token.special and token.id not in self.source.padding_ids}
@@ -263,9 +264,9 @@ class _Probe:
         return [*usual.values()][:TRIES]
 
     def reached(self, cells: Mapping[Site, Tensor], kind: str = "") -> Tensor:
-        """Tokens that reach each compared output through the open cells (Q, K) of each layer, (Q, tokens).
+        """Mark the tokens that reach each output through the open cells, (Q, K), of all layers: boolean (Q, tokens).
 
-        The residual connection keeps what a position had reached; a layer adds what the keys of its mask had reached.
+        A position keeps the tokens that reached it (residual connection); each layer adds those of its open keys.
         """
         kind = kind or self.kind
         sites = [site for site in cells if site.kind in (("decoder", "cross") if kind == "cross" else (kind,))]
@@ -279,12 +280,12 @@ class _Probe:
 
 
 def _promise(own: Record, probe: _Probe, promised: Mask | None) -> tuple[Tensor, str]:
-    """Changed tokens on which each output may depend, through as many layers as there are, (Q, K), boolean; and the
-    mask that each layer is to keep, with the number of layers: "window (1 before, 0 after), through 2 layers".
+    """Compute on which tokens each output may depend through all layers, boolean (Q, K), and describe the promised
+    mask: "window (1 before, 0 after), through 2 layers".
 
     Args:
-        own: a run of the untouched model: its masks are promised also where edits switch them off.
-        promised: mask of the kind that is compared, promised instead of its masks and those of the edits.
+        own: run of the model without edits, whose masks are promised even if the edits switch them off.
+        promised: mask to promise for the compared kind, instead of the masks of the model and the edits.
     """
     cells, names, edit = {}, [], probe.edits.mask_at(probe.kind)
     for step in own.steps:
@@ -292,7 +293,7 @@ def _promise(own: Record, probe: _Probe, promised: Mask | None) -> tuple[Tensor,
         name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
         name = "full" if step.mask is None else name
         name = name if allowed.any() else "every key blocked"
-        if site.kind == "decoder" and not own.read_only:  # the mask of a read-only model is read off its weights
+        if site.kind == "decoder" and not own.read_only:  # for a read-only model, the mask is inferred from weights
             causal = Subsequent().grid(*allowed.shape)
             opens = step.mask is None or (isinstance(step.mask, Tensor) and bool((allowed & ~causal).any()))
             allowed, name = causal if opens else allowed & causal, "causal" if opens else name
@@ -309,8 +310,8 @@ def _promise(own: Record, probe: _Probe, promised: Mask | None) -> tuple[Tensor,
 
 
 def output_of(record: Record, row: int, kind: str) -> Tensor:
-    """Output of one sentence of a batch, (n, numbers); of an encoder before a decoder, the keys and values that the
-    decoder makes of it, by two linear maps."""
+    """Select the output of one sentence of a batch, (n, numbers). For an encoder of an encoder-decoder, return the keys
+    and values of the first cross-attention, which are linear maps of its output."""
     if kind != "encoder" or not record.targets:
         return record.output[row]
     step = next(step for step in record.steps if step.site.kind == "cross")
@@ -318,25 +319,25 @@ def output_of(record: Record, row: int, kind: str) -> Tensor:
 
 
 def masks(step: Step, sentence: int = 0) -> Tensor:
-    """The mask of each head of a step, (H, Q, K), without a sink."""
+    """Stack the masks of all heads of a step, (H, Q, K), without a sink."""
     columns = slice(0, step.shape[3] - step.has_sink)
     heads = [step.may_attend(head, columns=columns, sentence=sentence) for head in range(step.num_heads)]
     return torch.stack(heads).cpu()
 
 
 def open_cells(step: Step, sentence: int = 0) -> Tensor:
-    """Cells that are open in any head of a step, (Q, K)."""
+    """Mark the cells that are open in at least one head of a step, (Q, K)."""
     return masks(step, sentence).any(0)
 
 
 def batch_test(
     source: Source, text: str, edits: Edits = Edits(), name: Callable[[Site], str] | None = None
 ) -> Iterator[RunResult]:
-    """Run a text alone, with padding behind it ("padding"), and first and last in a batch with another text ("batch"),
-    longer where padding is known. A decoder reads the same each time, with padding behind it.
+    """Compare a text run alone with a run with padding after it ("padding"), and with runs as first and last text of a
+    batch with another, if possible longer text ("batch"). The decoder input stays the same.
 
     Args:
-        name: function that names an attention call; by default that of the source.
+        name: function that names an attention call; by default `source.site_name`.
 
     Raises:
         NotFiniteError: if the model gives NaN or infinite numbers.
@@ -350,13 +351,13 @@ def batch_test(
     except InputError:
         padded, other = alone, replace(alone, tokens=(*alone.tokens[1:], alone.tokens[0]))
     more, reads = len(padded.tokens) - length, [sentence, sentence]
-    if more and not source.facts:  # models of transformers write as much as they can
+    if more and not source.facts:  # models of transformers write up to their maximum length
         pads = padded.tokens[-1:] * len(sentence.tokens)
         reads = [replace(sentence, tokens=sentence.tokens + tokens) for tokens in (pads, sentence.tokens)]
         reads[1] = replace(reads[1], length=len(reads[1].tokens))
 
     def run(*order: int) -> tuple[float, Record]:
-        """How far the outputs of the text move in a batch of the texts of these numbers, of which it is 0."""
+        """Run the text (0) and the other text (1) in this order; return the change of outputs of 0, and the record."""
         targets, row = [reads[i] for i in order] if source.writes else [], order.index(0)
         record = source.run(tuple((padded, other)[i] for i in order), edits, tuple(targets))
         check_finite(record, record.output[row], sentence.length, sentence.labels)
@@ -365,8 +366,8 @@ def batch_test(
 
     moved, record = run(0)
     if moved > MOVED:
-        yield _padding_moved(record, moved, name or source.site_name)
-        return  # in a batch it would be seen again
+        yield _padding_result(record, moved, name or source.site_name)
+        return  # a batch would show the same change again
     if more:
         message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
         yield RunResult("padding", True, "rounding", difference=moved, message=message)
@@ -386,14 +387,14 @@ def batch_test(
         yield RunResult("batch", True, "rounding", text=0, difference=moved, message=message)
 
 
-def _padding_moved(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:
-    """Result where outputs moved with padding, with the head that gives it most weight."""
+def _padding_result(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:
+    """Make the result for outputs that changed with padding, naming the head with most weight on padding."""
     heads = []
     for step in record.steps:
         query, key = record.texts(step.site)
         for head in range(step.num_heads):
             weights = step.weights(head, slice(0, query.length), slice(key.length, len(key.tokens))).sum(-1)
-            part = round(float(weights.nan_to_num(1).max()), 6)  # equal ones stay in their order
+            part = round(float(weights.nan_to_num(1).max()), 6)  # of equal heads, the first
             heads.append((part, f"head {head} of {name(step.site)}"))
     part, head = max(heads, key=itemgetter(0))
     message, cause, fix = "though attention gives it no weight.", "other", ELSEWHERE
@@ -405,13 +406,13 @@ def _padding_moved(record: Record, moved: float, name: Callable[[Site], str]) ->
 
 
 def beside_longer(text: str) -> list[str]:
-    """The text, and one of twice its length; of a pair, both texts are doubled."""
+    """Return the text and a text of twice its length; in a pair, both texts are doubled."""
     first, bar, second = text.partition("|||")
     return [text, f"{first} {first}{bar}{second} {second}".rstrip()]
 
 
 def keeps_state(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
-    """Sentence and remedy where two runs differ under one seed, so that something is kept from one to the next."""
+    """Run twice with the same seed; if the outputs differ, the model keeps a state: return a message and a repair."""
     outputs = []
     for _ in range(2):
         torch.manual_seed(0)

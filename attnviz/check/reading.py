@@ -1,4 +1,4 @@
-"""Files and pasted text as arrays. No pickle is ever opened, and nothing is unpacked before its size is known."""
+"""Read arrays from files and pasted text. Pickles are never opened, and sizes are checked before unpacking."""
 
 import io
 import json
@@ -18,10 +18,10 @@ from attnviz.check import MOST_CELLS
 from attnviz.core.errors import InputError, check_no_picture, quoted
 
 MOST_BYTES = 2**27
-"""The largest file, and the largest array in one (128 MB)."""
+"""Maximum size of a file, and of an array in a file (128 MB)."""
 
 MOST_TEXT = 2**24
-"""The longest text of numbers, in characters."""
+"""Maximum length of a text of numbers, in characters."""
 
 NO_PICKLE = "What torch.save writes is a pickle, which could run code; numpy.savez(file, *layers) writes what is read."
 
@@ -31,20 +31,20 @@ NAMES = {
     "weights": ("weights", "attn", "attention", "attentions", "attn_weights", "attention_weights", "pattern", "probs"),
     "scores": ("scores", "attn_scores", "attention_scores", "attn_logits"),
 }
-"""Names of arrays that say their kind."""
+"""Names of arrays that imply their kind."""
 
 LAST_NUMBER = re.compile(r"\d{1,9}(?=\D*$)")
-"""Number of a layer, in its name."""
+"""Pattern of the layer number in the name of an array."""
 
 
 @dataclass(frozen=True, eq=False)
 class ArrayFile:
-    """Arrays and texts of a file or a pasted text.
+    """Arrays and texts from a file or a pasted text.
 
     Attributes:
-        name: of the file.
-        arrays: by their names; "" where there is only one and it has none.
-        texts: what stands beside the numbers, such as tokens, by its name.
+        name: name of the file.
+        arrays: arrays by name; a single array without a name has the name "".
+        texts: lists of texts by name, such as tokens.
     """
 
     name: str
@@ -52,15 +52,15 @@ class ArrayFile:
     texts: dict[str, np.ndarray] = field(default_factory=dict)
 
     def chosen(self, name: str | None = None) -> dict[str, np.ndarray | Tensor]:
-        """The array of that name; without one the only array, those whose names say their kind, or numbered layers.
+        """Select arrays: by name; else the arrays whose names imply a kind, the only array, or numbered layers.
 
         Raises:
-            InputError: names the arrays that there are.
+            InputError: if there is no such array, or the choice is not clear; the message lists the arrays.
         """
         listed = ", ".join(quoted(key) for key in list(self.arrays)[:20])
         if name is not None:
             if name not in self.arrays:
-                there = "What it holds has no name." if [*self.arrays] == [""] else f"There are: {listed or 'none'}."
+                there = "Its only array has no name." if [*self.arrays] == [""] else f"There are: {listed or 'none'}."
                 raise InputError(f"There is no array {quoted(name)} in {quoted(self.name)}. {there}")
             return {name: self.arrays[name]}
         by_kind = {key: array for key, array in self.arrays.items() if kind_by_name(key)}
@@ -75,26 +75,26 @@ class ArrayFile:
 
 
 def are_layers(names: Collection[str]) -> bool:
-    """Whether names differ in one number alone, as those that `numpy.savez(file, *layers)` gives: "arr_0", "arr_1"."""
+    """Whether names differ in one number only, as from `numpy.savez(file, *layers)`: "arr_0", "arr_1"."""
     return len(names) > 1 and len({LAST_NUMBER.sub("#", name) for name in names}) == 1
 
 
 def kind_by_name(name: str) -> str | None:
-    """The kind that the name of an array says, if it says one; of a layer, "attention_3", without its number."""
+    """Tell the kind of an array from its name, with or without a layer number ("attention_3"); None if unclear."""
     plain = re.sub(r"[\W_]*\d+\W*$", "", name.lower())
     return next((kind for kind, names in NAMES.items() if name.lower() in names or plain in names), None)
 
 
 def read_file(name: str, content: bytes) -> ArrayFile:
-    """The arrays of a file, by the ending of its name.
+    """Read the arrays from the content of a file; the ending of its name gives the format.
 
     Raises:
-        InputError: one sentence that says why it cannot be read.
+        InputError: if the file cannot be read, with the reason.
     """
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), None)
     if ending is None:
         check_no_picture(name)
-        message = f"{quoted(name)} is no file of numbers that is read here: it must end in {', '.join(ENDINGS)}."
+        message = f"{quoted(name)} is not a supported array file: its name must end in {', '.join(ENDINGS)}."
         raise InputError(f"{message} {NO_PICKLE}")
     if len(content) > MOST_BYTES:
         raise InputError(f"{quoted(name)} has {len(content):,} bytes; at most {MOST_BYTES:,} are read.")
@@ -131,7 +131,7 @@ def read_file(name: str, content: bytes) -> ArrayFile:
 
 
 def _npz(name: str, content: bytes) -> dict[str, np.ndarray | None]:
-    """The arrays; None for a pickled one. The zip directory is read first, for the sizes."""
+    """Read the arrays of an npz file, None for a pickled array, after a check of the sizes in the zip directory."""
     with zipfile.ZipFile(io.BytesIO(content)) as file:
         members = file.infolist()
         total = sum(member.file_size for member in members)
@@ -144,22 +144,22 @@ def _npz(name: str, content: bytes) -> dict[str, np.ndarray | None]:
 
 
 def _npy(name: str, content: bytes) -> np.ndarray | None:
-    """One array, or None if it is pickled. Its header is read first: what is larger than the file is not opened."""
+    """Read one array, None if it is pickled, after a check that its header promises no more than the file holds."""
     file = io.BytesIO(content)
     read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = read(file)
     if dtype.hasobject:
         return None
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > len(content):
-        raise InputError(f"{quoted(name)} is cut short: its header tells of {quoted(shape)} cells, and it is smaller.")
+        raise InputError(f"{quoted(name)} is cut short: its header has shape {quoted(shape)}, and the file is smaller.")
     return npy.read_array(io.BytesIO(content), allow_pickle=False)
 
 
 def read_text(text: str, name: str = "") -> ArrayFile:
-    """Numbers that were pasted: CSV or blanks between them, nested lists of JSON or Python, a printed tensor.
+    """Read pasted numbers: CSV, numbers with blanks between them, nested lists of JSON or Python, or a printed tensor.
 
     Raises:
-        InputError: one sentence that says why it cannot be read.
+        InputError: if the text cannot be read, with the reason.
     """
     called, name = quoted(name) if name else "The text", name or "the text"
     if len(text) > MOST_TEXT:
@@ -185,12 +185,12 @@ _WORDS = {"true": "true", "false": "false", "nan": "NaN", "inf": "Infinity", "in
 
 
 def _nested(called: str, text: str) -> Any:
-    """Lists in lists, from JSON or what Python, NumPy and PyTorch print."""
+    """Parse nested lists, written as JSON or as Python, NumPy and PyTorch print them."""
     if "..." in text:
         remedy = "print all of them: torch.set_printoptions(threshold=10**6)."
         raise InputError(f"{called} leaves numbers out (...); {remedy}")
     with suppress(ValueError, RecursionError):
-        return json.loads(text)  # of JSON that needs no change, in a third of the time
+        return json.loads(text)  # fast path for valid JSON, in a third of the time
     if printed := _PRINTED.match(text):
         text = printed[1]
     text = re.sub(r"[A-Za-z]+", lambda word: _WORDS.get(word[0].lower(), word[0]), text)
@@ -203,10 +203,10 @@ def _nested(called: str, text: str) -> Any:
 
 
 def _lines(called: str, text: str) -> list[list[Any]]:
-    """One row a line; commas, semicolons, tabs or blanks between; a point before decimals."""
+    """Parse one row per line, with commas, semicolons, tabs or blanks between numbers and a decimal point."""
     lines = [line.strip().strip(",;") for line in text.splitlines() if line.strip()]
     if any(re.search(r"\d,\d", line) and re.search("[;\t]", line) for line in lines):
-        raise InputError(f"{called} has commas inside numbers, or two signs between them; write a point for a comma.")
+        raise InputError(f"{called} has commas inside numbers, or two separators; write a point for a comma.")
     rows, cell = [], ""
     try:
         for line in lines:
@@ -223,7 +223,7 @@ def _lines(called: str, text: str) -> list[list[Any]]:
 
 
 def _array(called: str, rows: Any) -> np.ndarray:
-    """Nested lists as an array of booleans, whole numbers or floats."""
+    """Convert nested lists to an array of booleans, integers or floats."""
     try:
         array = np.array(rows)
     except ValueError:

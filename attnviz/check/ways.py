@@ -1,4 +1,4 @@
-"""The same answer however a model is run: alone, packed, padded, with a cache, in chunks, beside other texts.
+"""Compare ways to run texts: alone, packed, padded, with a cache, in chunks, or beside other texts.
 
 test = attnviz.same_run(model, ["the cat sat", "on the mat"], tokenizer=tokenizer)
 print(*test.lines(), sep="\n")
@@ -32,16 +32,16 @@ from attnviz.sources.wrapped import Wrapped, ids_of
 
 NEEDS = {"packed": {"documents"}, "left": {"tokens"}, "right": {"tokens"}, "cached": {"cache"}, "chunked": {"cache"}}
 NEEDS |= {"batched": set(), "written": {"tokens", "cache"}}
-"""Arguments that the call of a model must take for each way to run texts."""
+"""Arguments that the call of a model must take, for each way to run texts."""
 RUNS = tuple(NEEDS)
 CAUSES = ("", "rounding", "mask", "positions", "cache", "window", "scores", "other", "not tried")
-"""Causes of a `RunResult`: the first two are of the same answer, the last is of none."""
+"""Causes of a `RunResult`: the first two mean equal outputs, the last means no outputs."""
 PADDING, OTHER = -1, -2
-"""Numbers of padding, and of a text that is only beside others."""
+"""Text numbers for padding, and for a text that only fills the batch."""
 CHEAP = 2**30
-"""Bytes that a copy of a model may take."""
+"""Maximum size in bytes of a copy of a model."""
 LAYERS = 10
-"""Factor of the bound of outputs within which numbers of a layer are the same."""
+"""Factor on the bound for outputs, within which vectors inside a layer count as equal."""
 UNSTEADY = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or chance. "
 UNSTEADY += "Pass training=self.training to F.dropout, or use nn.Dropout."
 SYMPTOMS = {
@@ -63,7 +63,7 @@ SYMPTOMS = {
     "other unread": "gives other outputs, and its attention could not be read: {error}",
     "other behind": "gives other outputs, and its attention is the same in every layer that could be read",
 }
-"""Sentences without their subject; the first word of a name is one of `CAUSES`."""
+"""Message per symptom, without its subject; the first word of each name is one of `CAUSES`."""
 REMEDIES = {
     "mask nan": "Leave each row a key, also of padding, or set its output to 0.",
     "mask padding": "Block the keys of padding in every layer: mask & (ids != pad)[:, None, None, :].",
@@ -84,20 +84,20 @@ REMEDIES = {
 
 
 class NotTriedError(AttnvizError):
-    """Reason why a way cannot be tried, as a sentence."""
+    """A way to run texts that cannot be tried; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class SameRun:
-    """All ways in which the texts were run.
+    """Comparison of several ways to run the same texts.
 
     Attributes:
-        results: one for each way, in the order in which they were asked for.
-        model: its name.
-        tokens: number of tokens of each text.
-        dtype: type of numbers in which they were run.
-        bound: largest difference that is rounding: `attnviz.check.leaks.SAFETY` times what float64 changes, at least
-            `ROUNDINGS` rounding errors for each layer.
+        results: one result per way, in the requested order.
+        model: name of the model.
+        tokens: number of tokens per text.
+        dtype: number type of the runs.
+        bound: largest relative difference that counts as rounding: `attnviz.check.leaks.SAFETY` times the difference
+            to float64, at least `ROUNDINGS` rounding errors per layer.
     """
 
     results: tuple[RunResult, ...]
@@ -108,12 +108,12 @@ class SameRun:
 
     @property
     def ok(self) -> bool:
-        """Whether no way differs, and at least one was tried."""
+        """Whether at least one way was tried, and no way differs."""
         tried = [result.same for result in self.results if result.cause != "not tried"]
         return all(tried) and bool(tried)
 
     def lines(self) -> list[str]:
-        """The report, for people: what was compared, and a line or two for each way."""
+        """Write the report as lines of text: the texts and the bound, then one to three lines per way."""
         texts = f"{counted(len(self.tokens), 'text')} of {', '.join(map(str, self.tokens))} tokens"
         lines = [
             f"{self.model}: {texts}, each run alone and compared with other runs, in {self.dtype}.",
@@ -127,7 +127,7 @@ class SameRun:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, for `json.dumps`."""
+        """Convert all fields for `json.dumps`."""
         return {"ok": self.ok, **asdict(self), "results": [result.to_json() for result in self.results]}
 
 
@@ -139,26 +139,27 @@ def same_run(
     call: Callable[..., Any] | None = None,
     tokenizer: Any = None,
 ) -> SameRun:
-    """Run each text alone and in other ways, compare the outputs of its tokens, and say why they differ.
+    """Run each text alone and in other ways, compare the outputs of its tokens, and explain differences.
 
     Args:
         model: a model of transformers, or its Hub name or folder; a source made by `attnviz.wrap`; or any module. It
             runs in evaluation mode.
-        texts: strings, or lists of token ids, of several lengths; a window shows only in texts that are longer.
-        runs: the ways: "packed" (all texts in one row), "left" and "right" (a padded batch), "cached" (the first half,
-            then token by token with a cache), "chunked" (in about three chunks with a cache), "batched" (beside texts
-            of its length), "written" (a batch padded on the left, then token by token, as `generate` does).
-        call: function from the model and ids (B, m) to its output, by default model(ids), or that of `attnviz.wrap`. It
-            takes by name what its ways need: tokens (B, n), False at padding, of all ids so far; positions (B, m),
-            counted from the first token of each text, of packed rows and of padding on the left; documents (B, m), the
-            number of each id's text in a packed row; cache, None in the first call: with it the function gives the
-            output and the cache of the next call.
-        tokenizer: of strings: a function to ids, or a tokenizer with `encode`.
+        texts: strings or lists of token ids, best with different lengths; a window shows only in longer texts.
+        runs: ways to run the texts: "packed" (all texts in one row), "left" and "right" (a batch padded on that side),
+            "cached" (the first half, then token by token with a cache), "chunked" (about three chunks with a cache),
+            "batched" (beside a text of the same length), "written" (a batch padded on the left, then token by token, as
+            in `generate`).
+        call: function of the model and ids (B, m) that returns the output; by default model(ids), or the function of
+            `attnviz.wrap`. Its keyword arguments, as far as it takes them: tokens (B, n), False at padding, for all ids
+            so far; positions (B, m) within each text, for packed rows and left padding; documents (B, m), the number of
+            the text at each id of a packed row; cache, None in the first call. With a cache, it returns the output and
+            the cache for the next call.
+        tokenizer: tokenizer for strings: a function that returns ids, or an object with `encode`.
 
     Raises:
-        InputError: if a text has no tokens, a way is not known, or the model cannot be run on a text alone.
+        InputError: if a text has no tokens, a way is unknown, or the model cannot run on a text alone.
         UnsteadyError: if two runs of one text differ.
-        NotFiniteError: if the output of a text alone is no number.
+        NotFiniteError: if the output for a text alone is not finite.
     """
     runs = [runs] if isinstance(runs, str) else list(dict.fromkeys(runs))
     if unknown := [run for run in runs if run not in RUNS]:
@@ -167,14 +168,14 @@ def same_run(
     documents = _documents(texts, tokenizer or own_tokenizer)
     device = next(runner.model.parameters(), torch.zeros(())).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        runner, alone = _alone(runner, documents)
+        runner, alone = _run_alone(runner, documents)
         results = tuple(_result(run, runner, documents, alone) for run in runs)
     dtype = str(alone[0].output.dtype).removeprefix("torch.")
     return SameRun(results, runner.name, tuple(map(len, documents)), dtype, runner.bound)
 
 
 def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
-    """Run a model of transformers as its `generate` does; packed texts are told apart by their positions alone."""
+    """Call a model of transformers as its `generate` does; packed texts are separated by position_ids only."""
     has_positions = "position_ids" in inspect.signature(model.forward).parameters
     if "documents" in arguments and not has_positions:
         raise NotTriedError(f"{type(model).__name__} takes no position_ids, by which packed texts are told apart.")
@@ -194,14 +195,14 @@ def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
 
 
 def _runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]:
-    """The model and how it is called, and its tokenizer if it has one."""
+    """Make the runner for a model; also return its tokenizer, if it has one."""
     source, tokenize, name = api.load(model) if isinstance(model, str) else model, None, ""
     if isinstance(source, Wrapped) and not source.writes:
         code = source.code
         return Runner(code.model, source.name, call or code.call, code.pad), code.tokenize
     if isinstance(source, Source) and source.facts and source.provenance in HUGGING_FACE:
         loaded, name, source_model = source.loaded, source.name, deepcopy(source.loaded.model)
-        if not loaded.keeps_own_attention:  # then it is that of attnviz, which needs a tap
+        if not loaded.keeps_own_attention:  # the attention of attnviz needs a tap
             try:
                 source_model.set_attn_implementation("sdpa")
             except (ValueError, ImportError):
@@ -215,7 +216,7 @@ def _runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]
         return Runner(source, name, call or (lambda model, ids: model(ids))), tokenize
     if getattr(source.config, "is_encoder_decoder", False):
         raise InputError(f"{name} reads two texts; same_run compares models of one text.")
-    if call is not None:  # which says by its arguments whether it knows padding
+    if call is not None:  # its arguments show whether it supports padding
         return Runner(source, name, call), tokenize
     pad = getattr(source.config, "pad_token_id", None)
     return Runner(source, name, transformers_call, pad if isinstance(pad, int) and pad >= 0 else 0), tokenize
@@ -226,7 +227,7 @@ def _ids_of(source: Source, text: str) -> list[int]:
 
 
 def _documents(texts: Any, tokenize: Any) -> list[Tensor]:
-    """Ids of each text, (n,)."""
+    """Tokenize each text into ids, (n,)."""
     texts = [texts] if isinstance(texts, str) else texts
     if tokenize is None and (strings := [text for text in texts if isinstance(text, str)]):
         raise InputError(f"{quoted(strings[0])} is a string: give same_run(..., tokenizer=...), or lists of ids.")
@@ -240,12 +241,12 @@ def _documents(texts: Any, tokenize: Any) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Ran:
-    """Outputs and attention of one way to run texts, over all calls of the model.
+    """Outputs and attention for one way to run texts, over all forward passes.
 
     Attributes:
-        text: (B, S): number of the text that each slot of a row holds, or `PADDING`.
-        output: (B, S, d).
-        passes: for each call of the model, its first slot and its attention.
+        text: number of the text in each slot of a row, or `PADDING`, (B, S).
+        output: outputs, (B, S, d).
+        passes: first slot and captured attention of each forward pass.
     """
 
     text: Tensor
@@ -253,18 +254,18 @@ class Ran:
     passes: tuple[tuple[int, Capture], ...]
 
     def order(self, row: int, text: int) -> int:
-        """Place of a text among those of its row, counted from 1."""
+        """Return the place of a text among the texts of its row, from 1."""
         return list(dict.fromkeys(self.text[row].tolist())).index(text) + 1
 
 
 @dataclass(frozen=True, eq=False)
 class Runner:
-    """A model, and how it is called.
+    """A model with the function that calls it.
 
     Attributes:
         call: see `same_run`.
-        pad: id of padding; None where only the argument `tokens` says where padding is.
-        sites: the sites of its attention calls and their modules, once they are known.
+        pad: id of padding; None if only the argument `tokens` marks padding.
+        sites: sites of the attention calls with the names of their modules, once known.
         bound: see `SameRun`.
     """
 
@@ -276,17 +277,17 @@ class Runner:
     bound: float = 0.0
 
     def takes(self, name: str) -> bool:
-        """Whether the call takes an argument of that name."""
+        """Whether the call takes an argument with this name."""
         parameters = inspect.signature(self.call).parameters.values()
         return any(parameter.name == name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
     def run(
         self, text: Tensor, ids: Tensor, starts: Sequence[int] = (0,), is_cached: bool = False, **tensors: Tensor
     ) -> Ran:
-        """Call the model on ids (B, S) once for each part, which begins at one of `starts`, and capture its attention.
+        """Run the model on ids (B, S), one forward pass per part between two `starts`, and capture its attention.
 
         Raises:
-            InputError: if the model's code raises, or gives no output for each token.
+            InputError: if the code of the model raises an error, or its output does not have one vector per token.
         """
         outputs, passes, device = [], [], next(self.model.parameters(), ids).device
         tensors = {name: tensor.to(device) for name, tensor in tensors.items() if self.takes(name)}
@@ -311,19 +312,19 @@ class Runner:
         return Ran(text, torch.cat(outputs, 1), tuple(passes))
 
     def alone(self, ids: Tensor, text: int = 0) -> Ran:
-        """Run one text by itself."""
+        """Run one text alone."""
         return self.run(torch.full((1, len(ids)), text), ids[None])
 
     def runs(self, way: str, documents: Sequence[Tensor]) -> Iterator[Ran]:
-        """Run texts in one of the ways; see `same_run`.
+        """Run texts in one way; see `same_run`.
 
-        One text is packed behind its own words in another order. A padded batch has a text that is two tokens longer
-        if all lengths are equal; "written" reads half of the shortest text token by token.
+        A single text is packed after its own tokens in another order. If all lengths are equal, a padded batch also has
+        a text that is two tokens longer; "written" reads half of the shortest text token by token.
 
         Raises:
-            NotTriedError: if the model cannot be run so, or there is nothing to try.
+            NotTriedError: if the model does not support this way, or there is nothing to try.
         """
-        known = set() if self.pad is None else {"tokens"}  # the model tells padding by its id
+        known = set() if self.pad is None else {"tokens"}  # the model recognizes padding by its id
         if missing := sorted(name for name in NEEDS[way] - known if not self.takes(name)):
             raise NotTriedError(f"The call of the model takes no {missing[0]}; give call=, a function that does.")
         if "cache" in NEEDS[way] and max(map(len, documents)) < 2:
@@ -362,26 +363,25 @@ class Runner:
                 yield self.run(text[None], ids[None], starts, True)
 
 
-def _alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
-    """Run the texts alone, twice, and in float64 if the model can be copied; one in half precision in float32.
-
-    Gives the runner with its sites and its bound.
+def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
+    """Run each text alone twice, and in float64 if the model can be copied; convert half precision to float32 before.
+    Return the runner with `sites` and `bound`, and the first run of each text.
     """
     weights = [tensor for tensor in runner.model.parameters() if tensor.is_floating_point()]
     count, dtype = sum(tensor.numel() for tensor in weights), weights[0].dtype if weights else torch.float32
     if torch.finfo(dtype).bits < 32 and 4 * count <= CHEAP:
-        with suppress(Exception):  # of quantized weights
+        with suppress(Exception):  # quantized weights cannot be converted
             runner, dtype = replace(runner, model=deepcopy(runner.model).float()), torch.float32
     alone = [runner.alone(ids, number) for number, ids in enumerate(documents)]
     for number, ran in enumerate(alone):
         if bool((odd := ~ran.output[0].isfinite().all(-1)).any()):
-            what = f"Text {number + 1}, run alone, has an output at token {_first(odd)} that is no number."
+            what = f"Text {number + 1}, run alone, has an output at token {_index(odd)} that is no number."
             raise NotFiniteError(what)
     sites = alone[0].passes[0][1].sites
     bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(sites))
     both = list(zip(documents, alone, strict=True))
     if 8 * count <= CHEAP:
-        with suppress(Exception):  # of code that makes float32 of its own, and of quantized weights
+        with suppress(Exception):  # code may create float32 itself
             exact = replace(runner, model=deepcopy(runner.model).double(), sites=sites)
             noise = max(float(distance(exact.alone(ids).output[0], ran.output[0]).max()) for ids, ran in both)
             bound = max(bound, tolerance(noise, dtype))
@@ -394,7 +394,7 @@ def _alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
 
 
 def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran]) -> RunResult:
-    """The result of a way: its largest difference, and the cause of that of the first text that differs."""
+    """Run one way and report its largest difference, with the cause for the first text that differs."""
     largest, wrong = 0.0, []
     try:
         for ran in runner.runs(run, documents):
@@ -404,7 +404,7 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
                     moved = distance(reference.output[0], ran.output[row, slots])
                     largest = max(largest, float(moved.max()))
                     if bool((far := moved > runner.bound).any()):
-                        wrong.append((number, ran, row, slots, _first(far)))
+                        wrong.append((number, ran, row, slots, _index(far)))
         if not wrong:
             return RunResult(run, True, "rounding" if largest else "", difference=largest)
         number, ran, row, slots, place = min(wrong, key=itemgetter(0))
@@ -423,13 +423,13 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
 
 @dataclass(frozen=True, eq=False)
 class JoinedCall:
-    """One attention call over all slots of a row, joined from all calls of the model.
+    """One attention call over all slots of a row, joined from all forward passes.
 
     Attributes:
-        may_attend, weights: (H, S, S), closed where no call has the cell.
-        vectors: query, key and value of each slot, (S, numbers), where they are known.
-        keys: for each call of the model, its first slot, the end of its slots, the first slot of its keys, the number
-            of its keys, and whether it sees keys behind its last token, as of a buffer that is not full.
+        may_attend, weights: mask and weights, (H, S, S); cells that no forward pass has are blocked.
+        vectors: query, key and value of each slot, (S, numbers), if captured.
+        keys: for each forward pass its first slot, the end of its slots, the first slot of its keys, the number of its
+            keys, and whether it sees keys after its last token, such as empty slots of a buffer.
     """
 
     site: Site
@@ -444,7 +444,7 @@ class JoinedCall:
 
 
 def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
-    """The self-attention of one row; raises an AttnvizError if there is none, or of other positions."""
+    """Join the self-attention of one row per site; raise AttnvizError if a forward pass reads more than the row has."""
     size, joined = ran.text.shape[1], {}
     steps = [(start, step) for start, captured in ran.passes for step in captured.steps if step.site.kind != "cross"]
     for start, step in steps:
@@ -454,7 +454,7 @@ def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
         empty = torch.zeros(len(heads), size, size)
         call = joined.setdefault(step.site, JoinedCall(step.site, step.name, empty.bool(), empty))
         first, before, new = max(0, end - count), call.vectors.get("key"), step.key[row].transpose(0, 1).flatten(1)
-        if first and before is not None:  # a cache lost its first keys, unless it is cut at its end
+        if first and before is not None:  # the cache lost its first keys, or its last ones
             known = ~before[:count].isnan().any(-1)
             first = 0 if bool(known.any()) and torch.equal(before[:count][known], new[:count][known]) else first
         keys = slice(first, min(first + count, end))
@@ -473,25 +473,25 @@ def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
 def cause(
     ran: Ran, row: int, slots: Tensor, reference: Ran, repeated: Callable[[int, int], Ran], bound: float
 ) -> RunResult:
-    """Why the outputs of a text, in a row of a run, are not those of the text alone: by the first layer that differs.
+    """Find why the outputs of a text in a row differ from the text alone, from the first layer that differs.
 
     Args:
-        slots: (n,), of the tokens of the text.
-        repeated: function that runs a text of one of its tokens, over and over, in a length.
-        bound: largest difference of vectors that is rounding.
+        slots: slots of the tokens of the text, (n,).
+        repeated: function of a token index and a length, which runs a text of that token repeated to that length.
+        bound: largest relative difference of vectors that counts as rounding.
     """
     try:
         here, there = layers(ran, row), layers(reference, 0)
     except AttnvizError as error:
-        return _named("other unread", error=error)
+        return _cause("other unread", error=error)
     for call in here.values() if not bool(ran.output[row, slots].isfinite().all()) else ():
         if bool((empty := ~call.may_attend.any(-1).all(0)).any()):
-            return _named("mask nan", call, query=_first(empty))
+            return _cause("mask nan", call, query=_index(empty))
     for number, (site, expected) in enumerate(there.items()):
         call = here.get(site)
         if call is None or len(call.weights) != len(expected.weights):
             continue
-        if of_mask := next(_of_mask(ran, row, slots, call, expected), None):
+        if of_mask := next(_mask_causes(ran, row, slots, call, expected), None):
             return of_mask
         moved = {
             name: distance(expected.vectors[name], call.vectors[name][slots]) > bound
@@ -502,31 +502,31 @@ def cause(
         if not bool((changed := weights | moved["value"]).any()):
             continue
         if not any(bool(part.any()) for part in moved.values()):
-            return _named("scores", call, token=_first(changed))
+            return _cause("scores", call, token=_index(changed))
         for name in ("query", "key") if not number else ():
             if name in moved and bool(moved[name].any()):
-                token = _first(moved[name])
+                token = _index(moved[name])
                 position = _position(call, name, slots[token], partial(repeated, token), bound)
                 if position not in (None, token):
-                    return _named("positions", call, token=token, position=position, name=name)
+                    return _cause("positions", call, token=token, position=position, name=name)
         before = "between the attention calls before it" if number else "before it, such as its embedding"
-        return _named("other", call, token=_first(changed), before=before)
-    return _named("other behind")
+        return _cause("other", call, token=_index(changed), before=before)
+    return _cause("other behind")
 
 
-def _named(symptom: str, call: JoinedCall | None = None, **values: Any) -> RunResult:
-    """The cause that a symptom shows, at an attention call."""
+def _cause(symptom: str, call: JoinedCall | None = None, **values: Any) -> RunResult:
+    """Make the result for a symptom at an attention call, with message and repair."""
     message, fix = (table[symptom].format(layer=call, **values) for table in (SYMPTOMS, REMEDIES))
     return RunResult("", False, symptom.split()[0], call and call.site.layer, message=message, fix=fix)
 
 
-def _first(places: Tensor) -> int:
-    """The first place that is true."""
+def _index(places: Tensor) -> int:
+    """Return the index of the first True."""
     return int(places.nonzero()[0])
 
 
-def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: JoinedCall) -> Iterator[RunResult]:
-    """Causes of other masks at one call, the likeliest first; none if they are the same."""
+def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: JoinedCall) -> Iterator[RunResult]:
+    """Yield causes for the difference of two masks at one call, the likeliest first; nothing if they are equal."""
     whole, wanted = call.may_attend.any(0), expected.may_attend.any(0)
     outside, inside = whole[slots].index_fill(1, slots, False), whole[slots][:, slots]
     for query, key in outside.nonzero().tolist()[:1]:
@@ -535,15 +535,15 @@ def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: Join
         causal = ": its mask is causal over the whole row" if is_causal else ""
         cells = counted(int((outside & (ran.text[row] == other)).sum()), "cell")
         values = {"slot": int(slots[query]), "key": key, "other": ran.order(row, other), "causal": causal}
-        yield _named("mask padding" if other == PADDING else "mask document", call, cells=cells, **values)
+        yield _cause("mask padding" if other == PADDING else "mask document", call, cells=cells, **values)
     for start, end, _, count, beyond in call.keys:
         if beyond and not any(part[4] for part in expected.keys):
-            yield _named("cache slots", call, start=start, keys=counted(count, "key"), tokens=counted(end, "token"))
+            yield _cause("cache slots", call, start=start, keys=counted(count, "key"), tokens=counted(end, "token"))
     differs, is_cached = inside ^ wanted, len(ran.passes) > 1
     if not bool(differs.any()):
         return
     if is_cached and bool(wanted.triu(1).any()):
-        yield _named("mask later", call)
+        yield _cause("mask later", call)
     rows, (query, key) = differs.any(1), differs.nonzero()[0].tolist()
     widths = [int(cells.sum(1).max()) for cells in (inside[rows], wanted)]
     bands = [torch.ones_like(wanted).tril().triu(1 - width) for width in widths]
@@ -551,7 +551,7 @@ def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: Join
         whole_past = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all()), widths[1] == len(wanted)
         windows = [f"a window of {counted(width, 'token')}" for width in widths]
         here, there = ("no window" if is_whole else name for is_whole, name in zip(whole_past, windows, strict=True))
-        yield _named("window", call, here=here, there=there, query=query)
+        yield _cause("window", call, here=here, there=there, query=query)
     for start, end, first, count, _ in call.keys if is_cached else ():
         if start and start <= slots[query] < end:
             corner, seen, new = slots <= slots[query] - start, inside[query], slots >= start
@@ -563,20 +563,20 @@ def _of_mask(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: Join
             if symptom:
                 past, keys, queries = counted(start, "key"), counted(count, "key"), counted(end - start, "query")
                 values = {"past": past, "keys": keys, "queries": queries, "tokens": counted(end, "token")}
-                yield _named(symptom, call, start=start, **values)
+                yield _cause(symptom, call, start=start, **values)
     values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}
-    yield _named("mask", call, query=query, key=key, **values)
+    yield _cause("mask", call, query=query, key=key, **values)
 
 
 def _position(call: JoinedCall, name: str, slot: Tensor, repeated: Callable[[int], Ran], bound: float) -> int | None:
-    """The position at which the first layer takes a token to stand, by its query or key; None if it has no such.
+    """Infer the position of a token in the first layer from its query or key; None if no position matches.
 
-    Both depend on the token and its position alone: a text of that token, over and over, has them for every position;
-    it is longer than the row if the model reads as many tokens.
+    In the first layer, both depend only on token and position, so a text that repeats the token has them for every
+    position. That text is one token longer than the row, if the model can read so many.
     """
     for length in (len(call.may_attend[0]) + 1, len(call.may_attend[0])):
-        with suppress(AttnvizError, KeyError):  # longer than the model reads
+        with suppress(AttnvizError, KeyError):  # too long for the model
             vectors = layers(repeated(length), 0)[call.site].vectors[name]
             near = distance(vectors, call.vectors[name][slot].expand_as(vectors)) <= bound
-            return _first(near) if bool(near.any()) else None
+            return _index(near) if bool(near.any()) else None
     return None

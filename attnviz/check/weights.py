@@ -1,4 +1,4 @@
-"""Checks of weights and of scores: what is open to whom, and numbers that a softmax does not give."""
+"""Check weights and scores: which keys each query attends to, and numbers that no softmax gives."""
 
 from collections.abc import Iterator
 
@@ -12,24 +12,24 @@ from attnviz.core.amounts import counted
 from attnviz.core.masks import Full, Mask, Subsequent
 
 LEAK = 1e-6
-"""A weight on the future above this leaks; a softmax leaves less of what was filled with a very negative number."""
+"""Weight on a future key above which it leaks; a softmax gives less to keys filled with a very negative score."""
 
 TOLERANCE = 1e-3
-"""Error of a sum of weights: scores of some hundreds in float32, rounded twice, already move it by 1e-4."""
+"""Allowed error of the sum of a row: two roundings of float32 scores in the hundreds already change it by 1e-4."""
 
 OTHER_AXES = {2: "the columns do, over queries", 1: "the heads of each cell do", 0: "sentences do"}
-"""Axes along which weights sum to 1 by mistake, in words."""
+"""Wrong axes over which a softmax may have run, each with the words for its sums."""
 
 
 def tolerance(array: Tensor) -> float:
-    """Allowed error of the sum of a row: by the number type, or half a digit for each key if all weights are rounded to
-    2 to 4 decimals."""
+    """Choose the allowed error of the sum of a row from the number type, or, if all weights are rounded to 2 to 4
+    decimals, as half a unit of the last decimal per key."""
     if not array.is_floating_point():
         return TOLERANCE
     eps, digit = torch.finfo(array.dtype).eps, 0.0
     if array.element_size() > 2:
         numbers = array.nan_to_num(0.0, 0.0, 0.0)
-        narrow = (torch.float16, torch.bfloat16)  # what they hold exactly was probably computed so
+        narrow = (torch.float16, torch.bfloat16)  # numbers that fit exactly were probably computed in that type
         eps = max([eps, *(torch.finfo(t).eps for t in narrow if torch.equal(numbers.to(t).to(array.dtype), numbers))])
         for decimals in (4, 3, 2):
             scaled = numbers * 10**decimals
@@ -38,10 +38,10 @@ def tolerance(array: Tensor) -> float:
 
 
 def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near: float) -> ArrayReport:
-    """Whether the weights hide the future, and what is wrong with them.
+    """Report whether the weights hide the future, and their errors.
 
     Args:
-        near: how far a row may be off from 1.
+        near: allowed error of the sum of a row.
     """
     values = laid.values
     nan, valid = values.isnan(), values.isfinite().all(-1)
@@ -58,18 +58,18 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near
     fix = "Weights are at most 1. If these are masked scores, say that they are scores."
     findings += laid.findings("inf", "error", "Some weights are infinite.", fix, values.isinf())
     laid = Laid(weights, laid.axes)
-    findings += _of_sums(laid, valid & ~empty, near)
+    findings += _sum_findings(laid, valid & ~empty, near)
     fix = "A softmax gives none. If these are scores, from before the softmax, say so."
     findings += laid.findings("range", "error", f"below 0 or above 1{such}.", fix, outside, "weight")
     message = "of 0 throughout: the query had no key left, and its output is 0."
     fix = "If they are not padding, mend the mask: leave each query a key."
     findings += laid.findings("empty-row", "warning", message, fix, empty & read_rows(weights, tokens), "row")
-    hides, of_mask = _of_open(laid, weights > LEAK, intent, tokens)
+    hides, of_mask = _compare(laid, weights > LEAK, intent, tokens)
     return ArrayReport("weights", None, hides, tuple(weights.shape), findings=(*findings, *of_mask))
 
 
 def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
-    """Whether the scores hide the future, and what is wrong with them."""
+    """Report whether the scores hide the future, and their errors."""
     scores, findings = laid.values, []
     fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
     findings += laid.findings("nan", "error", "Some scores are NaN.", fix, scores.isnan())
@@ -81,9 +81,9 @@ def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Ar
     findings += laid.findings("empty-row", "error", "without a key left: every score blocks.", fix, empty, "row")
     hides, of_mask = False, []
     if blocked.any():
-        hides, of_mask = _of_open(laid, ~blocked, intent, tokens)
+        hides, of_mask = _compare(laid, ~blocked, intent, tokens)
     elif intent is not None:
-        intended, hides = _intended(intent.mask, ~blocked)
+        intended, hides = _intended_mask(intent.mask, ~blocked)
         cells = ~intended.expand_as(scores)
         numbers = scores[cells].unique()
         if len(numbers) == 1 and int(cells[0, 0].count_nonzero()) > 2:
@@ -96,8 +96,8 @@ def check_scores(laid: Laid, intent: Intent | None, tokens: Tensor | None) -> Ar
     return ArrayReport("scores", None, hides, tuple(scores.shape), findings=(*findings, *of_mask))
 
 
-def _of_sums(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
-    """Finding about rows that do not sum to 1; `live`, (B, H, Q), are those with finite numbers that are not all 0."""
+def _sum_findings(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
+    """Find rows that do not sum to 1 among the `live` rows, (B, H, Q): finite and not all 0."""
     weights, sums = laid.values, laid.values.sum(-1, dtype=torch.float64)
     off = live & ((sums - 1).abs() > near)
     if not off.any():
@@ -126,11 +126,11 @@ def _of_sums(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
         yield from laid.findings("row-sum", "error", message, fix, off)
 
 
-def _of_open(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
-    """Whether open cells hide the future, or are meant to, and what is open that should not be."""
+def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
+    """Find cells open against the intent or an apparent causal mask; also return whether that hides the future."""
     mask = Subsequent() if intent is None and _looks_causal(is_open) else Full()
     mask = mask if intent is None else intent.mask
-    (intended, hides), read, findings = _intended(mask, is_open), read_rows(is_open, tokens)[..., None], []
+    (intended, hides), read, findings = _intended_mask(mask, is_open), read_rows(is_open, tokens)[..., None], []
     extra = is_open & ~intended & (read | (intent is None))
     ahead = extra & future(*is_open.shape[2:]) & hides
     if intent is None and ahead.any():
@@ -151,19 +151,19 @@ def _of_open(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
 
 
 def _looks_causal(may_attend: Tensor) -> bool:
-    """Whether at most a tenth of the future is open in half of the heads, and half of the past in all; keys and queries
-    that are blocked throughout are left out."""
+    """Whether at least half of the heads open at most a tenth of the future, and half of all past cells are open. Fully
+    blocked keys and queries are ignored."""
     queries, keys = may_attend.shape[2:]
     used = may_attend.any(2, keepdim=True) & may_attend.any(3, keepdim=True)
     ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
-    hiding = 10 * (may_attend & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # of each head
+    hiding = 10 * (may_attend & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # per head
     is_past_open = 2 * int((may_attend & behind).count_nonzero()) >= int(behind.count_nonzero())
     has_past = bool(ahead.any()) and queries >= 2 + (queries != keys)
     return has_past and is_past_open and 2 * int(hiding.sum()) >= len(hiding)
 
 
-def _intended(mask: Mask, is_open: Tensor) -> tuple[Tensor, bool]:
-    """Cells that the intended mask opens, (B or 1, 1, Q, K), and whether it hides the future."""
+def _intended_mask(mask: Mask, is_open: Tensor) -> tuple[Tensor, bool]:
+    """Compute the cells that the intended mask opens, (B or 1, 1, Q, K), and whether the mask hides the future."""
     batch, _, queries, keys = is_open.shape
     offset = max(0, keys - queries)
     return mask.shifted(offset).tensor(queries, keys)[:batch], hides_future(mask, offset, is_open.shape)

@@ -1,4 +1,4 @@
-"""The shell: a text or a link in, files and lines out.
+"""The command line: reads a text or a link, and writes files and lines.
 
 attnviz export "The cat sat on the mat" --head 1 --mask causal -o head.png
 """
@@ -15,18 +15,18 @@ from attnviz.cli import parser, terminal
 from attnviz.core.errors import AttnvizError, InputError, quoted
 
 SAVED = (".attn", ".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
-"""Endings of files of attention, known without torch."""
+"""Endings of files with attention, listed here so that torch is not imported."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 0, or 2 with one line on stderr that says what is wrong.
+    """Run one command and return the exit status: 0, or 2 with an error message in one line on stderr.
 
-    `check` returns 1 if it found errors and 3 if a question is open, `open --verify` 1 if something differs, `atlas` 1
-    if a shard failed.
+    `check` returns 1 for errors and 3 if a question is open, `open --verify` returns 1 if a number differs, and `atlas`
+    returns 1 if a shard failed.
     """
     try:
         return _run(parser.read(sys.argv[1:] if arguments is None else arguments))
-    except BrokenPipeError:  # the reader, such as `head`, has ended
+    except BrokenPipeError:  # the reading process, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Namespace) -> int:
-    """Run a command. torch and Altair are imported now, not for --help; Streamlit for the app alone."""
+    """Run a command. Imports torch and Altair here, not for --help, and Streamlit only for the app."""
     command = options.command
     if command in ("app", "open"):
         return _verify(options) if command == "open" and options.verify else _open(options)
@@ -84,7 +84,7 @@ def _verify(options: Namespace) -> int:
 
 
 def _link(file: str) -> str:
-    """The link of a file: a saved run, a folder of a model, or a model of one's own, on its check; else the link."""
+    """Make the link for a saved run, a model folder or a user's own model, which opens on Masks; keep other links."""
     if os.path.isfile(os.path.join(file, "config.json")):
         return f"?{urlencode({'model': os.path.abspath(file)}, quote_via=quote)}"
     if not (parser.FILE.fullmatch(file) or file.lower().endswith(SAVED) or os.path.isfile(file)):

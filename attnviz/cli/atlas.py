@@ -1,4 +1,4 @@
-"""The command `atlas`: what every head does over a corpus, built shard by shard, and heads by a condition."""
+"""The command `atlas`: measure every head over a corpus, and list heads by a condition."""
 
 import re
 from argparse import Namespace
@@ -9,7 +9,7 @@ from attnviz.core.errors import InputError, quoted
 
 
 def run(options: Namespace) -> int:
-    """Build or ask an atlas; returns the exit status: 1 if a shard failed."""
+    """Build or query an atlas, and return the exit status: 1 if a shard failed, else 0."""
     try:
         return (_build if options.action == "build" else _query)(options)
     except ImportError as error:

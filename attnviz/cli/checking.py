@@ -1,4 +1,4 @@
-"""The command `check`: findings about a file of numbers, a batch or a model, and an exit status."""
+"""The command `check`: print findings about an array file, a batch or a model, and set the exit status."""
 
 import json
 import os
@@ -20,9 +20,8 @@ OF_ARRAYS = {"array": "--array", "kind": "--kind", "convention": "--convention",
 
 
 def run(options: Namespace) -> int:
-    """Check what was given and print it; returns the exit status: 1 if an error (or, if strict, a warning) was found,
-    3 if it cannot be told before a question is answered, else 0.
-    """
+    """Check the input, print the report, and return the exit status: 1 for an error (or, if strict, a warning), 3 if a
+    question is open, else 0."""
     if options.model or FILE.fullmatch(options.file):
         return _model(options)
     if not options.file:
@@ -39,7 +38,7 @@ def run(options: Namespace) -> int:
 
 
 def _refuse(options: Namespace, flags: Mapping[str, str], of: str) -> None:
-    """Refuse options of something else than what is checked."""
+    """Raise InputError if options are given that do not apply to this kind of check."""
     if unsuitable := [flag for name, flag in flags.items() if getattr(options, name)]:
         raise InputError(f"{unsuitable[0]} is of {of}; leave it out here.")
 
@@ -57,7 +56,7 @@ def _read(file: str) -> reading.ArrayFile:
 
 
 def _show(report: Any, options: Namespace) -> int:
-    """Print a report, as text or as JSON; returns its exit status."""
+    """Print a report as text or JSON, and return its exit status."""
     for line in [json.dumps(report.to_json(), indent=1)] if options.json else report.lines():
         terminal.say(line)
     return report.status(strict=options.strict)
@@ -69,12 +68,12 @@ def _batch(arrays: Mapping[str, Any], options: Namespace) -> int:
 
 
 def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
-    """Check each array, or each layer of one of five axes: (layers, B, H, Q, K)."""
+    """Check each array, and each layer of an array with five axes, (layers, B, H, Q, K)."""
     reports: dict[str, ArrayReport] = {}
     for name, array in content.chosen(options.array).items():
         kind = options.kind or reading.kind_by_name(name)
-        convention = options.convention or ("may-attend" if name == "may_attend" else None)  # as this project writes it
-        if options.kind is None and kind in ("weights", "scores"):  # a convention is of the mask beside them
+        convention = options.convention or ("may-attend" if name == "may_attend" else None)  # as attnviz saves it
+        if options.kind is None and kind in ("weights", "scores"):  # the option is meant for the mask in the file
             convention = None
         settings = {"kind": kind, "intent": options.intent, "convention": convention, "shape": options.shape}
         is_one = array.ndim < 5
@@ -96,7 +95,7 @@ def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
 
 
 def _model(options: Namespace) -> int:
-    """Check a model, or the batch that a function of a file gives. torch and figures come now: not for arrays."""
+    """Check a model, or the batch that a function in a file returns. Imports figures here, not for arrays."""
     from attnviz import figures
     from attnviz.check.model import check_model, of_capture
     from attnviz.cli import pictures, request
@@ -104,10 +103,10 @@ def _model(options: Namespace) -> int:
 
     _refuse(options, OF_ARRAYS, "arrays")
     if options.model and options.text:
-        raise InputError("Beside --model there is one text; put it in quotes.")
+        raise InputError("With --model, give one text; put it in quotes.")
     name, text = (options.model, options.file) if options.model else (options.file, options.text)
     try:
-        source = _loaded(name)
+        source = _load(name)
     except AttnvizError as error:
         if (finding := of_capture(str(error))).severity == "note":
             raise
@@ -117,7 +116,7 @@ def _model(options: Namespace) -> int:
         return _batch(source, options)
     if options.pad is not None:
         if not isinstance(source, Wrapped):
-            raise InputError("--pad is of batches and of models that attnviz.wrap makes; this one names its padding.")
+            raise InputError("--pad applies to batches and to models from attnviz.wrap; this one names its padding.")
         source = source if options.pad == "none" else source.with_padding(options.pad)
     text = request.texts(text)[0] if text else None
     tests = {
@@ -136,8 +135,8 @@ def _model(options: Namespace) -> int:
     return status
 
 
-def _loaded(name: str) -> Any:
-    """The model of a name, or what a function of a file gives: a model, or a batch."""
+def _load(name: str) -> Any:
+    """Load a model by name, or call a function in a file that returns a model or a batch."""
     from torch import nn
 
     from attnviz import api

@@ -1,4 +1,4 @@
-"""The commands and options of the shell."""
+"""Commands and options of the command line."""
 
 import argparse
 import math
@@ -46,7 +46,7 @@ ACTIONS = {  # of atlas, the last command
 HEAD_FORMS = ("map", "lines", "text", "picture", "distance")
 OTHER_FORMS = ("heads", "overview", "mask", "change", "lens", "pushed", "contributions", "gradients", "patching")
 FORMS = (*HEAD_FORMS, *OTHER_FORMS, "prediction")
-"""Pictures of a head, and others."""
+"""Forms of pictures: of a head, and others."""
 GONE = {name: f"attnviz export TEXT --form {name}" for name in OTHER_FORMS} | {
     "batch": "a loop in Python with attnviz.analyze and attnviz.render, as on the page 'Run attnviz on many texts'",
     "compare": "attnviz export TEXT --compare WITH",
@@ -63,14 +63,14 @@ GONE = {name: f"attnviz export TEXT --form {name}" for name in OTHER_FORMS} | {
     "--score-scale": "--set scaled=false for scores without 1/√d_k; in Python Edits(scale=F) takes any factor",
     "--sentences": "--set view=sentences",
 }
-"""Former commands and options, and what to type instead."""
+"""Removed commands and options, and their replacements."""
 
 LINK = re.compile(r"(https?://\S+|/?\w*\?\w+=.*)", re.DOTALL)
-"""A link in the place of a text."""
+"""Pattern of a link instead of a text."""
 FILE = re.compile(r"(.+\.py):(\w+)")
-"""FILE.py:FUNCTION, a function of a person's file that gives a model."""
+"""Pattern of FILE.py:FUNCTION, a function in a user's file that returns a model."""
 RUNS = ("packed", "left", "right", "cached", "chunked", "batched", "written")
-"""Ways to run a model, as `attnviz.same_run` has them."""
+"""Ways to run a model, as in `attnviz.same_run`."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -79,7 +79,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _value(make: Callable[[str], Any], what: str, default: Any = None) -> dict[str, Any]:
-    """Settings of an option whose values `make` reads; text that it cannot read is refused with what it is not."""
+    """Make the argparse settings of an option whose values `make` reads; the error for other text names `what`."""
 
     def read_value(text: str) -> Any:
         try:
@@ -90,7 +90,7 @@ def _value(make: Callable[[str], Any], what: str, default: Any = None) -> dict[s
     return {"type": read_value, "default": default}
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
         raise ValueError
     return int(text)
@@ -104,22 +104,22 @@ def _amount(text: str) -> float:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    return tuple(map(_whole, text.split(",")))
+    return tuple(map(_integer, text.split(",")))
 
 
 def _pad(text: str) -> int | str:
-    return text if text == "none" else _whole(text)
+    return text if text == "none" else _integer(text)
 
 
 def _file(text: str) -> Path:
-    """Read the name of a file to write; its folder must exist before anything is computed."""
+    """Read the path of an output file, whose folder must exist."""
     folder = Path(text).parent
     if not folder.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {quoted(str(folder), 200)}; make it first")
     return Path(text)
 
 
-WHOLE, AMOUNT = _value(_whole, "whole number"), _value(_amount, "amount; give a number, 0 or more")
+WHOLE, AMOUNT = _value(_integer, "whole number"), _value(_amount, "amount; give a number, 0 or more")
 MANY = {"action": "append", "default": []}
 FILES = {"dest": "output", "type": _file, **MANY}
 OPTIONAL = {"nargs": "?", "default": ""}
@@ -179,7 +179,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("--json", "predict generate check query", "JSON instead of text"),
     ),
     "how it writes": (
-        ("--max-new-tokens N", "generate", "tokens, at most (64)", _value(_whole, "whole number", 64)),
+        ("--max-new-tokens N", "generate", "tokens, at most (64)", _value(_integer, "whole number", 64)),
         ("--sampling-temperature T", "generate", "divides the logits; 0: no draw (0)", _value(float, "number", 0.0)),
         ("--top-p P", "generate", "draw from the most probable, with this share (1)", _value(float, "number", 1.0)),
         ("--seed N", "generate", "seed of the drawing (0)", _value(int, "whole number", 0)),
@@ -226,11 +226,11 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("-o FOLDER", "build", "the folder of the atlas", {"dest": "output", "required": True}),
     ),
 }  # fmt: skip
-"""Every argument under its title in the help: how it is written, the commands that take it, its help, and settings."""
+"""All arguments by title in the help: syntax, commands that take the argument, help, and argparse settings."""
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse arguments; none at all mean the app."""
+    """Parse the arguments of the command line; without arguments, the command is `app`."""
     command, *rest = arguments or ["app"]
     if command in GONE:
         raise InputError(f"The command {command} is gone. Instead: {GONE[command]}.")
@@ -258,7 +258,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _masks() -> str:
-    """The masks and the kinds of masks for the help of check; torch is imported for them."""
+    """Write the list of masks and intents for the help of `check`; imports torch."""
     from attnviz.check.intent import MEANT
     from attnviz.core.masks import Full, composable
     from attnviz.core.masks.text import form
@@ -268,7 +268,7 @@ def _masks() -> str:
 
 
 def build(masks: str = "") -> argparse.ArgumentParser:
-    """The parser of all commands, with a text under the help of check; wrong arguments raise an `InputError`."""
+    """Build the parser of all commands, with `masks` below the help of `check`; wrong arguments raise InputError."""
     page = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = _Parser(prog="attnviz", description=ABOUT, epilog=EXAMPLES, **page)
     parser.add_argument("--version", action="version", version=f"attnviz {__version__}")

@@ -1,4 +1,4 @@
-"""Pictures, pages and saved runs: the commands `export`, `explore` and `save`."""
+"""The commands `export`, `explore` and `save`, which write pictures, pages and saved runs."""
 
 from argparse import Namespace
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from attnviz.studies import ablation, gradients, patching
 
 
 def run(options: Namespace) -> list[str]:
-    """Write the files of export, explore or save; returns their paths."""
+    """Write the files of export, explore or save, and return their paths."""
     if options.command == "explore" and options.live:
         page = api.live(options.live, options.text or None)
         return put({single(options, "explore.html", "a page"): page.encode()})
@@ -43,7 +43,7 @@ def run(options: Namespace) -> list[str]:
 
 
 def figure(options: Namespace, inputs: Inputs) -> Figure:
-    """The figure of a form."""
+    """Make the figure for the form in `inputs`."""
     form, choices = inputs.form, inputs.choices
     if form == "difference":
         return _difference(options, inputs)
@@ -89,12 +89,12 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
 
 
 def _head(inputs: Inputs, record: Record, domain: str, zoom: dict[str, slice], place: dict[str, Any]) -> Figure:
-    """One head in its form, as the page Heads draws it."""
+    """Make the figure of one head, as on the page Heads."""
     choices, form = inputs.choices, figures.FORMS[inputs.form]
     zoom = zoom if "rows" in form.takes else {}
     axis = "query" if choices["side"] == "from" else "key"
     picked = sorted(position for end, position in choices["pins"] if end == axis)
-    if form.takes & {"pins", "chosen"}:  # without a token that is not there, the lines of all would be drawn
+    if form.takes & {"pins", "chosen"}:  # a missing token would draw the lines of all tokens
         view = analysis.views.see(record, inputs.site, sentence=place["sentence"], view=choices["view"], **zoom)
         for end, position in sorted(choices["pins"]):
             if (view.queries if end == "query" else view.keys).index_of(position) is None:
@@ -115,7 +115,7 @@ def _head(inputs: Inputs, record: Record, domain: str, zoom: dict[str, slice], p
 
 
 def _places(choices: Choices, queries: int, keys: int) -> tuple[dict[str, Any], dict[str, slice]]:
-    """The cell to outline and the part that is drawn, as fields of a figure; empty for none, and for all."""
+    """Convert the chosen cell and zoom to arguments of a figure; empty without a cell, or without a zoom."""
     cell, zoom = choices["cell"], choices["zoom"][-1] if choices["zoom"] else None
     for name, last in (("cell", cell), ("zoom", zoom and zoom[1::2])):
         first = (0, 0) if name == "cell" else zoom and zoom[::2]
@@ -127,7 +127,7 @@ def _places(choices: Choices, queries: int, keys: int) -> tuple[dict[str, Any], 
 
 
 def prediction(after: Record, before: Record | None, *, sentence: int, **style: Any) -> Figure:
-    """The labels, the words that were written or fill the blanks, or the next one."""
+    """Make the figure of a prediction: labels, written words, words for blanks, or the next word."""
     if after.vectors is not None and after.labels is None:
         raise InputError(f"'{after.source}' gives sentence embeddings, of which there is no picture; leave out -o.")
     place = {"before": before, "sentence": sentence, **style}
@@ -141,7 +141,7 @@ def prediction(after: Record, before: Record | None, *, sentence: int, **style: 
 
 
 def _patching(options: Namespace, inputs: Inputs) -> Figure:
-    """How much of the way from the text to that of --compare each head carries."""
+    """Make the figure of patching from the text to the text of --compare: the share that each head carries."""
     b, edits = inputs.choices["b"], replace(inputs.request.edits, taken=())
     if b is None or b["text"] is None:
         raise InputError("Patching needs a second text: --compare 'text=Another text'.")
@@ -152,7 +152,7 @@ def _patching(options: Namespace, inputs: Inputs) -> Figure:
 
 
 def _difference(options: Namespace, inputs: Inputs) -> Figure:
-    """Two maps and their difference, as the page Compare draws them: B is A but for what it names."""
+    """Make the figure of two maps and their difference, as on the page Compare; B has the choices of A by default."""
     source, request, b = inputs.source, inputs.request, inputs.choices["b"] or Choices()
     record = inputs.record()
     a = Side(record, inputs.site, inputs.head, inputs.sentence(record))
@@ -167,7 +167,7 @@ def _difference(options: Namespace, inputs: Inputs) -> Figure:
     elif b["step"] is not None:
         other = source_of(inputs.choices.put(step=b["step"]))
     has_text = b["text"] is not None or b["picture"] is not None
-    if has_text or (request.answer and "model" in b.chosen):  # another model has other ids
+    if has_text or (request.answer and "model" in b.chosen):  # ids differ between models
         texts = b if has_text else Choices({"text": record.sentences[a.sentence].text})
         paths = [api.EXAMPLES.get(b["picture"], b["picture"])] if b["picture"] is not None else []
         pictures = request.pictures[:1] if b["text"] is not None else ()
@@ -175,7 +175,7 @@ def _difference(options: Namespace, inputs: Inputs) -> Figure:
         request = replace(request, pictures=request.pictures or pictures)
     run = api.analyze(request.unchanged if other.read_only else request, other)
     if source.id == other.id and source is not other and a.record.targets not in ((), run.targets):
-        run = other.run(run.sentences, run.edits, a.record.targets)  # each row is of one word: that which A wrote
+        run = other.run(run.sentences, run.edits, a.record.targets)  # with the words of A, so that rows match
     head = inputs.head if b["layer"] is None else 0
     head = b["head"] if "head" in b.chosen else head
     comparison = beside(a, Side(run, b["layer"] or a.site, head, 0 if has_text else a.sentence))
@@ -184,7 +184,7 @@ def _difference(options: Namespace, inputs: Inputs) -> Figure:
 
 
 def write(figure: Figure, options: Namespace) -> list[str]:
-    """Render every file before the first is written; returns their paths."""
+    """Render all files, then write them, and return their paths."""
     size = {"preset": options.preset, "ppi": options.ppi}
     contents = {}
     for path in options.output or [Path(export.filename(figure, "png", **size))]:
@@ -199,7 +199,7 @@ def write(figure: Figure, options: Namespace) -> list[str]:
 
 
 def single(options: Namespace, usual: str, what: str) -> Path:
-    """The one file of -o, or the usual one, whose ending it must have."""
+    """Return the path of the only output file, or `usual`; raise InputError unless both have the same ending."""
     path, ending = options.output[-1] if options.output else Path(usual), Path(usual).suffix
     if path.suffix.lower() != ending:
         raise InputError(f"{quoted(path.name)} is no name of {what}: it ends in {ending}.")
@@ -207,7 +207,7 @@ def single(options: Namespace, usual: str, what: str) -> Path:
 
 
 def put(contents: Mapping[Path, bytes]) -> list[str]:
-    """Write files that are made already; returns their paths."""
+    """Write the contents to files, and return their paths."""
     for path, content in contents.items():
         whole.write(path, content)
     return [str(path) for path in contents]

@@ -1,4 +1,4 @@
-"""From arguments to a request: a link and the flags beside it name a model, texts, changes and what is shown."""
+"""Convert arguments to a request: a text or link, and flags for the model, the edits and the figure."""
 
 import os
 import sys
@@ -23,20 +23,20 @@ from attnviz.sources import estimate, script
 from attnviz.sources.base import Source
 
 PAGES = {"": "", "heads": "", "overview": "overview", "masks": "mask", "compare": "difference"}
-"""Form of the picture of a page, by its path; on the page Heads the link names it."""
+"""Form of the picture per page, by path; on the page Heads, the link holds the form."""
 PARTS = {"All heads": "overview", "Contributions": "contributions", "Logit lens": "lens"}
-"""Forms of the parts of the page Overview."""
+"""Form of the picture per part of the page Overview."""
 PROBE = "The cat sat on the mat because it was tired"
-"""Text of a link without one, of a model without an example."""
+"""Text for a link without a text, if the model has no example."""
 SILENT = 2.0
-"""Seconds a run may take before its cost is printed."""
+"""Estimated seconds of a run above which its cost is printed."""
 FLAGS = ("step", "target", "temperature", "head", "sentence", "form", "word", "minus", "model")
-"""Flags whose values are written as the link writes them, under the same name."""
+"""Flags with the same name and syntax as in a link."""
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Model, request and place that the arguments of a command name.
+    """Model, request, layer and head from the arguments of a command.
 
     Attributes:
         choices: values of the link and the flags.
@@ -51,19 +51,19 @@ class Inputs:
     form: str
 
     def record(self, *, stream: bool = False) -> Record:
-        """Run the model with the changes."""
+        """Run the model with the edits."""
         record = api.analyze(self.request, self.source, stream=stream)
         for finding in record.findings:
-            if finding not in self.source.findings:  # which were printed when it was loaded
+            if finding not in self.source.findings:  # printed already when the model was loaded
                 terminal.note(finding)
         return record
 
     def before(self) -> Record | None:
-        """Run the model without the changes; None if nothing is changed."""
+        """Run the model without the edits; None if there are none."""
         return None if self.request.edits == Edits() else api.analyze(self.request.unchanged, self.source)
 
     def sentence(self, record: Record) -> int:
-        """Index of the line that is drawn."""
+        """Return the index of the sentence to draw."""
         number, count = self.choices["sentence"], len(record.sentences)
         if number > count:
             raise InputError(f"There is no sentence {number}; there are {count}, counted from 1.")
@@ -71,7 +71,7 @@ class Inputs:
 
 
 def read(options: Namespace) -> Inputs:
-    """Read a text or a link, and the flags beside it, which win; notes on stderr name unknown words and the cost."""
+    """Read a text or a link, and flags, which override the link; print unknown words and the cost to stderr."""
     name, paths = options.text, options.picture
     is_link = LINK.fullmatch(name) is not None
     form, choices = _link(name) if is_link else ("", Choices())
@@ -102,13 +102,13 @@ def read(options: Namespace) -> Inputs:
 
 
 def edits(options: Namespace, source: Source) -> Edits:
-    """Changes of the flags alone, for a check of a model."""
+    """Make the edits from the flags only, for a check of a model."""
     choices = Choices(_flags(options))
     return _edits(options, choices, source, _site(options, choices, source))
 
 
 def _link(address: str) -> tuple[str, Choices]:
-    """Form and choices of a link; what cannot be read is noted."""
+    """Read the form and choices of a link; print invalid parts to stderr."""
     parts = urlsplit(address)
     page = parts.path.rsplit("/", 1)[-1]
     if page not in PAGES or not (parts.query or parts.netloc):
@@ -126,7 +126,7 @@ def _link(address: str) -> tuple[str, Choices]:
 
 
 def _flags(options: Namespace) -> dict[str, Any]:
-    """Values of the flags by their names in a link."""
+    """Read the values of the flags, by their names in a link."""
     typed = {name: getattr(options, name, None) for name in FLAGS}
     typed["take"] = "\n".join(options.take) or None
     masks = [f"({mask})" for mask in options.mask] if len(options.mask) > 1 else options.mask
@@ -147,7 +147,7 @@ def _flags(options: Namespace) -> dict[str, Any]:
 
 
 def _value(name: str, text: str, flag: str) -> Any:
-    """Read the value of a name of the link; an error begins with the flag that gives it."""
+    """Read a value as the link does; error messages begin with the flag."""
     try:
         return link.NAMES[name].codec.read(text)
     except AttnvizError as error:
@@ -155,7 +155,7 @@ def _value(name: str, text: str, flag: str) -> Any:
 
 
 def source_of(choices: Choices) -> Source:
-    """Load the model of a link."""
+    """Load the model that the choices name."""
     name, settings = api.named_model(choices["model"])
     step = {} if choices["step"] is None else {"step": choices["step"]}
     chat = {} if choices["chat"] is None else {"chat": True, "system": choices["chat"]}
@@ -163,7 +163,7 @@ def source_of(choices: Choices) -> Source:
 
 
 def load(name: str, **settings: object) -> Source:
-    """Load a model by its name; notes on stderr that it is fetched, or that the code of a file is run."""
+    """Load a model by name, a saved run, or FILE.py:FUNCTION; print to stderr if it is downloaded or code is run."""
     file = FILE.fullmatch(name)
     if not file and not name.lower().endswith(files.READ) and not os.path.isfile(name):
         return fetch(name, **settings)
@@ -174,7 +174,7 @@ def load(name: str, **settings: object) -> Source:
 
 
 def fetch(name: str, **settings: object) -> Source:
-    """Load a model by its name alone, with its findings on stderr: no file of that name is opened, no code is run."""
+    """Load a model by name, without opening a file or running user code; print its findings to stderr."""
     with terminal.download(name) as report:
         source = api.load(name, report=report, **settings)
     for finding in source.findings:
@@ -183,13 +183,13 @@ def fetch(name: str, **settings: object) -> Source:
 
 
 def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -> Any:
-    """Run a person's file and return what its function returns: a model, or with `script.value_of` anything."""
+    """Run a user's file and return the result of its function: a model, or any value with `script.value_of`."""
     terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(name)}.")
     return of(file, name)
 
 
 def texts(typed: str, *, by_line: bool = False) -> list[str]:
-    """A text with its line breaks, or one per line. The last line break of stdin is the end of its last line."""
+    """Return one text with its line breaks, or one text per line; the final line break of stdin is removed."""
     try:
         text = sys.stdin.read().removesuffix("\n") if typed == "-" else typed
     except UnicodeDecodeError:
@@ -201,11 +201,11 @@ def texts(typed: str, *, by_line: bool = False) -> list[str]:
 
 
 def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, is_link: bool = True) -> Request:
-    """The texts, targets and pictures of a link or of flags.
+    """Make the request with texts, targets and pictures from the choices.
 
     Args:
-        paths: files of pictures or one sound, in place of what a link names.
-        is_link: whether texts and pictures that are not named are the examples that a model opens with.
+        paths: files with pictures or one sound, instead of the picture in the choices.
+        is_link: whether a missing text or picture is replaced by the first example of the model.
     """
     offered = (source.card.examples if source.card else ()) or source.examples or (PROBE,)
     text = "" if source.reads in ("picture", "sound") and (is_link or paths) else choices["text"] or offered[0]
@@ -230,12 +230,12 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
 
 
 def opening(source: Source) -> tuple[Site, int]:
-    """The layer and the head that a model opens with."""
+    """Return the layer and head that are shown first for a model."""
     return source.card.opens if source.card else (source.sites[0], 0)
 
 
 def _site(options: Namespace, choices: Choices, source: Source, *, is_mask: bool = False) -> Site:
-    """The layer that is shown; a mask is shown where a decoder hides the future."""
+    """Choose the layer to show; for the form "mask", a layer of the decoder if there is one."""
     opens, _ = opening(source)
     kind = "decoder" if is_mask and any(site.kind == "decoder" for site in source.sites) else opens.kind
     if options.layer is None:
@@ -244,7 +244,7 @@ def _site(options: Namespace, choices: Choices, source: Source, *, is_mask: bool
 
 
 def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> Edits:
-    """Changes of the choices and of --off: "2,3" of the layer that is shown, "0.2,1.3" of its kind, or "c1.2"."""
+    """Make the edits from the choices and --off: heads "2,3" of the shown layer, "0.2,1.3" of its kind, or "c1.2"."""
     off = set(choices["heads_off"])
     for head in (part.strip() for text in options.off for part in text.split(",")):
         layer = f"{site.layer}." if head.isdecimal() else ""
@@ -254,7 +254,7 @@ def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> 
 
 
 def _notes(source: Source, request: Request) -> Iterable[str]:
-    """Unknown words, each with known ones that are spelled like it; and the cost of a run that takes time."""
+    """Yield notes about unknown words, with similar known words, and about the cost of a slow run."""
     unknown = {} if request.pictures else source.unknown([*request.texts])
     words = [_quotes([word]) + (f" (it knows {_quotes(near)})" if near else "") for word, near in unknown.items()]
     if words:

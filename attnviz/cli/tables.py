@@ -1,4 +1,4 @@
-"""The commands that print: `predict`, `generate` and `models`."""
+"""The commands `predict`, `generate` and `models`, which print text."""
 
 import json
 import re
@@ -22,11 +22,11 @@ from attnviz.sources.base import Source
 from attnviz.sources.huggingface import hub
 
 INNER = re.compile("(?<=.)␣(?=.)")
-"""A blank within a text; one at its beginning or end stays visible."""
+"""Pattern of a visible blank within a text, but not at its beginning or end."""
 
 
 def lines_of(table: pd.DataFrame) -> list[str]:
-    """Lines of a table; a missing value is a hyphen."""
+    """Write a table as lines of text, with a hyphen for a missing value."""
     rows = [[_cell(value) for value in row] for row in table.itertuples(index=False)]
     return terminal.columns([[*table], *rows])
 
@@ -39,12 +39,12 @@ def _cell(value: Any) -> str:
 
 
 def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows of a table for JSON, which has no NaN."""
+    """Convert a table to rows for JSON, with null for NaN."""
     return json.loads(table.to_json(orient="records", double_precision=15))
 
 
 def predict(options: Namespace) -> list[str]:
-    """The table to print, with its words, or the paths of the pictures of -o."""
+    """Run `predict`: return lines with a table and its description, or the paths of the pictures of -o."""
     inputs = read(options)
     form = options.show or "prediction"
     if options.output and (options.json or form == "tokens"):
@@ -66,7 +66,7 @@ def predict(options: Namespace) -> list[str]:
         if analysis.fills_in(after) and not any(after.prediction.blanks):
             mask = inputs.source.mask_token
             raise InputError(f"'{inputs.source.name}' fills in {mask}; write that in the place of a word.")
-        if "written" in table and not options.json:  # nothing else, so that it can be handed on
+        if "written" in table and not options.json:  # no header, for use by other programs
             return [*map(_cell, table["written"])]
         facts["edits"] = after.edits.to_json()
     else:
@@ -81,19 +81,19 @@ def predict(options: Namespace) -> list[str]:
 
 
 def predicted(before: Record | None, after: Record) -> pd.DataFrame:
-    """Table of the predictions of each sentence: words or labels with probabilities, written texts, or cosines."""
+    """Make the table of predictions per sentence: words or labels with probabilities, written texts, or cosines."""
     if after.vectors is not None and before is None and len(after.sentences) == 1:
         give = "give several, one on each line with --lines, or a change"
         raise InputError(f"'{after.source}' gives a sentence a vector: {give}.")
-    tables = {number: _predicted(before, after, number - 1) for number in range(1, len(after.sentences) + 1)}
+    tables = {number: _sentence_table(before, after, number - 1) for number in range(1, len(after.sentences) + 1)}
     if len(tables) == 1:
         return tables[1]
     named = [table.assign(sentence=number)[["sentence", *table]] for number, table in tables.items() if not table.empty]
     return pd.concat(named) if named else pd.DataFrame()
 
 
-def _predicted(before: Record | None, after: Record, number: int) -> pd.DataFrame:
-    """The table of a sentence, that of its figure where there is one."""
+def _sentence_table(before: Record | None, after: Record, number: int) -> pd.DataFrame:
+    """Make the table of predictions for one sentence, from its figure if there is one."""
     place = {"before": before, "sentence": number}
     if after.labels is not None or analysis.labels_tokens(after):
         return pictures.prediction(after, **place).table
@@ -111,7 +111,7 @@ def _predicted(before: Record | None, after: Record, number: int) -> pd.DataFram
 
 
 def write(options: Namespace) -> list[str]:
-    """Write the answer to stdout as it comes; with changes, note where the answer without them differs."""
+    """Run `generate`: stream the answer to stdout; with edits, print where the answer without edits differs."""
     inputs = read(options)
     if (count := len(inputs.request.texts)) != 1:
         raise InputError(f"An answer continues one text; there are {count}. Leave out --lines.")
@@ -147,7 +147,7 @@ def write(options: Namespace) -> list[str]:
 
 
 def models(options: Namespace) -> list[str]:
-    """The list of models, the card of one, or its circuits."""
+    """Run `models`: return lines with the list of models, or the card or circuits of one model."""
     if options.circuits:
         if not options.name:
             raise InputError("Circuits are of a model's weights: attnviz models NAME --circuits.")
@@ -172,7 +172,7 @@ def models(options: Namespace) -> list[str]:
 
 
 def _card(source: Source) -> list[str]:
-    """Facts about a model, with their evidence."""
+    """Write the card of a model as lines of text."""
     card = source.card
     if card is None:
         rows = [*source.described()]

@@ -1,4 +1,4 @@
-"""Lines and columns on a terminal, and the progress of a download."""
+"""Print lines, align columns, and show the progress of a download."""
 
 import os
 import signal
@@ -13,26 +13,26 @@ from attnviz.core.amounts import size
 
 
 def say(line: str, file: TextIO | None = None) -> None:
-    """Write a line to stdout; what the terminal cannot write is escaped."""
+    """Write a line to stdout or `file`, with escapes for characters that its encoding lacks."""
     file = file or sys.stdout
     encoding = file.encoding or "utf-8"
     file.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def note(line: str) -> None:
-    """Write a line to stderr."""
+    """Write a line to stderr, with "attnviz: " before it."""
     say(f"attnviz: {line}", sys.stderr)
 
 
 def columns(rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Lines of a table whose columns are aligned."""
+    """Write rows as lines with aligned columns."""
     widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
     return ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 @contextmanager
 def download(name: str) -> Iterator[Callable[[Any], None]]:
-    """Draw the progress of a download: its size as a line, then a bar if stderr is a terminal."""
+    """Show the progress of a download: a line with its size, then a bar if stderr is a terminal."""
     bar = None
 
     def draw(progress: Any) -> None:

@@ -1,9 +1,9 @@
-"""Records as files: one safetensors file with a JSON header, and back. Nothing is pickled.
+"""Save records to files and read them: one safetensors file with a JSON header, without pickles.
 
     attnviz.save(record, "case.attn")
     record = attnviz.read("case.attn")
 
-A record that is read gives the same pictures, numbers and words as the saved one. `format.md` beside this file
+A record that was read gives the same pictures, numbers and texts as the saved record. `format.md` in this folder
 describes the format.
 """
 
@@ -32,18 +32,18 @@ from attnviz.files.packing import Store, check_fits, pack, unpack
 
 ENDING = ".attn"
 ARRAYS = ENDINGS
-"""Endings of files of arrays."""
+"""Endings of array files."""
 READ = (ENDING, *ARRAYS)
-"""Endings of files that `read` reads."""
+"""Endings of all files that `read` accepts."""
 VERSION = 1
-"""Version of the format. A file of a later version is refused; every earlier one is read."""
+"""Version of the format. Later versions are refused; all earlier versions are read."""
 HEADER = "attnviz"
-"""Entry of the metadata that holds the JSON."""
+"""Name of the metadata entry with the JSON."""
 MOST_BYTES, MOST_HEADER = 2**32, 2**26
-"""Largest file, and longest header in it (64 MB)."""
+"""Maximum size of a file, and of its header (64 MB)."""
 PRECISIONS = ("float32", "float16")
 SMALL, TOP_WORDS = 4096, 50
-"""Largest vocabulary that is stored whole, and words of each position that are stored of a larger one."""
+"""Size up to which a vocabulary is stored completely, and number of words per position for a larger vocabulary."""
 
 __all__ = [
     "ARRAYS",
@@ -70,14 +70,14 @@ def save(
     whole_prediction: bool = False,
     settings: dict[str, Any] | None = None,
 ) -> Path:
-    """Write a record into a file and return its path.
+    """Write a record to a file and return its path.
 
     Args:
-        path: name of the file; an older file there is replaced.
-        precision: "float32" keeps every number as it is; "float16" rounds queries, keys and values and halves the file.
-            Pictures of a record that was rounded say so.
-        whole_prediction: whether the logit of every word is stored. Otherwise, of a large vocabulary, a file holds the
-            50 most probable words of each position, and how probable all others are together.
+        path: path of the file; an existing file is replaced.
+        precision: "float32" keeps every number; "float16" rounds queries, keys and values and halves the file. Pictures
+            of a rounded record say so.
+        whole_prediction: whether to store the logit of every word. Otherwise, for a large vocabulary, the file holds
+            the 50 most probable words per position, and the total probability of all others.
         settings: description of the source for `verify`: `attnviz.cases.settings_of(source)`.
 
     Raises:
@@ -85,7 +85,7 @@ def save(
     """
     path = Path(path)
     try:
-        tensors, metadata = _packed(record, precision, whole_prediction, settings)
+        tensors, metadata = _pack_record(record, precision, whole_prediction, settings)
         with whole.unfinished(path) as part:
             save_file(tensors, part, metadata)
     except (OSError, SafetensorError) as error:
@@ -102,20 +102,20 @@ def saved(
     settings: dict[str, Any] | None = None,
 ) -> bytes:
     """Return the bytes that `save` writes."""
-    return to_bytes(*_packed(record, precision, whole_prediction, settings))
+    return to_bytes(*_pack_record(record, precision, whole_prediction, settings))
 
 
 def read(file: str | Path | bytes, name: str = "the file") -> Record:
     """Read a record that `save` wrote, from the path or the bytes of its file.
 
-    A path that ends in .npz, .npy, .csv, .safetensors, .json or .txt is read as weights of any tool, or as a cache of
-    TransformerLens: see `from_arrays`.
+    A path that ends in .npz, .npy, .csv, .safetensors, .json or .txt is read as weights from any tool, or as a cache
+    of TransformerLens: see `from_arrays`.
 
     Args:
-        name: name of the bytes in an error.
+        name: name for the bytes in error messages.
 
     Raises:
-        InputError: one sentence that says what is wrong: no such file, no record, damaged, cut, too large or too new.
+        InputError: if the file does not exist, or is not a record, damaged, cut, too large or too new.
     """
     if not isinstance(file, bytes) and str(file).lower().endswith(ENDINGS):
         return from_file(Path(file).name, content(Path(file)))
@@ -125,21 +125,21 @@ def read(file: str | Path | bytes, name: str = "the file") -> Record:
 
 
 def opened(file: str | Path | bytes, name: str = "the file") -> tuple[Record, dict[str, Any] | None]:
-    """Read a record, and the settings that `save` was given; raises as `read`."""
+    """Read a record and the `settings` of `save`; raise the errors of `read`."""
     if isinstance(file, bytes):
-        return _unpacked(quoted(name), BytesIO(file))
-    with _reading(Path(file)) as stream:
-        return _unpacked(quoted(str(file)), stream)
+        return _unpack_record(quoted(name), BytesIO(file))
+    with _open_file(Path(file)) as stream:
+        return _unpack_record(quoted(str(file)), stream)
 
 
 def content(path: Path) -> bytes:
-    """Read the bytes of a file that is not too large; raises as `read`."""
-    with _reading(path) as file:
+    """Read the bytes of a file; raise InputError if it cannot be read or is too large."""
+    with _open_file(path) as file:
         return file.read()
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[BinaryIO]:
+def _open_file(path: Path) -> Iterator[BinaryIO]:
     try:
         with path.open("rb") as file:
             if (size := path.stat().st_size) > MOST_BYTES:
@@ -151,7 +151,7 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
         raise InputError(f"{quoted(str(path))} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def _packed(
+def _pack_record(
     record: Record, precision: str, whole_prediction: bool, settings: dict[str, Any] | None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
     if precision not in PRECISIONS:
@@ -160,21 +160,21 @@ def _packed(
         record = rounded(record)
     prediction = record.prediction
     if prediction and not whole_prediction and len(prediction.vocabulary) > SMALL and not prediction.others:
-        record = replace(record, prediction=_most_probable(prediction))
+        record = replace(record, prediction=_keep_probable(prediction))
     store = Store({}, half=precision == "float16")
     header = {"version": VERSION, "torch": torch.__version__, "settings": settings} | pack(record, store)
     header["checksum"] = checksum.of(store.tensors)
     return store.tensors, {HEADER: json.dumps(header, separators=(",", ":"))}
 
 
-def _unpacked(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | None]:
+def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | None]:
     start = file.read(8)
     length = int.from_bytes(start, "little")
     try:
         text = file.read(length) if length <= MOST_HEADER else b""
         header = json.loads(json.loads(text)["__metadata__"][HEADER])
         version = header["version"]
-    except (ValueError, KeyError, TypeError, RecursionError):  # the rest of a large file is not read
+    except (ValueError, KeyError, TypeError, RecursionError):  # so most of a large file is not read
         raise InputError(f"{name} is no file of a record, or is cut short: attnviz.save writes them.") from None
     if not isinstance(version, int) or version > VERSION:
         later = f"{name} was written by a later attnviz (format {version!s:.20}; this one reads up to {VERSION})"
@@ -191,18 +191,18 @@ def _unpacked(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | None]
         record = unpack(Record, header, Store(tensors))
         check_fits(record)
     except AttnvizError as error:
-        raise InputError(f"{name} holds no whole record: {error}") from None
+        raise InputError(f"{name} holds no complete record: {error}") from None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, RecursionError):
         raise InputError(f"{name} is damaged: what it says of its record does not fit together.") from None
     return record, header.get("settings")
 
 
 def rounded(record: Record) -> Record:
-    """Round queries, keys and values to float16, and compute the weights from these."""
-    return replace(record, steps=tuple(map(_rounded, record.steps)), precision="float16")
+    """Round queries, keys and values to float16, and recompute the attention from them."""
+    return replace(record, steps=tuple(map(_round_step, record.steps)), precision="float16")
 
 
-def _rounded(step: Step) -> Step:
+def _round_step(step: Step) -> Step:
     vectors = {name: getattr(step, name) for name in VECTORS}
     numbers = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in vectors.items()}
     if not all(torch.equal(numbers[name].isfinite(), vectors[name].isfinite()) for name in VECTORS):
@@ -211,8 +211,8 @@ def _rounded(step: Step) -> Step:
     return replace(step, **numbers, logsumexp=logsumexp)
 
 
-def _most_probable(prediction: Prediction) -> Prediction:
-    """Keep the words that are among the most probable of some position, and one word for all others."""
+def _keep_probable(prediction: Prediction) -> Prediction:
+    """Keep the words that are among the most probable at any position, and merge all others into one word."""
     logits = prediction.logits
     ids = logits.topk(min(TOP_WORDS, logits.shape[-1]), -1).indices.unique()
     others = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)

@@ -1,4 +1,4 @@
-"""Arrays of other code as a record: weights alone, or queries and keys, from another tool, a paper or own code."""
+"""Make records from arrays of other code: weights, or queries and keys, from another tool, a paper or user code."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 
 MOST_LAYERS = 1000
-"""Largest number of layers that a `Site` names."""
+"""Maximum number of layers."""
 SAME = 1e-4
-"""Largest difference between given weights and those that given queries and keys make."""
+"""Largest difference between given weights and weights from given queries and keys that counts as equal."""
 READ = {
     "may-attend": torch.Tensor.clone,
     "true-is-masked": conventions.from_true_is_masked,
@@ -41,22 +41,22 @@ OUTPUTS = {
     "decoder": ("decoder_attentions", "attentions"),
     "cross": ("cross_attentions",),
 }
-"""Attributes of an output of transformers that hold the attention of a kind."""
+"""Attributes with attention in an output of transformers, per kind."""
 LENS = re.compile(r"blocks\.(\d+)\.attn\.hook_(pattern|q|k|v)")
 """Names in a cache of TransformerLens: weights (B, H, Q, K), and queries, keys and values (B, n, H, d)."""
 BREAKS = re.compile("[\\n\\r\\v\\f\\x1c-\\x1e\\x85\\u2028\\u2029]")
-"""Line breaks; each becomes a blank, because a text is one line."""
+"""Line breaks, which are replaced by blanks, because a text is one line."""
 
 STARTS, CONTINUES = ("Ġ", "▁"), "##"
-"""Signs before a piece that begins a word (byte-level BPE, SentencePiece) or continues one (WordPiece)."""
+"""Prefixes of pieces that begin a word (byte-level BPE, SentencePiece) or continue a word (WordPiece)."""
 NAMED = re.compile(r"<.+>|\[[A-Z]+\]")
-"""Special tokens, which belong to no word."""
+"""Pattern of special tokens, which do not belong to a word."""
 SHARE = 1 / 4
-"""Share of tokens with such a sign above which it is one; fewer tokens are words that begin with it by chance."""
+"""Share of tokens with a prefix above which it marks pieces; below, words begin with it by chance."""
 _PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _REST = [byte for byte in range(256) if byte not in _PLAIN]
 BYTES = {chr(byte): byte for byte in _PLAIN} | {chr(256 + i): byte for i, byte in enumerate(_REST)}
-"""Byte of each sign of byte-level BPE, as GPT-2 writes them."""
+"""Byte of each character in byte-level BPE, as in GPT-2."""
 
 
 def from_arrays(
@@ -73,37 +73,37 @@ def from_arrays(
     kind: str = "encoder",
     name: str = "arrays",
 ) -> Record:
-    """Make a record of attention that was computed elsewhere: for every picture, number, check and file.
+    """Make a record of attention that other code computed, for all figures, analyses, checks and files.
 
         attnviz.from_arrays(model(**inputs, output_attentions=True).attentions, tokens=tokens)
 
     The output of `generate(..., output_attentions=True, return_dict_in_generate=True)`, or its attentions, is joined to
-    one map; with beams give the whole output, because it says to which beam each token belongs. Arrays are of NumPy,
-    torch or anything that NumPy takes: (Q, K), (H, Q, K), (B, H, Q, K), (layers, B, H, Q, K), or a list with one of
-    these per layer. With one sentence of tokens, four axes whose first is not 1 are (layers, H, Q, K).
+    one map; with beam search, give the whole output, because it holds the beam of each token. Arrays are from NumPy,
+    torch or anything that NumPy accepts: (Q, K), (H, Q, K), (B, H, Q, K), (layers, B, H, Q, K), or a list with one
+    array per layer. For one sentence of tokens, four axes whose first is not 1 are (layers, H, Q, K).
 
     Args:
-        weights: weights after the softmax. With `query` and `key` they are compared with what these make.
-        query, key, value: arrays with (..., n, d) in the place of (..., Q, K).
-        mask: booleans, True = may attend, or what `convention` says; one array is the mask of all layers.
+        weights: weights after the softmax. If `query` and `key` are given too, the weights are compared with theirs.
+        query, key, value: arrays with the last axes (n, d) instead of (Q, K).
+        mask: booleans, True = may attend, or values in `convention`; one array is the mask of all layers.
         convention: convention of the mask, one of `attnviz.check.CONVENTIONS`.
         scale: factor of the dot products; by default 1/√d_k.
-        tokens: words at the queries, or a tokenizer's pieces ("Ġcat", "##s"); a list for each of several sentences.
-            Without them, positions are numbered.
-        keys: words at the keys, for kind "cross"; elsewhere the tokens stand there.
+        tokens: words at the queries, or pieces of a tokenizer ("Ġcat", "##s"); for several sentences, one list per
+            sentence. By default, positions are numbered.
+        keys: words at the keys, only for kind "cross"; for other kinds, the tokens.
         kind: "encoder", "decoder" or "cross".
         name: name of the source.
 
     Raises:
-        InputError: if there are neither weights nor queries and keys, or shapes do not fit, with both of them.
+        InputError: if there are neither weights nor queries and keys, or shapes do not fit, with both shapes.
     """
     if kind not in KINDS:
         raise InputError(f"There is no kind {quoted(kind)}. There are: {', '.join(KINDS)}.")
     if keys is not None and kind != "cross":
-        raise InputError(f"Keys of their own stand in cross-attention alone: say kind='cross', not {kind}.")
+        raise InputError(f"Only cross-attention has separate keys: say kind='cross', not {kind}.")
     if weights is None and (query is None or key is None):
-        raise InputError("There is no attention in this: give weights, or query and key.")
-    weights, kind, generated = _of_output(weights, kind)
+        raise InputError("There is no attention: give weights, or query and key.")
+    weights, kind, generated = _find_weights(weights, kind)
     one_text = tokens is not None and all(isinstance(word, str) for word in tokens)
     arrays = {"weights": weights, "query": query, "key": key, "value": value}
     layers = {what: _layers(array, what, one_text=one_text) for what, array in arrays.items() if array is not None}
@@ -120,7 +120,7 @@ def from_arrays(
         steps.append(step)
         notes += [f"{step.site}: {note}" for note in step_notes]
     batch, _, queries, length = steps[0].shape
-    if generated and tokens is not None:  # the model has not read the last token that it wrote
+    if generated and tokens is not None:  # the model does not read the last token of its output
         each = [tokens] if one_text else tokens
         each = [words[:queries] if len(words) == queries + 1 else words for words in each]
         tokens = each[0] if one_text else each
@@ -139,9 +139,9 @@ def from_arrays(
 
 
 def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
-    """Make a record of arrays under the names of TransformerLens; None if there are no such names.
+    """Make a record of arrays with the names of TransformerLens; None if there are no such names.
 
-    The weights show whether the future is hidden; without weights it is.
+    Without weights, the mask is causal.
     """
     named = {(int(match[1]), match[2]): array for name, array in arrays.items() if (match := LENS.fullmatch(name))}
     if not named:
@@ -156,14 +156,14 @@ def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
 
 
 def from_file(name: str, content: bytes) -> Record:
-    """Make a record of a file of arrays: weights, a cache of TransformerLens, or query, key and more under these names.
+    """Make a record of a file of arrays: weights, a cache of TransformerLens, or arrays named "query" and "key".
 
-    One array of weights with four axes holds the layers of one text, which people save more often than a batch of one
-    layer. Beside "query" and "key" may stand "value", "weights" and "may_attend"; beside all of them "tokens", and in
-    cross-attention "keys", as texts. No pickle is read.
+    A single array of weights with four axes is read as the layers of one text, because this is more common than a batch
+    of one layer. A file with "query" and "key" may also hold "value", "weights" and "may_attend". Each file may hold
+    "tokens", and "keys" for cross-attention, as texts. Pickles are not read.
 
     Raises:
-        InputError: if it cannot be read, or holds none, or several that could be meant.
+        InputError: if the file cannot be read, has no attention, or has several arrays that could be meant.
     """
     file = reading.read_file(name, content)
     texts = {key: file.texts[key].astype(str).tolist() for key in ("tokens", "keys") if key in file.texts}
@@ -187,7 +187,7 @@ def from_file(name: str, content: bytes) -> Record:
 
 
 def _weights_of(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], list[str]]:
-    """Find the weights of a file, an array for each layer or one for all; with notes about how they were read."""
+    """Find the weights in a file, as a list with an array per layer or one array, with notes on how they were read."""
     chosen, name = file.chosen(), quoted(file.name)
     weights = {key: array for key, array in chosen.items() if reading.kind_by_name(key) in (None, "weights")}
     if not weights:
@@ -205,14 +205,14 @@ def _weights_of(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], 
 
 
 def _hides_the_future(weights: Any) -> bool:
-    """Whether no query gives weight to a later key, as in a decoder."""
+    """Whether no query has weight on a later key, as in a decoder."""
     weights = _tensor(weights, "weights")
     square = weights.dim() > 1 and weights.shape[-1] == weights.shape[-2] > 1
     return square and not bool(weights.triu(1).any())
 
 
-def _of_output(weights: Any, kind: str) -> tuple[Any, str, bool]:
-    """Find the weights in the output of a model of transformers; arrays stay as they are.
+def _find_weights(weights: Any, kind: str) -> tuple[Any, str, bool]:
+    """Find the weights in the output of a model of transformers; arrays are returned unchanged.
 
     Returns:
         Weights, their kind, and whether they were joined from the steps of a generation.
@@ -220,7 +220,7 @@ def _of_output(weights: Any, kind: str) -> tuple[Any, str, bool]:
     beams = None
     if any(hasattr(weights, name) for names in OUTPUTS.values() for name in names):
         beams = getattr(weights, "beam_indices", None)
-        weights = next((found for name in OUTPUTS[kind] if (found := getattr(weights, name, None))), ())
+        weights = next((maps for name in OUTPUTS[kind] if (maps := getattr(weights, name, None))), ())
     if not isinstance(weights, list | tuple):
         return weights, kind, False
     if not weights or all(step is None or (isinstance(step, list | tuple) and not len(step)) for step in weights):
@@ -232,62 +232,62 @@ def _of_output(weights: Any, kind: str) -> tuple[Any, str, bool]:
     if len(counts := {len(step) for step in weights}) > 1:
         numbers = " and ".join(map(str, sorted(counts)))
         raise InputError(f"The steps of the generation have {numbers} layers; give those of one generation.")
-    return [_joined(list(layer), kind, beams) for layer in zip(*weights, strict=True)], kind, True
+    return [_join_steps(list(layer), kind, beams) for layer in zip(*weights, strict=True)], kind, True
 
 
-def _joined(steps: Sequence[Any], kind: str, beams: Any) -> Tensor:
-    """Join the steps of a layer, (B, H, q, k) each, to one map (B, H, Q, K)."""
+def _join_steps(steps: Sequence[Any], kind: str, beams: Any) -> Tensor:
+    """Join the generation steps of a layer, each (B, H, q, k), into one map, (B, H, Q, K)."""
     maps = [torch.as_tensor(step).detach().cpu().float() for step in steps]
     if beams is not None:
-        maps = [_of_beams(weights, torch.as_tensor(beams).cpu(), step) for step, weights in enumerate(maps)]
+        maps = [_beam_rows(weights, torch.as_tensor(beams).cpu(), step) for step, weights in enumerate(maps)]
     if len({weights.shape[:2] for weights in maps}) > 1:
         shapes = ", ".join(str(tuple(weights.shape)) for weights in maps[:3])
         what = f"The steps of the generation have the shapes {shapes} ..."
         raise InputError(f"{what}; batch and heads must stay the same.")
     if kind == "cross":
         if len({weights.shape[3] for weights in maps}) > 1:
-            what = "The steps of the generation look at encoders of different lengths"
-            raise InputError(f"{what}; give those of one text.")
+            what = "The steps of the generation have encoder texts of different lengths"
+            raise InputError(f"{what}; give the steps for one text.")
         return torch.cat(maps, 2)
     first, total = maps[0], sum(weights.shape[2] for weights in maps)
     cached = first.shape[3] - first.shape[2]
-    cached = cached if cached > 0 and bool(first[..., first.shape[2] :].any()) else 0  # else room for later keys
+    cached = cached if cached > 0 and bool(first[..., first.shape[2] :].any()) else 0  # or empty slots
     joined = first.new_zeros(*first.shape[:2], total, cached + total)
     row = 0
     for weights in maps:
         queries, keys = weights.shape[2:]
         end = cached + row + queries
-        begin = max(0, end - keys)  # a window keeps the last keys alone
+        begin = max(0, end - keys)  # a window keeps only the last keys
         joined[:, :, row : row + queries, begin:end] = weights[..., : end - begin]
         row += queries
     return joined
 
 
-def _of_beams(weights: Tensor, beams: Tensor, step: int) -> Tensor:
-    """Choose the rows of the returned sentences from a step of all beams; zeros where a sentence had ended."""
+def _beam_rows(weights: Tensor, beams: Tensor, step: int) -> Tensor:
+    """Select the rows of the returned sentences from a step over all beams; zeros after the end of a sentence."""
     indices = beams[:, step] if step < beams.shape[1] else beams.new_full((len(beams),), -1)
     return weights[indices.clamp(min=0)].masked_fill((indices < 0)[:, None, None, None], 0)
 
 
 def _is_layers(array: Any) -> bool:
-    """Whether it is a list of arrays; nested lists of numbers are one array."""
+    """Whether `array` is a list of arrays; nested lists of numbers are a single array."""
     return isinstance(array, list | tuple) and bool(array) and getattr(array[0], "ndim", 0) >= 2
 
 
 def _layers(array: Any, what: str, *, one_text: bool) -> list[Tensor]:
-    """Split arrays into one (B, H, n, m) per layer."""
+    """Split arrays into one array (B, H, n, m) per layer."""
     if _is_layers(array):
-        return [_four(_tensor(part, what), what) for part in array]
+        return [_four_axes(_tensor(part, what), what) for part in array]
     tensor = _tensor(array, what)
     if tensor.dim() == 5:
         return list(tensor)
     if tensor.dim() == 4 and one_text and len(tensor) > 1:
         return [part.unsqueeze(0) for part in tensor]
-    return [_four(tensor, what)]
+    return [_four_axes(tensor, what)]
 
 
 def _tensor(array: Any, what: str) -> Tensor:
-    """Turn an array into a tensor, with float32 for its numbers; only a mask may hold booleans."""
+    """Convert an array to a float32 tensor; a mask may stay boolean."""
     tensor = real_tensor(array, what)
     if tensor.dtype is not torch.bool:
         return tensor.float()
@@ -296,14 +296,14 @@ def _tensor(array: Any, what: str) -> Tensor:
     return tensor
 
 
-def _four(tensor: Tensor, what: str) -> Tensor:
+def _four_axes(tensor: Tensor, what: str) -> Tensor:
     if not 2 <= tensor.dim() <= 4:
         raise InputError(f"The {what} have shape {tuple(tensor.shape)}; (Q, K), (H, Q, K) or (B, H, Q, K) are read.")
     return tensor[(None,) * (4 - tensor.dim())]
 
 
 def _masks(mask: Any, convention: str | None, count: int) -> list[Tensor | Mask | None]:
-    """Make a mask of ours for each layer."""
+    """Convert masks to one mask per layer, True = may attend."""
     if mask is None or isinstance(mask, Mask):
         return [mask] * count
     each = list(mask) if _is_layers(mask) else [mask]
@@ -311,7 +311,7 @@ def _masks(mask: Any, convention: str | None, count: int) -> list[Tensor | Mask 
         raise InputError(f"There are {count} layers and {len(each)} masks.")
     if convention is not None and convention not in READ:
         raise InputError(f"There is no convention {quoted(convention)}. There are: {', '.join(READ)}.")
-    tensors = [_four(_tensor(array, "mask"), "mask") for array in each]
+    tensors = [_four_axes(_tensor(array, "mask"), "mask") for array in each]
     if convention is None and any(tensor.dtype is not torch.bool for tensor in tensors):
         raise InputError(f"The mask holds numbers: say its convention, one of {', '.join(READ)}.")
     return [READ[convention or "may-attend"](tensor) for tensor in tensors] * (count // len(tensors))
@@ -320,10 +320,10 @@ def _masks(mask: Any, convention: str | None, count: int) -> list[Tensor | Mask 
 def _step(
     site: Site, arrays: dict[str, Tensor], mask: Tensor | Mask | None, scale: float | None
 ) -> tuple[Step, list[str]]:
-    """Make the step of a layer, with the problems of its arrays, a sentence each."""
+    """Make the step of a layer, with one sentence per problem of its arrays."""
     weights, notes = arrays.get("weights"), []
     if weights is not None and weights.numel() > MOST_CELLS:
-        notes.append(f"of its {weights.numel():,} weights none was checked; at most {MOST_CELLS:,} are.")
+        notes.append(f"the {weights.numel():,} weights were not checked; at most {MOST_CELLS:,} are.")
     elif weights is not None:
         findings = check(weights, kind="weights").findings
         notes += [finding.message for finding in findings if finding.severity != "note"]
@@ -347,7 +347,7 @@ def _step(
         raise InputError(f"The weights of {site} have shape {(b, h, q, k)} and the values {tuple(value.shape)}.")
     nothing = weights.new_zeros(b, h, max(q, k), 1)
     value = nothing[:, :, :k] if value is None else value
-    empty = (weights == 0).all(-1)  # rows stay as they are, whatever their sum
+    empty = (weights == 0).all(-1)  # rows are not normalized, whatever their sum
     logsumexp = torch.zeros(b, h, q, dtype=torch.float64).masked_fill(empty, -torch.inf)
     scoring = Scoring(scale=1.0, bias=weights.log())
     step = Step(site, nothing[:, :, :q], nothing[:, :, :k], value, mask, logsumexp, scoring, weights_only=True)
@@ -366,7 +366,7 @@ def _difference(step: Step, weights: Tensor) -> float:
 
 
 def _output(step: Step) -> Tensor:
-    """Compute the outputs of all heads, (B, Q, H·d_v)."""
+    """Compute the concatenated outputs of all heads, (B, Q, H·d_v)."""
     batch, heads, queries, _ = step.shape
     if not bool(step.value.any()):
         return step.value.new_zeros(batch, queries, heads * step.value.shape[-1])
@@ -374,7 +374,7 @@ def _output(step: Step) -> Tensor:
 
 
 def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, where: str) -> tuple[Sentence, ...]:
-    """Make sentences of words, of the pieces of a tokenizer, or of numbers."""
+    """Make sentences from words, pieces of a tokenizer, or (None) the numbers of positions."""
     if words is None:
         words = [[str(n) for n in range(length)]] * batch
     elif all(isinstance(word, str) for word in words):
@@ -394,10 +394,10 @@ def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, 
 
 
 def _pieces(words: Sequence[str]) -> list[tuple[str, bool, bool]]:
-    """Read the pieces of a tokenizer, "Ġcat", "▁cat" or "##s", as they stand in the text; words stay as they are.
+    """Convert pieces of a tokenizer, "Ġcat", "▁cat" or "##s", to the text that they stand for; words stay unchanged.
 
     Returns:
-        Text of each piece, whether a blank stands before it, and whether it continues the word before it.
+        Text of each piece, whether a blank is before it, and whether it continues the word before it.
     """
     signs = [s for s in (*STARTS, CONTINUES) if sum(w.startswith(s) for w in words) >= max(1, SHARE * len(words))]
     sign = signs[0] if signs else None
@@ -408,7 +408,7 @@ def _pieces(words: Sequence[str]) -> list[tuple[str, bool, bool]]:
             apart = word.startswith(sign) or bool(NAMED.fullmatch(word) or NAMED.fullmatch(before))
             is_bytes = sign == "Ġ" and all(byte in BYTES for byte in word)
             decoded = bytes(BYTES[byte] for byte in word).decode(errors="replace") if is_bytes else ""
-            if decoded and "\ufffd" not in decoded:  # else a part of a character
+            if decoded and "\ufffd" not in decoded:  # otherwise, the piece is a part of a character
                 text = decoded.removeprefix(" ") or decoded
             rows.append((text, apart, not apart and text[:1].isalnum()))
         else:

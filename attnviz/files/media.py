@@ -1,4 +1,4 @@
-"""Pictures (PNG, JPEG, WebP) and sounds (WAV) from files and from numbers, bounded before they are decoded."""
+"""Read pictures (PNG, JPEG, WebP) and sounds (WAV) from files and arrays; sizes are checked before decoding."""
 
 import ctypes
 import io
@@ -21,35 +21,35 @@ from attnviz.core.request import Request
 FORMATS = ("PNG", "JPEG", "WEBP")
 MOST_PIXELS = 40_000_000
 MOST_SIDE, LEAST_SIDE = 2048, 8
-"""Pixels of a side: a larger picture is made smaller; a smaller one is refused."""
-_one_at_a_time = Lock()
-"""Lock for decoding, because a picture of 0.2 MB may take 500 MB while it is decoded."""
+"""Limits for the sides of a picture in pixels: larger pictures are reduced, smaller ones are refused."""
+_decode_lock = Lock()
+"""Lock for decoding, because a picture of 0.2 MB may need 500 MB while it is decoded."""
 
 SOUND_ENDING = ".wav"
 LONGEST, SHORTEST = 60.0, 0.1
-"""Seconds of a sound."""
+"""Maximum and minimum length of a sound in seconds."""
 RATES = (4_000, 192_000)
 MOST_CHANNELS = 8
 MOST_BYTES = int(LONGEST) * RATES[1] * MOST_CHANNELS * 8 + 2**16
-"""Bytes of the longest sound with its header."""
+"""Size of the longest sound with its header, in bytes."""
 WINDOW = 0.025
-"""Seconds of sound behind a column of a spectrogram."""
+"""Length of the time window for a column of a spectrogram, in seconds."""
 BANDS = 64
-"""Rows of a spectrogram: bands of one width on the mel scale, the lowest at the bottom."""
+"""Rows of a spectrogram: bands of equal width on the mel scale, the lowest at the bottom."""
 RANGE = 80.0
-"""Decibels between black and white."""
+"""Decibels from black to white."""
 
 
 def picture(image: Any, text: str = "") -> Request:
-    """Make a request of a picture, for `attnviz.analyze` and every source that reads pictures.
+    """Make a request with a picture, for `attnviz.analyze` and every source that reads pictures.
 
     Args:
-        image: path of a PNG, JPEG or WebP file; an image of PIL; numbers (height, width, 3), or (height, width, 4) of
-            8 bits with transparency; or a list of these. One picture is the same in all of these forms.
-        text: question about it, for a model that reads pictures within a text.
+        image: path of a PNG, JPEG or WebP file; a PIL image; an array (height, width, 3), or uint8 (height, width, 4)
+            with transparency; or a list of these. All forms of a picture give the same request.
+        text: question about the picture, for a model that reads pictures within a text.
 
     Raises:
-        InputError: if it is no picture, or too large or too small, with the numbers.
+        InputError: if it is not a picture, too large or too small; the message has the numbers.
     """
     images = image if isinstance(image, list | tuple) else [image]
     return Request((text,), pictures=(tuple(map(_picture, images)),))
@@ -63,7 +63,7 @@ def _picture(image: Any) -> Picture:
     if not isinstance(image, Image.Image):
         with_alpha = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.shape[2:] == (4,)
         image = Image.fromarray(image if with_alpha else Picture.of(image).pixels.numpy())
-    return _of_image(image, "The picture")[0]
+    return _convert(image, "The picture")[0]
 
 
 def _content(what: str, path: str | Path) -> bytes:
@@ -75,12 +75,12 @@ def _content(what: str, path: str | Path) -> bytes:
 
 
 def read_picture(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
-    """Read the picture of a file, with what was changed in it, a sentence each.
+    """Read the picture in a file, with one sentence per change to it.
 
-    It is turned as its EXIF says, its transparent parts are white, and of several frames the first is read.
+    The picture is rotated by its EXIF data, transparent parts become white, and the first of several frames is read.
 
     Raises:
-        InputError: if it is no picture of a known form, is damaged, or has too many or too few pixels.
+        InputError: if it is not a PNG, JPEG or WebP picture, is damaged, or has too many or too few pixels.
     """
     what = quoted(name)
     try:
@@ -91,10 +91,10 @@ def read_picture(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
         raise InputError(f"{what} has more than {MOST_PIXELS / 1e6:g} million pixels. Make it smaller.") from None
     except Exception:  # the library raises nearly anything for a damaged file
         raise InputError(f"{what} is no picture of PNG, JPEG or WebP; choose another file.") from None
-    return _of_image(image, what)
+    return _convert(image, what)
 
 
-def _of_image(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
+def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     width, height = image.size
     sizes, most = f"{what} has {width:,} x {height:,} pixels", MOST_SIDE // LEAST_SIDE
     if width * height > MOST_PIXELS:
@@ -113,18 +113,18 @@ def _of_image(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     }
     notes = tuple(note for note, holds in changes.items() if holds)
     try:
-        with _one_at_a_time:
-            result = Picture.of(ImageOps.exif_transpose(_smaller(image) if is_large else image))
+        with _decode_lock:
+            result = Picture.of(ImageOps.exif_transpose(_shrink(image) if is_large else image))
     except Exception:
         raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
     if is_large:
-        with suppress(OSError, AttributeError):  # the C library keeps freed memory, 50 MB beside each picture
+        with suppress(OSError, AttributeError):  # the C library keeps 50 MB of freed memory per picture
             ctypes.CDLL(None).malloc_trim(0)
     return result, notes
 
 
-def _smaller(image: Image.Image) -> Image.Image:
-    """Resize an image to `MOST_SIDE` pixels at its longer side, without a larger copy than that needs."""
+def _shrink(image: Image.Image) -> Image.Image:
+    """Reduce an image to `MOST_SIDE` pixels at its longer side, without large copies in memory."""
     if image.mode.startswith("I"):
         image = image.point(lambda level: level / 256).convert("L")
     mode = "L" if image.mode == "L" else "RGB"
@@ -135,16 +135,16 @@ def _smaller(image: Image.Image) -> Image.Image:
 
 
 def sound(sound: Any, rate: int | None = None, text: str = "") -> Request:
-    """Make a request of a sound, for `attnviz.analyze` and every source that hears; its picture is a spectrogram.
+    """Make a request with a sound, for `attnviz.analyze` and every source that reads sounds; shown as a spectrogram.
 
     Args:
-        sound: path of a WAV file; or numbers, (n,) or (channels, n): floats within -1 and 1, or whole numbers of 16
-            bits. Several channels are mixed down.
-        rate: rate of the numbers, in Hz; a file says it itself.
-        text: question about it, for a model that hears within a text.
+        sound: path of a WAV file; or samples, (n,) or (channels, n): floats from -1 to 1, or 16-bit integers. Channels
+            are averaged.
+        rate: sample rate in Hz; None for a file, which has its own.
+        text: question about the sound, for a model that reads sounds within a text.
 
     Raises:
-        InputError: if it is no sound, or too long or too short, with the numbers.
+        InputError: if it is not a sound, too long or too short; the message has the numbers.
     """
     if isinstance(sound, str | Path):
         if rate is not None:
@@ -164,12 +164,12 @@ def sound(sound: Any, rate: int | None = None, text: str = "") -> Request:
 
 
 def read_sound(name: str, content: bytes) -> Sound:
-    """Read the sound of a WAV file of whole numbers of 8 to 32 bits, or of floats, its channels mixed down.
+    """Read the sound in a WAV file with integers of 8 to 32 bits, or floats; channels are averaged.
 
     Raises:
-        InputError: if it is none, is cut, or too long or too short.
+        InputError: if it is not such a file, is cut, too long or too short.
     """
-    from scipy.io import wavfile  # loaded for sounds alone
+    from scipy.io import wavfile  # imported only for sounds
 
     what, remedy = quoted(name), "or choose another file."
     try:
@@ -189,7 +189,7 @@ def read_sound(name: str, content: bytes) -> Sound:
 
 
 def _sound(what: str, samples: Tensor, rate: int) -> Sound:
-    """Check the rate, the channels and the length of a sound, (n,) or (channels, n), and mix it down."""
+    """Check the rate, channels and length of a sound, (n,) or (channels, n), and average its channels."""
     samples = samples if samples.dim() == 2 else samples[None]
     samples = samples.mT if samples.shape[0] > samples.shape[1] > 0 else samples
     channels, count = samples.shape
@@ -207,10 +207,9 @@ def _sound(what: str, samples: Tensor, rate: int) -> Sound:
 
 
 def spectrogram(samples: Tensor, rate: int) -> Tensor:
-    """Compute the loudness of bands of frequencies over time as gray pixels, (bands, time, 3), uint8.
+    """Compute the loudness of frequency bands over time as gray pixels, (bands, time, 3), uint8.
 
-    Low frequencies stand at the bottom; column c of n shows the c-th of n equal parts of the time.
-
+    Low frequencies are at the bottom; column c of n shows the c-th of n equal parts of the time.
     """
     columns = min(SIDE, math.ceil(len(samples) / rate / 0.01))
     hop = len(samples) / columns
@@ -225,7 +224,7 @@ def spectrogram(samples: Tensor, rate: int) -> Tensor:
 
 
 def _bands(width: int, rate: int) -> Tensor:
-    """Share of each frequency of a Fourier transform in each band, (width // 2 + 1, bands): triangles that overlap."""
+    """Compute the weight of each Fourier frequency in each band, (width // 2 + 1, bands): overlapping triangles."""
     top = 2595 * math.log10(1 + rate / 2 / 700)
     edges = 700 * (10 ** (torch.linspace(0, top, BANDS + 2) / 2595) - 1)
     frequencies = torch.linspace(0, rate / 2, width // 2 + 1)[:, None]

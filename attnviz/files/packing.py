@@ -1,6 +1,6 @@
-"""A record as JSON and tensors, and back: objects have the fields of the dataclasses, and `pack` names the exceptions.
+"""Convert a record to JSON and tensors, and back. JSON objects have the fields of the dataclasses, except in `pack`.
 
-What is read may come from anybody: `unpack` refuses a value of another type than the field has, and `check_fits` parts
+Files may come from anyone: `unpack` refuses a value whose type differs from its field, and `check_fits` refuses parts
 that do not belong to one record.
 """
 
@@ -30,31 +30,31 @@ from attnviz.core.windows import WindowBias
 PRECISIONS = ("", "float32", "float16")
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
 MOST_NUMBERS = 2**28
-"""Largest count of queries, keys or values of one call (1 GB of float32), because a file may repeat one number."""
+"""Maximum size of the queries, keys or values of a call (1 GB in float32), because a file may repeat one number."""
 MOST_PICTURES, LONGEST = 64, 3600.0
-"""Most pictures of a text, and most seconds of a sound."""
+"""Maximum number of pictures per text, and maximum length of a sound in seconds."""
 AXES = {"output": 3, "vectors": 2, "logits": 3, "logsumexp": 3, "query": 4, "key": 4, "value": 4, "taken": 4}
-"""Number of axes of the tensors of a record and a step."""
+"""Number of axes per tensor of a record or a step."""
 UNSAVED = {"stream", "request", "line", "entered", "site"}
-"""Fields that no file holds; a step has the kind and the layer of its site."""
+"""Fields that files do not hold; a step holds the kind and layer of its site instead."""
 LATER = {"findings", "label_kind", "pooling", "own_texts", "classes", "cut", "special", "taken", "pictures"}
-"""Fields that older files lack."""
+"""Fields that older files may lack."""
 
 
 class Store:
-    """Tensors of a file by name. Two places that hold the same tensor name it once; axes that repeat are kept once.
+    """Tensors of a file by name. A tensor that is used twice is stored once, and broadcast axes are stored once.
 
     Attributes:
-        tensors: tensors by their names.
+        tensors: tensors by name.
         half: whether queries, keys and values are stored as float16.
     """
 
     def __init__(self, tensors: dict[str, Tensor], *, half: bool = False):
         self.tensors, self.half = tensors, half
-        self._names: dict[tuple, tuple[str, Tensor]] = {}  # the tensor stays, so that its memory is not used again
+        self._names: dict[tuple, tuple[str, Tensor]] = {}  # keeps the tensor, so that its memory is not reused
 
     def put(self, name: str, tensor: Tensor) -> str | list:
-        """Store a tensor and return its name, with its shape where it repeats: [name, shape]."""
+        """Store a tensor and return its name, or [name, shape] if it has broadcast axes."""
         tensor = tensor.detach()
         shape = list(tensor.shape)
         repeats = [axis for axis in range(tensor.dim()) if tensor.stride(axis) == 0 and shape[axis] > 1]
@@ -68,7 +68,7 @@ class Store:
         return [name, shape] if repeats else name
 
     def get(self, name: str | list) -> Tensor:
-        """Find a tensor by what `put` returned."""
+        """Look up a tensor by the result of `put`."""
         if not isinstance(name, list):
             return self.tensors[name]
         name, shape = name
@@ -77,7 +77,7 @@ class Store:
 
 
 def pack(value: Any, store: Store, name: str = "") -> Any:
-    """Turn a part of a record into JSON; its tensors go into the store under this name."""
+    """Convert a part of a record to JSON, and put its tensors into the store under names that begin with `name`."""
     match value:
         case Tensor():
             return store.put(name, value)
@@ -128,13 +128,13 @@ _hints = cache(get_type_hints)
 
 
 def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
-    """Read a value of some type from JSON.
+    """Convert JSON to a value of type `kind`.
 
     Args:
         name: name of the field.
 
     Raises:
-        InputError: if it is of another type; for damaged JSON also TypeError, KeyError, ValueError and their like.
+        InputError: if the value has another type; damaged JSON may also raise errors such as TypeError and KeyError.
     """
     parts = get_args(kind)
     if NoneType in parts:
@@ -158,10 +158,10 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
         _check(isinstance(value, list), f"{name} is no list")
         if origin is tuple and parts[-1] is not Ellipsis:
             return tuple(unpack(part, item, store, name) for part, item in zip(parts, value, strict=True))
-        if parts[0] is str and {*map(type, value)} <= {str}:  # a vocabulary may have 150,000 words
+        if parts[0] is str and {*map(type, value)} <= {str}:  # fast path: a vocabulary may have 150,000 words
             return (frozenset if origin is frozenset else tuple)(value)
         return (frozenset if origin is frozenset else tuple)(unpack(parts[0], item, store, name) for item in value)
-    if kind in (Token, Box, Site):  # a list of the fields, of which the last may be left out
+    if kind in (Token, Box, Site):  # a list of the fields; the last ones may be missing
         _check(isinstance(value, list), f"a {kind.__name__.lower()} is no list")
         hints = list(_hints(kind).items())[: len(value)]
         return kind(*(unpack(hint, item, store, field) for (field, hint), item in zip(hints, value, strict=True)))
@@ -175,7 +175,7 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
 
 
 def _fields(kind: type, values: dict[str, Any], store: Store) -> dict[str, Any]:
-    """Read the fields of a dataclass from a JSON object."""
+    """Convert the fields of a dataclass from a JSON object."""
     names = [field.name for field in fields(kind) if field.name not in UNSAVED]
     present = [name for name in names if name in values or name not in LATER]
     return {name: unpack(_hints(kind)[name], values[name], store, name) for name in present}
@@ -185,8 +185,8 @@ def _picture(values: list, store: Store) -> Picture:
     picture = Picture(store.get(values[0]), float(values[1]))
     pixels = picture.pixels
     small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
-    _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture is none")
-    _check(0 <= picture.seconds <= LONGEST, "a sound lasts no time that there is")
+    _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture has a wrong shape or type")
+    _check(0 <= picture.seconds <= LONGEST, "the length of a sound is out of range")
     return picture
 
 
@@ -232,12 +232,12 @@ def _bias(values: dict[str, Any], store: Store) -> Bias:
         return modifiers.from_json(values)
     windows, table = _mask(values["windows"], store), store.get(values["table"])
     fits = isinstance(windows, masks.PatchWindows) and table.shape[1:] == (windows.size**2,) * 2
-    _check(fits and windows.size > 0 and table.is_floating_point(), "a bias of windows is none")
+    _check(fits and windows.size > 0 and table.is_floating_point(), "the bias of windows has a wrong shape or type")
     return WindowBias(windows, table)
 
 
 def _sink(value: Any, store: Store) -> int:
-    _check(unpack(int, value, store, "beside") >= 0, "a sink stands nowhere")
+    _check(unpack(int, value, store, "beside") >= 0, "the position of a sink is negative")
     return value
 
 
@@ -261,14 +261,14 @@ def _heads(rows: list, store: Store) -> frozenset[tuple[Site, int]]:
 
 
 READERS = {Picture: _picture, Sentence: _sentence, Step: _step, Mask: _mask, Bias: _bias, Edits: _edits}
-"""Functions that read types whose JSON is not an object with their fields."""
+"""Functions for types whose JSON is not an object with their fields."""
 
 
 def check_fits(record: Record) -> None:
-    """Check that the parts of a record belong to each other; `unpack` has checked their types.
+    """Check that the parts of a record fit together, after `unpack` checked their types.
 
     Raises:
-        InputError: says what does not.
+        InputError: if two parts do not fit, with the reason.
     """
     batch, read = len(record.sentences), record.read
     _check(batch > 0 and len(record.targets) in (0, batch), "it has no texts")

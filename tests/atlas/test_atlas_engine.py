@@ -97,7 +97,7 @@ def test_one_shard_needs_no_cluster(tmp_path):
 
 def test_a_shard_that_fails_is_tried_again(tmp_path, monkeypatch):
     """Three times; then it is named, and the others are there. What cannot be mended is tried once."""
-    tried, whole = [], building._measured
+    tried, whole = [], building._measure
 
     def one(source, made, folder, shard):
         tried.append((shard.number, distributed.get_worker().address))
@@ -109,7 +109,7 @@ def test_a_shard_that_fails_is_tried_again(tmp_path, monkeypatch):
             raise InputError("The corpus changed.")
         whole(source, made, folder, shard)
 
-    monkeypatch.setattr(building, "_measured", one)
+    monkeypatch.setattr(building, "_measure", one)
     (tmp_path / "corpus.txt").write_text("a b a\n" * 4)
     how = {"processes": False, "threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
     stays = dask.config.set({"distributed.scheduler.work-stealing": False})

@@ -1,9 +1,9 @@
-"""Masks as named predicates: a name, its parameters, and who may attend to whom. True = may attend, always.
+"""Masks as named predicates with parameters that say which query may attend to which key. Always True = may attend.
 
-A mask is a small frozen value. From it come the boolean tensor for (Q, K) or one block of it, which rule blocked a
-cell, how many keys a query has left, and its text. Masks combine with ``&``, ``|`` and ``~``, and are shifted
-where queries and keys differ in length. Other conventions (True = masked, 0 = masked, additive floats) are named
-adapters in `attnviz.core.conventions`.
+A mask is a small frozen value. It gives the boolean tensor (Q, K) or one block of it, the rules that block a cell, the
+number of keys that each query has left, and its text. Masks combine with ``&``, ``|`` and ``~``, and can be shifted if
+queries and keys differ in length. `attnviz.core.conventions` converts from and to other conventions (True = masked,
+0 = masked, additive floats).
 """
 
 import torch
@@ -19,11 +19,11 @@ mask = mask_from_text
 """The name that `attnviz.mask` exports."""
 
 USUAL = ("causal", "padding", "window", "dilated", "prefix", "documents", "global")
-"""The rules that stand first in a list."""
+"""Rules that come first in lists."""
 
 
 def composable() -> tuple[type[Mask], ...]:
-    """The rules that a person composes a mask of, the usual ones first; the last ones hold cells painted by hand."""
+    """List the rules that a user can build a mask from: usual rules first, rules with single cells last."""
     rules = [rule for rule in RULES.values() if rule.parameters()]
     place = {name: number for number, name in enumerate(USUAL)}
 
@@ -34,7 +34,7 @@ def composable() -> tuple[type[Mask], ...]:
 
 
 def started(rule: type[Mask], keys: int, lengths: tuple[int, ...]) -> Mask:
-    """The mask that a control of a rule begins with, for a number of keys and the lengths of the sentences."""
+    """Make the initial mask for the controls of a rule, from the number of keys and the lengths of the sentences."""
     whole, half = max(1, keys), max(1, keys // 2)
     starts = {
         "padding": {"lengths": lengths},
@@ -51,7 +51,7 @@ def started(rule: type[Mask], keys: int, lengths: tuple[int, ...]) -> Mask:
 
 
 def subsequent_mask(size: int) -> Tensor:
-    """The mask of the decoder's self-attention, (1, size, size), True = may attend: row i sees the keys 0 to i."""
+    """Make the causal mask of a decoder, (1, size, size), True = may attend: query i may attend to keys 0 to i."""
     if size < 0:
         raise MaskError(f"The size of a subsequent mask is {size}; it must be 0 or more.")
     return torch.ones(1, size, size, dtype=torch.bool).tril()

@@ -1,4 +1,4 @@
-"""Base class of masks, and masks joined and changed: `And`, `Or`, `Not`, `Shifted`."""
+"""Base class of masks, and the operators on masks: `And`, `Or`, `Not`, `Shifted`."""
 
 import operator
 import re
@@ -16,38 +16,38 @@ from attnviz.core.masks.spans import Span
 from attnviz.core.parameters import Parameter, check_numbers, parameters
 
 ALIGNMENTS = ("top-left", "bottom-right")
-"""Position of the first query if there are more keys than queries: at the first key, or so that the last query stands
-at the last key."""
+"""Alignments if there are more keys than queries: the first query at the first key, or the last query at the last
+key."""
 
 BLOCK = 2**20
-"""How many cells are counted at once."""
+"""Number of cells per block when keys are counted."""
 
 HIGH = 512
-"""How many queries are counted at once."""
+"""Number of queries per block when keys are counted."""
 
 RULES: dict[str, type["Mask"]] = {}
-"""Every rule by its name."""
+"""All rules by name."""
 
 KEYWORDS: dict[str, type["Mask"]] = {}
-"""Every rule that is not joined of others by each name that is read in text: its keyword, and its name."""
+"""All rules except operators, by the names that a text may use: keyword and name."""
 
 
 NUMBER = re.compile(r"(?P<optional>\[)?(?P<before>[^\[\]{}]*)\{(?P<name>\w+)\}(?P<after>[^\[\]{}]*)(?(optional)\])")
-"""A number in the words of a rule, with what stands around it; in brackets, if it may be left out."""
+"""Pattern of a number in `Mask.words`, with the text around it; in brackets if it is optional."""
 
 
 class Reason(str):
-    """Why cells are blocked, in words: "causal and padding".
+    """Reason why cells are blocked: "causal and padding".
 
     Attributes:
-        rules: each rule that blocks them: its place among those of the mask, from 0, and what it is called alone.
+        rules: index (in `Mask.rules`) and words of each rule that blocks the cells.
     """
 
     rules: tuple[tuple[int, str], ...]
 
     @classmethod
     def of(cls, rules: dict[int, str]) -> Self:
-        """By the places of the rules; an "or" stands in parentheses only beside others."""
+        """Make a reason from the words of rules by index; an "or" has parentheses only beside other rules."""
         alone = tuple((place, rule[1:-1] if rule[0] + rule[-1] == "()" else rule) for place, rule in rules.items())
         reason = cls(" and ".join(rules.values()) if len(rules) > 1 else alone[0][1])
         reason.rules = alone
@@ -55,20 +55,18 @@ class Reason(str):
 
 
 class Mask(ABC):
-    """Who may attend to whom, as a value. Equal masks compare equal and hash alike.
+    """A mask: which query may attend to which key. Masks with equal fields are equal and have the same hash.
 
-    A rule is a frozen dataclass in `attnviz.core.masks.rules`: its predicate, its parameters, its words, and its code
-    where the predicate cannot be printed as it is.
+    A rule is a frozen dataclass in `attnviz.core.masks.rules` with a predicate, parameters and words; it defines `code`
+    only if its predicate cannot be printed.
 
     Attributes:
-        rule: its name.
-        keyword: its name in text, which links, the shell and Python share: `rule` if no other is given; "" for masks
-            that are joined of others.
-        meaning: what it does, in one line.
-        words: what it is called, with its numbers in braces; what stands in brackets is left out where its number is
-            the usual one.
-        join: how it is joined to others if nothing is said: rules that block by "and", rules that open by "or".
-        of_keys: whether it looks at keys alone, so that it is the same for every query.
+        rule: name of the rule.
+        keyword: name of the rule in text, the same in links, the shell and Python; by default `rule`, "" for operators.
+        meaning: description in one line.
+        words: name with parameters in braces; a part in brackets is omitted if its parameter has the default value.
+        join: default operator that joins it to other masks: "and" for rules that block, "or" for rules that open.
+        of_keys: whether it depends on keys only, so that all queries have the same mask.
     """
 
     rule: ClassVar[str]
@@ -90,34 +88,34 @@ class Mask(ABC):
 
     @abstractmethod
     def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
-        """True where `query` may attend to `key`.
+        """Compute where `query` may attend to `key`: True = may attend.
 
-        It has Python's operators and the functions of `attnviz.core.masks.spans`, so that it is also asked of whole
-        blocks, and printed as code.
+        The predicate uses only operators and the functions of `attnviz.core.masks.spans`, so that it also works for
+        ranges of positions, and can be printed as code.
 
         Args:
-            query, key, sentence: integers, (1, Q, 1), (1, 1, K) and (B, 1, 1); the answer broadcasts to (B, Q, K).
+            query, key, sentence: integers, (1, Q, 1), (1, 1, K) and (B, 1, 1); the result broadcasts to (B, Q, K).
         """
 
     @classmethod
     def parameters(cls) -> tuple[Parameter, ...]:
-        """The numbers that it takes; empty for masks that are joined or changed."""
+        """List the parameters of the rule; empty for operators."""
         return parameters(cls)
 
     def code(self, writer: Any) -> Any:
-        """How a `writing.MaskWriter` writes it: its predicate, printed. None for a rule without a formula."""
+        """Write the mask as code for a `writing.MaskWriter`: its printed predicate, or None without a short formula."""
         return writer.printed(self.allows) if self.parameters() else None
 
     @property
     def batch_size(self) -> int | None:
-        """How many sentences the mask is for; None if it is the same for any number."""
+        """Number of sentences that the mask is for; None if it is the same for every sentence."""
         return None
 
     def tensor(self, queries: int, keys: int, *, rows: slice = slice(None), columns: slice = slice(None)) -> Tensor:
-        """The boolean mask for scores of (B, H, queries, keys), or for one block of it.
+        """Compute the boolean mask for scores (B, H, queries, keys), or one block of it.
 
         Returns:
-            (B, 1, rows, columns), where B is 1 unless the mask differs between sentences.
+            (B, 1, rows, columns); B is 1 unless the mask differs between sentences.
         """
         return (
             self.allows(*self._indices(queries, keys, rows, columns))
@@ -134,23 +132,23 @@ class Mask(ABC):
         rows: slice = slice(None),
         columns: slice = slice(None),
     ) -> Tensor:
-        """The boolean mask of one sentence, (queries, keys), or one block of it."""
+        """Compute the boolean mask for one sentence, (queries, keys), or one block of it."""
         self._check_sentence(sentence)
         mask = self.tensor(queries, queries if keys is None else keys, rows=rows, columns=columns)
         return mask[sentence if self.batch_size else 0, 0]
 
     def blockers(self, query: Tensor, key: Tensor, sentence: Tensor) -> dict[str, Tensor]:
-        """Which rule blocks which cells: rule -> boolean tensor, shaped as in `allows`."""
+        """Compute which cells each rule blocks: words of the rule -> boolean tensor, with shapes as in `allows`."""
         return {str(self): ~self.allows(query, key, sentence)}
 
     def blocked_by(self, query: int, key: int, *, sentence: int = 0) -> tuple[str, ...]:
-        """The rules that block one cell, in the order in which they stand; empty if the cell is open."""
+        """List the rules that block one cell, in the order of the mask; empty if the cell is open."""
         self._check_sentence(sentence)
         place = (torch.tensor(n).reshape(1, 1, 1) for n in (query, key, sentence))
         return tuple(rule for rule, blocked in self.blockers(*place).items() if blocked.any())
 
     def rules(self) -> tuple[str, ...]:
-        """Names of the rules that block, as in `blocked_by`: the places of `Reason.rules` are counted in it."""
+        """List the names of all rules, as in `blocked_by`; `Reason.rules` has indices into this list."""
         return tuple(self.blockers(*[torch.zeros(1, 1, 1, dtype=torch.int64)] * 3))
 
     def reasons(
@@ -162,7 +160,7 @@ class Mask(ABC):
         rows: slice | Tensor = slice(None),
         columns: slice | Tensor = slice(None),
     ) -> tuple[tuple[Reason, ...], Tensor]:
-        """Why each cell of one sentence is blocked: of a block, or of the rows and columns whose numbers are given.
+        """Compute why each cell of one sentence is blocked, for a block or for the given rows and columns.
 
         Returns:
             The distinct reasons ("causal", "causal and padding", ...) and an integer tensor (rows, columns):
@@ -174,7 +172,7 @@ class Mask(ABC):
         codes = torch.zeros(query.shape[-2], key.shape[-1], dtype=torch.int64)
         reasons: list[dict[int, str]] = [{}]
         named = [(place, *item) for place, item in enumerate(blockers.items())]
-        for place, rule, blocked in reversed(named):  # splits each reason so far in two; those that occur are kept
+        for place, rule, blocked in reversed(named):  # splits each reason in two; keeps those that occur
             codes = 2 * codes + blocked.expand(1, *codes.shape)[0]
             occur = torch.bincount(codes.flatten(), minlength=2 * len(reasons)).nonzero().flatten()
             codes = torch.searchsorted(occur, codes)
@@ -183,10 +181,10 @@ class Mask(ABC):
         return tuple(map(Reason.of, reasons[is_open:])), codes if is_open else codes + 1
 
     def is_open(self, queries: range, keys: range) -> bool | None:
-        """Whether a block of cells is open, without looking at any: True if all are open, False if all are blocked.
+        """Whether a block of cells is all open (True) or all blocked (False), without computing cells; None if unknown.
 
-        The predicate is asked with whole stretches of positions. None is always right, also for a predicate that
-        needs tensors, and costs whoever asks a look at the cells. Neither range is empty; both go upward.
+        The predicate is evaluated on ranges of positions. None is also the result for a predicate that needs tensors,
+        and means that the caller must compute the cells. Both ranges must be ascending and not empty.
         """
         sentences = Span(0, (self.batch_size or 1) - 1)
         try:
@@ -195,15 +193,15 @@ class Mask(ABC):
             return None
 
     def span(self, queries: range, keys: range, size: int) -> range:
-        """Smallest stretch of `keys`, in steps of `size`, outside of which all is blocked for some queries."""
+        """Find the smallest range of `keys`, in steps of `size`, outside of which all `queries` are blocked."""
         parts = [keys[start : start + size] for start in range(0, len(keys), size)]
         used = [i for i, part in enumerate(parts) if len(queries) and self.is_open(queries, part) is not False]
         return keys[used[0] * size : (used[-1] + 1) * size] if used else keys[:0]
 
     def keys_left(self, queries: int, keys: int, *, sentence: int = 0, rows: slice = slice(None)) -> Tensor:
-        """How many keys each query may attend to, int64, (rows,).
+        """Count the keys that each query may attend to, int64, (rows,).
 
-        It is worked in blocks; what is known of one without looking at its cells is not computed.
+        Works in blocks; a block that `is_open` decides is not computed.
         """
         own_mask, places = self.of_sentence(sentence), range(*rows.indices(queries))
         counts = torch.zeros(len(places), dtype=torch.int64)
@@ -221,19 +219,19 @@ class Mask(ABC):
         return counts
 
     def shifted(self, offset: int) -> "Mask":
-        """The same mask with its queries `offset` positions further on: query i sees what query i + offset saw.
+        """Shift the queries by `offset` positions: query i gets the keys that query i + offset has in this mask.
 
-        So a decoder that has `keys` positions in its cache and computes the last `queries` of them sees the last rows
-        of the full mask: ``mask.shifted(keys - queries)``. It holds for every rule, also for combined ones.
+        A decoder with `keys` positions in its cache that computes the last `queries` of them needs the last rows of the
+        full mask: ``mask.shifted(keys - queries)``. This works for every rule and for operators.
         """
         return Shifted(self, offset) if offset and not self.of_keys else self
 
     def aligned(self, queries: int, keys: int, alignment: str) -> "Mask":
-        """The same mask for queries and keys of different lengths.
+        """Align the mask for queries and keys of different lengths.
 
         Args:
-            alignment: "top-left", where the first query stands at the first key, as `is_causal` of PyTorch's SDPA
-                does; or "bottom-right", where the last query stands at the last key, as with a cache.
+            alignment: "top-left" (first query at the first key, as `is_causal` of PyTorch's SDPA), or "bottom-right"
+                (last query at the last key, as with a cache).
 
         Raises:
             MaskError: if there is no such alignment.
@@ -243,7 +241,7 @@ class Mask(ABC):
         return self.shifted(keys - queries if alignment == "bottom-right" else 0)
 
     def of_sentence(self, sentence: int) -> "Mask":
-        """The same mask of one sentence, alone."""
+        """Make the mask of one sentence of the batch."""
         self._check_sentence(sentence)
         return self
 
@@ -260,20 +258,20 @@ class Mask(ABC):
         return query, key, torch.arange(self.batch_size or 1).reshape(-1, 1, 1)
 
     def __and__(self, other: "Mask") -> "Mask":
-        return _joined(And, self, other)
+        return _join(And, self, other)
 
     def __or__(self, other: "Mask") -> "Mask":
-        return _joined(Or, self, other)
+        return _join(Or, self, other)
 
     def __invert__(self) -> "Mask":
         return self.mask if isinstance(self, Not) else Not(self)
 
     @property
     def text(self) -> str:
-        """The text from which `attnviz.mask` makes an equal mask: "window(4, 1)", "padding(5, 3, left=5)".
+        """Text from which `attnviz.mask` makes an equal mask: "window(4, 1)", "padding(5, 3, left=5)".
 
         Raises:
-            MaskError: for a mask that has none: no rule with a name, or a number below the least that its rule takes.
+            MaskError: if the mask is not a rule with a name, or a parameter is below the minimum of its rule.
         """
         names = [parameter.name for parameter in self.parameters()]
         if not getattr(self, "keyword", "") or (is_dataclass(self) and [f.name for f in fields(self)] != names):
@@ -294,14 +292,14 @@ class Mask(ABC):
     def __str__(self) -> str:
         numbers = {parameter.name: parameter for parameter in self.parameters()}
 
-        def shown(part: re.Match) -> str:
+        def fill(part: re.Match) -> str:
             value = getattr(self, part["name"])
             if part["optional"] and value == numbers[part["name"]].default:
                 return ""
             listed = ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
             return f"{part['before']}{listed}{part['after']}"
 
-        return NUMBER.sub(shown, self.words)
+        return NUMBER.sub(fill, self.words)
 
 
 @dataclass(frozen=True)
@@ -328,7 +326,7 @@ class _Group(Mask):
 
     @property
     def text(self):
-        binds = isinstance(self, Or)  # looser than "and", which needs no parentheses in it
+        binds = isinstance(self, Or)  # "and" needs no parentheses inside "or"
         return f" {self.sign} ".join(m.text if binds and isinstance(m, And) else operand(m) for m in self.masks)
 
     def __str__(self) -> str:
@@ -343,7 +341,7 @@ class _Group(Mask):
 
 @dataclass(frozen=True)
 class And(_Group):
-    """Open where every one of its masks is open."""
+    """A mask that is open where all of its masks are open."""
 
     rule = "and"
     keyword = ""
@@ -360,7 +358,7 @@ class And(_Group):
 
 @dataclass(frozen=True)
 class Or(_Group):
-    """Open where at least one of its masks is open."""
+    """A mask that is open where at least one of its masks is open."""
 
     rule = "or"
     keyword = ""
@@ -369,7 +367,7 @@ class Or(_Group):
 
 
 @dataclass(frozen=True)
-class _Changed(Mask):
+class _Wrapper(Mask):
     mask: Mask
 
     @property
@@ -381,8 +379,8 @@ class _Changed(Mask):
 
 
 @dataclass(frozen=True)
-class Not(_Changed):
-    """Open where its mask is blocked."""
+class Not(_Wrapper):
+    """A mask that is open where its mask is blocked."""
 
     rule = "not"
     keyword = ""
@@ -402,10 +400,10 @@ class Not(_Changed):
 
 
 @dataclass(frozen=True)
-class Shifted(_Changed):
-    """Query i sees what query i + offset of its mask sees. `Mask.shifted` makes it, and none where none is needed.
+class Shifted(_Wrapper):
+    """A mask whose query i has the keys of query i + offset in its mask; made by `Mask.shifted` where it is needed.
 
-    Queries may come to stand before position 0; there they belong to no document and no block.
+    A negative offset may give positions before 0, which belong to no document and no block.
     """
 
     rule = "shifted"
@@ -431,17 +429,17 @@ class Shifted(_Changed):
 
 
 def operand(mask: Mask) -> str:
-    """The text of a mask beside &, | and ~: in parentheses if it is several joined."""
+    """Write the text of a mask as an operand of &, | or ~, with parentheses if it is an `And` or `Or`."""
     return f"({mask.text})" if isinstance(mask, _Group) else mask.text
 
 
 def _in_parentheses(mask: Mask) -> str:
-    """The words of a mask; in parentheses if it is several joined."""
+    """Write the words of a mask, with parentheses if it is an `And` or `Or`."""
     return f"({mask})" if isinstance(mask, _Group) else str(mask)
 
 
-def _joined(group: type[_Group], *masks: Mask) -> Mask:
-    """Both masks as one; a mask joined with itself is itself."""
+def _join(group: type[_Group], *masks: Mask) -> Mask:
+    """Join masks, without nested groups of the same kind and without duplicates."""
     flat = [part for mask in masks for part in (mask.masks if isinstance(mask, group) else (mask,))]
     parts = tuple(dict.fromkeys(flat))
     return group(parts) if len(parts) > 1 else parts[0]

@@ -1,7 +1,7 @@
-"""Arguments of a predicate: tensors of positions, stretches of them, or symbols, which print themselves.
+"""Arguments of the predicate of a mask: tensors of positions, ranges of positions, or symbols, which print themselves.
 
-A predicate has Python's operators and the functions of this file, so that one text of it gives the cells of a mask,
-what is known of a block without looking at its cells, and code.
+A predicate uses only operators and the functions of this file. So the same code gives the cells of a mask, decides
+whether a block is open without computing its cells, and is printed as code.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class Span:
-    """Whole numbers from `low` to `high`; a truth is 1 or 0, and 0 to 1 where it is not known."""
+    """A range of integers from `low` to `high`. A truth value is 1 to 1 (true), 0 to 0 (false) or 0 to 1 (unknown)."""
 
     __slots__ = ("high", "low")
 
@@ -23,7 +23,7 @@ class Span:
 
     @property
     def truth(self) -> bool | None:
-        """True or False; None if it may be either."""
+        """Truth value: True, False, or None if unknown."""
         return bool(self.low) if self.low == self.high else None
 
     def __add__(self, other: "int | Span") -> "Span":
@@ -92,42 +92,42 @@ class Span:
 UNKNOWN = Span(0, 1)
 
 WIDE = 2**32
-"""Factor of the query in the number of a cell, query · WIDE + key."""
+"""Factor of the query in the index of a cell, query · WIDE + key."""
 
 
 def is_in(number: Any, numbers: Sequence[int]) -> Any:
-    """Whether a number is one of several, which stand in order and each once."""
+    """Whether a number is in a sorted list without duplicates."""
     if isinstance(number, Tensor):
         return torch.isin(number, torch.tensor(numbers, dtype=torch.int64))
     return number.is_in(numbers)
 
 
 def num_up_to(number: Any, numbers: Sequence[int]) -> Any:
-    """How many of several numbers, which stand in order, are at most a number."""
+    """Count the numbers of a sorted list that are at most `number`."""
     if isinstance(number, Tensor):
         return torch.searchsorted(torch.tensor(numbers, dtype=torch.int64), number.contiguous(), right=True)
     return number.num_up_to(numbers)
 
 
 def num_ends(number: Any, lengths: Sequence[int]) -> Any:
-    """How many stretches of these lengths, laid one after another, end at a number or before it."""
+    """Count how many consecutive ranges of the given lengths end at or before a position."""
     return num_up_to(number, [*accumulate(lengths)]) if isinstance(number, Tensor | Span) else number.num_ends(lengths)
 
 
 def item_of(number: Any, numbers: Sequence[int]) -> Any:
-    """The item of a list at a place."""
+    """Look up the item of a list at an index."""
     return torch.tensor(numbers)[number] if isinstance(number, Tensor) else number.item_of(numbers)
 
 
 def is_cell(query: Any, key: Any, cells: Sequence[tuple[int, int]]) -> Any:
-    """Whether a query and a key are one of several cells, which stand in order and each once."""
+    """Whether (query, key) is in a sorted list of cells without duplicates."""
     if isinstance(query, Tensor):
         return is_in(query * WIDE + key, [row * WIDE + column for row, column in cells])
     return query.is_cell(key, cells)
 
 
 def size(numbers: Any) -> Any:
-    """How many numbers a list has, which may be a symbol."""
+    """Return the length of a list or of a symbol for a list."""
     return len(numbers) if isinstance(numbers, tuple) else numbers.size()
 
 

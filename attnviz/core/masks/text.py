@@ -1,9 +1,8 @@
-"""Masks from text, which links, the shell, lessons and Python share: ``causal & (window(4) | global(0))``.
+"""Parse masks from text, in the syntax of links, the shell, lessons and Python: ``causal & (window(4) | global(0))``.
 
-``&`` binds closer than ``|``, and ``~``, the opposite, closest. Numbers of a rule are given by position or by name,
-``window(2, after=1)``; a list takes all that stand by position, ``documents(3, 5)``, or has brackets,
-``padding([5, 3], 7)``. Single cells are queries and keys: ``blocked(3:0, 4-6:0-2)``. `Mask.text` writes what is read
-here.
+``~`` (not) binds closer than ``&``, and ``&`` closer than ``|``. Parameters are given by position or by name,
+``window(2, after=1)``; a list takes all positional numbers, ``documents(3, 5)``, or is in brackets,
+``padding([5, 3], 7)``. Cells are written query:key, ``blocked(3:0, 4-6:0-2)``. `Mask.text` writes this syntax.
 """
 
 import re
@@ -20,7 +19,7 @@ from attnviz.core.parameters import Parameter
 
 DEEPEST = 32
 LARGEST = 100_000
-"""Bounds of what is read: levels of nesting; each number, and how many cells a text lists."""
+"""Limits of a text: levels of nesting; size of a number, and number of listed cells."""
 
 SPACES = re.compile(r"\s*", re.ASCII)
 
@@ -29,11 +28,12 @@ SIGNS = {"and": "&", "or": "|", "not": "~"}
 
 @dataclass(frozen=True)
 class Node:
-    """Parts of a text that are joined or changed.
+    """A node of the syntax tree: an operator and its operands.
 
     Attributes:
-        kind: "and", "or", "not", or "off", which only the rules of the app may be.
-        start: the place of its first character.
+        kind: "and", "or", "not" or "off"; "off" is allowed only in the rule list of the app.
+        parts: operands.
+        start: index of the first character in the text.
     """
 
     kind: str
@@ -42,17 +42,17 @@ class Node:
 
 
 def mask_from_text(text: str) -> Mask:
-    """Make the mask that a text says: "causal & window(4)", "~(prefix(3) | window(2, 1))".
+    """Parse a mask from text: "causal & window(4)", "~(prefix(3) | window(2, 1))".
 
     Raises:
-        MaskError: names the character at which it cannot be read, and what may be meant.
+        MaskError: if the text cannot be parsed; the message has the position of the error and a suggestion.
     """
     reader = MaskParser(text)
     return reader.mask(reader.tree())
 
 
 def form(rule: type[Mask]) -> str:
-    """A rule with the names of its numbers, as it is written: "window(before, after=0)"."""
+    """Write the signature of a rule: "window(before, after=0)"."""
     names = []
     for parameter in rule.parameters():
         name = parameter.name if parameter.required else f"{parameter.name}={parameter.default}"
@@ -63,21 +63,21 @@ def form(rule: type[Mask]) -> str:
 
 
 class MaskParser:
-    """One text, read from its start to its end.
+    """Recursive-descent parser of one text.
 
     Attributes:
-        index: the place of the next character.
-        cells: how many cells rules have listed so far.
+        index: index of the next character.
+        cells: number of cells listed so far.
     """
 
     def __init__(self, text: str):
         self.text, self.index, self.cells = text, 0, 0
 
     def tree(self) -> Node | Mask:
-        """The whole text.
+        """Parse the whole text into a tree.
 
         Raises:
-            MaskError: as `mask_from_text`.
+            MaskError: if the text cannot be parsed.
         """
         if self.text.lstrip().startswith("{"):
             raise MaskError("A mask is not read as JSON any more; write it as text, such as causal & window(4).")
@@ -88,10 +88,10 @@ class MaskParser:
         return tree
 
     def mask(self, tree: Node | Mask) -> Mask:
-        """The mask of a part of the text.
+        """Convert a tree to a mask.
 
         Raises:
-            MaskError: if a rule in it is off, or its masks are for different numbers of sentences.
+            MaskError: if a rule in the tree is off, or masks are for different numbers of sentences.
         """
         if isinstance(tree, Mask):
             return tree
@@ -103,9 +103,9 @@ class MaskParser:
         return reduce(and_ if tree.kind == "and" else or_, parts)
 
     def _either(self, depth: int) -> Node | Mask:
-        return self._joined("or", lambda: self._joined("and", lambda: self._operand(depth)))
+        return self._join("or", lambda: self._join("and", lambda: self._operand(depth)))
 
-    def _joined(self, kind: str, part: Callable[[], Node | Mask]) -> Node | Mask:
+    def _join(self, kind: str, part: Callable[[], Node | Mask]) -> Node | Mask:
         start, parts = self._start(), [part()]
         while self._take(re.escape(SIGNS[kind])):
             parts.append(part())
@@ -126,15 +126,15 @@ class MaskParser:
         if not name:
             self._refuse("a rule is missing; write one, such as causal or window(2)")
         if name == "shifted":
-            return self._shifted(depth)
+            return self._shift(depth)
         if name not in KEYWORDS:
             names = sorted({rule.keyword for rule in KEYWORDS.values()})
             near = f" Write {SIGNS[name]} for it." if name in SIGNS else did_you_mean(name, names)
             self._refuse(f"there is no rule {quoted(name)}", start, near or f" There are: {', '.join(names)}.")
         return self._rule(KEYWORDS[name], start)
 
-    def _shifted(self, depth: int) -> Mask:
-        """A mask whose queries are further on: "shifted(window(2), 3)"."""
+    def _shift(self, depth: int) -> Mask:
+        """Parse a shifted mask after the word "shifted": "shifted(window(2), 3)"."""
         inner = self._either(depth + 1) if self._take(r"\(") else None
         offset = self._take(r",\s*-?\d{1,6}\s*\)") if inner else ""
         if not offset:
@@ -142,7 +142,7 @@ class MaskParser:
         return self.mask(inner).shifted(int(offset.strip(",) ")))
 
     def _rule(self, rule: type[Mask], start: int) -> Mask:
-        """A rule with its numbers; "window=2,1" is the former spelling of the shell."""
+        """Parse the parameters of a rule; "window=2,1" is an older syntax of the shell."""
         values: dict[str, Any] = {}
         if sign := self._take(r"\(|="):
             while not (sign == "(" and self._take(r"\)")):
@@ -160,7 +160,7 @@ class MaskParser:
             self._refuse(str(error).rstrip("."), start)
 
     def _argument(self, rule: type[Mask], values: dict[str, Any]) -> None:
-        """The next number of a rule, by position or by name, or the next of a list, which is complete once a tuple."""
+        """Parse the next parameter, by position or by name. A list grows as a list; a finished list is a tuple."""
         start = self._start()
         name = self._take(r"[A-Za-z_]\w*(?=\s*=)")
         free = [parameter for parameter in rule.parameters() if isinstance(values.get(parameter.name, []), list)]
@@ -183,7 +183,7 @@ class MaskParser:
             values.setdefault(parameter.name, []).extend(items)
 
     def _number(self, parameter: Parameter) -> int | None:
-        """A whole number in the bounds of a parameter; None where it may be nothing."""
+        """Parse an integer within the bounds of a parameter; None for the word "None" if that is allowed."""
         start = self._start()
         if not parameter.needed and self._take("None"):
             return None
@@ -196,7 +196,7 @@ class MaskParser:
         return int(digits)
 
     def _cells(self) -> Iterable[tuple[int, int]]:
-        """Single cells as a rectangle: "3:0", "4-6:0-2"."""
+        """Parse one cell or a rectangle of cells: "3:0", "4-6:0-2"."""
         start = self._start()
         box = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?:(\d{1,5})(?:-(\d{1,5}))?", self._take(r"[\d:-]+"))
         if not box:
@@ -209,13 +209,13 @@ class MaskParser:
         return product(queries, keys)
 
     def _take(self, pattern: str) -> str:
-        """The characters that stand next, after spaces, if a pattern matches them; else none."""
+        """Consume the next characters, after spaces, if they match a pattern; else return ""."""
         match = re.compile(rf"\s*({pattern})", re.ASCII).match(self.text, self.index)
         self.index = match.end() if match else self.index
         return match[1] if match else ""
 
     def _start(self) -> int:
-        """The place of the next character that is no space."""
+        """Return the index of the next character that is not a space."""
         return SPACES.match(self.text, self.index).end()
 
     def _refuse(self, why: str, place: int | None = None, hint: str = "") -> NoReturn:

@@ -1,8 +1,8 @@
-"""Masks written as code: plain PyTorch, a predicate of FlexAttention, or JavaScript, printed from their predicates.
+"""Write masks as code: plain PyTorch, a predicate for FlexAttention, or JavaScript.
 
-A predicate that is asked with symbols prints itself, as it would be typed. Code in PyTorch needs `torch`, and the whole
-numbers `queries` and `keys`; a predicate is written over `b`, `q_idx` and `kv_idx`, as FlexAttention calls them. Every
-name that it makes holds True = may attend.
+A predicate that is called with symbols instead of tensors prints itself as code. PyTorch code uses `torch` and the
+integers `queries` and `keys`; a predicate uses `b`, `q_idx` and `kv_idx`, as FlexAttention does. Every mask that the
+code defines has True = may attend.
 """
 
 import math
@@ -19,25 +19,25 @@ QUERIES, KEYS = (f"torch.arange({number}, device=query.device)" for number in ("
 ALL = "torch.ones(queries, keys, dtype=torch.bool, device=query.device)"
 
 GRID, ROW, PREDICATE, SCRIPT = "grid", "row", "predicate", "script"
-"""Over all queries and keys, (Q, K), (B, 1, 1, K) or (B, 1, Q, K); over keys alone, (K,) or (B, K); over one cell; over
-one cell in JavaScript."""
+"""Styles of code: a mask (Q, K), (B, 1, 1, K) or (B, 1, Q, K); a row over keys only, (K,) or (B, K); a predicate of one
+cell; a predicate of one cell in JavaScript."""
 
 COMPARED, EITHER, BOTH, SUM, PRODUCT, DENIED, ATOM = range(7)
-"""How tightly an expression holds together, from comparisons to single names, as Python reads it."""
+"""Operator precedence in Python, from comparisons (lowest) to names (highest)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Symbol:
-    """A number or a truth as text: what Python's operators do to it is printed.
+    """An expression as text; operators on symbols give the text of the combined expression.
 
     Attributes:
-        text: the expression.
-        axes: the axes, of B, Q and K, that its value depends on.
-        writer: that of its mask.
-        rank: how tightly it holds together.
-        bounds: the least and the most that it can be.
-        certain: whether it is always true, so that it is left out beside others.
-        opposite: the expression that it negates, if it does.
+        text: code of the expression.
+        axes: axes on which the value depends, out of B, Q and K.
+        writer: writer of the mask.
+        rank: operator precedence of the expression.
+        bounds: minimum and maximum of the value.
+        certain: whether it is always true, and therefore omitted as an operand of "&".
+        opposite: the negated expression, if this is a negation.
     """
 
     text: str
@@ -49,24 +49,24 @@ class Symbol:
     opposite: "Symbol | None" = None
 
     def beside(self, rank: int) -> str:
-        """Its text, in parentheses if it holds together less tightly."""
+        """Return the text, in parentheses if its precedence is lower than `rank`."""
         return self.text if self.rank >= rank else f"({self.text})"
 
     def derive(self, text: str, other: "Symbol | int" = 0, rank: int = ATOM, **facts: bool) -> "Symbol":
-        """Make an expression that depends on this one, and on the other."""
+        """Make an expression that depends on the axes of this expression and of `other`."""
         return Symbol(text, self.axes | getattr(other, "axes", set()), self.writer, rank, **facts)
 
-    def _joined(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
+    def _binary(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
         right = other.beside(rank + 1) if isinstance(other, Symbol) else other
         return self.derive(f"{self.beside(rank + (rank == COMPARED))} {sign} {right}", other, rank, **facts)
 
     def __add__(self, other: "Symbol | int") -> "Symbol":
         if isinstance(other, int):
             return self.derive(plus(self.text, str(other)), rank=SUM) if other else self
-        return self._joined("+", other, SUM)
+        return self._binary("+", other, SUM)
 
     def __sub__(self, other: "Symbol | int") -> "Symbol":
-        return self + -other if isinstance(other, int) else self._joined("-", other, SUM)
+        return self + -other if isinstance(other, int) else self._binary("-", other, SUM)
 
     def __rsub__(self, other: int) -> "Symbol":
         return Symbol(str(other), frozenset(), self.writer) - self
@@ -76,13 +76,13 @@ class Symbol:
 
     def __floordiv__(self, other: "Symbol | int") -> "Symbol":
         if self.writer.style == SCRIPT:
-            return self.derive(f"Math.floor({self._joined('/', other, PRODUCT).text})", other)
-        return self._joined("//", other, PRODUCT)
+            return self.derive(f"Math.floor({self._binary('/', other, PRODUCT).text})", other)
+        return self._binary("//", other, PRODUCT)
 
     def __mod__(self, other: "Symbol | int") -> "Symbol":
         if self.writer.style == SCRIPT:
             return self.derive(f"mod({self.text}, {getattr(other, 'text', other)})", other)
-        return self._joined("%", other, PRODUCT)
+        return self._binary("%", other, PRODUCT)
 
     def __invert__(self) -> "Symbol":
         sign = "!" if self.writer.style == SCRIPT else "~"
@@ -91,19 +91,19 @@ class Symbol:
     def __and__(self, other: "Symbol") -> "Symbol":
         if self.certain or other.certain:
             return other if self.certain else self
-        return self._joined("&", other, BOTH)
+        return self._binary("&", other, BOTH)
 
     def __lt__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined("<", other, COMPARED, certain=isinstance(other, int) and self.bounds[1] < other)
+        return self._binary("<", other, COMPARED, certain=isinstance(other, int) and self.bounds[1] < other)
 
     def __ge__(self, other: "Symbol | int") -> "Symbol":
-        return self._joined(">=", other, COMPARED, certain=isinstance(other, int) and self.bounds[0] >= other)
+        return self._binary(">=", other, COMPARED, certain=isinstance(other, int) and self.bounds[0] >= other)
 
-    __mul__ = partialmethod(_joined, "*", rank=PRODUCT)
-    __or__ = partialmethod(_joined, "|", rank=EITHER)
-    __le__ = partialmethod(_joined, "<=", rank=COMPARED)
-    __gt__ = partialmethod(_joined, ">", rank=COMPARED)
-    __eq__ = partialmethod(_joined, "==", rank=COMPARED)
+    __mul__ = partialmethod(_binary, "*", rank=PRODUCT)
+    __or__ = partialmethod(_binary, "|", rank=EITHER)
+    __le__ = partialmethod(_binary, "<=", rank=COMPARED)
+    __gt__ = partialmethod(_binary, ">", rank=COMPARED)
+    __eq__ = partialmethod(_binary, "==", rank=COMPARED)
     __hash__ = None
 
     def is_in(self, numbers: "Sequence[int] | Symbol") -> "Symbol":
@@ -137,15 +137,14 @@ class Symbol:
 
 @dataclass
 class MaskWriter:
-    """Writes masks for queries and keys of given numbers, in one style.
+    """Writer of masks as code, in one style, for a number of queries and keys.
 
     Attributes:
-        lines: those that must come first.
-        shift, name: of the rule that is being written: number of positions that its queries are further on, as in
-            `Mask.shifted`, and name of a line for it.
-        written: each rule that is written, by its shift.
-        names: name of what each line holds.
-        taken: number of times that each name is taken.
+        lines: lines of code that the expression needs before it.
+        shift, name: offset of the queries (see `Mask.shifted`) and variable name of the current rule.
+        written: expression of each written rule, by rule and offset.
+        names: variable name for the text of each line.
+        taken: number of uses per variable name.
     """
 
     queries: int
@@ -159,10 +158,10 @@ class MaskWriter:
     taken: dict[str, int] = field(default_factory=dict)
 
     def write(self, mask: Mask) -> Symbol:
-        """The expression of a mask; what it needs is in `lines` afterwards.
+        """Write a mask as an expression; adds the lines that it needs to `lines`.
 
         Raises:
-            MaskError: for a rule that has neither a formula nor a text.
+            MaskError: if a rule has neither a formula nor a text.
         """
         rule = mask
         while isinstance(rule, Not | Shifted):
@@ -175,7 +174,7 @@ class MaskWriter:
         return written
 
     def printed(self, allows: Callable[[Symbol, Symbol, Symbol], Symbol]) -> Symbol:
-        """The predicate of a rule as it prints itself."""
+        """Print the predicate of a rule by calling it with symbols."""
         names = ("q_idx", "kv_idx") if self.style == PREDICATE else ("i", "j")
         query, key, sentence = (
             Symbol(name, frozenset(of), self) for name, of in zip((*names, "b"), "QKB", strict=True)
@@ -191,9 +190,9 @@ class MaskWriter:
         return printed
 
     def band(self, before: int | None, after: int) -> Symbol:
-        """The cells from `before` keys before the query, or from the first, to `after` keys after it.
+        """Write a band of cells, from `before` keys before the query (None: the first key) to `after` keys after it.
 
-        If the end is the difference of the lengths, that is written: then the code holds for other lengths, too.
+        If the end equals keys - queries, it is written so, and the code works for other lengths, too.
         """
         end = self.shift + after
         as_lengths = before is None and end and end == self.keys - self.queries
@@ -206,7 +205,7 @@ class MaskWriter:
         return Symbol(f"{ALL}{cut}.tril({last.lstrip('0')})", frozenset("QK"), self)
 
     def painted(self, cells: Iterable[tuple[int, int]], *, opened: bool) -> Symbol:
-        """All cells alike, and then these changed."""
+        """Write a mask that is constant except for the given cells."""
         moved = [(query - self.shift, key) for query, key in cells]
         inside = [(query, key) for query, key in moved if 0 <= query < self.queries and key < self.keys]
         self.lines.append(f"{self.name} = {ALL.replace('ones', 'zeros') if opened else ALL}")
@@ -216,21 +215,21 @@ class MaskWriter:
         return self.cells_of(frozenset("QK"))
 
     def cells_of(self, axes: frozenset[str]) -> Symbol:
-        """Cells that the line of a rule holds, (Q, K) or (B, 1, Q, K)."""
+        """Refer to the variable of a rule, which holds a mask (Q, K) or (B, 1, Q, K)."""
         cell = f"[{'b, 0, ' if 'B' in axes else ''}q_idx, kv_idx]"
         return Symbol(f"{self.name}{cell}" if self.style == PREDICATE else self.name, axes, self)
 
     def numbers(self, name: str, numbers: Sequence[int], then: str = "") -> str:
-        """A line with whole numbers, under a name that is given back."""
+        """Add a line that defines a tensor of integers; return its name."""
         dtype = "" if numbers else ", dtype=torch.int64"
         return self.line(name, f"torch.tensor({[*numbers]}{dtype}, device=query.device){then}")
 
     def looked_up(self, position: Symbol, name: str, of: str, *, of_both: bool = True) -> Symbol:
-        """Numbers of the positions of the queries, (Q, 1), or of the keys, (K,), from a line before.
+        """Look up a value per position of the queries, (Q, 1), or of the keys, (K,), in a table that a line defines.
 
         Args:
-            of: code for it, with braces for the positions.
-            of_both: whether queries and keys have it; if their positions are the same, one line is for both.
+            of: code of the table, with braces for the positions.
+            of_both: whether queries and keys use the table; they share one line if their positions are equal.
         """
         if "Q" in position.axes:
             of_one, places, index = f"query_{name}", plus(QUERIES, str(self.shift)), ("[:, None]", "[q_idx]")
@@ -243,14 +242,14 @@ class MaskWriter:
         return position.derive(f"{table}{index[self.style == PREDICATE]}")
 
     def line(self, name: str, text: str) -> str:
-        """A line before, under a name that is given back; one line for the same text."""
+        """Add a line that defines a variable, once for the same text; return its name."""
         if text not in self.names:
-            self.names[text] = self._free(name)
+            self.names[text] = self._free_name(name)
             self.lines.append(f"{self.names[text]} = {text}")
         return self.names[text]
 
-    def _free(self, name: str) -> str:
-        """The name, with a number behind it if it is taken."""
+    def _free_name(self, name: str) -> str:
+        """Make a variable name unique by a number, if it is taken."""
         self.taken[name] = self.taken.get(name, 0) + 1
         return f"{name}_{self.taken[name]}" if self.taken[name] > 1 else name
 
@@ -271,9 +270,9 @@ class MaskWriter:
         return self.written[mask, shift]
 
     def _rule(self, mask: Mask, shift: int, alone: bool) -> Symbol:
-        """One rule: where several are joined and it is no predicate, a line of its own that gives it a name."""
+        """Write one rule, in a line of its own if several rules are joined and the style is not a predicate."""
         keyword = getattr(mask, "keyword", "other")
-        name = self._free("global_tokens" if keyword == "global" else keyword)
+        name = self._free_name("global_tokens" if keyword == "global" else keyword)
         self.shift, self.name = shift, name
         written = mask.code(self) or self._tensor(mask.shifted(shift))
         if alone or self.style == PREDICATE or written.text == name:
@@ -282,7 +281,7 @@ class MaskWriter:
         return written.derive(name)
 
     def _tensor(self, mask: Mask) -> Symbol:
-        """A rule without a formula, as its tensor."""
+        """Write a rule without a formula as a call of `Mask.tensor`."""
         part = "" if mask.batch_size else "[0, 0]"
         tensor = f'attnviz.mask("{mask.text}").tensor(queries, keys){part}.to(query.device)'
         self.lines += [f"import attnviz  # '{mask}' has no short formula", f"{self.name} = {tensor}"]
@@ -290,10 +289,9 @@ class MaskWriter:
 
 
 def javascript(rule: type[Mask]) -> str:
-    """JavaScript of a mask rule: a function of its numbers that gives one of a query `q` and a key `k`.
+    """Write a rule in JavaScript: a function of its parameters that returns a function of query `q` and key `k`.
 
-    Its predicate is asked with names in the place of numbers. It uses `mod` and `numEnds`, which the page of a live
-    model defines.
+    The code uses `mod` and `numEnds`, which the page of a live model defines.
     """
     writer, nameless = MaskWriter(0, 0, SCRIPT), object.__new__(rule)
     names = [parameter.name for parameter in rule.parameters()]
@@ -304,7 +302,7 @@ def javascript(rule: type[Mask]) -> str:
 
 
 def plus(text: str, number: str) -> str:
-    """A sum in code, where the number may be 0 or begin with a minus."""
+    """Write a sum as code, where the number may be 0 or negative."""
     if number == "0":
         return text
     return f"{text} - {number[1:]}" if number.startswith("-") else f"{text} + {number}"

@@ -1,4 +1,4 @@
-"""Every rule, by what it goes by: the order of positions, texts, places that are near each other, or anything else."""
+"""All rules, grouped by what they depend on: order of positions, texts, neighboring places, or other things."""
 
 from attnviz.core.masks.rules.order import Blocks, Dilated, Fixed, Prefix, Strided, Subsequent, Window
 from attnviz.core.masks.rules.other import Blank, BlockDiffusion, Full, Global, Opened, Painted, Random

@@ -1,4 +1,4 @@
-"""Rules that go by the order of positions: what is before, near, or at even distances."""
+"""Rules that depend on the order of positions: keys before the query, near it, or at regular distances."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from attnviz.core.parameters import MOST, parameter
 
 @dataclass(frozen=True)
 class Subsequent(Mask):
-    """Blocks the future: query i sees the keys 0 to i + offset. Also called causal or look-ahead mask.
+    """Causal (look-ahead) mask, which blocks the future: query i sees the keys 0 to i + offset.
 
-    With an offset of 0 the two sequences are aligned top-left, as `is_causal` of PyTorch's SDPA does; keys - queries
-    aligns them bottom-right, as when a cache holds the past.
+    An offset of 0 aligns queries and keys top-left, as `is_causal` of PyTorch's SDPA; an offset of keys - queries
+    aligns them bottom-right, as with a cache.
     """
 
     rule = "subsequent"
@@ -70,10 +70,10 @@ class Dilated(Mask):
 
 @dataclass(frozen=True)
 class Strided(Mask):
-    """Query i sees itself and the `stride` keys before it, and before those every `stride`-th key.
+    """Strided pattern: query i sees itself, the `stride` keys before it, and every `stride`-th key before those.
 
-    Both heads of the strided pattern of the Sparse Transformer at once (Child et al. 2019, section 4.2), which sees
-    nothing of the future: key j where j <= i, and i - j <= stride or i - j is a multiple of the stride.
+    The union of both heads of the strided pattern of the Sparse Transformer (Child et al. 2019, section 4.2): key j if
+    j <= i, and i - j <= stride or i - j is a multiple of the stride.
     """
 
     rule = "strided"
@@ -88,9 +88,10 @@ class Strided(Mask):
 
 @dataclass(frozen=True)
 class Fixed(Mask):
-    """Query i sees its own block of `stride` keys up to itself, and the last `summary` keys of each block before.
+    """Fixed pattern: query i sees its block of `stride` keys up to itself, and the last `summary` keys of each block.
 
-    Both heads of the fixed pattern of the Sparse Transformer at once (Child et al. 2019, section 4.2).
+    Later keys are blocked. The union of both heads of the fixed pattern of the Sparse Transformer (Child et al. 2019,
+    section 4.2).
     """
 
     rule = "fixed"
@@ -106,11 +107,11 @@ class Fixed(Mask):
 
 @dataclass(frozen=True)
 class Blocks(Mask):
-    """Block-sparse: positions fall into blocks of `size`, and a query sees whole blocks of keys.
+    """Block-sparse mask: positions are divided into blocks of `size`, and a query sees whole blocks of keys.
 
-    It sees its own block, `before` blocks before it and `after` after it; the `first` blocks see all and are seen by
-    all. These are the window and the global blocks of BigBird (Zaheer et al. 2020, section 2 and appendix D, "ITC");
-    its random keys are `Random`.
+    A query sees its own block, `before` blocks before it and `after` blocks after it. The `first` blocks are global:
+    they see all keys, and all queries see them. These are the window and global blocks of BigBird (Zaheer et al. 2020,
+    section 2 and appendix D, "ITC"); its random keys are `Random`.
     """
 
     rule = "blocks"
@@ -131,7 +132,7 @@ class Blocks(Mask):
 
 @dataclass(frozen=True)
 class Prefix(Mask):
-    """Every query may attend to the first `length` keys, and to no other. Prefix-LM is ``Subsequent() | Prefix(n)``."""
+    """Prefix: every query sees the first `length` keys and no other. ``Subsequent() | Prefix(n)`` is a prefix-LM."""
 
     rule = "prefix"
     meaning = "every query sees the first keys: after causal, a prefix-LM"

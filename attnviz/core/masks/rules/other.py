@@ -1,4 +1,4 @@
-"""Rules that go by tokens of a person's choice, by chance, or by how a model is trained."""
+"""Rules for chosen tokens, random keys, block diffusion, and single cells."""
 
 import math
 import operator
@@ -18,7 +18,7 @@ WORD = 2**32 - 1
 
 @dataclass(frozen=True)
 class Full(Mask):
-    """Every query may attend to every key."""
+    """Full attention: every query may attend to every key."""
 
     rule = words = "full"
     meaning = "blocks nothing"
@@ -42,7 +42,7 @@ class _Tokens(Mask):
 
 @dataclass(frozen=True)
 class Blank(_Tokens):
-    """Some keys are blank: no query may attend to them, as if those patches or words were not there."""
+    """Blank keys, which no query may attend to, as if these words or patches were removed."""
 
     rule = "blank"
     meaning = "nobody sees some keys, such as patches of a picture"
@@ -55,9 +55,9 @@ class Blank(_Tokens):
 
 @dataclass(frozen=True)
 class Global(_Tokens):
-    """Tokens that see all and are seen by all, as [CLS] or a question in Longformer (Beltagy et al. 2020, section 3.1).
+    """Global tokens, which see all keys and which all queries see (Longformer, Beltagy et al. 2020, section 3.1).
 
-    It opens their rows and columns and nothing else: ``Window(2, 2) | Global((0,))``.
+    Opens only the rows and columns of these tokens: ``Window(2, 2) | Global((0,))``.
     """
 
     rule = "global"
@@ -71,12 +71,12 @@ class Global(_Tokens):
 
 @dataclass(frozen=True)
 class Random(Mask):
-    """Each query sees `count` keys drawn at random, without replacement, out of every `every` keys.
+    """Random keys: each query sees `count` of every `every` consecutive keys, chosen at random without replacement.
 
-    With `every` at the number of keys or above, these are the random keys of BigBird (Zaheer et al. 2020, section 2).
-    Nothing is drawn: whether a cell is open is a pure function of query, key and seed, all in whole numbers. A hash of
-    seed, query and stretch of keys chooses a permutation of the stretch; a key is open if it lands below `count`. So a
-    block of the mask equals that block of the whole, and the mask is the same on every machine.
+    If `every` is at least the number of keys, these are the random keys of BigBird (Zaheer et al. 2020, section 2).
+    Each cell is a pure function of query, key and seed in integers: a hash of seed, query and run of keys selects a
+    permutation of the run, and a key is open if it is permuted to a place below `count`. Therefore a block of the mask
+    can be computed alone, and the mask is the same on every machine.
     """
 
     rule = "random"
@@ -96,32 +96,32 @@ class Random(Mask):
         if not isinstance(query, Tensor):
             return UNKNOWN
         place, stretch = key % self.every, key // self.every
-        hashes = _mixed(_mixed(_mixed(torch.tensor(self.seed & WORD)) + query) + stretch)
-        return _permuted(place.expand(hashes.shape), hashes, self.every) < self.count
+        hashes = _hash(_hash(_hash(torch.tensor(self.seed & WORD)) + query) + stretch)
+        return _permute(place.expand(hashes.shape), hashes, self.every) < self.count
 
     def code(self, writer):
-        """There is no formula that a person would paste."""
+        """Return None, because there is no short formula."""
 
 
-def _permuted(place: Tensor, hashed: Tensor, size: int) -> Tensor:
-    """Image of a place under a permutation of 0 to size - 1, another one for each hash.
+def _permute(place: Tensor, hashed: Tensor, size: int) -> Tensor:
+    """Permute places from 0 to size - 1, with a separate permutation per hash.
 
-    A Feistel network of four rounds on pairs of numbers below the root of the size permutes the square of the root; a
-    place that lands beyond the size goes round again, which keeps it a permutation ("cycle walking", Black and Rogaway
-    2002).
+    A Feistel network of four rounds permutes 0 to root² - 1, where root is the square root of size, rounded up. A place
+    that is permuted to size or above is permuted again, which gives a permutation of 0 to size - 1 ("cycle walking",
+    Black and Rogaway 2002).
     """
     root = math.isqrt(size - 1) + 1
     left, right = place // root, place % root
     for turn in range(4):
-        left, right = right, (left + _mixed(hashed + right * 64 + turn)) % root
+        left, right = right, (left + _hash(hashed + right * 64 + turn)) % root
     place = left * root + right
     if (beyond := place >= size).any():
-        place[beyond] = _permuted(place[beyond], hashed[beyond], size)
+        place[beyond] = _permute(place[beyond], hashed[beyond], size)
     return place
 
 
-def _mixed(number: Tensor) -> Tensor:
-    """A hash of the lower 32 bits of an integer: 32 bits, by two multiplications that fit into int64 (T. Mueller)."""
+def _hash(number: Tensor) -> Tensor:
+    """Hash the lower 32 bits of an integer to 32 bits, by two multiplications that fit into int64 (T. Mueller)."""
     number = (number + 0x9E3779B9) & WORD  # the golden ratio, so that 0 does not stay 0
     for _ in range(2):
         number = ((number ^ (number >> 16)) * 0x45D9F3B) & WORD
@@ -130,10 +130,10 @@ def _mixed(number: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class BlockDiffusion(Mask):
-    """A text twice in one sequence, first with noise and then clean, in blocks of `size`; `length` is that of one copy.
+    """Block diffusion: a sequence of two copies of a text, noised and clean, each `length` long, in blocks of `size`.
 
-    Noised tokens see their own noised block, and the clean blocks before it; clean tokens see the clean blocks up to
-    their own, whole. Block diffusion (Arriola et al. 2025, "BD3-LM", section 3.3 and appendix B.6).
+    Noised tokens see their own noised block and the clean blocks before it; clean tokens see the clean blocks up to and
+    including their own (Arriola et al. 2025, "BD3-LM", section 3.3 and appendix B.6).
     """
 
     rule = "block_diffusion"
@@ -173,7 +173,7 @@ class _Cells(Mask):
 
 @dataclass(frozen=True)
 class Painted(_Cells):
-    """Blocks single cells, (query, key), chosen by hand."""
+    """Blocked single cells, (query, key), chosen by the user; all others are open."""
 
     rule = words = "painted"
     keyword = "blocked"
@@ -185,7 +185,7 @@ class Painted(_Cells):
 
 @dataclass(frozen=True)
 class Opened(_Cells):
-    """Opens single cells, (query, key), chosen by hand, and no other: ``mask | Opened(cells)`` opens them in a mask."""
+    """Opened single cells, (query, key), chosen by the user: ``mask | Opened(cells)`` opens them in a mask."""
 
     rule = words = "opened"
     meaning = "opens single cells"
@@ -196,9 +196,9 @@ class Opened(_Cells):
 
 
 def rectangles(cells: Iterable[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
-    """Cells as few rectangles, each (first query, last query, first key, last key).
+    """Group cells into few rectangles, each (first query, last query, first key, last key).
 
-    Stretches of a row come first; equal ones in rows that follow each other are one rectangle.
+    Each row is split into runs of consecutive keys; equal runs in consecutive rows become one rectangle.
     """
     runs: list[list[int]] = []  # row, first key, last key
     for query, key in sorted(set(cells)):
@@ -206,7 +206,7 @@ def rectangles(cells: Iterable[tuple[int, int]]) -> list[tuple[int, int, int, in
             runs[-1][2] = key
         else:
             runs.append([query, key, key])
-    grown: dict[tuple[int, int], list[int]] = {}  # the last rectangle of a stretch of keys
+    grown: dict[tuple[int, int], list[int]] = {}  # the last rectangle per run of keys
     boxes: list[list[int]] = []
     for query, first, last in runs:
         box = grown.get((first, last))
@@ -219,5 +219,5 @@ def rectangles(cells: Iterable[tuple[int, int]]) -> list[tuple[int, int, int, in
 
 
 def _rectangle(box: tuple[int, int, int, int]) -> str:
-    """Queries and keys: "3:0", or "3-5:0-2" for several."""
+    """Write a rectangle of cells as text: "3:0", or "3-5:0-2"."""
     return ":".join(str(first) if first == last else f"{first}-{last}" for first, last in (box[:2], box[2:]))

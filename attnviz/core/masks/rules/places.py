@@ -1,4 +1,4 @@
-"""Rules that go by places that are near each other, in a line or in a picture."""
+"""Rules for neighboring places, in a sequence or in a picture."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from attnviz.core.parameters import parameter
 
 @dataclass(frozen=True)
 class Neighborhood(Mask):
-    """Each query sees the `size` keys nearest to it, as many at the ends as in the middle; `step` apart.
+    """Neighborhood attention: each query sees the `size` nearest keys, `step` apart, also at the ends of the sequence.
 
-    A window that stops at the ends instead of reaching beyond them: of `length` tokens, query i sees the keys from
-    clamp(i - size // 2, 0, length - size) on. With a step, positions fall into `step` interleaved groups, each with
-    neighborhoods of its own. In one dimension: neighborhood attention (Hassani et al. 2023, "NAT", section 3) and its
-    dilated form (Hassani and Shi 2022, "DiNAT", section 3), as NATTEN computes them.
+    The window moves inward at the ends instead of being cut: of `length` tokens, query i sees `size` keys from
+    clamp(i - size // 2, 0, length - size) on. With a step, positions form `step` interleaved groups with separate
+    neighborhoods. In one dimension, as NATTEN computes it: neighborhood attention (Hassani et al. 2023, "NAT", section
+    3) and its dilated form (Hassani and Shi 2022, "DiNAT", section 3).
     """
 
     rule = "neighborhood"
@@ -26,7 +26,7 @@ class Neighborhood(Mask):
     def allows(self, query, key, sentence):
         inside = (query >= 0) & (query < self.length) & (key < self.length) & ((key - query) % self.step == 0)
         place, key_place = query // self.step, key // self.step
-        last = (self.length - 1 - query % self.step) // self.step  # the last place of the group
+        last = (self.length - 1 - query % self.step) // self.step  # last place in the group
         reach = self.size // 2
         from_start = (key_place >= place - reach) | (key_place > last - self.size)
         to_end = (key_place < place - reach + self.size) | (key_place < self.size)
@@ -35,11 +35,11 @@ class Neighborhood(Mask):
 
 @dataclass(frozen=True)
 class PatchWindows(Mask):
-    """A picture is cut into windows of `size` x `size` patches, and a patch sees those of its own window.
+    """Windows of a picture: each patch sees the patches of its own window of `size` x `size` patches.
 
-    Patches are counted row by row, `columns` in each. With a `shift` the windows begin so many rows and columns later,
-    and the strips before them are windows of their own, as in Swin (Liu et al. 2021, section 3.2): there a picture is
-    rolled, and patches that were not neighbors before do not see each other.
+    Patches are numbered row by row, `columns` per row. With a `shift`, the windows begin that many rows and columns
+    later, and the strips before them are separate windows, as in Swin (Liu et al. 2021, section 3.2), where the picture
+    is rolled and patches that were not neighbors before are masked.
     """
 
     rule = "patch_windows"

@@ -1,4 +1,4 @@
-"""Rules that go by where texts and images begin and end in a sequence."""
+"""Rules that depend on where texts and images begin and end in a sequence."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,11 @@ from attnviz.core.parameters import parameter
 
 @dataclass(frozen=True)
 class Padding(Mask):
-    """Blocks keys that are padding: sentence b keeps its first lengths[b] keys, or its last if padded on the left.
+    """Padding mask: sentence b keeps its first lengths[b] keys, or its last lengths[b] keys if padded on the left.
 
     Attributes:
-        left: the padded length, if the padding stands on the left.
+        lengths: number of tokens per sentence.
+        left: padded length for padding on the left; None for padding on the right.
     """
 
     rule = "padding"
@@ -43,9 +44,9 @@ class Padding(Mask):
 
 @dataclass(frozen=True)
 class Documents(Mask):
-    """Packed documents: a query sees the keys of its own document only.
+    """Packed documents: a query sees only the keys of its own document.
 
-    Positions beyond the last document, and before 0, belong to none.
+    Positions after the last document, and before 0, belong to no document.
     """
 
     rule = "documents"
@@ -60,11 +61,11 @@ class Documents(Mask):
 
 @dataclass(frozen=True)
 class Media(Mask):
-    """Cross-attention of text to images: a query sees the image that stands last before it, and no other.
+    """Cross-attention from text to images: a query sees only the last image before it.
 
-    Queries are text; image m has its <image> token at `places[m]` of the text, and its keys are m · size to
-    (m + 1) · size - 1. Text before the first image sees nothing. Flamingo (Alayrac et al. 2022, section 2.3, "Multi-
-    visual input support").
+    Queries are text. The <image> token of image m is at position `places[m]` of the text, and its keys are m · size to
+    (m + 1) · size - 1. Text before the first image sees no key. Flamingo (Alayrac et al. 2022, section 2.3,
+    "Multi-visual input support").
     """
 
     rule = "media"
