@@ -1,4 +1,4 @@
-"""Predictions of the model, now and before a change: one sentence, and the figure with the numbers."""
+"""Predictions of the model with and without the edits: one sentence, and a figure with the numbers."""
 
 import math
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from attnviz.ui.toolbar import Context
 
 
 def sentence(context: Context, position: int | None = None) -> str:
-    """A sentence of what the model predicts for the text or after a position; empty if it predicts nothing.
+    """Sentence with the model's prediction for the text or after a position; empty if it predicts nothing.
 
     Args:
-        position: of a token; None for the one that stands out, see `Context.position`.
+        position: index of a token; by default `Context.position`.
     """
     record, text = context.record, context.sentence
     if analysis.is_number(record):
@@ -44,13 +44,13 @@ def sentence(context: Context, position: int | None = None) -> str:
 
 
 def line(context: Context) -> None:
-    """The sentence as one line of a page."""
+    """Draw the sentence as one line of a page."""
     if text := sentence(context):
         block(text, "says", role="status")
 
 
 def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
-    """The sentence and a figure of the numbers behind it; returns the figure by its name in the export menu."""
+    """Draw the sentence and a figure of its numbers; returns the figure by its name in the export menu."""
     if text := sentence(context, position):
         block(text, "large")
     if (named := figure(context, position)) is None:
@@ -61,7 +61,7 @@ def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
 
 
 def figure(context: Context, position: int | None = None) -> tuple[str, Figure] | None:
-    """The figure of what is predicted and its name; None if the model predicts nothing."""
+    """Name and figure of the predictions; None if the model predicts nothing."""
     record, before = context.record, context.before
     options = {"before": before, "sentence": context.sentence, "dark": context.dark}
     if record.labels is not None:
@@ -75,7 +75,7 @@ def figure(context: Context, position: int | None = None) -> tuple[str, Figure] 
 
 
 def _written(context: Context) -> str:
-    """The text that the model wrote, and the one before a change if that was another."""
+    """Sentence with the text that the model wrote, and the text without the edits if that differs."""
     if context.request.targets:
         return f"The decoder reads your target: “{context.request.targets[context.sentence]}”"
     texts = [run.prediction.written[context.sentence] for run in (context.record, context.before) if run is not None]
@@ -84,10 +84,10 @@ def _written(context: Context) -> str:
 
 
 def _changed(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
-    """The first word and its probability, and what they were before a change.
+    """The most probable word and its probability, and both without the edits.
 
     Args:
-        quote: how a word stands in the sentence.
+        quote: function that formats a word for the sentence.
     """
     if not ranked or math.isnan(ranked[0].probability):
         return "the probabilities are not numbers"
@@ -107,7 +107,7 @@ def _label(name: str) -> str:
 
 
 def _vectors(context: Context) -> str:
-    """How far a change moved the text's vector; of several texts, which two are most alike."""
+    """Sentence with the distance that the edits moved the text's vector, or with the two most similar texts."""
     if context.record.vectors is None:
         return ""
     if context.before is not None:

@@ -1,4 +1,4 @@
-"""A part of a large map: a drag over it asks for one, crumbs lead back, and *Find* leads to a phrase."""
+"""Zooming in a large map: a drag selects a part, breadcrumbs lead back out, and *Find* goes to a phrase."""
 
 import re
 
@@ -13,15 +13,15 @@ from attnviz.ui.text import label, literal, quiet
 from attnviz.ui.toolbar import Context
 
 DEEPEST = 8
-"""Parts within parts."""
+"""Most levels of zoom."""
 MOST_PLACES = 6
-"""Places of a phrase that are listed."""
+"""Most occurrences of a phrase that are listed."""
 AROUND = 24
-"""Characters of the text that are shown before and after a place."""
+"""Characters of context before and after an occurrence."""
 
 
 def into(point: dict) -> None:
-    """Go to the part that a drag or the wheel asked for, or out of it."""
+    """Zoom into the part that a drag or the mouse wheel selected, or one level out."""
     if point.get("out"):
         put(zoom=now()["zoom"][:-1])
         return
@@ -31,7 +31,7 @@ def into(point: dict) -> None:
 
 
 def crumbs(context: Context) -> None:
-    """Crumbs that lead out of a zoomed part; on a large map also *Zoom in* and *Find*."""
+    """Draw breadcrumbs that lead out of a zoomed part and, on a large map, *Zoom in* and *Find*."""
     windows = now()["zoom"]
     if not windows and max(map(len, context.tokens)) <= RECTANGLES:
         return
@@ -54,7 +54,7 @@ def _named(window: tuple[int, int, int, int]) -> str:
 
 
 def _nearer(context: Context) -> None:
-    """Half of what is in view in each direction, around the selected cell or the middle."""
+    """Zoom in to half the rows and half the columns in view, around the selected cell or the center."""
     sizes = [*map(len, context.tokens)]
     top, bottom, left, right = now()["zoom"][-1] if now()["zoom"] else (0, sizes[0] - 1, 0, sizes[1] - 1)
     middle = context.cell or ((top + bottom) // 2, (left + right) // 2)
@@ -62,14 +62,14 @@ def _nearer(context: Context) -> None:
 
 
 def _around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
-    """The part of so many rows and columns with a cell in its middle, as a drag asks for it."""
+    """Part of the map with `spans` rows and columns around a cell, in the form that a drag reports."""
     firsts = [max(0, min(at - span // 2, size - span)) for at, span, size in zip(cell, spans, sizes, strict=True)]
     lasts = [min(size, first + span) - 1 for first, span, size in zip(firsts, spans, sizes, strict=True)]
     return {"top": firsts[0], "bottom": lasts[0], "left": firsts[1], "right": lasts[1]}
 
 
 def _find(context: Context) -> None:
-    """A menu with the places of a token or a phrase among the rows and the columns."""
+    """Draw a menu that lists where a word or a phrase occurs in the rows and in the columns."""
     popover = st.popover("Find", icon=":material/search:", on_change="rerun", key="find")
     if not popover.open:
         return
@@ -91,7 +91,7 @@ def _find(context: Context) -> None:
 
 
 def _go(context: Context, side: int, position: int) -> None:
-    """Select the strongest cell of a row or a column, and show what is around it."""
+    """Select the strongest cell of a row or a column, and zoom to the part around the cell."""
     step, span = context.record.step(context.site), slice(position, position + 1)
     if side == 0:
         cell = position, int(analysis.strongest(step, context.head, sentence=context.sentence, rows=span)[1][0])
