@@ -1,4 +1,4 @@
-"""Python that makes a picture of the page, to be copied."""
+"""Python code that reproduces a picture of the page, to copy."""
 
 import json
 from collections.abc import Iterable
@@ -21,15 +21,15 @@ from attnviz.sources.base import Source
 from attnviz.ui import cache, pictures
 
 OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost", "beside")
-"""Arguments that a figure gets for the page alone."""
+"""Arguments of figures that only the page needs."""
 
 
 class NoSnippet(Exception):
-    """A value that no line of code makes."""
+    """Raised for a value that cannot be written as Python code."""
 
 
 def python(figure: Figure) -> str:
-    """Lines that make a figure and write it as a file; empty if it shows what no line makes, such as a test."""
+    """Code that makes a figure and saves it; empty if a part of the figure, such as a test, cannot be code."""
     snippet = _Snippet()
     first, named = figure.arguments
     name = next((name for name in figures.__all__ if getattr(figures, name) is type(figure)), "")
@@ -45,7 +45,7 @@ def python(figure: Figure) -> str:
 
 
 class _Snippet:
-    """Values as expressions, what is imported for them, and the lines that make the records in them."""
+    """Builder of code: values as expressions, their imports, and the lines that make their records."""
 
     def __init__(self):
         self.names: dict[str, set[str]] = {}
@@ -57,10 +57,10 @@ class _Snippet:
         return f"{name}({', '.join(arguments)})"
 
     def value(self, value: Any) -> str:
-        """An expression that makes a value.
+        """Expression that evaluates to a value.
 
         Raises:
-            NoSnippet: if none does.
+            NoSnippet: if the value cannot be written as code.
         """
         if isinstance(value, Record):
             return self._record(value)
@@ -87,7 +87,7 @@ class _Snippet:
         raise NoSnippet
 
     def _dataclass(self, value: Any) -> str:
-        """The call of a class with all that differs from its defaults; a mask is written as text."""
+        """Constructor call with the fields that differ from their defaults; a mask is written as text."""
         if isinstance(value, Mask):
             try:
                 return self.call("attnviz.mask", [value.text], {})

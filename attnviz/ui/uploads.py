@@ -1,4 +1,4 @@
-"""Uploads that a session has on the server: their bytes are bounded, however many files they are."""
+"""Limit on the bytes of all uploads of one session on the server."""
 
 import re
 from collections import Counter
@@ -11,14 +11,14 @@ from streamlit import config
 from attnviz.ui.streamlit_internals import uploaded_bytes
 
 TOGETHER = 4
-"""Files of the largest size that one session may have here, on their way or not opened yet."""
+"""Limit of a session's uploads, being sent or not opened yet, as a multiple of the largest upload."""
 AROUND = 2**16
-"""Bytes around the content of an upload, at most."""
+"""Most bytes of a request around the content of an upload."""
 ADDRESS = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
 
 
 class Uploads:
-    """Refuses an upload with which a session would have too many bytes on the server."""
+    """Middleware that refuses an upload if the session would then have too many bytes on the server."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -42,4 +42,4 @@ class Uploads:
             await self.app(scope, receive, send)
         finally:
             self._coming[session] -= size
-            self._coming += Counter()  # forgets sessions that upload nothing
+            self._coming += Counter()  # removes sessions without uploads
