@@ -1,4 +1,4 @@
-"""Learn: the course, one chapter at a time: an idea, a live picture, something to try, and one question."""
+"""The page Learn: the course, one chapter at a time, with an idea, a live picture, a task and one question."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,9 +30,9 @@ COMPARED = (1, 4, 16, 64, 256, 1024)
 TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 MEASURES = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "gradient of the softmax"}
 MAP_SIDE = 300
-"""Points of a map: a chapter is one screen."""
+"""Side of a map in pixels, so that a chapter fits one screen."""
 ROUNDING = 1e-4
-"""Share of the largest output below which a difference is rounding."""
+"""Share of the largest output below which a difference counts as rounding."""
 
 _learned = cache.cached(peeking.learn)
 _spread = cache.cached(steps.dot_product_variance)
@@ -61,7 +61,7 @@ def page(source: Source, request: Request) -> None:
 
 
 def opened(choices: Choices, number: int) -> Choices:
-    """The choices that a chapter begins with."""
+    """Choices at the beginning of a chapter."""
     begins, _ = link.read(lessons.course().steps[number - 1].link)
     return begins.put(chapter=number)
 
@@ -71,7 +71,7 @@ def _open(number: int) -> None:
 
 
 def _chapters(number: int) -> None:
-    """All chapters by their titles; those whose question was answered have a check mark."""
+    """Draw the choice of a chapter; answered chapters have a check mark."""
     course, learned = lessons.course(), {*session().memory.setdefault("learned", set())}
 
     def titled(chapter: int) -> str:
@@ -91,7 +91,7 @@ def _chapters(number: int) -> None:
 
 
 def _told(chapter: LessonStep, number: int) -> None:
-    """The idea, what to try, and the words that are new."""
+    """Draw the idea, the task and the new terms of a chapter."""
     title(f"{number} · {chapter.title}")
     st.markdown(chapter.idea)
     if chapter.do:
@@ -105,7 +105,7 @@ def _told(chapter: LessonStep, number: int) -> None:
 
 
 def _asked(chapter: LessonStep, number: int) -> None:
-    """The question, its choices, the answer, and the way on."""
+    """Draw the question, its choices, the answer, and the buttons to other chapters and pages."""
     last = len(lessons.course().steps)
     picked = session().memory.get(f"answer {number}")
     if chapter.question:
@@ -139,13 +139,13 @@ def _asked(chapter: LessonStep, number: int) -> None:
 
 
 def _go_on(chapter: LessonStep) -> None:
-    """Take what the chapter shows to another page."""
+    """Leave the course and open the state of the chapter on another page."""
     put(chapter=None)
     session().memory["open"] = chapter.page
 
 
 def _map(context: Context) -> None:
-    """The head as a map, with the sums of its rows, and the selected cell in words."""
+    """Draw the map of the head with the sums of its rows, and the selected cell in words."""
     figure = figures.head(
         context.record,
         context.site,
@@ -168,7 +168,7 @@ def _map(context: Context) -> None:
 
 
 def _heads(context: Context) -> None:
-    """The heads of the layer, to choose one and to switch some off."""
+    """Draw the heads of the layer, to choose a head and to switch heads off."""
     active_heads(context.source, context.site)
     figure = figures.heads(context.record, context.site, focused=context.head, dark=context.dark)
     picture(figure, "every", select="head", on_click=lambda point: put(head=int(point["head"])))
@@ -181,12 +181,12 @@ def _training_step(context: Context) -> None:
 
 
 def _at_step(last: int) -> Callable[[Choices, int], Choices]:
-    """The step of the choices to a training step; the last one is the model as it is."""
+    """Return the function that sets the training step in the choices; the last step is the finished model."""
     return lambda choices, step: choices.put(step=None if step == last else step)
 
 
 def _query(context: Context) -> None:
-    """The choice of a row."""
+    """Draw the choice of a row."""
     names = [f"{i} · {token.text}" for i, token in enumerate(context.tokens[0])]
     query = _row_of(context)
     control(
@@ -207,7 +207,7 @@ def _row_of(context: Context) -> int:
 
 
 def _row(context: Context) -> None:
-    """The chosen query beside each key that it may see: their product, and the weight that comes of it."""
+    """Draw a table of the chosen query's unmasked keys with q · k and weight, and the weighted values."""
     row = steps.row(context.record, context.site, context.head, _row_of(context))
     visible = [i for i, rule in enumerate(row.rules) if not rule]
     rows = [
@@ -229,7 +229,7 @@ def _row(context: Context) -> None:
 
 
 def _d_k(context: Context) -> None:
-    """Random queries and keys of a chosen d_k, with the scale and without it."""
+    """Draw statistics of random queries and keys for a chosen d_k, with and without scaling."""
     usual = int(allowed("number", [*map(str, WIDTHS)], "16"))
     d_k = control(st.select_slider, "dₖ", "number", WIDTHS, value=usual, step=_with_d_k)
     (products,) = _spread((d_k,))
@@ -254,7 +254,7 @@ def _future(context: Context) -> None:
 
 
 def _scores(context: Context) -> None:
-    """Scale and temperature, and what they do to the last row."""
+    """Draw the controls of scale and temperature, and their effect on the chosen row."""
     site, temperatures = context.site, sorted({*TEMPERATURES, now()["temperature"]})
     control(st.toggle, "Divide by √dₖ", "scaled", step=lambda choices, on: choices.put(scaled=on, scored=site))
     control(
@@ -277,7 +277,7 @@ def _scores(context: Context) -> None:
 
 
 def _positions(context: Context) -> None:
-    """The switch, and whether the outputs of the words change where these are read from last to first."""
+    """Draw the switch of positions, and how much the outputs change if the words are reversed."""
     name, values = named_model(now()["model"])
     with_positions = values.get("positions", True)
     control(
@@ -299,7 +299,7 @@ def _positions(context: Context) -> None:
 
 
 def _moved_by_order(context: Context) -> tuple[float, float]:
-    """The largest change of an output where the words are read from last to first, and the largest output."""
+    """Largest change of an output if the words are reversed, and the largest output."""
     sentence, before = context.record.sentences[context.sentence], context.record.output[context.sentence]
     typed = [i for i, token in enumerate(sentence.tokens) if not token.special]
     places = dict(zip(typed, reversed(typed), strict=True))
@@ -310,7 +310,7 @@ def _moved_by_order(context: Context) -> tuple[float, float]:
 
 
 def _peeking(context: Context) -> None:
-    """Two small models learn, with the mask and without it."""
+    """Draw a button that trains two small models, with and without a causal mask, then their losses."""
     if not session().memory.get("peeking"):
         tokens = context.tokens[0]
         rows = [[quoted_token(here.text, i), f"“{after.text}”"] for i, (here, after) in enumerate(pairwise(tokens))]
@@ -335,7 +335,7 @@ def _train() -> None:
 
 
 def _bugs(context: Context) -> None:
-    """The mistakes: the symptom as title, the cause and the repair folded under it."""
+    """Draw each bug of the museum: an expander with the symptom as its title, the cause and the fix inside."""
     for bug in bugs.museum():
         with st.expander(bug.symptom, key=f"mistake {bug.name}"):
             st.markdown(f"**{bug.title}.** {bug.because}")
@@ -361,4 +361,4 @@ SCENES = {
     "peeking": _peeking,
     "bugs": _bugs,
 }
-"""What chapters show, by the names in `assets/lessons/course.toml`."""
+"""Functions that draw the scenes of chapters, by their names in `assets/lessons/course.toml`."""

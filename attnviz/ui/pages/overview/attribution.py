@@ -1,4 +1,4 @@
-"""Which heads and tokens a predicted word comes from: contributions, logit lens, rollout and gradients."""
+"""Attribution of a predicted word to heads and tokens: contributions, logit lens, rollout and gradients."""
 
 from dataclasses import replace
 
@@ -34,17 +34,17 @@ from attnviz.ui.toolbar import Context
 
 ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
 LIKELY = 10
-"""Most probable words to choose from."""
+"""Number of most probable words to choose from."""
 LONGEST = 100
-"""Characters of a word in a link."""
+"""Most characters of a word in a link."""
 METHODS = ("gradient × weight", "gradient × weight, signed", "integrated gradients")
 LENSES = ("words by layer", "words of the head")
 INTEGRAL = ("50", "20", "200", "1000")
-"""Steps of the integral to choose from."""
+"""Numbers of steps of the integral to choose from."""
 
 
 def contributions(context: Context) -> dict[str, Figure]:
-    """Contributions of each head and other part to the logit of a word, and how much it falls with the head off."""
+    """Draw the contribution of each head and layer to a word's logit, and the fall of the logit without each head."""
     quiet("Direct logit attribution: which head adds the predicted word, and do others replace it when it is off?")
     record = cache.with_stream(context.source, context.record)
     with st.container(**ROW):
@@ -85,7 +85,7 @@ def _how(text: str) -> None:
 
 
 def _position_and_word(context: Context, record: Record) -> tuple[int, str | None, list[str]]:
-    """The position, the predicted word that is explained, and the most probable words there."""
+    """Draw the choices of position and word; returns both, and the most probable words at the position."""
     position = _position(context, record)
     words = analysis.next_words(record, position, sentence=context.sentence, count=LIKELY)
     likely = [word.word for word in words]
@@ -93,7 +93,7 @@ def _position_and_word(context: Context, record: Record) -> tuple[int, str | Non
 
 
 def _position(context: Context, record: Record) -> int:
-    """The position after which a word is predicted: the query of the selected cell, else where the page predicts.
+    """Draw the choice of the position whose prediction is explained, by default the query of the selected cell.
 
     Raises:
         InputError: if the model predicts no words.
@@ -103,7 +103,7 @@ def _position(context: Context, record: Record) -> int:
     read, text = record.read[context.sentence], context.sentence
     kind = "decoder" if any(site.kind == "decoder" for site in context.source.sites) else "encoder"
     opening = read.length - 1 if context.position is None else context.position
-    if record.targets:  # the last word that is written, not the end of the text
+    if record.targets:  # the last predicted word that is not the end of the text
         predicted = record.prediction.words(sentence=text)[: read.length]
         opening = max((i for i, word in enumerate(predicted) if word not in sentences.ENDS), default=read.length - 1)
     blanks = [*record.prediction.blanks[text]] if analysis.fills_in(record) else []
@@ -111,7 +111,7 @@ def _position(context: Context, record: Record) -> int:
 
 
 def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], opening: int, blanks: list[int]) -> int:
-    """The choice of a position of one text: the query of the selected cell, if that is of the same text."""
+    """Draw the choice of a position in a text; the value is the query of the selected cell, if of the same text."""
     is_there = (context.site.kind == "encoder") == (kind == "encoder")
     options, cell = blanks or [*range(len(tokens))], now()["cell"]
     position = cell[0] if cell and is_there else opening
@@ -134,7 +134,7 @@ def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], o
 
 
 def _word(label: str, name: str, likely: list[str], opening: str | None) -> str | None:
-    """A word of the vocabulary, one of the most probable or a typed one; `opening` where nobody chose."""
+    """Draw the choice of a vocabulary word, one of the most probable or typed; `opening` is the default."""
     word = now()[name] or opening
 
     def step(choices: Choices, typed: str | None) -> Choices:
@@ -159,7 +159,7 @@ def _word(label: str, name: str, likely: list[str], opening: str | None) -> str 
 
 
 def lens(context: Context) -> dict[str, Figure]:
-    """Words that the model would predict after each layer, or that the chosen head pushes; one can be clicked."""
+    """Draw the logit lens, with the predictions after each layer, or the words that the chosen head pushes."""
     record = cache.with_stream(context.source, context.record)
     with st.container(**ROW):
         is_head = LENSES[1] == choice(st.segmented_control, "Shown as", "form", LENSES, visible=False, required=True)
@@ -200,7 +200,7 @@ def lens(context: Context) -> dict[str, Figure]:
 
 
 def rollout(context: Context) -> dict[str, Figure]:
-    """Tokens that each position is mixed from after a layer, as a map, and one position as bars."""
+    """Draw attention rollout after a layer: shares of all tokens at each position as a map, one position as bars."""
     record, text = context.record, context.sentence
     sites = {str(site): site for site in reversed(context.source.sites) if site.kind != "cross"}
     if not sites:
@@ -242,7 +242,7 @@ def rollout(context: Context) -> dict[str, Figure]:
 
 
 def _traced(context: Context, last: Site, position: int) -> Traced | None:
-    """Rollout after a layer; of a long text one position alone, below a button with its cost."""
+    """Rollout after a layer; for a long text only one position, after a click on a button with the cost."""
     record, text, step = context.record, context.sentence, context.record.step(last)
     layers = sorted(site.layer for site in record.sites if site.kind == last.kind)
     below = layers.index(last.layer)
@@ -266,7 +266,7 @@ def _followed(record: Record, kind: str, sentence: int) -> tuple[Mixed, np.ndarr
 
 
 def gradients(context: Context) -> dict[str, Figure]:
-    """Gradient times weight of the chosen head and relevance of each token, or integrated gradients."""
+    """Draw gradient × weight of the chosen head with the relevance of each token, or integrated gradients."""
     record, text = context.record, context.sentence
     steps = None
     with st.container(**ROW):
@@ -291,7 +291,7 @@ def gradients(context: Context) -> dict[str, Figure]:
 
 
 def _by_weights(context: Context, computed: Relevance, *, signed: bool) -> dict[str, Figure]:
-    """Gradient times weight of the chosen head, and the relevance of each token after a layer."""
+    """Draw gradient × weight of the chosen head, and the relevance of each token after a layer."""
     if not isinstance(context.head, int):
         raise InputError("Gradients are of one head: choose one above.")
     quiet("Which weights, and through them which tokens, does the chosen word's logit depend on?")
@@ -316,7 +316,7 @@ def _by_weights(context: Context, computed: Relevance, *, signed: bool) -> dict[
 
 
 def _by_embeddings(context: Context, computed: IntegratedGradients) -> dict[str, Figure]:
-    """Integrated gradients of each token, and their gap."""
+    """Draw the integrated gradients of each token, with the gap between their sum and the change of the logit."""
     quiet("What does the embedding of each token add to the chosen word's logit?")
     figure = figures.integrated_gradients(context.record, computed, dark=context.dark)
     in_words(gap_in_words(computed))

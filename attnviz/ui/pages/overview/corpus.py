@@ -1,4 +1,4 @@
-"""Corpus: what each head does over many texts, those of an atlas, those that ship, or a person's own."""
+"""Statistics of each head over many texts: of an atlas, the shipped texts, or the user's own texts."""
 
 import os
 from functools import lru_cache
@@ -29,12 +29,12 @@ from attnviz.ui.text import heading, large, note, quiet
 from attnviz.ui.toolbar import Context, in_general
 
 FOLDERS = "ATTNVIZ_ATLAS"
-"""Environment variable with folders of atlases, separated as those of PATH are."""
+"""Environment variable with folders of atlases, separated as in PATH."""
 PAIRS = "pairs"
-"""Choice of texts by the weight between two words."""
+"""Option that ranks texts by the largest weight between two words."""
 PLACE = ["kind", "layer", "head"]
 MOST, UNFOLDED = 10, 5
-"""Texts of a head, and how many of them are not folded."""
+"""Most texts listed for a head, and how many of them are shown at once."""
 COLUMNS = {
     "here": ("This text", ""),
     "mean": ("Mean", "Mean over texts; each counts the same."),
@@ -47,11 +47,11 @@ ROLES = {
     "on": ("Right, head on", "How much the model gets right with all heads on."),
     "off": ("Right, head off", "How much it gets right with this head off."),
 }
-"""Title of each number of a measured role, and its meaning."""
+"""Title and meaning of each number of a measured role."""
 
 
 def corpus(context: Context) -> dict[str, Figure]:
-    """Known roles, all heads over the corpus beside this text, and the chosen head with texts that open."""
+    """Measure or open statistics over a corpus, then draw known roles, all heads and the chosen head."""
     quiet("What does each head do over many texts? One text can mislead.")
     with st.popover("Own texts", icon=":material/upload_file:"):
         st.caption("A text on each line. Without a file: fifty texts that ship with attnviz.")
@@ -75,7 +75,7 @@ def corpus(context: Context) -> dict[str, Figure]:
 
 
 def _built(source: Source) -> Atlas | None:
-    """The atlas of a model, of those in named folders and those that ship; one of several is chosen."""
+    """Atlas of a model, from the folders of `FOLDERS` or the shipped ones; several are offered as a choice."""
     named = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep))
     shipped = sorted(assets.path("atlas").iterdir()) if assets.path("atlas").is_dir() else []
     there: dict[str, Atlas] = {}
@@ -99,7 +99,7 @@ def _built(source: Source) -> Atlas | None:
 
 @lru_cache(maxsize=32)
 def _opened(folder: Path, changed: float) -> Atlas | AttnvizError:
-    """An atlas as it was when it changed last, or why it cannot be opened."""
+    """Open an atlas, or return the error; `changed`, the time of the last change, is only part of the cache key."""
     try:
         return atlas.open(folder)
     except AttnvizError as problem:
@@ -115,7 +115,7 @@ def _measure(source: Source, lines: tuple[str, ...], edits: Edits) -> Atlas:
 
 
 def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
-    """The role of the chosen head, its texts and numbers, beside the known roles and all heads."""
+    """Draw the role of the chosen head and its texts, with the known roles and all heads to the left."""
     site, head, every = context.site, context.head, measured.heads()
     chosen = every[(every["site"] == str(site)) & (every["head"] == head)]
     if chosen.empty:
@@ -147,7 +147,7 @@ def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
 
 
 def _answer(context: Context, measured: Atlas, row: pd.Series) -> None:
-    """The role of the chosen head: what was measured of it, else what its weights over the corpus look like."""
+    """Draw the measured role of the chosen head, or else the role that its weights over the corpus suggest."""
     name = context.site.head(context.head).capitalize()
     named = roles(row.to_dict() | {"texts": measured.texts})[:1]
     if context.behaviors:
@@ -159,7 +159,7 @@ def _answer(context: Context, measured: Atlas, row: pd.Series) -> None:
 
 
 def known_roles(context: Context) -> None:
-    """Each measured role of a head as a row that chooses the head."""
+    """Draw a table of all measured roles; a selected row chooses its head."""
     behaviors = context.source.card.behaviors if context.source.card and context.source.step is None else ()
     if not behaviors:
         return
@@ -186,7 +186,7 @@ def known_roles(context: Context) -> None:
 
 
 def _all_heads(context: Context, every: pd.DataFrame, name: str, count: int) -> None:
-    """A number of every head on this text and over the corpus."""
+    """Draw a table of one metric of every head, on this text and over the corpus."""
     here = metrics(context).reindex(columns=[*PLACE, name]).rename(columns={name: "here"})
     many = {name: "mean", f"{name}_low": "low", f"{name}_high": "high", f"{name}_spread": "spread"}
     rows = every[[*PLACE, *many]].rename(columns=many).merge(here, on=PLACE, how="left")
@@ -201,7 +201,7 @@ def _all_heads(context: Context, every: pd.DataFrame, name: str, count: int) -> 
 
 
 def _examples(context: Context, measured: Atlas, by: str, above: float) -> None:
-    """Ten texts of a head, each with the weights of one query as shades; a click opens one on Heads."""
+    """Draw up to `MOST` texts of a head, shaded by the weights of one query; a click opens the text on Heads."""
     heading(f"Texts with the largest {'weight between two words' if by == PAIRS else TITLES[by].lower()}")
     role = context.behaviors[0].role if context.behaviors else ""
     word = role.partition("“")[2].partition("”")[0]
@@ -232,7 +232,7 @@ def _examples(context: Context, measured: Atlas, by: str, above: float) -> None:
 
 
 def _example(context: Context, row: dict, index: int, by: str) -> None:
-    """One text with its weights and what is predicted, and the button that opens it."""
+    """Draw one text, shaded by its weights, with its prediction and a button that opens the text."""
     site, head = context.site, context.head
     record = cache.record(context.source, Request((row["text"],), edits=context.edits))
     largest, keys = analysis.strongest(record.step(site), head)
@@ -251,7 +251,7 @@ def _example(context: Context, row: dict, index: int, by: str) -> None:
 
 
 def _shaded(context: Context, record: Record, query: int, key: int, remark: str) -> str:
-    """HTML of the keys, each shaded by its weight, with the query underlined, and what is predicted after it."""
+    """HTML of the keys, each shaded by its weight, with the query underlined and the prediction after it."""
     queries, keys = record.tokens(context.site)
     weights = record.step(context.site).weights(context.head, slice(query, query + 1))[0].tolist()
     name, parts = escape(visible_text(queries[query].text)), []
