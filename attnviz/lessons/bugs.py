@@ -45,8 +45,8 @@ class Bug:
 def museum() -> tuple[Bug, ...]:
     """All bugs in order."""
     data = tomllib.loads(assets.path("lessons/bugs.toml").read_text(encoding="utf-8"))
-    return tuple(Bug(**{name: _stripped(value) for name, value in bug.items()}) for bug in data["bug"])
+    return tuple(Bug(**{name: _strip(value) for name, value in bug.items()}) for bug in data["bug"])
 
 
-def _stripped(value: Any) -> Any:
+def _strip(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value.strip("\n")

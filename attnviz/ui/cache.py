@@ -112,11 +112,11 @@ def source(name: str, step: int | None = None) -> Source:
     Raises:
         AttnvizError: if a file is missing or damaged; the message names it.
     """
-    return api.load(name) if name in api.OFFERED else _shipped(name, step)
+    return api.load(name) if name in api.OFFERED else _load_shipped(name, step)
 
 
 @cached
-def _shipped(name: str, step: int | None) -> Source:
+def _load_shipped(name: str, step: int | None) -> Source:
     loaded = api.load(name) if step is None else api.load(name, step=step)
     loaded.card, loaded.unknown(["a"])  # a damaged file raises its error now
     return loaded
@@ -190,7 +190,7 @@ def _targets(source: Source, texts: tuple[str, ...]) -> tuple[Sentence, ...]:
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
 """Records that a page still uses, even after the cache has dropped them, so that they are not computed again."""
 
-_makers: weakref.WeakKeyDictionary[Record, object] = weakref.WeakKeyDictionary()
+_source_of_record: weakref.WeakKeyDictionary[Record, object] = weakref.WeakKeyDictionary()
 """The source of each record, as `_key_part` gives it."""
 
 
@@ -215,14 +215,14 @@ def maker(record: Record) -> Source:
     Raises:
         LookupError: if no page shows the record.
     """
-    source = _makers[record]
+    source = _source_of_record[record]
     return source() if isinstance(source, weakref.ref) else source
 
 
 def _with_request(source: Source, request: Request | None, record: Record) -> Record:
     """Copy of a record with its request; its source is remembered for `maker`."""
     result = replace(record, request=request)
-    _makers[result] = _key_part(source)
+    _source_of_record[result] = _key_part(source)
     return result
 
 
@@ -232,7 +232,7 @@ def _run(key: tuple, source: Source) -> Record:
     if (result := _used.get(key)) is None:
         read, edits = sentences(source, request), request.edits
         cost = budget.cost(source, read, edits)
-        budget.check_memory(cost.bytes, _let_go_of_all)
+        budget.check_memory(cost.bytes, _drop_all)
         SHARED.reserve(key, cost.record_bytes)
         with cores.used_by(source):
             result = _with_request(source, request, source.run(read, edits, targets(source, request)))
@@ -240,7 +240,7 @@ def _run(key: tuple, source: Source) -> Record:
     return result
 
 
-def _let_go_of_all() -> None:
+def _drop_all() -> None:
     SHARED.let_go(SHARED.bytes)
 
 
@@ -303,17 +303,17 @@ def worked(
         OverBudget: if it costs more than this server takes.
     """
     about = runs.About(cost, names, unit, writes)
-    return _worked(_key(make, args, settings), partial(make, *args, **settings), about)
+    return _compute(_key(make, args, settings), partial(make, *args, **settings), about)
 
 
-def _worked(key: tuple, make: Callable[[], R], about: runs.About) -> R:
+def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
     cost = about.cost
     if cost is None or key in SHARED:
         return SHARED.get(key, make)
     if cost.seconds < budget.DIRECT and not about.unit:
-        budget.check_memory(0, _let_go_of_all)  # small maps take far less than their estimate
+        budget.check_memory(0, _drop_all)  # small maps take far less than their estimate
         return SHARED.get(key, make)
-    budget.check_memory(cost.bytes, _let_go_of_all)
+    budget.check_memory(cost.bytes, _drop_all)
     budget.check_work(cost)
     return runs.get(key, partial(SHARED.get, key, make), about, within=runs.ANEW)
 
@@ -333,7 +333,7 @@ def screen(figure: Figure) -> arrow.Screen:
             description(figure)
         return rendered
 
-    return _worked(("screen", *key), make, runs.About(figure.cost))
+    return _compute(("screen", *key), make, runs.About(figure.cost))
 
 
 def description(figure: Figure) -> str:

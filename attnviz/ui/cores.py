@@ -19,8 +19,8 @@ from attnviz.sources.base import Source
 LARGE = 50_000_000
 """Parameters from which a model counts as large: BERT does, MiniLM does not."""
 
-_every: int | None = None
-_theirs = False
+_core_count: int | None = None
+_is_left_alone = False
 """Whether the app runs in the user's own process, whose number of threads it must not change."""
 _lock = Lock()
 
@@ -28,29 +28,29 @@ _lock = Lock()
 @contextmanager
 def left_alone() -> Iterator[None]:
     """Leave torch's number of threads unchanged inside the `with` block."""
-    global _theirs
-    _theirs = True
+    global _is_left_alone
+    _is_left_alone = True
     try:
         yield
     finally:
-        _theirs = False
+        _is_left_alone = False
 
 
 def settle() -> int:
     """Use one core from now on; returns the number of cores before the first call."""
-    global _every
+    global _core_count
     with _lock:
         own = torch.get_num_threads()  # the call also fixes the number of this thread
-        _every = _every or own
+        _core_count = _core_count or own
         torch.set_num_threads(1)
-    return _every
+    return _core_count
 
 
 @contextmanager
 def used_by(source: Source) -> Iterator[None]:
     """Use all cores inside the `with` block if the model is large, else one."""
-    every = 1 if _theirs else settle()
-    if _theirs or source.facts is None or source.facts.parameters < LARGE:
+    every = 1 if _is_left_alone else settle()
+    if _is_left_alone or source.facts is None or source.facts.parameters < LARGE:
         yield
         return
     torch.set_num_threads(every)

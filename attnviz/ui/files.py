@@ -51,12 +51,12 @@ def button() -> None:
             count = session().memory.get("files taken", 0)
             most = config.get_option("server.maxUploadSize")
             label = f"A saved run, weights, a text, a picture or a sound, up to {most} MB"
-            st.file_uploader(label, accept_multiple_files=True, key=f"files {count}", on_change=_take, args=(count,))
+            st.file_uploader(label, accept_multiple_files=True, key=f"files {count}", on_change=_open, args=(count,))
     for text, kind in session().memory.pop("about files", ()):
         note(text, kind)
 
 
-def _take(count: int) -> None:
+def _open(count: int) -> None:
     """Open each uploaded file, store a message for each that fails, and free the uploads."""
     memory = session().memory
     memory["files taken"] = count + 1  # the next upload box begins empty

@@ -75,7 +75,7 @@ def public() -> Public | None:
     Raises:
         InputError: if a host name or origin is invalid, or given without the preset.
     """
-    names, pages = (_listed(*part) for part in ((HOST_NAMES, HOST_NAME), (FRAMED_BY, ORIGIN)))
+    names, pages = (_split_variable(*part) for part in ((HOST_NAMES, HOST_NAME), (FRAMED_BY, ORIGIN)))
     if os.environ.get(PUBLIC, "") in ("", "0"):
         if names or pages:
             raise InputError(
@@ -85,7 +85,7 @@ def public() -> Public | None:
     return Public(names, pages)
 
 
-def _listed(variable: str, form: str) -> tuple[str, ...]:
+def _split_variable(variable: str, form: str) -> tuple[str, ...]:
     """Split an environment variable at blanks and commas, and check each part against a pattern."""
     parts = tuple(re.findall(r"[^\s,]+", os.environ.get(variable, "")))
     for part in parts:

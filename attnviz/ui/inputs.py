@@ -55,7 +55,7 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
                 pictures.row(source)
             if reads_text:
                 _text(source, text)
-        _named_model()
+        _load_named_model()
     if source is None:
         if wrong:
             note(wrong)
@@ -66,11 +66,11 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
     try:
         texts = cache.texts(text, by_line=_by_line(text)) if reads_text else ("",)
         if reads_text:
-            _unknown(source, texts)
+            _note_unknown_words(source, texts)
         asked = _request(source, texts)
-        return _in_chat(source), asked if source.reads == "text" else pictures.with_picture(source, asked)
+        return _with_chat(source), asked if source.reads == "text" else pictures.with_picture(source, asked)
     except cache.NoText:
-        _offer(source)
+        _example_buttons(source)
     except AttnvizError as error:
         note(str(error))
     return None
@@ -98,7 +98,7 @@ def _is_here(text: str) -> bool:
 
 def _model(source: Source | None) -> None:
     """Draw the box of models, which lists the available ones and takes any typed name."""
-    suitable = [name for name, kind in api.SOURCES.items() if _suits(kind, source) and name not in FOR_LEARNING]
+    suitable = [name for name, kind in api.SOURCES.items() if _can_read(kind, source) and name not in FOR_LEARNING]
     other = [] if model_loading.allowed() is not None else [OTHER]
     named = [*files.opened(), *model_loading.listed(), *other]
     names = dict.fromkeys([*api.OFFERED, *suitable, *named, *FOR_LEARNING, now()["model"]])
@@ -121,7 +121,7 @@ def model_title(name: str) -> str:
     return shipped or (name.removeprefix(files.PREFIX) if _is_here(name) else model_loading.title(name))
 
 
-def _suits(kind: type[Source], source: Source | None) -> bool:
+def _can_read(kind: type[Source], source: Source | None) -> bool:
     """Whether a model can read the current input: with a text and no picture, models of pictures alone cannot."""
     is_text = now()["text"] is not None and now()["picture"] is None
     return kind.reads in ("text", "both") or not is_text or (source is not None and source.reads == kind.reads)
@@ -140,7 +140,7 @@ def _with_model(choices: Choices, name: str) -> Choices:
     return choices.without("model").put(model=name) if name else choices
 
 
-def _named_model() -> None:
+def _load_named_model() -> None:
     """Load the model that was named last and then choose it; after “Another model …”, draw a box for its name."""
     memory = session().memory
     name = memory.get("named model")
@@ -209,7 +209,7 @@ def _examples(source: Source) -> list[str]:
     return [*(card or source.examples or ("The cat sat on the mat because it was tired",))]
 
 
-def _offer(source: Source) -> None:
+def _example_buttons(source: Source) -> None:
     """Draw the first examples as buttons, for an empty text box."""
     quiet("Type a sentence above, or begin with one of these.")
     with st.container(horizontal=True, gap="small"):
@@ -249,13 +249,13 @@ def _request(source: Source, texts: tuple[str, ...]) -> Request:
     return Request(texts, targets=tuple(targets), answer=answer)
 
 
-def _in_chat(source: Source) -> Source:
+def _with_chat(source: Source) -> Source:
     """The model with the chosen chat settings, if it has a chat template."""
     chat = now()["chat"]
     return source if chat is None or not source.can_chat else replace(source, chat=True, system=chat)
 
 
-def _unknown(source: Source, lines: tuple[str, ...]) -> None:
+def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
     """Show which words the model does not know; if it does not know most words, offer a model that reads any text."""
     unknown = cache.unknown(source, lines)
     if not unknown:
@@ -288,18 +288,18 @@ def offer_shorter(error: TooLong, source: Source, request: Request) -> None:
             st.button(
                 title, key="first tokens", icon=":material/content_cut:", on_click=_shorten, args=(source, request)
             )
-        if other := _reader(request):
+        if other := _model_that_reads(request):
             options = {"key": "other model", "icon": ":material/swap_horiz:"}
             st.button(f"Switch to {other}", on_click=_switch, args=(other,), **options)
 
 
 def _shorten(source: Source, request: Request) -> None:
     """Cut each text to as many whole words from its beginning as the model can read."""
-    lines = "\n".join(_first(source, text) for text in request.texts)
+    lines = "\n".join(_fitting_beginning(source, text) for text in request.texts)
     change(lambda choices: choices.without("text").put(text=lines))
 
 
-def _first(source: Source, text: str) -> str:
+def _fitting_beginning(source: Source, text: str) -> str:
     """Longest beginning of a text, in whole words, that the model can read; the whole text if no word fits."""
     ends = [match.end() for match in islice(PIECES.finditer(text), source.longest)]
     low, high = 0, len(ends)
@@ -320,7 +320,7 @@ def _reads(source: Source, request: Request) -> bool:
     return True
 
 
-def _reader(request: Request) -> str | None:
+def _model_that_reads(request: Request) -> str | None:
     """Name of the first shipped model that can read these texts; None if there is none or the texts are too long."""
     if sum(map(len, request.texts)) > MOST_SOUGHT:
         return None

@@ -39,7 +39,7 @@ def launch(address: str, port: int, browser: bool, link: str = "") -> None:
     Raises:
         InputError: if the port or address cannot be used, or a setting of Streamlit or the public preset is invalid.
     """
-    link = _target(link)
+    link = _path_of_link(link)
     hosts.public()  # an invalid preset is an error now, not at the first visit
     check_free(address, port)
     if address not in ANY:
@@ -67,7 +67,7 @@ def welcome() -> None:
         cli_util.open_browser(url)
 
 
-def _target(link: str) -> str:
+def _path_of_link(link: str) -> str:
     """Path and query of a link; its host and port are ignored.
 
     Raises:
@@ -100,10 +100,10 @@ def check_free(address: str, port: int, option: str = "--port") -> None:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
     except (OSError, UnicodeError) as error:
-        raise InputError(_refused(address, port, getattr(error, "errno", None), option)) from error
+        raise InputError(_reason(address, port, getattr(error, "errno", None), option)) from error
 
 
-def _refused(address: str, port: int, reason: int | None, option: str) -> str:
+def _reason(address: str, port: int, reason: int | None, option: str) -> str:
     if reason == errno.EADDRINUSE:
         return f"Port {port} is in use; choose another one with {option}."
     if reason == errno.EACCES:

@@ -41,7 +41,7 @@ def row(source: Source) -> None:
     label = "Sound" if source.reads == "sound" else "Picture"
     chosen = now()["picture"] if now()["picture"] in there else there[0]
     if chosen != NONE:
-        st.html(f'<img src="{data_uri(_named(chosen).small)}" alt="" height="38">', width="content")
+        st.html(f'<img src="{data_uri(_picture_by_name(chosen).small)}" alt="" height="38">', width="content")
     control(
         st.selectbox,
         label,
@@ -85,7 +85,7 @@ def with_picture(source: Source, request: Request, *, gray: bool = True) -> Requ
     name = there[0] if name is None else name
     if name == NONE:
         return request
-    picture = _named(name)
+    picture = _picture_by_name(name)
     whole = replace(request, pictures=((picture,),) * len(request.texts))
     if not (gray and now()["gray"]) or source.reads == "sound":
         return whole
@@ -100,15 +100,15 @@ def name_of(picture: Picture) -> str:
     Raises:
         LookupError: if the picture is neither, for example because some patches are gray.
     """
-    return {_named(name): name for name in (*own(), *EXAMPLES)}[picture]
+    return {_picture_by_name(name): name for name in (*own(), *EXAMPLES)}[picture]
 
 
-def _named(name: str) -> Picture:
-    return own()[name] if name in own() else _example(name)
+def _picture_by_name(name: str) -> Picture:
+    return own()[name] if name in own() else _load_example(name)
 
 
 @lru_cache(maxsize=8)
-def _example(name: str) -> Picture:
+def _load_example(name: str) -> Picture:
     path: Path = EXAMPLES[name]
     content = path.read_bytes()
     is_sound = path.suffix == media.SOUND_ENDING

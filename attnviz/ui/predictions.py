@@ -24,11 +24,11 @@ def sentence(context: Context, position: int | None = None) -> str:
         return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."
     if record.labels is not None:
         ranked = analysis.labels(record, before=context.before, sentence=text)
-        return f"Predicted label: {_changed(ranked, _label)}."
+        return f"Predicted label: {_top_word(ranked, _quoted_label)}."
     if record.prediction is None:
-        return _vectors(context)
+        return _vector_sentence(context)
     if record.prediction.written:
-        return _written(context)
+        return _written_text(context)
     position = context.position if position is None else position
     if position is None:
         return "The text has no blank for the model to fill in."
@@ -40,7 +40,7 @@ def sentence(context: Context, position: int | None = None) -> str:
         where = f"Label of {token}"
     ranked = analysis.next_words(record, position, before=context.before, sentence=text)
     most = "most changed: " if context.before is not None and position == context.most_moved else ""
-    return f"{where}, {most}{_changed(ranked)}."
+    return f"{where}, {most}{_top_word(ranked)}."
 
 
 def line(context: Context) -> None:
@@ -74,7 +74,7 @@ def figure(context: Context, position: int | None = None) -> tuple[str, Figure] 
     return None if position is None else ("next word", figures.next_word(record, position, **options))
 
 
-def _written(context: Context) -> str:
+def _written_text(context: Context) -> str:
     """Sentence with the text that the model wrote, and the text without the edits if that differs."""
     if context.request.targets:
         return f"The decoder reads your target: “{context.request.targets[context.sentence]}”"
@@ -83,7 +83,7 @@ def _written(context: Context) -> str:
     return f"The model writes: “{texts[0]}”{before}"
 
 
-def _changed(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
+def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
     """The most probable word and its probability, and both without the edits.
 
     Args:
@@ -102,11 +102,11 @@ def _changed(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] 
     return f"{quote(new.word)} {now}, as before" if before == now else f"{quote(new.word)} {before} → {now}"
 
 
-def _label(name: str) -> str:
+def _quoted_label(name: str) -> str:
     return f"“{label_text(name)}”"
 
 
-def _vectors(context: Context) -> str:
+def _vector_sentence(context: Context) -> str:
     """Sentence with the distance that the edits moved the text's vector, or with the two most similar texts."""
     if context.record.vectors is None:
         return ""

@@ -137,7 +137,7 @@ def control(
     """
     key = f"{name} {part}".strip()
     value = now()[name] if value is CHOSEN else value
-    if widget.__name__ not in TURNED or not _is_turned_to(key, value):
+    if widget.__name__ not in TURNED or not _shows_already(key, value):
         st.session_state[key] = value
 
     def report() -> None:
@@ -183,7 +183,7 @@ def complain() -> None:
     current.complaints = ()
 
 
-def _is_turned_to(key: str, value: Any) -> bool:
+def _shows_already(key: str, value: Any) -> bool:
     """Whether the browser already shows the widget with this value on this page."""
     current, page = session().turned.get(key), streamlit_internals.page_hash()
     session().turned[key] = page
@@ -212,7 +212,7 @@ def arrive(first: dict[str, str]) -> bool:
     current.written = current.written[current.written.index(there) :] if there in current.written else (there,)
     if current.opened and (not browsed or not there):  # Streamlit empties the address on the way to another page
         return False
-    choices = current.visited.get(_sorted(there))
+    choices = current.visited.get(_sorted_items(there))
     complaints: tuple[str, ...] = ()
     if choices is None:
         choices, complaints = link.read({name: [value] for name, value in (there or first).items()})
@@ -239,7 +239,7 @@ def write_address(*, anew: bool = False) -> None:
         st.query_params.from_dict(held)
         since = current.written[current.written.index(there) :] if there in current.written else (there,)
         current.written = (*since, held)
-    current.visited[_sorted(held)] = current.choices
+    current.visited[_sorted_items(held)] = current.choices
     while len(current.visited) > REMEMBERED:
         del current.visited[next(iter(current.visited))]
 
@@ -259,5 +259,5 @@ def _address() -> dict[str, str]:
     return {name: st.query_params[name] for name in st.query_params}
 
 
-def _sorted(address: dict[str, str]) -> tuple:
+def _sorted_items(address: dict[str, str]) -> tuple:
     return tuple(sorted(address.items()))

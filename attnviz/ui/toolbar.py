@@ -223,8 +223,8 @@ def toolbar(source: Source, request: Request) -> Context:
         _layer(source)
         _head(source)
         _sentence(len(request.texts))
-        _mask(source, _opening(source)[0])
-        _more(source)
+        _mask_menu(source, _site_and_head(source)[0])
+        _more_menu(source)
         current = session()
         for name, step, able, keys in (
             ("Undo", undo, current.past, "Ctrl+Z"),
@@ -239,7 +239,7 @@ def toolbar(source: Source, request: Request) -> Context:
                 type="tertiary",
                 help=f"{name} ({keys})",
             )
-        _link()
+        _link_menu()
         export = st.container(width="content", key="export")
     with st.container(**ROW, key="changes"):
         edits.chips(source)
@@ -254,7 +254,7 @@ def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Conte
     except AttnvizError as error:
         note(str(error))
         changed = Edits()
-    site, head = _opening(source)
+    site, head = _site_and_head(source)
     return Context(
         source,
         replace(request, edits=changed),
@@ -323,7 +323,7 @@ def drop_outside(context: Context) -> None:
     current.choices = choices.put(**inside)
 
 
-def _opening(source: Source) -> tuple[Site, int | str]:
+def _site_and_head(source: Source) -> tuple[Site, int | str]:
     """The chosen layer and head; by default those of the model's card, else the first."""
     site, head = source.card.opens if source.card else (source.sites[0], 0)
     site = now()["layer"] or (site if site in source.sites else source.sites[0])
@@ -332,7 +332,7 @@ def _opening(source: Source) -> tuple[Site, int | str]:
 
 def _layer(source: Source) -> None:
     """Draw the choice of a layer; another kind of attention clears the selection, as its tokens differ."""
-    current, _ = _opening(source)
+    current, _ = _site_and_head(source)
     longest = max(len(source.site_name(site)) for site in source.sites)
 
     def step(choices: Choices, site: Site) -> Choices:
@@ -354,7 +354,7 @@ def _layer(source: Source) -> None:
 
 
 def _head(source: Source) -> None:
-    _, current = _opening(source)
+    _, current = _site_and_head(source)
     names = {head: f"Head {head}" for head in range(source.num_heads)} | {how: f"All heads: {how}" for how in COMBINED}
     control(st.selectbox, "Head", "head", [*names], value=current, visible=False, format_func=names.get, width=130)
 
@@ -372,7 +372,7 @@ def _sentence(count: int) -> None:
         )
 
 
-def _link() -> None:
+def _link_menu() -> None:
     """Draw the menu with the link to the current choices, to copy."""
     popover = st.popover("Link", icon=":material/link:", on_change="rerun", key="link menu")
     if not popover.open:
@@ -384,7 +384,7 @@ def _link() -> None:
             note(f"Too long for a link, and left out of it: {', '.join(names)}.", "notice")
 
 
-def _mask(source: Source, site: Site) -> None:
+def _mask_menu(source: Source, site: Site) -> None:
     """Draw the menu of the mask and of the settings that change scores.
 
     Args:
@@ -397,7 +397,7 @@ def _mask(source: Source, site: Site) -> None:
     with popover:
         _rules(source, stack)
         control(
-            st.text_input, "As text", "mask", value="" if not stack.entries else stack.text, step=_typed, part="text"
+            st.text_input, "As text", "mask", value="" if not stack.entries else stack.text, step=_set_mask, part="text"
         )
         if refused := session().memory.pop("mask refused", ""):
             note(refused)
@@ -456,7 +456,7 @@ def _rules(source: Source, stack: Stack) -> None:
     control(st.pills, "Rules", "mask", USUAL, value=pressed, step=step, part="rules", selection_mode="multi", wrap=True)
 
 
-def _typed(choices: Choices, text: str) -> Choices:
+def _set_mask(choices: Choices, text: str) -> Choices:
     """The choices with a mask parsed from text; if parsing fails, the old choices, and the menu shows the error."""
     try:
         return choices.put(mask=stack_from_text(text) if text.strip() else None)
@@ -465,7 +465,7 @@ def _typed(choices: Choices, text: str) -> Choices:
         return choices
 
 
-def _more(source: Source) -> None:
+def _more_menu(source: Source) -> None:
     """Draw the menu of rarely used settings: colors, training step, tokens or words."""
     popover = st.popover("More", on_change="rerun", key="more")
     if not popover.open:

@@ -22,7 +22,7 @@ class Uploads:
 
     def __init__(self, app: ASGIApp):
         self.app = app
-        self._coming: Counter[str] = Counter()
+        self._pending: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_put = scope["type"] == "http" and scope["method"] == "PUT"
@@ -33,13 +33,13 @@ class Uploads:
         session, largest = match[1], config.get_option("server.maxUploadSize") * 2**20 + AROUND
         length = Headers(scope=scope).get("content-length", "")
         size = int(length) if length.isdecimal() else largest
-        if self._coming[session] + uploaded_bytes(session) + size > TOGETHER * largest:
+        if self._pending[session] + uploaded_bytes(session) + size > TOGETHER * largest:
             refused = "Too many bytes of files of this session wait here already; open fewer at once."
             await PlainTextResponse(refused, 413)(scope, receive, send)
             return
-        self._coming[session] += size
+        self._pending[session] += size
         try:
             await self.app(scope, receive, send)
         finally:
-            self._coming[session] -= size
-            self._coming += Counter()  # removes sessions without uploads
+            self._pending[session] -= size
+            self._pending += Counter()  # removes sessions without uploads

@@ -53,18 +53,18 @@ CARDS = {
 def banner() -> None:
     """Draw the purpose of the app with its buttons or, after a click on one, its question; nothing once closed."""
     memory = session().memory
-    if memory.get("welcome closed") or not (memory.get("card") or now() == link.read(_listed(main.FIRST))[0]):
+    if memory.get("welcome closed") or not (memory.get("card") or now() == link.read(_as_lists(main.FIRST))[0]):
         return
     card = CARDS.get(memory.get("card", ""))
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         claim = "See where each attention head looks, and what breaks when you change it."
         block(card.question if card else claim, "claim", "p")
         if card is None:
-            _doors()
+            _buttons()
         st.button("", key="close welcome", icon=":material/close:", type="tertiary", help="Close", on_click=_close)
 
 
-def _doors() -> None:
+def _buttons() -> None:
     """Draw buttons for three things to try, for the check of a mask or a model, and for the lessons."""
     for name, offered in CARDS.items():
         if st.button(name, key=f"card {name}", icon=f":material/{offered.icon}:", on_click=_open, args=(name,)):
@@ -78,7 +78,7 @@ def _doors() -> None:
 
 def _open(name: str) -> None:
     session().memory["card"] = name
-    choices, _ = link.read(_listed(CARDS[name].address))
+    choices, _ = link.read(_as_lists(CARDS[name].address))
     change(lambda _: choices)
 
 
@@ -86,5 +86,5 @@ def _close() -> None:
     session().memory["welcome closed"] = True
 
 
-def _listed(address: dict[str, str]) -> dict[str, list[str]]:
+def _as_lists(address: dict[str, str]) -> dict[str, list[str]]:
     return {name: [value] for name, value in address.items()}

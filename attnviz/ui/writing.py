@@ -57,11 +57,11 @@ def controls(context: Context) -> None:
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing"):
         title = "Write again" if request.answer else "Continue"
         begin = replace(request, answer=())
-        st.button(title, key="continue", icon=":material/edit_note:", on_click=_ask, args=(begin,))
+        st.button(title, key="continue", icon=":material/edit_note:", on_click=_request_answer, args=(begin,))
         popover = st.popover("How", on_change="rerun", key="how written")
         if popover.open:  # four boxes in a closed menu would cost a tenth of a click
             with popover:
-                _how()
+                _sampling_controls()
         if request.answer:
             nothing = {"answer": (), "cell": None}
             st.button("Remove the answer", key="no answer", type="tertiary", on_click=put, kwargs=nothing)
@@ -69,7 +69,7 @@ def controls(context: Context) -> None:
             _chat()
     if job := session().memory.get("answer job"):
         with runs.part():
-            _write(source, job)
+            _show_generation(source, job)
     if request.answer:
         _answer(context)
 
@@ -90,7 +90,7 @@ def _is_chat() -> bool:
     return session().choices["chat"] is not None
 
 
-def _ask(request: Request) -> None:
+def _request_answer(request: Request) -> None:
     """Store a generation request; the next run of the page starts it."""
     how = {name: usual for name, (_, _, _, usual) in HOW.items()} | session().memory.get("how", {})
     session().memory["answer job"] = AnswerJob(request, *how.values(), clicked=monotonic_ns())
@@ -105,7 +105,7 @@ HOW = {
 """Label, bounds and default value of each control of sampling."""
 
 
-def _how() -> None:
+def _sampling_controls() -> None:
     memory = session().memory
     for name, (label, least, most, usual) in HOW.items():
         current = memory.get("how", {}).get(name, usual)
@@ -113,12 +113,12 @@ def _how() -> None:
         memory["how"] = memory.get("how", {}) | {name: value}
 
 
-def _write(source: Source, job: AnswerJob) -> None:
+def _show_generation(source: Source, job: AnswerJob) -> None:
     """Generate an answer, and show it once it is complete."""
     tokens = len(cache.sentences(source, job.request)[0].tokens) + job.count
     cost = estimate(source, min(tokens, source.longest or tokens), job.request.edits)
     try:
-        ids = cache.worked(_written, source, job, cost=cost, unit="tokens", writes=True)
+        ids = cache.worked(_generate, source, job, cost=cost, unit="tokens", writes=True)
     except AttnvizError as error:
         note(str(error), "notice")
         ids = None
@@ -128,7 +128,7 @@ def _write(source: Source, job: AnswerJob) -> None:
         st.rerun()
 
 
-def _written(source: Source, job: AnswerJob) -> tuple[int, ...]:
+def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
     """Generate the ids of an answer and report the text after each token; stopped early, the ids so far."""
     begin = job.request.answer
     if begin and begin[-1] in source.ends:  # the end was chosen in place of a word
@@ -169,7 +169,7 @@ def _answer(context: Context) -> None:
         st.html(f'<span hidden class="copied">{plain(text)}</span>', width="content")
         quiet("Click a word to see why it was written, and what else." if chosen is None else "")
     if chosen is not None:
-        _instead(context, generated, chosen)
+        _alternatives(context, generated, chosen)
 
 
 def _words(sentence: Sentence, first: int) -> list[str]:
@@ -180,7 +180,7 @@ def _words(sentence: Sentence, first: int) -> list[str]:
     return [f"\N{NO-BREAK SPACE}{label}" if gap else label for gap, label in zip(spaced, labels, strict=True)]
 
 
-def _instead(context: Context, generated: Generated, position: int) -> None:
+def _alternatives(context: Context, generated: Generated, position: int) -> None:
     """Draw the probability of a generated word, and buttons that replace it and generate the rest again."""
     token = generated.sentence.tokens[position]
     row, word = (quoted(each.text.strip() or each.text) for each in generated.sentence.tokens[position - 1 :][:2])
@@ -191,12 +191,12 @@ def _instead(context: Context, generated: Generated, position: int) -> None:
         for id, text, probability in generated.alternatives(position, CHOICES):
             request = replace(context.request, answer=(*begin, id))
             title = f"{literal(visible_text(text.strip() or text))} {percent(probability)}"
-            st.button(title, key=f"instead {id}", disabled=id == token.id, on_click=_ask, args=(request,))
+            st.button(title, key=f"instead {id}", disabled=id == token.id, on_click=_request_answer, args=(request,))
         why = f"Why “{literal(visible_text(token.text.strip()))}”?"
-        st.button(why, key="why", type="tertiary", on_click=_why, args=(token,))
+        st.button(why, key="why", type="tertiary", on_click=_open_contributions, args=(token,))
 
 
-def _why(token: Token) -> None:
+def _open_contributions(token: Token) -> None:
     """Open the part Contributions for a word of the answer."""
     change(lambda choices: choices.put(part="Contributions", word=token.text))
     session().memory["open"] = "Overview"

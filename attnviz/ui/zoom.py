@@ -37,31 +37,31 @@ def crumbs(context: Context) -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         for depth in range(len(windows)):
-            title = _named(windows[depth - 1]) if depth else "Whole map"
+            title = _part_name(windows[depth - 1]) if depth else "Whole map"
             outer = windows[:depth]
             st.button(title, key=f"crumb {depth}", type="tertiary", on_click=put, kwargs={"zoom": outer})
             label("›")
         if windows:
-            label(_named(windows[-1]))
+            label(_part_name(windows[-1]))
         if max(map(len, context.tokens)) > RECTANGLES:
-            st.button("Zoom in", icon=":material/zoom_in:", type="tertiary", on_click=_nearer, args=(context,))
+            st.button("Zoom in", icon=":material/zoom_in:", type="tertiary", on_click=_zoom_in, args=(context,))
             _find(context)
 
 
-def _named(window: tuple[int, int, int, int]) -> str:
+def _part_name(window: tuple[int, int, int, int]) -> str:
     top, bottom, left, right = window
     return f"rows {top}–{bottom}, columns {left}–{right}"
 
 
-def _nearer(context: Context) -> None:
+def _zoom_in(context: Context) -> None:
     """Zoom in to half the rows and half the columns in view, around the selected cell or the center."""
     sizes = [*map(len, context.tokens)]
     top, bottom, left, right = now()["zoom"][-1] if now()["zoom"] else (0, sizes[0] - 1, 0, sizes[1] - 1)
     middle = context.cell or ((top + bottom) // 2, (left + right) // 2)
-    into(_around(middle, [max(RECTANGLES, bottom - top + 1) // 2, max(RECTANGLES, right - left + 1) // 2], sizes))
+    into(_part_around(middle, [max(RECTANGLES, bottom - top + 1) // 2, max(RECTANGLES, right - left + 1) // 2], sizes))
 
 
-def _around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
+def _part_around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
     """Part of the map with `spans` rows and columns around a cell, in the form that a drag reports."""
     firsts = [max(0, min(at - span // 2, size - span)) for at, span, size in zip(cell, spans, sizes, strict=True)]
     lasts = [min(size, first + span) - 1 for first, span, size in zip(firsts, spans, sizes, strict=True)]
@@ -98,5 +98,5 @@ def _go(context: Context, side: int, position: int) -> None:
     else:
         weights = analysis.strongest(step, context.head, sentence=context.sentence, columns=span)[0]
         cell = int(weights.argmax()), position
-    part = _around(cell, [RECTANGLES, RECTANGLES], [*map(len, context.tokens)])
+    part = _part_around(cell, [RECTANGLES, RECTANGLES], [*map(len, context.tokens)])
     change(lambda choices: choices.put(cell=cell, zoom=(tuple(part.values()),)))

@@ -229,7 +229,7 @@ def _selection(context: Context) -> None:
         )
         if popover.open:
             with popover:
-                _linking(context, *cell)
+                _linking_heads(context, *cell)
 
 
 def _to_steps(cell: tuple[int, int]) -> None:
@@ -237,7 +237,7 @@ def _to_steps(cell: tuple[int, int]) -> None:
     session().memory["open"] = "Steps"
 
 
-def _linking(context: Context, query: int, key: int) -> None:
+def _linking_heads(context: Context, query: int, key: int) -> None:
     """Draw the heads with the largest weight from the query to the key; a click opens a head."""
     names = (quoted_token(tokens[i].text, i) for tokens, i in zip(context.tokens, (query, key), strict=True))
     quiet("Weight from {} to {} in each head:".format(*names))

@@ -34,8 +34,8 @@ MAP_SIDE = 300
 ROUNDING = 1e-4
 """Share of the largest output below which a difference counts as rounding."""
 
-_learned = cache.cached(peeking.learn)
-_spread = cache.cached(steps.dot_product_variance)
+_cached_learn = cache.cached(peeking.learn)
+_cached_variance = cache.cached(steps.dot_product_variance)
 
 
 def page(source: Source, request: Request) -> None:
@@ -52,12 +52,12 @@ def page(source: Source, request: Request) -> None:
     context = looked_at(source, request, st.empty())
     told, pictures, asked = st.columns([1.2, 1.7, 1], gap="medium")
     with told:
-        _told(chapter, number)
+        _text_column(chapter, number)
     with pictures:
         for name in chapter.shows:
             SCENES[name](context)
     with asked, st.container(key="asked"):
-        _asked(chapter, number)
+        _question_column(chapter, number)
 
 
 def opened(choices: Choices, number: int) -> Choices:
@@ -90,7 +90,7 @@ def _chapters(number: int) -> None:
     )
 
 
-def _told(chapter: LessonStep, number: int) -> None:
+def _text_column(chapter: LessonStep, number: int) -> None:
     """Draw the idea, the task and the new terms of a chapter."""
     title(f"{number} · {chapter.title}")
     st.markdown(chapter.idea)
@@ -104,7 +104,7 @@ def _told(chapter: LessonStep, number: int) -> None:
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
 
 
-def _asked(chapter: LessonStep, number: int) -> None:
+def _question_column(chapter: LessonStep, number: int) -> None:
     """Draw the question, its choices, the answer, and the buttons to other chapters and pages."""
     last = len(lessons.course().steps)
     picked = session().memory.get(f"answer {number}")
@@ -232,7 +232,7 @@ def _d_k(context: Context) -> None:
     """Draw statistics of random queries and keys for a chosen d_k, with and without scaling."""
     usual = int(allowed("number", [*map(str, WIDTHS)], "16"))
     d_k = control(st.select_slider, "dₖ", "number", WIDTHS, value=usual, step=_with_d_k)
-    (products,) = _spread((d_k,))
+    (products,) = _cached_variance((d_k,))
     rows = [
         ["variance of the scores", digits(products.variance), digits(products.scaled_variance)],
         *(
@@ -241,7 +241,7 @@ def _d_k(context: Context) -> None:
         ),
     ]
     table(rows, [f"500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
-    every = tuple(_spread((width,))[0] for width in sorted({*COMPARED, d_k}))
+    every = tuple(_cached_variance((width,))[0] for width in sorted({*COMPARED, d_k}))
     picture(figures.spread(every, chosen=d_k, dark=context.dark), "spread")
 
 
@@ -318,7 +318,7 @@ def _peeking(context: Context) -> None:
         st.button("Train both models", icon=":material/play_arrow:", type="primary", on_click=_train)
         return
     with st.spinner("Both models learn …"):
-        masked, open_to_all = _learned(Subsequent()), _learned(None)
+        masked, open_to_all = _cached_learn(Subsequent()), _cached_learn(None)
     rows = [
         [f"{step}", f"{loss:.2f}", f"{other:.2f}"]
         for (step, loss), (_, other) in list(zip(masked.losses, open_to_all.losses, strict=True))[::4]

@@ -128,13 +128,13 @@ def page(source: Source, request: Request) -> None:
         call = _call(context)
         _question(call)
     every = _stages(call)
-    chosen = _chosen(call, every)
+    chosen = _stage_index(call, every)
     with st.container(horizontal=True, gap="medium"):  # on a phone the stage comes first
         left, middle, right = st.container(width=344), st.container(width=640, key="first"), st.container(width=316)
     with left:
         rail = _rail(call, every, every[chosen])
     with middle:
-        _turn(every, chosen)
+        _stage_buttons(every, chosen)
         figure = _stage(call, every[chosen])
     with right:
         _result(call, every[chosen])
@@ -187,7 +187,7 @@ def _stages(call: HeadCall) -> tuple[Stage, ...]:
     return tuple(stage for stage in every if stage.is_used)
 
 
-def _chosen(call: HeadCall, every: tuple[Stage, ...]) -> int:
+def _stage_index(call: HeadCall, every: tuple[Stage, ...]) -> int:
     """Index of the stage to show: the chosen one, else the softmax, else the first stage with known numbers."""
     keys, name = [stage.key for stage in every], now()["stage"]
     if name is not None and name not in keys:
@@ -225,7 +225,7 @@ def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:
     return figure
 
 
-def _turn(every: tuple[Stage, ...], chosen: int) -> None:
+def _stage_buttons(every: tuple[Stage, ...], chosen: int) -> None:
     """Draw buttons for the previous and the next stage, and a list of all stages."""
     names = {stage.key: f"{i} · {stage.title}" for i, stage in enumerate(every, 1)}
     keys = [*names]

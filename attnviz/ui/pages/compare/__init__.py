@@ -92,7 +92,7 @@ def page(source: Source, request: Request) -> None:
     """Draw the page."""
     context = toolbar(source, request)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="b"):
-        kind, other = _b(context)
+        kind, other = _choose_b(context)
         b = None
         try:
             b = _side(context, kind, other)
@@ -101,18 +101,18 @@ def page(source: Source, request: Request) -> None:
     every: dict[str, Figure] = {}
     if b is not None:
         with runs.part():
-            every = _compared(context, b)
+            every = _comparison(context, b)
         if patching.is_possible(context, b):
             patching.panel(context, b)
     if every or b is None:
         with runs.part():
-            _unlike(context)
+            _different_heads(context)
     if every:
         with context.export:
             export_menu.menu(context, every, "compare")
 
 
-def _b(context: Context) -> tuple[str, Choices]:
+def _choose_b(context: Context) -> tuple[str, Choices]:
     """Draw the choice of what differs between A and B; returns its name and B's choices."""
     there = _kinds(context)
     b = now()["b"]
@@ -122,18 +122,18 @@ def _b(context: Context) -> tuple[str, Choices]:
         kind = b["part"] or next((name for name in KINDS if name in b.chosen), usual)
     if kind is not None and kind not in there:
         reason = "nothing is changed" if kind == "original" else f"{context.source.name} has no other"
-        note(f"B cannot be {KINDS.get(kind, quoted(kind))}: {reason}. B is {KINDS[_opening(context)]}.", "notice")
+        note(f"B cannot be {KINDS.get(kind, quoted(kind))}: {reason}. B is {KINDS[_default_kind(context)]}.", "notice")
         kind, b = None, None
     if kind is None:
-        kind = _opening(context)
-        b = _first(context, kind)
+        kind = _default_kind(context)
+        b = _first_b(context, kind)
     kind = control(
         st.selectbox,
         "Compare with",
         "b",
         there,
         value=kind,
-        step=lambda choices, kind: choices.put(b=_first(context, kind)),
+        step=lambda choices, kind: choices.put(b=_first_b(context, kind)),
         part="kind",
         visible=False,
         format_func=lambda kind: f"B: {KINDS[kind]}",
@@ -148,30 +148,30 @@ def _kinds(context: Context) -> list[str]:
         "text": bool(context.source.one_run) or context.source.reads not in ("text", "both"),
         "step": len(context.source.steps) < 2,
         "original": context.edits == Edits(),
-        "model": not _models(context),
+        "model": not _other_models(context),
     }
     return [kind for kind in KINDS if not lacks.get(kind)]
 
 
-def _opening(context: Context) -> str:
+def _default_kind(context: Context) -> str:
     """Default kind of difference, the most informative one for this model."""
     there = _kinds(context)
     if "original" in there:
         return "original"
     if "step" in there:
         return "step"
-    return "text" if "text" in there and _swapped(context) != _text(context) else "head"
+    return "text" if "text" in there and _swapped_text(context) != _text(context) else "head"
 
 
-def _first(context: Context, kind: str) -> Choices:
+def _first_b(context: Context, kind: str) -> Choices:
     """B's first choices for a kind of difference; a text starts as A's text, by default with one word replaced."""
     steps = context.source.steps
     values = {
         "text": lambda: {
-            "text": _swapped(context) if now()["b"] is None and kind == _opening(context) else _text(context)
+            "text": _swapped_text(context) if now()["b"] is None and kind == _default_kind(context) else _text(context)
         },
         "head": lambda: dict(zip(("layer", "head"), _next_head(context), strict=True)),
-        "model": lambda: {"model": _models(context)[0]},
+        "model": lambda: {"model": _other_models(context)[0]},
         "step": lambda: {"step": steps[-1] if context.source.step == steps[0] else steps[0]},
         "original": dict,
     }
@@ -182,7 +182,7 @@ def _text(context: Context) -> str:
     return context.request.texts[context.sentence][:LONGEST]
 
 
-def _swapped(context: Context) -> str:
+def _swapped_text(context: Context) -> str:
     """A's text with one word replaced by another known word of `SWAPS`; unchanged if none applies."""
     for word, other in SWAPS:
         changed, count = re.subn(rf"\b{word}\b", other, _text(context), count=1)
@@ -199,14 +199,14 @@ def _next_head(context: Context) -> tuple[Site, int]:
     return next(site for site in context.source.sites if site != context.site), 0
 
 
-def _models(context: Context) -> list[str]:
+def _other_models(context: Context) -> list[str]:
     """Available models with the same kind of input as A's model, without A's model."""
     reads = context.source.reads in TEXTLESS
     names = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == reads]
     return [name for name in (*api.OFFERED, *names, *model_loading.listed()) if name != now()["model"]]
 
 
-def _ask(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
+def _b_control(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
     """Draw the control of the choice in which B differs."""
     kind = {"layer": "head"}.get(name, name)
 
@@ -228,7 +228,7 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
     if kind == "text":
         typed = b["text"] or ""
         several = {"widget": st.text_area, "height": "content"} if "\n" in typed else {"widget": st.text_input}
-        _ask(label="Text of B", name="text", value=typed, max_chars=LONGEST, **several)
+        _b_control(label="Text of B", name="text", value=typed, max_chars=LONGEST, **several)
         if not typed.strip():
             raise InputError("B has no text yet: type one.")
         texts = cache.texts(typed, by_line=False)
@@ -241,7 +241,7 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
             note(f"There is no head {head_text(chosen)}: B is {head_text(every[0])}.", "notice")
             chosen = every[0]
         names = {head_text(place): place for place in every}
-        _ask(
+        _b_control(
             st.selectbox,
             "Head of B",
             "layer",
@@ -257,8 +257,8 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
         step = b["step"] if b["step"] in steps else steps[0]
         if b["step"] not in steps:
             note(f"Step {b['step']} was not kept. There are {', '.join(map(str, steps))}.", "notice")
-        _ask(st.selectbox, "Training step of B", "step", steps, value=step, format_func="{:,}".format, width=160)
-        return _reading(context, replace(side, source=cache.source(context.source.id, step)))
+        _b_control(st.selectbox, "Training step of B", "step", steps, value=step, format_func="{:,}".format, width=160)
+        return _with_words_of_a(context, replace(side, source=cache.source(context.source.id, step)))
     if kind == "model":
         return _other_model(context, side, b["model"])
     return replace(side, request=context.request.unchanged)
@@ -266,8 +266,8 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
 
 def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSide | None:
     """B with another model, at A's layer and head if possible, else a similar one; None while the model loads."""
-    names = [*dict.fromkeys([name, *_models(context)])]
-    _ask(
+    names = [*dict.fromkeys([name, *_other_models(context)])]
+    _b_control(
         st.selectbox,
         "Model of B",
         "model",
@@ -297,7 +297,7 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
     return replace(side, source=source, request=request, site=site, head=head, sentence=0)
 
 
-def _reading(context: Context, b: ComparedSide) -> ComparedSide:
+def _with_words_of_a(context: Context, b: ComparedSide) -> ComparedSide:
     """B for another training step; its decoder reads the words that A wrote, so that rows stand for the same words."""
     targets = context.record.targets
     if not targets or b.record.targets == targets:
@@ -311,11 +311,11 @@ def _run(source: Source, lines: tuple[Sentence, ...], edits: Edits, targets: tup
         return source.run(lines, edits, targets)
 
 
-def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
+def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
     """Draw both predictions, then the maps A and B with their difference, or side by side if they cannot be aligned."""
     sides = _sides(context, b)
     try:
-        pair = beside(*sides, _apart)
+        pair = beside(*sides, _cached_apart)
         cost = _cost(pair)
         if cost is not None:
             cache.worked(apart, *pair.measured(), cost=cost)
@@ -324,9 +324,9 @@ def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
         note(f"{error} Here they stand beside each other.", "notice")
         return _side_by_side(context, *sides)
     _predictions(context, b, pair)
-    cell = _on_grid(pair, context.cell)
+    cell = _grid_cell(pair, context.cell)
     if pair.most_cell is None:
-        _why_same(context, b, pair)
+        _explain_no_change(context, b, pair)
     figure = figures.difference(pair, selected=cell, dark=context.dark, cost=cost)
 
     tile, rows, columns = figure.size.tile, pair.rows, pair.columns
@@ -334,7 +334,7 @@ def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
     def select(point: dict) -> None:  # an open page must not hold a record, so this closure does not
         row, column = int(point["query"]), int(point["key"])
         if tile > 1:
-            row, column = beside(*_sides(context, b), _apart).most_of(row // tile, column // tile, tile)
+            row, column = beside(*_sides(context, b), _cached_apart).most_of(row // tile, column // tile, tile)
         chosen = (rows[row][0], columns[column][0])
         if None not in chosen:
             put(cell=None if now()["cell"] == chosen else chosen)
@@ -356,7 +356,7 @@ def _sides(context: Context, b: ComparedSide) -> list[Side]:
     return [Side(record, side.site, side.head, side.sentence) for side, record in records]
 
 
-_apart = cache.cached(apart)
+_cached_apart = cache.cached(apart)
 
 
 def _cost(pair: AlignedPair) -> estimate.Estimate | None:
@@ -364,7 +364,7 @@ def _cost(pair: AlignedPair) -> estimate.Estimate | None:
     return estimate.of_maps(pair.a.step, 2) if pair.tile > 1 else None
 
 
-def _on_grid(pair: AlignedPair, cell: tuple[int, int] | None) -> tuple[int, int] | None:
+def _grid_cell(pair: AlignedPair, cell: tuple[int, int] | None) -> tuple[int, int] | None:
     """Position of a cell of A in the common grid; None if the cell is not in the grid."""
     if cell is None:
         return None
@@ -411,7 +411,7 @@ def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) ->
                     block(f"{name}: {text}", "says", role="status")
 
 
-def _why_same(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
+def _explain_no_change(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
     """Draw why the edits change no weight of this map, with a button for the first head whose weights they change."""
     in_words(sentences.compared(pair))
     if context.edits == b.edits or context.before is None or b.source is not context.source:
@@ -435,7 +435,7 @@ def _why_same(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
     )
 
 
-def _unlike(context: Context) -> None:
+def _different_heads(context: Context) -> None:
     """Draw buttons for the heads that differ most from A's head; a click chooses the head as B."""
     if not isinstance(context.head, int):
         return

@@ -63,7 +63,7 @@ def panel(context: Context, b: Context) -> None:
         with st.expander("How much of the way from A to B each head carries", on_change="rerun", key="carried") as fold:
             if fold.open:
                 with runs.part():
-                    _carried(context, b.request.texts[0])
+                    _effect_map(context, b.request.texts[0])
 
 
 def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
@@ -99,7 +99,7 @@ def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
     return text.tokens[: text.length]
 
 
-def _carried(context: Context, text: str) -> None:
+def _effect_map(context: Context, text: str) -> None:
     """Draw a map of how far each head, taken from B, moves the logit difference from A to B."""
     part = st.segmented_control(
         "Part", [*TAKEN], default="output", format_func=TAKEN.get, required=True, key="carried part"
@@ -111,7 +111,7 @@ def _carried(context: Context, text: str) -> None:
     cost = budget.of_runs(count + 2, context.source, cache.sentences(*run), run[1].edits)
     if not runs.is_requested("each from b", (*run, text, part, position), cost, "Take each head from B in turn"):
         return
-    carried = cache.worked(_carry, *run, text, part, position, count, cost=cost, unit="heads")
+    carried = cache.worked(_measure, *run, text, part, position, count, cost=cost, unit="heads")
     focused = (context.site, context.head)
     figure = figures.carried(cache.record(*run), carried, focused=focused, dark=context.dark)
     in_words(carried.in_words())
@@ -128,7 +128,7 @@ def _carried(context: Context, text: str) -> None:
     export_menu.menu(context, {"Way from A to B": figure}, "carried")
 
 
-def _carry(source: Source, request: Request, text: str, part: str, position: int, count: int) -> Carried:
+def _measure(source: Source, request: Request, text: str, part: str, position: int, count: int) -> Carried:
     with progress.counted(count) as report, cores.used_by(source):
         texts, targets = cache.sentences(source, request), cache.targets(source, request)
         how = {"position": position, "targets": targets, "report": report}

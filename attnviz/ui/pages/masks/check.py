@@ -86,8 +86,8 @@ def _input(context: Context, lab: str) -> Input | None:
         options = {"key": "checked file", "label_visibility": "collapsed"}
         file = st.file_uploader("A file with a mask, weights or scores", endings, **options)
         if file is not None:
-            return _chosen(reading.read_file(clean(file.name), file.getvalue()))
-        return _chosen(reading.read_text(clean(text))) if text.strip() else None
+            return _choose_array(reading.read_file(clean(file.name), file.getvalue()))
+        return _choose_array(reading.read_text(clean(text))) if text.strip() else None
     queries, keys = map(len, context.tokens)
     if queries * keys > MOST_CELLS:
         raise InputError(f"The map has {queries:,} × {keys:,} cells; at most {MOST_CELLS:,} are checked at once.")
@@ -97,7 +97,7 @@ def _input(context: Context, lab: str) -> Input | None:
     return "weights", weights
 
 
-def _chosen(contents: reading.ArrayFile) -> Input:
+def _choose_array(contents: reading.ArrayFile) -> Input:
     """The array of a file; for several arrays, the one that the user chooses."""
     names = list(contents.arrays)
     first = next((i for i, name in enumerate(names) if reading.kind_by_name(name)), 0)
@@ -212,10 +212,10 @@ def _report(context: Context, intent: str | None) -> ModelReport:
     length = min(len(cache.sentences(source, context.request)[sentence].tokens), MOST)
     cost = Estimate(length, estimate(source, length, sentences=length).seconds, 0, 0)
     tested = source, replace(context.request, edits=edits), context.site.kind, intent, sentence
-    return cache.worked(_checked, *tested, cost=cost, unit="tokens changed")
+    return cache.worked(_check_model, *tested, cost=cost, unit="tokens changed")
 
 
-def _checked(source: Source, request: Request, kind: str, intent: str | None, sentence: int) -> ModelReport:
+def _check_model(source: Source, request: Request, kind: str, intent: str | None, sentence: int) -> ModelReport:
     targets = cache.targets(source, request)[sentence : sentence + 1]
     with progress.counted(MOST) as report, cores.used_by(source):
         options = {"intent": intent, "site": kind, "targets": targets, "report": report}

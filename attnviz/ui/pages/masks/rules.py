@@ -190,11 +190,11 @@ def flipped(stack: Stack, cells: Iterable[tuple[int, int]], *, sentence: int = 0
     The last entries of the list hold painted cells: one entry blocks cells, one opens cells that rules block.
     """
     cells = set(cells)
-    opened = not _open(stack, cells, sentence)
-    stack = _painted(stack, Painted if opened else Opened, lambda old: old - cells)
-    still_open = _open(stack, cells, sentence)
+    opened = not _open_cells(stack, cells, sentence)
+    stack = _with_painted(stack, Painted if opened else Opened, lambda old: old - cells)
+    still_open = _open_cells(stack, cells, sentence)
     rest = cells - still_open if opened else still_open
-    return _painted(stack, Opened if opened else Painted, lambda old: old | rest)
+    return _with_painted(stack, Opened if opened else Painted, lambda old: old | rest)
 
 
 def dragged(over: dict[str, list[float]]) -> set[tuple[int, int]]:
@@ -203,7 +203,7 @@ def dragged(over: dict[str, list[float]]) -> set[tuple[int, int]]:
     return set(product(*(range(math.floor(start), math.ceil(end)) for start, end in ends)))
 
 
-def _open(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple[int, int]]:
+def _open_cells(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple[int, int]]:
     """Subset of the cells that the rules leave open."""
     if not cells:
         return set()
@@ -212,7 +212,7 @@ def _open(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple
     return {cell for cell in cells if grid[cell]}
 
 
-def _painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[[set], set]) -> Stack:
+def _with_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[[set], set]) -> Stack:
     """The rules after `change` of the cells in the painted entry of this kind; an entry without cells is removed."""
     index = None
     for i in reversed(range(len(stack.entries))):
@@ -247,7 +247,7 @@ class ModelMask(Mask):
 
 
 @cache.cached
-def _acted(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
+def _mask_of_call(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
     """Mask of an attention call in a run: as a rule if it has one, else as cells; None if it blocks nothing."""
     step = record.step(site)
     if step.mask is None and step.weights_only:
@@ -266,14 +266,14 @@ def number(context: Context) -> int:
 def built_in(context: Context) -> Mask | None:
     """Built-in mask of the model at the call in view; None if it has none."""
     original = context.record if context.before is None else context.before
-    return _acted(original, context.site, number(context), context.sentence)
+    return _mask_of_call(original, context.site, number(context), context.sentence)
 
 
 def acting(context: Context) -> Mask:
     """Mask at the call in view; for a model that cannot be edited, its built-in mask joined with the rules."""
     rules = stack().mask()
     if not context.source.read_only:
-        mask = _acted(context.record, context.site, number(context), context.sentence)
+        mask = _mask_of_call(context.record, context.site, number(context), context.sentence)
         if not isinstance(mask, ModelMask):
             return mask or Full()
         if rules is None or not context.edits.own_mask or context.edits.mask_at(context.site.kind) != rules:

@@ -70,7 +70,7 @@ def contributions(context: Context) -> dict[str, Figure]:
         large(added.in_words(falls))
         if added.most is not None:
             opener(*added.most)
-    _how(
+    _method(
         "A part adds its vector, scaled as the last norm scaled the whole, times the column of the word in the "
         "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. What later "
         "layers make of a head is not counted: the switch-off test shows both. Source: Elhage et al. 2021."
@@ -79,7 +79,7 @@ def contributions(context: Context) -> dict[str, Figure]:
     return every
 
 
-def _how(text: str) -> None:
+def _method(text: str) -> None:
     with st.expander("How this is computed"):
         quiet(text)
 
@@ -188,7 +188,7 @@ def lens(context: Context) -> dict[str, Figure]:
         on_click=lambda point: put(stage=str(point["query"]), cell=(int(point["key"]), 0)),
     )
     picture(bars, "lens words")
-    _how(
+    _method(
         "The head's output times its part of W_O, scaled as the last norm scaled the whole in this run, times the "
         "unembedding: what it adds to the logit of each word. What later layers make of it is not counted."
         if is_head
@@ -212,7 +212,7 @@ def rollout(context: Context) -> dict[str, Figure]:
         last, read = sites[name], record.texts(sites[name], sentence=text)[0]
         position = _query("Position", context, last.kind, read.tokens[: read.length], read.length - 1, [])
     quiet("Attention rollout: what is each position mixed from, through all layers? Click a row to follow it.")
-    traced = _traced(context, last, position)
+    traced = _trace(context, last, position)
     if traced is None:
         return {}
     mixed_from = sentences.reached(traced.shares[position], traced.texts, position)
@@ -232,7 +232,7 @@ def rollout(context: Context) -> dict[str, Figure]:
         with st.container(width="content"):
             picture(every["This position"], "reached")
     quiet("Rollout shows where content can go, not what is used.")
-    _how(
+    _method(
         "In each layer a position keeps half of itself (the residual connection). The other half comes from where its "
         "heads look: the mean of all, also of those that are off. Values and feed-forward networks are ignored. "
         "Source: Abnar and Zuidema 2020."
@@ -241,14 +241,14 @@ def rollout(context: Context) -> dict[str, Figure]:
     return every
 
 
-def _traced(context: Context, last: Site, position: int) -> Traced | None:
+def _trace(context: Context, last: Site, position: int) -> Traced | None:
     """Rollout after a layer; for a long text only one position, after a click on a button with the cost."""
     record, text, step = context.record, context.sentence, context.record.step(last)
     layers = sorted(site.layer for site in record.sites if site.kind == last.kind)
     below = layers.index(last.layer)
     if len(record.sites) * record.texts(last, sentence=text)[0].length ** 2 <= tracing.MOST_CELLS:
         cost = estimate.of_maps(step, len(layers) * step.num_heads)
-        mixed, shares = cache.worked(_followed, record, last.kind, text, cost=cost)
+        mixed, shares = cache.worked(_mix_and_rollout, record, last.kind, text, cost=cost)
         return Traced(record, mixed, last.layer, shares[below])
     cost = estimate.of_maps(step, below * step.num_heads)
     key = context.source, context.request, text, last, position
@@ -260,7 +260,7 @@ def _traced(context: Context, last: Site, position: int) -> Traced | None:
     return Traced(record, mixed, last.layer, {position: rows[0].numpy()})
 
 
-def _followed(record: Record, kind: str, sentence: int) -> tuple[Mixed, np.ndarray]:
+def _mix_and_rollout(record: Record, kind: str, sentence: int) -> tuple[Mixed, np.ndarray]:
     mixed = tracing.mixed(record, kind, sentence=sentence)
     return mixed, tracing.rollout(mixed).numpy()
 
@@ -283,14 +283,14 @@ def gradients(context: Context) -> dict[str, Figure]:
     if not runs.is_requested("gradients", key, cost, "Compute gradients"):
         return {}
     if steps is not None:
-        computed = cache.worked(_integrated, context.source, record, *place, steps, cost=cost, unit="steps")
-        return _by_embeddings(context, computed)
+        computed = cache.worked(_compute_integrated, context.source, record, *place, steps, cost=cost, unit="steps")
+        return _embedding_gradients(context, computed)
     names = tuple(map(str, record.sites))
-    computed = cache.worked(_relevance, context.source, record, *place, cost=cost, names=names)
-    return _by_weights(context, computed, signed=method == METHODS[1])
+    computed = cache.worked(_compute_relevance, context.source, record, *place, cost=cost, names=names)
+    return _weight_gradients(context, computed, signed=method == METHODS[1])
 
 
-def _by_weights(context: Context, computed: Relevance, *, signed: bool) -> dict[str, Figure]:
+def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) -> dict[str, Figure]:
     """Draw gradient × weight of the chosen head, and the relevance of each token after a layer."""
     if not isinstance(context.head, int):
         raise InputError("Gradients are of one head: choose one above.")
@@ -306,7 +306,7 @@ def _by_weights(context: Context, computed: Relevance, *, signed: bool) -> dict[
             layer = int(choice(st.selectbox, "After layer", "stage", layers, **name))
             bars = figures.relevance_bars(record, computed, layer, **style)
             picture(bars, "relevant")
-    _how(
+    _method(
         "The gradient of the logit by each weight, times the weight; negative ones are set to 0, and heads are "
         "averaged. From layer to layer each position adds what the positions have that it looks at: R ← R + Ā R. Where "
         "the model is sure a gradient can be near zero, although the weight matters. Source: Chefer et al. 2021."
@@ -315,13 +315,13 @@ def _by_weights(context: Context, computed: Relevance, *, signed: bool) -> dict[
     return {"This head": head, "Tokens": bars}
 
 
-def _by_embeddings(context: Context, computed: IntegratedGradients) -> dict[str, Figure]:
+def _embedding_gradients(context: Context, computed: IntegratedGradients) -> dict[str, Figure]:
     """Draw the integrated gradients of each token, with the gap between their sum and the change of the logit."""
     quiet("What does the embedding of each token add to the chosen word's logit?")
     figure = figures.integrated_gradients(context.record, computed, dark=context.dark)
     in_words(gap_in_words(computed))
     picture(figure, "integrated")
-    _how(
+    _method(
         "Each embedding times the mean gradient of the logit on the straight way from a vector of zeros to it. The "
         "tokens sum to the change of the logit, but for the gap: more steps make it smaller. Source: Sundararajan 2017."
     )
@@ -329,12 +329,12 @@ def _by_embeddings(context: Context, computed: IntegratedGradients) -> dict[str,
     return {"Tokens": figure}
 
 
-def _relevance(source: Source, record: Record, word: str | None, position: int, sentence: int) -> Relevance:
+def _compute_relevance(source: Source, record: Record, word: str | None, position: int, sentence: int) -> Relevance:
     with cores.used_by(source):
         return studies.relevance(source, record, word, position, sentence=sentence)
 
 
-def _integrated(
+def _compute_integrated(
     source: Source, record: Record, word: str | None, position: int, sentence: int, steps: int
 ) -> IntegratedGradients:
     with progress.counted(steps) as report, cores.used_by(source):

@@ -57,7 +57,7 @@ def corpus(context: Context) -> dict[str, Figure]:
         st.caption("A text on each line. Without a file: fifty texts that ship with attnviz.")
         files = st.file_uploader(".txt files", ["txt"], accept_multiple_files=True, key="texts", width=330)
     own = texts.lines(b"\n".join(file.getvalue() for file in files)) if files else ()
-    built = None if own or context.edits != Edits() else _built(context.source)
+    built = None if own or context.edits != Edits() else _choose_atlas(context.source)
     lines = () if built else own or texts.shipped(context.source)
     measured, key = built, (context.source, lines, context.edits)
     if built is None:
@@ -74,14 +74,14 @@ def corpus(context: Context) -> dict[str, Figure]:
     return {} if measured is None else _draw(context, measured)
 
 
-def _built(source: Source) -> Atlas | None:
+def _choose_atlas(source: Source) -> Atlas | None:
     """Atlas of a model, from the folders of `FOLDERS` or the shipped ones; several are offered as a choice."""
     named = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep))
     shipped = sorted(assets.path("atlas").iterdir()) if assets.path("atlas").is_dir() else []
     there: dict[str, Atlas] = {}
     for folder in (*map(Path, named), *shipped):
         finished = folder / "atlas.json"
-        opened = _opened(folder, finished.stat().st_mtime if finished.is_file() else 0.0)
+        opened = _open_atlas(folder, finished.stat().st_mtime if finished.is_file() else 0.0)
         if isinstance(opened, AttnvizError):
             note(str(opened), "notice")
         elif opened.plan.model == source.id and opened.plan.settings.get("step") == source.step:
@@ -98,7 +98,7 @@ def _built(source: Source) -> Atlas | None:
 
 
 @lru_cache(maxsize=32)
-def _opened(folder: Path, changed: float) -> Atlas | AttnvizError:
+def _open_atlas(folder: Path, changed: float) -> Atlas | AttnvizError:
     """Open an atlas, or return the error; `changed`, the time of the last change, is only part of the cache key."""
     try:
         return atlas.open(folder)
@@ -247,10 +247,10 @@ def _example(context: Context, row: dict, index: int, by: str) -> None:
             on_click=open_on_heads,
             kwargs={"text": row["text"], "layer": site, "head": head, "cell": cell},
         )
-        st.html(_shaded(context, record, *cell, "" if by == PAIRS else f"{TITLES[by]} {row['value']:.2f}"))
+        st.html(_shaded_html(context, record, *cell, "" if by == PAIRS else f"{TITLES[by]} {row['value']:.2f}"))
 
 
-def _shaded(context: Context, record: Record, query: int, key: int, remark: str) -> str:
+def _shaded_html(context: Context, record: Record, query: int, key: int, remark: str) -> str:
     """HTML of the keys, each shaded by its weight, with the query underlined and the prediction after it."""
     queries, keys = record.tokens(context.site)
     weights = record.step(context.site).weights(context.head, slice(query, query + 1))[0].tolist()

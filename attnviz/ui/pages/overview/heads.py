@@ -79,12 +79,12 @@ def every_head(context: Context) -> dict[str, Figure]:
     swept = each_off(context, "sweep", ablation.sweep) if by in EFFECTS else None
     rows = None
     if form == "table" or by != LAYER or only:
-        rows = _ordered(_numbers(context, swept), by, only)
+        rows = _sort_rows(_numbers(context, swept), by, only)
     figure = _figure(context, by, rows)
     if form == "table":
         _verdict(swept)
         _table(context, rows)
-        _chosen(context, swept)
+        _head_details(context, swept)
         return {"All heads": figure}
     with st.container(horizontal=True, gap="medium", key="heads-beside"):
         with st.container(width="content", key="every-map"):
@@ -97,7 +97,7 @@ def every_head(context: Context) -> dict[str, Figure]:
             quiet("Each map is one head: rows look, columns are looked at. Click one to open it on Heads.")
         with st.container(width="stretch", key="beside"):
             _verdict(swept)
-            _chosen(context, swept)
+            _head_details(context, swept)
     return {"All heads": figure}
 
 
@@ -144,10 +144,10 @@ def each_off(context: Context, key: str, study: Callable[..., R], **options: Any
     cost = budget.of_runs(count + 1, source, cache.sentences(source, request), request.edits)
     if not runs.is_requested(key, (*run, *options.values()), cost, "Switch each head off in turn"):
         return None
-    return cache.worked(_studied, study, *run, count, cost=cost, unit="heads", **options)
+    return cache.worked(_run_study, study, *run, count, cost=cost, unit="heads", **options)
 
 
-def _studied(study: Callable[..., R], source: Source, request: Request, count: int, **options: Any) -> R:
+def _run_study(study: Callable[..., R], source: Source, request: Request, count: int, **options: Any) -> R:
     with progress.counted(count) as report, cores.used_by(source):
         sentences, targets = cache.sentences(source, request), cache.targets(source, request)
         return study(source, sentences, request.edits, report, targets, **options)
@@ -189,7 +189,7 @@ def _numbers(context: Context, swept: Sweep | None) -> pd.DataFrame:
     return rows
 
 
-def _ordered(rows: pd.DataFrame, by: str, only: str | None) -> pd.DataFrame:
+def _sort_rows(rows: pd.DataFrame, by: str, only: str | None) -> pd.DataFrame:
     """Filter the rows by kind or role, and sort them by a column, largest value first.
 
     Raises:
@@ -244,7 +244,7 @@ def _verdict(swept: Sweep | None) -> None:
 def _table(context: Context, rows: pd.DataFrame) -> None:
     """Draw a table with a row of metrics per head; a selected row chooses its head."""
     names = [name for name in dict.fromkeys((*EFFECTS, *MAIN, *TITLES)) if name in rows and rows[name].notna().any()]
-    columns = columns_of({name: (TITLES[name], _explained(name)) for name in names}, "%.3f")
+    columns = columns_of({name: (TITLES[name], _help_text(name)) for name in names}, "%.3f")
     columns["role"] = st.column_config.TextColumn("Role", help="?: by its weights on this text alone", width="medium")
     choose_row(context, rows, ["role", *names], columns, "heads")
     quiet(
@@ -293,7 +293,7 @@ def _meaning(name: str) -> str:
     return f"{means[:1].upper()}{means[1:].rstrip('.')}."
 
 
-def _explained(name: str) -> str:
+def _help_text(name: str) -> str:
     """Markdown help of a metric: its formula, meaning, range and source."""
     metric = next((metric for metric in METRICS if metric.name == name), None)
     if metric is None:
@@ -303,7 +303,7 @@ def _explained(name: str) -> str:
     return f"${metric.formula}${where}\n\n" + means.replace("<", "\\<").replace("[", "\\[")
 
 
-def _chosen(context: Context, swept: Sweep | None) -> None:
+def _head_details(context: Context, swept: Sweep | None) -> None:
     """Draw the chosen head: its role, its metrics, and its attention by distance."""
     site, head, record = context.site, context.head, context.record
     if not isinstance(head, int):
