@@ -42,7 +42,7 @@ class Loading:
     @property
     def canceled(self) -> str:
         """Sentence that is shown after the job was canceled."""
-        return f"{title(self.name)} is not loaded: you canceled that."
+        return f"{title(self.name)} was not loaded: you canceled it."
 
     def progress(self, job: Job) -> tuple[float, str]:
         """The finished share of a download, and a text about the current stage."""

@@ -34,7 +34,7 @@ class Uploads:
         length = Headers(scope=scope).get("content-length", "")
         size = int(length) if length.isdecimal() else largest
         if self._pending[session] + uploaded_bytes(session) + size > TOGETHER * largest:
-            refused = "Too many bytes of files of this session wait here already; open fewer at once."
+            refused = "This session has too many bytes of unopened files already; open fewer at once."
             await PlainTextResponse(refused, 413)(scope, receive, send)
             return
         self._pending[session] += size

@@ -159,7 +159,7 @@ def _answer(context: Context) -> None:
         return choices.put(cell=views.see(context.record, context.site).strongest_cell(context.head, position - 1))
 
     if not text:
-        quiet("It wrote nothing more.")
+        quiet("The model wrote nothing more.")
         return
     options = {"value": chosen, "step": ask, "part": "answer", "visible": False, "format_func": words.get, "wrap": True}
     with st.container(key="answer"):
@@ -167,7 +167,7 @@ def _answer(context: Context) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Copy", key="copy", icon=":material/content_copy:", type="tertiary")  # keys.js copies what follows
         st.html(f'<span hidden class="copied">{plain(text)}</span>', width="content")
-        quiet("Click a word to see why it was written, and what else." if chosen is None else "")
+        quiet("Click a word to see why the model wrote it, and its alternatives." if chosen is None else "")
     if chosen is not None:
         _alternatives(context, generated, chosen)
 

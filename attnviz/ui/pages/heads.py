@@ -23,7 +23,7 @@ from attnviz.ui.text import block, in_words, note, quiet
 from attnviz.ui.toolbar import Context, drop_outside, toolbar
 
 GRAY, HIDDEN = "gray in the picture", "hidden from all heads"
-PATCHES = "A gray patch is not in the picture. A hidden one is there, but no patch may look at it: a rule of the mask."
+PATCHES = "A gray patch is erased from the picture. A hidden one stays, but a mask rule lets no patch attend to it."
 TO_STEPS = "How this weight is computed, number by number"
 MOST_LINKING = 8
 """Most heads that are listed for a pair of words."""
@@ -64,7 +64,7 @@ def page(source: Source, request: Request) -> None:
             _role(context)
             after = predictions.panel(context)
         else:
-            note("The model knows no word of this text, so where it looks and what it predicts says nothing.", "notice")
+            note("The model knows no word of this text, so its weights and its predictions mean nothing.", "notice")
     with context.export:
         export_menu.menu(context, {"This head": figure, "All heads": every} | after, "heads")
     numbers(figure, "head")

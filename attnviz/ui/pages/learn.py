@@ -290,10 +290,10 @@ def _positions(context: Context) -> None:
     )
     moved, largest = _moved_by_order(context)
     if moved <= ROUNDING * largest:
-        quiet("With the words from last to first each word keeps its output: the order is not seen.")
+        quiet("With the words in reverse order each word keeps its output: the model ignores the order.")
     else:
         quiet(
-            f"With the words from last to first the outputs change by up to {moved:.2g}; their largest number is "
+            f"With the words in reverse order the outputs change by up to {moved:.2g}; their largest number is "
             f"{largest:.2g}."
         )
 
@@ -317,7 +317,7 @@ def _peeking(context: Context) -> None:
         table(rows, ["row", "has to predict"])
         st.button("Train both models", icon=":material/play_arrow:", type="primary", on_click=_train)
         return
-    with st.spinner("Both models learn …"):
+    with st.spinner("Both models train …"):
         masked, open_to_all = _cached_learn(Subsequent()), _cached_learn(None)
     rows = [
         [f"{step}", f"{loss:.2f}", f"{other:.2f}"]
@@ -325,7 +325,7 @@ def _peeking(context: Context) -> None:
     ]
     table(rows, ["training step", "loss with the mask", "loss without a mask"], numbers=(0, 1, 2))
     in_words(
-        f"Where they have to write, with nothing after a word yet, their losses are {masked.writing:.2f} with the mask "
+        f"When they generate, without any later words, their losses are {masked.writing:.2f} with the mask "
         f"and {open_to_all.writing:.2f} without one; a guess has {peeking.GUESS:.2f}."
     )
 

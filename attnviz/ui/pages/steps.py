@@ -30,7 +30,7 @@ from attnviz.ui.toolbar import ROW, Context, drop_outside, toolbar
 
 WHY = {
     "embedding": "Each token is looked up in a table, E. The same word gets the same vector wherever it stands.",
-    "position": "Positions, P, tell the order of the words: attention has none of its own.",
+    "position": "Positions, P, encode the order of the words, which attention itself ignores.",
     "input": "Attention reads X: what the layers before it made of the tokens. In the first layer these are the tokens "
     "themselves, in many models normalized.",
     "project": "Each token becomes a query, a key and a value, by one d_model × H·dₖ matrix each for all heads.",
@@ -40,14 +40,14 @@ WHY = {
     "products": "Each cell is one number: how well a query and a key agree.",
     "scale": "Dividing by √dₖ keeps scores small, however wide the vectors are. q · k adds up dₖ products: if they are "
     "independent with variance 1, the sum has variance dₖ; divided by √dₖ, it is 1 again.",
-    "softcap": "Some models bend scores so that they never leave a bound.",
-    "bias": "A bias is added to scores by where tokens stand. It makes cells weaker or stronger, not impossible.",
+    "softcap": "Some models squash scores so that they stay within a bound.",
+    "bias": "A bias that depends on the positions is added to the scores. It changes weights, but blocks none.",
     "temperature": "Below 1 the largest weight grows, above 1 weights become more alike.",
-    "mask": "Blocked scores become −∞, so that their weights are 0: e^−∞ = 0, and the others share all.",
-    "softmax": "Each row becomes weights that sum to 1: e to the score, over the sum of these in its row.",
+    "mask": "Blocked scores become −∞, so that their weights are 0: e^−∞ = 0, and the other keys share the whole row.",
+    "softmax": "Each row becomes weights that sum to 1: e^score, divided by the sum over the row.",
     "values": "Each query gets the mean of all values, weighted by its row.",
-    "concat": "The outputs of the heads stand side by side. Heads have not met until here.",
-    "output": "The output weights mix the heads and lead back to as many numbers as came in. They are added to these.",
+    "concat": "The outputs of the heads stand side by side. Until here each head was computed alone.",
+    "output": "The output weights mix the heads and project to the size of the input. The result is added to the input.",
 }
 """Purpose of each stage; the first sentence is shown above the tables of the stage."""
 MOST_LISTED = 64
@@ -174,7 +174,7 @@ def _call(context: Context) -> HeadCall:
     else:
         record = context.record
     if not isinstance(context.head, int):
-        quiet("Steps are those of one head: this is head 0.")
+        quiet("This page shows one head at a time: head 0.")
     return HeadCall(context, record, head, query, key)
 
 

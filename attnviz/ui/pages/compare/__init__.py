@@ -256,7 +256,7 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
         steps = context.source.steps
         step = b["step"] if b["step"] in steps else steps[0]
         if b["step"] not in steps:
-            note(f"Step {b['step']} was not kept. There are {', '.join(map(str, steps))}.", "notice")
+            note(f"Step {b['step']} is not available. The steps are {', '.join(map(str, steps))}.", "notice")
         _b_control(st.selectbox, "Training step of B", "step", steps, value=step, format_func="{:,}".format, width=160)
         return _with_words_of_a(context, replace(side, source=cache.source(context.source.id, step)))
     if kind == "model":
@@ -302,7 +302,7 @@ def _with_words_of_a(context: Context, b: ComparedSide) -> ComparedSide:
     targets = context.record.targets
     if not targets or b.record.targets == targets:
         return b
-    quiet("B reads the words that A wrote, so that each row is of the same word.")
+    quiet("B reads the words that A wrote, so that rows stand for the same words.")
     return replace(b, reads=targets)
 
 
@@ -422,7 +422,7 @@ def _explain_no_change(context: Context, b: ComparedSide, pair: AlignedPair) -> 
     if context.edits.off(context.site):
         why = "A head that is off looks where it looked before, but what it finds is not passed on."
     if moved is None:
-        quiet(f"{why} No weight of any layer moves.")
+        quiet(f"{why} No weight of any layer changes.")
         return
     site, head = moved
     quiet(f"{why} The first weights that move are those of {site}.")

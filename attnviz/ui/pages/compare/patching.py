@@ -58,7 +58,7 @@ def panel(context: Context, b: Context) -> None:
                 on_click=put,
                 kwargs={"take": (*now()["take"], take)},
             )
-    quiet("A then runs with this part of B's run; the line of A above says what that changes.")
+    quiet("A then runs with this part of B's run; the prediction of A above shows the effect.")
     if context.record.prediction is not None:
         with st.expander("How much of the way from A to B each head carries", on_change="rerun", key="carried") as fold:
             if fold.open:

@@ -101,7 +101,7 @@ def _bias(context: Context) -> None:
         parts = tuple(old.get(type(bias), bias) for name, bias in BIASES.items() if name in names)
         return choices.put(bias=parts, softcap=(choices["softcap"] or SOFTCAP) if "Softcap" in names else None)
 
-    about = "ALiBi takes more from the score of a key the farther away it is; a relative bias is a random number for "
+    about = "ALiBi lowers the score of a key more, the farther away it is; a relative bias is a random number for "
     about += "each distance; a softcap bends scores so that they stay below a bound. None of them blocks a key."
     options = {"value": on, "selection_mode": "multi", "help": about, "disabled": bool(context.source.read_only)}
     control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=step, part="of the page", **options)
@@ -147,7 +147,7 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
     else:
         picture(figure, "mask", select="cell", on_click=check.select, on_escape=lambda: put(cell=None))
     if paint and not brush:
-        quiet("Cells are painted where rows and columns are tokens: choose that under More.")
+        quiet("Cells can be painted only if rows and columns are tokens: choose that under More.")
     if refused := session().memory.pop("not painted", ""):
         note(refused, "notice")
     return figure

@@ -246,7 +246,7 @@ def _leaks(context: Context, test: LeakTest) -> None:
         in_words(f"{text[:1].upper()}{text[1:]}.")
     figure = figures.leaks(test, selected=cell, dark=context.dark, side=SIDE)
     picture(figure, "leaks", select="cell", on_click=select, on_escape=lambda: put(cell=None))
-    quiet("A row whose output moves when the token of a column is changed has seen that token, in whatever way.")
+    quiet("If the output of a row moves when the token of a column is changed, the row depends on that token.")
     with context.export:
         export_menu.menu(context, {"Leak test": figure}, "leaks")
     numbers(figure, "leaks")

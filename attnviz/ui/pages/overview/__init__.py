@@ -62,8 +62,8 @@ def circuits(context: Context) -> dict[str, Figure]:
     if measured.left_out:
         quiet("Heads of cross-attention are left out: their keys are words of another text.")
     quiet(
-        "Weights show what a head can do, not that it does it on a text: test that by switching it off. Norms count "
-        "with their gains, not with what they divide by. Biases and feed-forward layers are left out."
+        "Weights show what a head can do, not that it does it on a text: test that by switching it off. The gains "
+        "of norms are included, their scaling per token is not. Biases and feed-forward layers are left out."
     )
     kinds = [name for name, kind in COMPOSITIONS.items() if measured.composition[kind].notna().any()]
     if not kinds:

@@ -72,8 +72,8 @@ def contributions(context: Context) -> dict[str, Figure]:
             opener(*added.most)
     _method(
         "A part adds its vector, scaled as the last norm scaled the whole, times the column of the word in the "
-        "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. What later "
-        "layers make of a head is not counted: the switch-off test shows both. Source: Elhage et al. 2021."
+        "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. Effects "
+        "through later layers are not counted: the switch-off test shows both. Source: Elhage et al. 2021."
     )
     numbers(every["Heads"], "contributions")
     return every
@@ -165,7 +165,7 @@ def lens(context: Context) -> dict[str, Figure]:
         is_head = LENSES[1] == choice(st.segmented_control, "Shown as", "form", LENSES, visible=False, required=True)
         position = _position(context, record)
     if is_head and not isinstance(context.head, int):
-        raise InputError("Words are pushed by one head: choose one above.")
+        raise InputError("This view shows a single head: choose one above.")
     first = position // MOST_POSITIONS * MOST_POSITIONS
     columns = slice(first, min(record.read[context.sentence].length, first + MOST_POSITIONS))
     last, style = len(stages(record)) - 1, {"sentence": context.sentence, "dark": context.dark}
@@ -175,7 +175,7 @@ def lens(context: Context) -> dict[str, Figure]:
         quiet(f"Which words does {context.site.head(context.head)} push up and down after each token?")
         grid = figures.pushed(record, context.site, context.head, **options)
     else:
-        quiet("What would the model predict if it ended after each layer? Click a word for the others there.")
+        quiet("What would the model predict if it ended after each layer? Click a word for its alternatives.")
         grid = figures.logit_lens(record, **options)
     if row == 0:
         bars = figures.next_word(record, position, **style)
@@ -233,8 +233,8 @@ def rollout(context: Context) -> dict[str, Figure]:
             picture(every["This position"], "reached")
     quiet("Rollout shows where content can go, not what is used.")
     _method(
-        "In each layer a position keeps half of itself (the residual connection). The other half comes from where its "
-        "heads look: the mean of all, also of those that are off. Values and feed-forward networks are ignored. "
+        "In each layer a position keeps half of itself (the residual connection). The other half is mixed by the "
+        "mean of all heads, also those that are off. Values and feed-forward networks are ignored. "
         "Source: Abnar and Zuidema 2020."
     )
     numbers(every["This position"], "reached")
@@ -253,7 +253,7 @@ def _trace(context: Context, last: Site, position: int) -> Traced | None:
     cost = estimate.of_maps(step, below * step.num_heads)
     key = context.source, context.request, text, last, position
     if not runs.is_requested("follow", key, cost, "Follow this position"):
-        quiet("The map of all positions is too large, so one of them is followed.")
+        quiet("The map of all positions is too large, so only one is followed.")
         return None
     options = {"layers": below + 1, "sentence": text, "cost": cost}
     mixed, rows = cache.worked(tracing.rows, record, (position,), last.kind, **options)
@@ -293,7 +293,7 @@ def gradients(context: Context) -> dict[str, Figure]:
 def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) -> dict[str, Figure]:
     """Draw gradient × weight of the chosen head, and the relevance of each token after a layer."""
     if not isinstance(context.head, int):
-        raise InputError("Gradients are of one head: choose one above.")
+        raise InputError("Gradients are shown for one head: choose one above.")
     quiet("Which weights, and through them which tokens, does the chosen word's logit depend on?")
     record, style = context.record, {"dark": context.dark}
     head = figures.relevance(record, computed, context.site, context.head, signed=signed, **style)
@@ -308,8 +308,8 @@ def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) ->
             picture(bars, "relevant")
     _method(
         "The gradient of the logit by each weight, times the weight; negative ones are set to 0, and heads are "
-        "averaged. From layer to layer each position adds what the positions have that it looks at: R ← R + Ā R. Where "
-        "the model is sure a gradient can be near zero, although the weight matters. Source: Chefer et al. 2021."
+        "averaged. From layer to layer relevance is passed on along these products: R ← R + Ā R. If the "
+        "model is certain, a gradient can be near zero although the weight matters. Source: Chefer et al. 2021."
     )
     numbers(bars, "relevant")
     return {"This head": head, "Tokens": bars}
@@ -322,8 +322,8 @@ def _embedding_gradients(context: Context, computed: IntegratedGradients) -> dic
     in_words(gap_in_words(computed))
     picture(figure, "integrated")
     _method(
-        "Each embedding times the mean gradient of the logit on the straight way from a vector of zeros to it. The "
-        "tokens sum to the change of the logit, but for the gap: more steps make it smaller. Source: Sundararajan 2017."
+        "Each embedding times the mean gradient of the logit on the straight line from a zero vector to the embedding. "
+        "The tokens sum to the change of the logit, up to a gap that more steps reduce. Source: Sundararajan 2017."
     )
     numbers(figure, "integrated")
     return {"Tokens": figure}

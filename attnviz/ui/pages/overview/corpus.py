@@ -37,15 +37,15 @@ MOST, UNFOLDED = 10, 5
 """Most texts listed for a head, and how many of them are shown at once."""
 COLUMNS = {
     "here": ("This text", ""),
-    "mean": ("Mean", "Mean over texts; each counts the same."),
-    "low": ("from", "The mean of all such texts lies from here, 19 times in 20."),
-    "high": ("to", "The mean of all such texts lies up to here, 19 times in 20."),
-    "spread": ("Std. dev.", "How far texts are from their mean."),
+    "mean": ("Mean", "Mean over texts, each with equal weight."),
+    "low": ("from", "Lower end of the 95 % confidence interval of the mean."),
+    "high": ("to", "Upper end of the 95 % confidence interval of the mean."),
+    "spread": ("Std. dev.", "Standard deviation over texts."),
 }
 ROLES = {
     "often": ("Looks there", "Share of the rows whose largest weight is where the role says."),
-    "on": ("Right, head on", "How much the model gets right with all heads on."),
-    "off": ("Right, head off", "How much it gets right with this head off."),
+    "on": ("Right, head on", "Share of correct predictions with all heads on."),
+    "off": ("Right, head off", "Share of correct predictions with this head off."),
 }
 """Title and meaning of each number of a measured role."""
 
@@ -214,11 +214,11 @@ def _examples(context: Context, measured: Atlas, by: str, above: float) -> None:
     else:
         rows = measured.examples(context.site, context.head, by, MOST)
     if rows.empty:
-        quiet("There are none: the head has no such number.")
+        quiet("No texts: this metric is not defined for this head.")
         return
     shaded = "The word before the arrow" if context.site.kind == "cross" else "The underlined word"
     order = f" Pairs from “{word}” come first: that is its role." if word and by == PAIRS else ""
-    quiet(f"{shaded} looks at the shaded ones: the stronger, the more.{order}")
+    quiet(f"{shaded} attends to the shaded words; a stronger shade is a larger weight.{order}")
     first, more = rows[:UNFOLDED].to_dict("records"), rows[UNFOLDED:].to_dict("records")
     with st.container(gap="xsmall", key="atlas-texts"):
         for i, row in enumerate(first):

@@ -94,7 +94,7 @@ def every_head(context: Context) -> dict[str, Figure]:
                 open_on_heads(layer=site, head=head)
 
             picture(figure, "every", select="head", on_click=click)
-            quiet("Each map is one head: rows look, columns are looked at. Click one to open it on Heads.")
+            quiet("Each map is one head: rows are queries, columns are keys. Click one to open it on Heads.")
         with st.container(width="stretch", key="beside"):
             _verdict(swept)
             _head_details(context, swept)
@@ -247,9 +247,7 @@ def _table(context: Context, rows: pd.DataFrame) -> None:
     columns = columns_of({name: (TITLES[name], _help_text(name)) for name in names}, "%.3f")
     columns["role"] = st.column_config.TextColumn("Role", help="?: by its weights on this text alone", width="medium")
     choose_row(context, rows, ["role", *names], columns, "heads")
-    quiet(
-        "Select a row to choose its head; the name of a column sorts by it, and says under the pointer what it means."
-    )
+    quiet("Select a row to choose its head; click the name of a column to sort by it, or point at it for its meaning.")
 
 
 def columns_of(titles: Mapping[str, tuple[str, str]], number_format: str) -> dict[str, Any]:
