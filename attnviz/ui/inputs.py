@@ -67,8 +67,8 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
         texts = cache.texts(text, by_line=_by_line(text)) if reads_text else ("",)
         if reads_text:
             _note_unknown_words(source, texts)
-        asked = _request(source, texts)
-        return _with_chat(source), asked if source.reads == "text" else pictures.with_picture(source, asked)
+        requested = _request(source, texts)
+        return _with_chat(source), requested if source.reads == "text" else pictures.with_picture(source, requested)
     except cache.NoText:
         _example_buttons(source)
     except AttnvizError as error:

@@ -37,16 +37,16 @@ def names(source: Source) -> list[str]:
 
 def row(source: Source) -> None:
     """Draw a thumbnail, and the choice of a picture or a sound."""
-    there = names(source)
+    available = names(source)
     label = "Sound" if source.reads == "sound" else "Picture"
-    chosen = now()["picture"] if now()["picture"] in there else there[0]
+    chosen = now()["picture"] if now()["picture"] in available else available[0]
     if chosen != NONE:
         st.html(f'<img src="{data_uri(_picture_by_name(chosen).small)}" alt="" height="38">', width="content")
     control(
         st.selectbox,
         label,
         "picture",
-        there,
+        available,
         value=chosen,
         step=lambda choices, name: choices.without("text").put(picture=name, gray=()),
         visible=False,
@@ -77,12 +77,12 @@ def with_picture(source: Source, request: Request, *, gray: bool = True) -> Requ
     Raises:
         InputError: if the link names a picture that this session does not have.
     """
-    there, name = names(source), now()["picture"]
-    if name is not None and name not in there:
+    available, name = names(source), now()["picture"]
+    if name is not None and name not in available:
         raise InputError(
-            f"There is no picture {quoted(name)} here: open its file, or choose one of {', '.join(there)}."
+            f"There is no picture {quoted(name)} here: open its file, or choose one of {', '.join(available)}."
         )
-    name = there[0] if name is None else name
+    name = available[0] if name is None else name
     if name == NONE:
         return request
     picture = _picture_by_name(name)

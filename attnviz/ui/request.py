@@ -207,22 +207,22 @@ def arrive(first: dict[str, str]) -> bool:
     Args:
         first: choices for the first visit of an empty address.
     """
-    current, there = session(), _address()
-    browsed = streamlit_internals.is_history_navigation() or there not in current.written
-    current.written = current.written[current.written.index(there) :] if there in current.written else (there,)
-    if current.opened and (not browsed or not there):  # Streamlit empties the address on the way to another page
+    current, address = session(), _address()
+    browsed = streamlit_internals.is_history_navigation() or address not in current.written
+    current.written = current.written[current.written.index(address) :] if address in current.written else (address,)
+    if current.opened and (not browsed or not address):  # Streamlit empties the address on the way to another page
         return False
-    choices = current.visited.get(_sorted_items(there))
+    choices = current.visited.get(_sorted_items(address))
     complaints: tuple[str, ...] = ()
     if choices is None:
-        choices, complaints = link.read({name: [value] for name, value in (there or first).items()})
+        choices, complaints = link.read({name: [value] for name, value in (address or first).items()})
     if current.opened:
         change(lambda _: choices)
     is_first, current.opened = not current.opened, True
     current.choices, current.complaints, current.linked = choices, complaints, {**choices.chosen}
     if is_first:  # a typed address may hold brackets as they are, behind which charts do not find their colors
         write_address(anew=True)
-    return is_first and not there
+    return is_first and not address
 
 
 def write_address(*, anew: bool = False) -> None:
@@ -231,13 +231,13 @@ def write_address(*, anew: bool = False) -> None:
     Args:
         anew: whether to write the address even if it already holds these choices.
     """
-    current, there = session(), _address()
+    current, address = session(), _address()
     if current.choices["chapter"] is None:
         current.own = current.choices, current.past, current.future
     held = link.write(current.choices)
-    if held != there or anew:
+    if held != address or anew:
         st.query_params.from_dict(held)
-        since = current.written[current.written.index(there) :] if there in current.written else (there,)
+        since = current.written[current.written.index(address) :] if address in current.written else (address,)
         current.written = (*since, held)
     current.visited[_sorted_items(held)] = current.choices
     while len(current.visited) > REMEMBERED:

@@ -125,8 +125,8 @@ class Context:
             facts.append(f"{percent(behavior.rates[behavior.heads.index(self.head)])} of cases")
         if (position := self.acts_at(behavior)) is not None:
             original = self.record if self.before is None else self.before
-            seen = views.see(original, self.site, sentence=self.sentence).strongest_cell(self.head, position)
-            facts.append(f"here {quoted(self.tokens[1][seen[1]].text)}")
+            strongest = views.see(original, self.site, sentence=self.sentence).strongest_cell(self.head, position)
+            facts.append(f"here {quoted(self.tokens[1][strongest[1]].text)}")
         does = in_general(behavior)
         original = "" if self.before is None else ", in the original model"
         evidence = f" ({'; '.join(facts)})" if facts else ""
@@ -274,20 +274,20 @@ def drop_missing(source: Source, request: Request) -> Request:
     """
     current, choices, complaints = session(), now(), []
     heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
-    there = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
+    has = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
     if choices["layer"] not in (None, *source.sites):
-        complaints.append(f"The link asks for {choices['layer']}: {there}")
+        complaints.append(f"The link asks for {choices['layer']}: {has}")
         choices = choices.put(layer=None)
     if isinstance(choices["head"], int) and choices["head"] not in heads:
-        complaints.append(f"The link asks for head {choices['head']}: {there}")
+        complaints.append(f"The link asks for head {choices['head']}: {has}")
         choices = choices.put(head=None)
     heads_off = {(site, head) for site, head in choices["heads_off"] if site in source.sites and head in heads}
     if missing := choices["heads_off"] - heads_off:
         names = ", ".join(site.head(head) for site, head in sorted(missing))
-        complaints.append(f"The link asks for {names} switched off: {there}")
+        complaints.append(f"The link asks for {names} switched off: {has}")
         choices = choices.put(heads_off=frozenset(heads_off))
     if missing := [head for head in choices["also"] if head not in heads]:
-        complaints.append(f"The link asks for head {missing[0]}: {there}")
+        complaints.append(f"The link asks for head {missing[0]}: {has}")
         choices = choices.put(also=tuple(head for head in choices["also"] if head in heads))
     if choices["sentence"] > (count := len(request.texts)):
         if current.linked.get("sentence") == choices["sentence"]:
@@ -412,12 +412,12 @@ def _scores(site: Site) -> None:
     temperature, is_scaled, scored = now()["temperature"], now()["scaled"], now()["scored"]
     is_changed = temperature != 1 or not is_scaled
     everywhere = is_changed and scored is None
-    at = scored or site
+    target = scored or site
 
     def changed(choices: Choices, **values: float | bool) -> Choices:
-        return choices.put(scored=None if everywhere else at, **values)
+        return choices.put(scored=None if everywhere else target, **values)
 
-    where = "every layer" if everywhere else str(at)
+    where = "every layer" if everywhere else str(target)
     control(
         st.slider,
         f"Temperature in {where}",

@@ -139,8 +139,8 @@ def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
         def tell(written: WritingProgress) -> bool:
             return report(written.done, written.of, written.text)
 
-        drawn = {"sampling_temperature": job.temperature, "top_p": job.top_p, "seed": job.seed}
-        return write(sentence, source, job.count, job.request.edits, begin=begin, report=tell, **drawn).ids
+        settings = {"sampling_temperature": job.temperature, "top_p": job.top_p, "seed": job.seed}
+        return write(sentence, source, job.count, job.request.edits, begin=begin, report=tell, **settings).ids
 
 
 def _answer(context: Context) -> None:

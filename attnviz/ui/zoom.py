@@ -63,7 +63,7 @@ def _zoom_in(context: Context) -> None:
 
 def _part_around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
     """Part of the map with `spans` rows and columns around a cell, in the form that a drag reports."""
-    firsts = [max(0, min(at - span // 2, size - span)) for at, span, size in zip(cell, spans, sizes, strict=True)]
+    firsts = [max(0, min(place - span // 2, size - span)) for place, span, size in zip(cell, spans, sizes, strict=True)]
     lasts = [min(size, first + span) - 1 for first, span, size in zip(firsts, spans, sizes, strict=True)]
     return {"top": firsts[0], "bottom": lasts[0], "left": firsts[1], "right": lasts[1]}
 

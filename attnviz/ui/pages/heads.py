@@ -72,13 +72,13 @@ def page(source: Source, request: Request) -> None:
 
 def _form(context: Context) -> str:
     """Draw the choice of a form; the default is the picture for a layer of patches, else the map."""
-    there = [
+    forms = [
         name
         for name, form in FORMS.items()
         if form.is_on_page and (form.fits is None or form.fits(context.record, context.site))
     ]
-    first = "picture" if "picture" in there else there[0]
-    return choice(st.segmented_control, "Shown as", "form", there, first, visible=False, required=True)
+    first = "picture" if "picture" in forms else forms[0]
+    return choice(st.segmented_control, "Shown as", "form", forms, first, visible=False, required=True)
 
 
 def _controls(form: str, context: Context) -> None:

@@ -50,13 +50,13 @@ def page(source: Source, request: Request) -> None:
     _chapters(number)
     complain()
     context = looked_at(source, request, st.empty())
-    told, pictures, asked = st.columns([1.2, 1.7, 1], gap="medium")
-    with told:
+    left, pictures, right = st.columns([1.2, 1.7, 1], gap="medium")
+    with left:
         _text_column(chapter, number)
     with pictures:
         for name in chapter.shows:
             SCENES[name](context)
-    with asked, st.container(key="asked"):
+    with right, st.container(key="asked"):
         _question_column(chapter, number)
 
 
@@ -175,9 +175,9 @@ def _heads(context: Context) -> None:
 
 
 def _training_step(context: Context) -> None:
-    known = context.source.steps
-    current = now()["step"] if now()["step"] in known else known[-1]
-    control(st.select_slider, "Training step", "step", known, value=current, step=_at_step(known[-1]))
+    available = context.source.steps
+    current = now()["step"] if now()["step"] in available else available[-1]
+    control(st.select_slider, "Training step", "step", available, value=current, step=_at_step(available[-1]))
 
 
 def _at_step(last: int) -> Callable[[Choices, int], Choices]:

@@ -47,7 +47,7 @@ WHY = {
     "softmax": "Each row becomes weights that sum to 1: e^score, divided by the sum over the row.",
     "values": "Each query gets the mean of all values, weighted by its row.",
     "concat": "The outputs of the heads stand side by side. Until here each head was computed alone.",
-    "output": "The output weights mix the heads and project to the size of the input. The result is added to the input.",
+    "output": "The output weights mix the heads and project to the size of the input. The result is added to it.",
 }
 """Purpose of each stage; the first sentence is shown above the tables of the stage."""
 MOST_LISTED = 64
@@ -231,8 +231,8 @@ def _stage_buttons(every: tuple[Stage, ...], chosen: int) -> None:
     keys = [*names]
 
     def go(label: str, to: int, **options: Any) -> None:
-        there = {"on_click": change, "args": (lambda choices: choices.put(stage=keys[to]),)}
-        st.button(label, disabled=not 0 <= to < len(keys), **there, **options)
+        action = {"on_click": change, "args": (lambda choices: choices.put(stage=keys[to]),)}
+        st.button(label, disabled=not 0 <= to < len(keys), **action, **options)
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         go("Back", chosen - 1, key="stage before", icon=":material/chevron_left:")

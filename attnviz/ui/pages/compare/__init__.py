@@ -114,13 +114,13 @@ def page(source: Source, request: Request) -> None:
 
 def _choose_b(context: Context) -> tuple[str, Choices]:
     """Draw the choice of what differs between A and B; returns its name and B's choices."""
-    there = _kinds(context)
+    kinds = _kinds(context)
     b = now()["b"]
     kind = None
     if b is not None:  # a link leaves out the default model
-        usual = "original" if "original" in there else "model"
+        usual = "original" if "original" in kinds else "model"
         kind = b["part"] or next((name for name in KINDS if name in b.chosen), usual)
-    if kind is not None and kind not in there:
+    if kind is not None and kind not in kinds:
         reason = "nothing is changed" if kind == "original" else f"{context.source.name} has no other"
         note(f"B cannot be {KINDS.get(kind, quoted(kind))}: {reason}. B is {KINDS[_default_kind(context)]}.", "notice")
         kind, b = None, None
@@ -131,7 +131,7 @@ def _choose_b(context: Context) -> tuple[str, Choices]:
         st.selectbox,
         "Compare with",
         "b",
-        there,
+        kinds,
         value=kind,
         step=lambda choices, kind: choices.put(b=_first_b(context, kind)),
         part="kind",
@@ -155,12 +155,12 @@ def _kinds(context: Context) -> list[str]:
 
 def _default_kind(context: Context) -> str:
     """Default kind of difference, the most informative one for this model."""
-    there = _kinds(context)
-    if "original" in there:
+    kinds = _kinds(context)
+    if "original" in kinds:
         return "original"
-    if "step" in there:
+    if "step" in kinds:
         return "step"
-    return "text" if "text" in there and _swapped_text(context) != _text(context) else "head"
+    return "text" if "text" in kinds and _swapped_text(context) != _text(context) else "head"
 
 
 def _first_b(context: Context, kind: str) -> Choices:

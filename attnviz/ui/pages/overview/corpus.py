@@ -78,23 +78,23 @@ def _choose_atlas(source: Source) -> Atlas | None:
     """Atlas of a model, from the folders of `FOLDERS` or the shipped ones; several are offered as a choice."""
     named = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep))
     shipped = sorted(assets.path("atlas").iterdir()) if assets.path("atlas").is_dir() else []
-    there: dict[str, Atlas] = {}
+    atlases: dict[str, Atlas] = {}
     for folder in (*map(Path, named), *shipped):
         finished = folder / "atlas.json"
         opened = _open_atlas(folder, finished.stat().st_mtime if finished.is_file() else 0.0)
         if isinstance(opened, AttnvizError):
             note(str(opened), "notice")
         elif opened.plan.model == source.id and opened.plan.settings.get("step") == source.step:
-            there[folder.name] = opened
-    if len(there) < 2:
-        allowed("library", [*there])
-        return next(iter(there.values()), None)
+            atlases[folder.name] = opened
+    if len(atlases) < 2:
+        allowed("library", [*atlases])
+        return next(iter(atlases.values()), None)
 
     def named_with_texts(name: str) -> str:
-        return f"{name}: {there[name].texts:,} texts"
+        return f"{name}: {atlases[name].texts:,} texts"
 
     options = {"part": "atlas", "format_func": named_with_texts, "width": 330}
-    return there[choice(st.selectbox, "Atlas", "library", [*there], **options)]
+    return atlases[choice(st.selectbox, "Atlas", "library", [*atlases], **options)]
 
 
 @lru_cache(maxsize=32)
@@ -122,10 +122,10 @@ def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
         large("The corpus has numbers of single heads: choose one above.")
     else:
         _answer(context, measured, chosen.iloc[0])
-    there = [PAIRS, *(metric.name for metric in METRICS if every[metric.name].notna().any())]
+    rankings = [PAIRS, *(metric.name for metric in METRICS if every[metric.name].notna().any())]
     names = {PAIRS: "Weight between two words"} | TITLES
     options = {"part": "corpus", "format_func": names.get, "width": 300}
-    by = choice(st.selectbox, "Texts and heads by", "number", there, **options)
+    by = choice(st.selectbox, "Texts and heads by", "number", rankings, **options)
     left, right = st.columns([1, 1.15])
     with left:
         known_roles(context)
@@ -181,8 +181,8 @@ def known_roles(context: Context) -> None:
     columns = columns_of(ROLES, "percent")
     columns["does"] = st.column_config.TextColumn("What it does", width="medium")
     columns["evidence"] = st.column_config.TextColumn("Evidence", width="large")
-    there = [name for name in ROLES if rows[name].notna().any()]
-    choose_row(context, rows, ["does", *there, "evidence"], columns, "roles")
+    filled = [name for name in ROLES if rows[name].notna().any()]
+    choose_row(context, rows, ["does", *filled, "evidence"], columns, "roles")
 
 
 def _all_heads(context: Context, every: pd.DataFrame, name: str, count: int) -> None:
@@ -190,10 +190,10 @@ def _all_heads(context: Context, every: pd.DataFrame, name: str, count: int) -> 
     here = metrics(context).reindex(columns=[*PLACE, name]).rename(columns={name: "here"})
     many = {name: "mean", f"{name}_low": "low", f"{name}_high": "high", f"{name}_spread": "spread"}
     rows = every[[*PLACE, *many]].rename(columns=many).merge(here, on=PLACE, how="left")
-    there = rows[["here", "mean", "spread"]].notna().all(axis=1)
-    both = rows[there]
+    complete = rows[["here", "mean", "spread"]].notna().all(axis=1)
+    both = rows[complete]
     usual = [texts.is_typical(row.here, row.mean, row.spread) for row in both.itertuples()]
-    rows.loc[there, "compared"] = ["usual" if is_usual else "unusual" for is_usual in usual]
+    rows.loc[complete, "compared"] = ["usual" if is_usual else "unusual" for is_usual in usual]
     quiet(f"{TITLES[name]}: {usual.count(False)} of {len(both)} heads are unusual on this text, compared with {count}.")
     columns = columns_of(COLUMNS, "%.3f") | {"compared": st.column_config.TextColumn("Compared")}
     rows = rows.sort_values("mean", ascending=False, na_position="last", ignore_index=True)

@@ -184,8 +184,8 @@ def _numbers(context: Context, swept: Sweep | None) -> pd.DataFrame:
     each = zip(behaviors, by_weights, strict=True)
     rows.insert(3, "role", [behavior.role if behavior else guess for behavior, guess in each])
     if swept is not None:
-        there = [name for name in EFFECTS if swept.table[name].notna().any()]
-        rows = rows.merge(swept.table[["kind", "layer", "head", *there]], "left", on=["kind", "layer", "head"])
+        filled = [name for name in EFFECTS if swept.table[name].notna().any()]
+        rows = rows.merge(swept.table[["kind", "layer", "head", *filled]], "left", on=["kind", "layer", "head"])
     return rows
 
 
@@ -318,8 +318,8 @@ def _head_details(context: Context, swept: Sweep | None) -> None:
     elif row is not None and (named := roles(row)):
         quiet(f"By its weights on this text alone: {', '.join(f'{role.name} {role.value:.2f}' for role in named)}.")
     if row is not None:
-        there = [name for name in MAIN if not pd.isna(row[name])]
-        table([(TITLES[n], number(n, float(row[n])), _meaning(n)) for n in there], numbers=(1,))
+        filled = [name for name in MAIN if not pd.isna(row[name])]
+        table([(TITLES[n], number(n, float(row[n])), _meaning(n)) for n in filled], numbers=(1,))
     with st.expander("Attention by distance", on_change="rerun", key="by distance") as fold:
         if fold.open:
             cost = estimate.of_maps(record.step(site))
