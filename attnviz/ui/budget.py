@@ -56,12 +56,12 @@ class Busy(InputError):
 
 
 def seconds() -> float:
-    """Most seconds that a run may take."""
+    """Time limit of a run in seconds."""
     return _number(SECONDS)
 
 
 def memory() -> int:
-    """Most bytes that a run may take; the same limit holds for the cache of all runs."""
+    """Memory limit of a run in bytes; the same limit holds for the cache of all runs."""
     return int(1e9 * _number(GIGABYTES)) // (SHARE if public() else 1)
 
 

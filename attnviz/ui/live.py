@@ -203,7 +203,7 @@ _lock = threading.RLock()
 def _listen(port: int) -> socket.socket:
     if port:
         launch.check_free(HOST, port, option="port=")
-    listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends at once only where it is said
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio disables Nagle's delay only if `proto` is set
     listening.bind((HOST, port))
     return listening
 

@@ -106,7 +106,7 @@ class _Snippet:
         return self.call(name, first, named)
 
     def _record(self, record: Record) -> str:
-        """The name of a record; a line makes it where it is named first."""
+        """Variable name of a record; the first use also adds the line that creates the record."""
         if not any(other is record for other in self.records):
             source, request = self._source(cache.maker(record)), record.request
             by = next((other for other in self.records if record.targets and other.targets is record.targets), None)
@@ -115,7 +115,7 @@ class _Snippet:
             named += [f"continued={self.value(request.answer)}"] if request.answer else []
             named += ["stream=True"] if record.stream is not None else []
             code = f"attnviz.analyze({', '.join([prompt, source, *edits, *named])})"
-            if by is not None:  # its decoder reads what the decoder of that run wrote
+            if by is not None:  # the decoder reads the output of that run's decoder
                 name = self._name(by)
                 code = f"{source}.run({', '.join([f'{name}.sentences', *edits, f'targets={name}.targets'])})"
             self.records.append(record)
@@ -130,7 +130,7 @@ class _Snippet:
         return self.value(texts[0] if len(texts) == 1 else [*texts])
 
     def _prompt(self, request: Request) -> str:
-        """The texts, each with its picture if it has one: an example, or a person's own file by its name."""
+        """Expression for the texts with their pictures; a picture is an example or the user's own file by name."""
         if not request.pictures:
             return self._texts(request.texts)
         (picture,), make = request.pictures[0], "attnviz.picture"
@@ -154,7 +154,7 @@ class _Snippet:
         return self.call("attnviz.load", [source.id], api.chosen(source))
 
     def _gradients(self, word: WordLogit) -> str:
-        """The call that computes the gradients of the record that was written last."""
+        """Call that computes the gradients for the last record in the code."""
         record = self.records[-1]
         steps = {"steps": word.steps} if isinstance(word, IntegratedGradients) else {}
         named = steps | ({"sentence": word.sentence} if word.sentence else {})
