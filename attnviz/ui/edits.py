@@ -17,7 +17,7 @@ from attnviz.ui.text import literal, quiet
 EMPTY = dict(zip(EMPTY_ROWS, ("zeros", "NaN", "equal weights", "an error"), strict=True))
 """Results for a query without any open key, with their names in the menu."""
 MOST_NAMED = 4
-"""Most heads that a chip names; for more heads it shows their number."""
+"""Maximum number of heads that a chip names; for more heads it shows their number."""
 
 
 def of(source: Source) -> Edits:

@@ -20,9 +20,9 @@ from attnviz.ui.text import clean, note
 PREFIX = "file:"
 TEXTS = (".txt", ".text", ".md")
 MOST_FILES = 4
-"""Most files that a session may have open."""
+"""Maximum number of files that a session may have open."""
 MOST_HEADS, MOST_TOKENS = 512, 32_768
-"""Most heads of a layer, and most queries and keys, of a file: above these a page would take too long."""
+"""Maximum numbers of heads of a layer, and of queries or keys, in a file; above them a page would take too long."""
 LONGEST_NAME = 80
 
 

@@ -18,18 +18,18 @@ from attnviz.ui.request import change, control, now, session
 from attnviz.ui.text import literal, note, quiet
 
 LONGEST = 20_000
-"""Most characters in the text box; of a longer text only the beginning is shown, and a file replaces it."""
+"""Maximum number of characters in the text box; a longer text is shown shortened and can be replaced by a file."""
 MOST_UNKNOWN = 4
-"""Most unknown words that the message names."""
+"""Maximum number of unknown words that the message names."""
 WORD = re.compile(r"\w+|[^\w\s]")
 FOR_LEARNING = ("constructed", "scratch")
 """Models that know no language and only show how attention works; they come last in the list."""
 OTHER = "other"
 """Entry in the list of models that opens a box for a name."""
 MOST_FINDINGS = 2
-"""Most findings about a model that are shown in full."""
+"""Maximum number of findings about a model that are shown in full."""
 MOST_SOUGHT = 100_000
-"""Most characters for which another model is searched, as each candidate tokenizes the whole text."""
+"""Maximum number of characters to search another model for, as each candidate tokenizes the whole text."""
 PIECES = re.compile(r"\w+|[^\w\s]+")
 
 

@@ -26,7 +26,7 @@ DOES = {"": "Looking for {} …", "reading": "Reading the weights of {} …", "t
 DOES |= {"fetching": "Downloading {}: {} of {}", "checking": "Checking the files of {}: {} of {}"}
 """Progress texts of a job, by the stages that `DownloadProgress.what` names."""
 MOST_LISTED = 8
-"""Most models that a session has opened and that its list of models keeps."""
+"""Maximum number of opened models that the list of models keeps."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from attnviz.ui.request import change, control, now, session
 NONE = "none"
 """Choice of no picture, for a model that can also read text alone."""
 MOST = 4
-"""Most pictures and sounds that a session keeps."""
+"""Maximum number of pictures and sounds that a session keeps."""
 
 
 def own() -> dict[str, Picture]:

@@ -19,7 +19,7 @@ from attnviz.ui import streamlit_internals
 from attnviz.ui.text import note
 
 REMEMBERED = 100
-"""Most steps of undo, and most addresses of a session whose choices Back and Forward restore."""
+"""Maximum number of undo steps, and of addresses in a session that Back and Forward can restore."""
 TURNED = ("slider", "select_slider", "number_input")
 """Widgets whose value a held key changes while the page is drawn; setting the value again would move them back."""
 

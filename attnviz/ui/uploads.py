@@ -13,7 +13,7 @@ from attnviz.ui.streamlit_internals import uploaded_bytes
 TOGETHER = 4
 """Limit of a session's uploads, being sent or not opened yet, as a multiple of the largest upload."""
 AROUND = 2**16
-"""Most bytes of a request around the content of an upload."""
+"""Maximum number of bytes of a request around the content of an upload."""
 ADDRESS = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
 
 

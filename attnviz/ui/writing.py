@@ -25,9 +25,9 @@ from attnviz.ui.toolbar import Context
 CHOICES = 5
 """Number of alternatives that are offered for a generated word."""
 LONGEST = 2_000
-"""Most tokens of an answer."""
+"""Maximum number of tokens of an answer."""
 MOST_WORDS = 300
-"""Most words of an answer that can be clicked."""
+"""Maximum number of words of an answer that can be clicked."""
 
 
 @dataclass(frozen=True)

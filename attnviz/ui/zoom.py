@@ -13,9 +13,9 @@ from attnviz.ui.text import label, literal, quiet
 from attnviz.ui.toolbar import Context
 
 DEEPEST = 8
-"""Most levels of zoom."""
+"""Maximum number of nested zooms."""
 MOST_PLACES = 6
-"""Most occurrences of a phrase that are listed."""
+"""Maximum number of occurrences of a phrase that are listed."""
 AROUND = 24
 """Characters of context before and after an occurrence."""
 

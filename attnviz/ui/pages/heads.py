@@ -26,7 +26,7 @@ GRAY, HIDDEN = "gray in the picture", "hidden from all heads"
 PATCHES = "A gray patch is erased from the picture. A hidden one stays, but a mask rule lets no patch attend to it."
 TO_STEPS = "How this weight is computed, number by number"
 MOST_LINKING = 8
-"""Most heads that are listed for a pair of words."""
+"""Maximum number of heads that are listed for a pair of words."""
 LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 """Minimum weights of a line to choose from."""
 

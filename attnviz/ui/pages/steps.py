@@ -51,7 +51,7 @@ WHY = {
 }
 """Purpose of each stage; the first sentence is shown above the tables of the stage."""
 MOST_LISTED = 64
-"""Most tokens for which the row is chosen from a list; for more tokens, by its number."""
+"""Maximum number of tokens to choose the row from a list; with more tokens, it is chosen by its number."""
 SIGNS = "Same signs of q and k in a dimension raise the score, opposite ones lower it; a row of q ∘ k adds up to q · k."
 INFLUENCE = "A weight is not an influence: what a key adds is its weight times its value."
 

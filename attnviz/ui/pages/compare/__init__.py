@@ -47,7 +47,7 @@ KINDS = {
 TEXTLESS = ("picture", "sound")
 """Inputs of models that read no text."""
 LONGEST = 2_000
-"""Most characters of B's text."""
+"""Maximum number of characters of B's text."""
 SWAPS = (("it", "she"), ("she", "it"), ("he", "it"), ("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"))
 """Replacements of one word, for a first text of B that shows a difference."""
 

@@ -38,7 +38,7 @@ SOFTCAP = 5.0
 SIDE = 300
 """Side of each map in pixels, so that both fit side by side."""
 MOST_COMPARED = 1024
-"""Most tokens for which the mask is compared cell by cell with the built-in mask."""
+"""Maximum number of tokens to compare the mask cell by cell with the built-in mask."""
 
 
 def page(source: Source, request: Request) -> None:

@@ -36,7 +36,7 @@ ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
 LIKELY = 10
 """Number of most probable words to choose from."""
 LONGEST = 100
-"""Most characters of a word in a link."""
+"""Maximum number of characters of a word in a link."""
 METHODS = ("gradient × weight", "gradient × weight, signed", "integrated gradients")
 LENSES = ("words by layer", "words of the head")
 INTEGRAL = ("50", "20", "200", "1000")

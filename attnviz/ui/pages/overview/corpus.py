@@ -34,7 +34,7 @@ PAIRS = "pairs"
 """Option that ranks texts by the largest weight between two words."""
 PLACE = ["kind", "layer", "head"]
 MOST, UNFOLDED = 10, 5
-"""Most texts listed for a head, and how many of them are shown at once."""
+"""Maximum number of texts listed for a head, and how many of them are shown outside of the expander."""
 COLUMNS = {
     "here": ("This text", ""),
     "mean": ("Mean", "Mean over texts, each with equal weight."),

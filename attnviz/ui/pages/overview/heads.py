@@ -44,9 +44,9 @@ ONLY = {"encoder": "Encoder heads", "decoder": "Decoder heads", "cross": "Cross-
 """Filters of heads: kinds of attention and roles."""
 MATTERS = "Switch off each head alone, and order them by how much the prediction changes."
 AT_ONCE = 2**26
-"""Most weights of all heads that are measured without a button: 8 heads with 2,900 tokens."""
+"""Maximum number of weights, over all heads, to measure without a button: 8 heads with 2,900 tokens."""
 BLOCKS = 134_000_000
-"""Most bytes that measuring needs, for a text of any length, as it works in blocks of rows."""
+"""Peak memory of measuring in bytes, for a text of any length, as it works in blocks of rows."""
 
 
 def place_of(row: Mapping[str, Any]) -> tuple[Site, int]:
