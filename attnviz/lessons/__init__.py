@@ -1,4 +1,4 @@
-"""The course: chapters of text, each with a state of the app to look at and one question.
+"""The course: chapters of text, each with a state of the app and one question.
 
 A state is a link of the app.
 """
@@ -17,10 +17,10 @@ Link = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Term:
-    """A word of the field at its first use.
+    """A technical term, explained at its first use.
 
     Attributes:
-        source: the paper that it comes from, or "" for one that is older than the field.
+        source: paper that introduced the term; "" for a general term.
     """
 
     name: str
@@ -30,21 +30,21 @@ class Term:
 
 @dataclass(frozen=True)
 class LessonStep:
-    """One chapter.
+    """One chapter of the course.
 
     Attributes:
-        title: what it is about.
-        idea: one idea, in paragraphs.
-        do: what to do, so that the question answers itself.
-        question: what is asked.
-        choices: answers to choose from; none where the answer is only shown.
-        right: which of them it is.
-        hint: what is said to a wrong choice.
-        answer: what is said of the right choice.
-        link: the state that it begins with.
-        shows: scenes of the page Learn.
-        page: where in the laboratory it goes on.
-        terms: explained here.
+        title: topic of the chapter.
+        idea: explanation of one idea, in paragraphs.
+        do: task to try that leads to the answer.
+        question: question at the end.
+        choices: possible answers; empty if the answer is only shown.
+        right: correct answer, one of `choices`.
+        hint: reply to a wrong answer.
+        answer: reply to the correct answer, or the answer that is shown.
+        link: state of the app at the beginning, as parameters of an address.
+        shows: names of the scenes that the page Learn draws.
+        page: page of the app on which the user can continue.
+        terms: technical terms that the chapter explains.
     """
 
     title: str
@@ -62,7 +62,7 @@ class LessonStep:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Self:
-        """A chapter from its table in the file."""
+        """Build a chapter from its table in the file."""
         texts = {name: value.strip() if isinstance(value, str) else value for name, value in data.items()}
         tuples = {name: tuple(data.get(name, ())) for name in ("shows", "choices")}
         terms = tuple(Term(**term) for term in data.get("terms", ()))
@@ -71,10 +71,10 @@ class LessonStep:
 
 @dataclass(frozen=True)
 class Lesson:
-    """Chapters in their order.
+    """Chapters of a course in order.
 
     Attributes:
-        closing: what is said at the end, once the last chapter is done.
+        closing: text shown once the last chapter is answered.
     """
 
     title: str
@@ -83,7 +83,7 @@ class Lesson:
 
 
 def link_of(text: str) -> Link:
-    """Parameters of a link, whole or from its question mark on."""
+    """Parse the parameters of a whole link, or of its part after the question mark."""
     return parse_qs(urlsplit(text).query if "?" in text else text, keep_blank_values=True)
 
 

@@ -1,6 +1,6 @@
-"""The bug museum: texts about twelve mistakes that people made in attention, from ``assets/lessons/bugs.toml``.
+"""The bug museum: texts about twelve real bugs in attention code, from ``assets/lessons/bugs.toml``.
 
-The documentation has a page with the right and the wrong map of each.
+The documentation has a page with the right and the wrong map of each bug.
 """
 
 import tomllib
@@ -13,19 +13,19 @@ from attnviz.core import assets
 
 @dataclass(frozen=True)
 class Bug:
-    """Texts about one mistake.
+    """Texts about one bug.
 
     Attributes:
-        name: one word, for the link.
-        symptom: what a person notices first.
-        hints: from vague to nearly given.
-        because: what is wrong.
-        would: what would be seen if it was this one, for those who guess it and are wrong.
-        fix: lines of code; those of the mistake begin with "-", those of the fix with "+", all others with a space.
-        seen_in: a public place where it happened, in words.
-        source: its address.
-        rule: of docs/reference/check.md, the one that finds it; "" if none does.
-        found_by: what finds it then.
+        name: single word for the link.
+        symptom: first visible effect of the bug.
+        hints: hints from vague to almost the solution.
+        because: cause of the bug.
+        would: symptoms that this bug would cause, shown to a reader who wrongly guesses it.
+        fix: code diff: lines of the bug begin with "-", lines of the fix with "+", all others with a space.
+        seen_in: public project or place where the bug happened, in words.
+        source: address of that place.
+        rule: name of the check in docs/reference/check.md that finds the bug; "" if none does.
+        found_by: other way to find the bug, if no check does.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Bug:
 
 @cache
 def museum() -> tuple[Bug, ...]:
-    """All bugs, in their order."""
+    """All bugs in order."""
     data = tomllib.loads(assets.path("lessons/bugs.toml").read_text(encoding="utf-8"))
-    return tuple(Bug(**{name: _stripped(value) for name, value in bug.items()}) for bug in data["bug"])
+    return tuple(Bug(**{name: _strip(value) for name, value in bug.items()}) for bug in data["bug"])
 
 
-def _stripped(value: Any) -> Any:
+def _strip(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value.strip("\n")

@@ -1,8 +1,8 @@
-"""Why a model that predicts the next word must not see it: two small models learn from the same random words.
+"""Why a model must not attend to the word it predicts: two small models train on the same random words.
 
-Words that are drawn at random cannot be predicted, so that an honest model ends at the loss of a guess, log(WORDS). A
-model without a mask reads the answer in the next column, and its loss goes to zero; where it has to write, there is no
-next column yet, and what it learned is of no use.
+Random words cannot be predicted, so the loss of a model with a causal mask ends at log(WORDS), the loss of a guess. A
+model without a mask copies the answer from the next column, and its training loss goes to zero; when it generates,
+the next column does not exist yet, and the model has learned nothing useful.
 """
 
 import math
@@ -17,11 +17,11 @@ from attnviz.models.transformer import Config, Embedding, Layers
 
 WORDS = 16
 LENGTH = 12
-"""Tokens of a text."""
+"""Tokens per text."""
 STEPS = 120
 BATCH = 32
 EVERY = 5
-"""Updates between two points of a curve."""
+"""Updates between two recorded losses."""
 RATE = 3e-3
 GUESS = math.log(WORDS)
 """The loss of a guess, in nats."""
@@ -29,11 +29,11 @@ GUESS = math.log(WORDS)
 
 @dataclass(frozen=True)
 class PeekingRun:
-    """How one model learned.
+    """Training result of one model.
 
     Attributes:
-        losses: the update and the loss of its batch, in nats.
-        writing: the loss at the end, of a model that writes: whatever comes after a position is not there yet.
+        losses: pairs of the number of the update and the loss of its batch, in nats.
+        writing: final loss in nats with a causal mask, as in generation, where later words do not exist yet.
     """
 
     losses: tuple[tuple[int, float], ...]
@@ -41,7 +41,7 @@ class PeekingRun:
 
 
 class PeekingHead(nn.Module):
-    """One layer of attention with one head: a word for each position, from what the mask lets it see."""
+    """One attention layer with one head, which predicts a word at each position from the unmasked positions."""
 
     def __init__(self):
         super().__init__()
@@ -51,17 +51,17 @@ class PeekingHead(nn.Module):
         self.unembedding = nn.Linear(config.d_model, WORDS)
 
     def forward(self, ids: Tensor, mask: Mask | None) -> Tensor:
-        """(B, n) -> the logits of the word after each, (B, n, WORDS)."""
+        """Compute the logits of the next word, (B, n) -> (B, n, WORDS)."""
         return self.unembedding(self.stack(self.embedding(ids), mask))
 
 
 def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0, shift: int = 1) -> PeekingRun:
-    """Train on random texts with a mask or none; the same seed gives the same texts and the same first weights.
+    """Train on random texts, with or without a mask; the same seed gives the same texts and initial weights.
 
-    The random numbers of the caller stay as they are.
+    The caller's random state is not changed.
 
     Args:
-        shift: how many words after its own each position is asked for; 0 is a mistake.
+        shift: distance from a position to the word that it predicts; 0 reproduces a bug.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -80,7 +80,7 @@ def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0, shift: int = 
 
 
 def _loss(model: PeekingHead, mask: Mask | None, shift: int = 1) -> Tensor:
-    """The mean of -log p(next word) over fresh texts, in nats."""
+    """Mean of -log p(next word) over a new batch of random texts, in nats."""
     texts = torch.randint(WORDS, (BATCH, LENGTH))
     logits = model(texts, mask)[:, : LENGTH - shift]
     return F.cross_entropy(logits.flatten(0, 1), texts[:, shift:].flatten())

@@ -1,4 +1,4 @@
-"""Limits of a run, or a picture, on this server, in seconds and bytes, and the refusal of anything above them."""
+"""Limits in seconds and bytes for a run or a picture on this server, and the errors above these limits."""
 
 import math
 import os
@@ -17,29 +17,29 @@ from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui.hosts import public
 
 SECONDS, GIGABYTES = "ATTNVIZ_SECONDS", "ATTNVIZ_GB"
-"""Environment variables; `attnviz app --seconds` and `--memory` set them."""
+"""Environment variables of the limits; `attnviz app --seconds` and `--memory` set them."""
 
 USUAL = {SECONDS: 120.0, GIGABYTES: 2.0}
 
 EMPTIED = 10.0
-"""Seconds for which nothing is let go of again: to look for it takes as long as ten runs."""
+"""Seconds between two attempts to free memory, as one attempt takes as long as ten runs."""
 _emptied = -math.inf
 
 SHARE = 8
-"""How many of its runs the memory of a public server would hold: the app itself takes half of 1 GB."""
+"""Share of a public server's memory for one run, as 1 / SHARE: the app itself takes half of 1 GB."""
 
 SILENT = 2.0
-"""Seconds below which nothing is said of a run."""
+"""Seconds below which a run starts without asking and shows no cost."""
 
 DIRECT = 8.0
-"""Seconds below which a picture is made with the page, without a word about it."""
+"""Seconds below which a picture is drawn together with the page, without progress."""
 
 
 class OverBudget(TooLong):
-    """A run, or a picture, costs more than this server lets it; the message has the numbers.
+    """A run or a picture costs more than this server's limits; the message has the numbers.
 
     Attributes:
-        longest: tokens of each sentence that fit the budget.
+        longest: number of tokens per sentence that would fit the budget.
     """
 
     def __init__(self, cost: Estimate, longest: int):
@@ -52,27 +52,27 @@ class OverBudget(TooLong):
 
 
 class Busy(InputError):
-    """A public server refuses a run now, and takes it later."""
+    """A public server refuses a run for now; the user can try again later."""
 
 
 def seconds() -> float:
-    """Seconds that a run may take."""
+    """Time limit of a run in seconds."""
     return _number(SECONDS)
 
 
 def memory() -> int:
-    """Bytes that a run may take, and all that is kept of runs."""
+    """Memory limit of a run in bytes; the same limit holds for the cache of all runs."""
     return int(1e9 * _number(GIGABYTES)) // (SHARE if public() else 1)
 
 
 def check_memory(needed: int, let_go: Callable[[], object]) -> None:
-    """See that a public server has memory for some bytes more.
+    """Check that a public server has `needed` bytes of memory left; other servers are not checked.
 
     Args:
-        let_go: what is done first where it has not.
+        let_go: function that frees memory, called first if there is too little.
 
     Raises:
-        Busy: if that was not enough.
+        Busy: if there is still too little memory.
     """
     global _emptied
     if not public():
@@ -89,22 +89,22 @@ def check_memory(needed: int, let_go: Callable[[], object]) -> None:
 
 
 def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """Cost of a run of a source on this machine; no time where it was run before."""
+    """Estimated cost of a run of a source on this machine; a saved run takes no time."""
     estimated = estimate.estimate(source, len(sentences[0].tokens) if sentences else 0, edits, len(sentences))
     runs = 1 + len({take.text for take in edits.taken})
     return replace(estimated, seconds=0.0 if source.one_run else runs * estimated.seconds)
 
 
 def of_runs(count: int, source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """Cost of so many runs: the time of all of them, the memory of one."""
+    """Estimated cost of `count` runs: the time of all runs, the memory of one."""
     return replace(cost(source, sentences, edits), seconds=cost(source, count * sentences, edits).seconds)
 
 
 def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """Cost of a run.
+    """Return the estimated cost of a run.
 
     Raises:
-        OverBudget: if that is more than the budget.
+        OverBudget: if the cost exceeds the budget.
     """
     estimated = cost(source, sentences, edits)
     if not source.one_run and (estimated.seconds > seconds() or estimated.bytes > memory()):
@@ -114,7 +114,7 @@ def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(
 
 
 def check_work(cost: Estimate) -> None:
-    """Raises: OverBudget: if what grows with the square of the tokens costs more than a run may."""
+    """Raise OverBudget if work that grows with the square of the tokens costs more than a run may."""
     if cost.seconds > seconds() or cost.bytes > memory():
         most = min(1.0, seconds() / max(cost.seconds, 1e-9), memory() / max(cost.bytes, 1))
         raise OverBudget(cost, int(cost.tokens * math.sqrt(most)))

@@ -1,6 +1,6 @@
-"""Sources, tokens, records and what was computed of them: frozen, so that sessions share them, and bounded by bytes.
+"""Shared cache of sources, tokens, records and results computed from them; immutable, and limited in bytes.
 
-Whatever is kept for longer than a run of a page is kept here. What many ask for at once is computed once.
+All values that outlive one run of a page are kept here. A value that several sessions need at once is computed once.
 """
 
 import sys
@@ -35,12 +35,12 @@ P, R = ParamSpec("P"), TypeVar("R")
 
 
 def size_of(value: Any) -> int:
-    """Bytes of a value: records, texts, tensors, arrays and screens know theirs; others have those of their parts."""
+    """Bytes of a value: its `nbytes` if it has them, as records and arrays do, else the sum over its parts."""
     if isinstance(value, pd.DataFrame):
         return int(value.memory_usage(deep=True).sum())
     if hasattr(value, "nbytes"):
         return value.nbytes
-    if isinstance(value, Source):  # its weights are kept where models are
+    if isinstance(value, Source):  # its weights are counted with the models
         return sys.getsizeof(value)
     if isinstance(value, dict):
         value = (*value, *value.values())
@@ -51,14 +51,13 @@ def size_of(value: Any) -> int:
 
 
 SHARED: BoundedCache = BoundedCache(int(1e9 * budget.USUAL[budget.GIGABYTES]), size_of)
-"""The one cache of all sessions: it keeps as many bytes as a run may take."""
+"""The cache of all sessions, with as many bytes as a run may take."""
 
 
 def cached(make: Callable[P, R]) -> Callable[P, R]:
-    """Cache the results of a function, by its arguments.
+    """Decorate a function so that its results are cached by its arguments.
 
-    A record in the arguments, gradients of it, or a source that is one, is known by a weak reference, and so not held
-    by the key.
+    The key refers to records, their gradients and saved runs by weak references, so that it does not keep them alive.
     """
 
     @wraps(make)
@@ -74,11 +73,11 @@ def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
 
 
 def _key_part(argument: object) -> object:
-    if isinstance(argument, slice):  # not to be hashed before Python 3.12
+    if isinstance(argument, slice):  # not hashable before Python 3.12
         return slice, argument.start, argument.stop, argument.step
     if isinstance(argument, tuple | list):
         return tuple(map(_key_part, argument))
-    if isinstance(argument, AlignedPair):  # what is measured of two maps follows from them
+    if isinstance(argument, AlignedPair):  # its measurements follow from the two maps
         return _key_part((argument.a, argument.b, argument.window))
     if isinstance(argument, Side):
         return _key_part((argument.record, argument.site, argument.head, argument.sentence))
@@ -92,8 +91,8 @@ def _key_part(argument: object) -> object:
 
 
 def forget_the_dead() -> None:
-    """Let go of what nobody can ask for again: it was made of records that are gone."""
-    while SHARED.drop(_is_dead):  # a record that is let go of was perhaps the last to hold another
+    """Drop cached values whose keys refer to deleted records, as nobody can request them again."""
+    while SHARED.drop(_is_dead):  # a dropped record may have held the last reference to another
         pass
 
 
@@ -108,30 +107,30 @@ MOST_SENTENCES = 32
 
 
 def source(name: str, step: int | None = None) -> Source:
-    """A source by its name, with its card and its words read; one of this process as its weights are now.
+    """Load a source by its name, with its card and vocabulary; a model of this process has its current weights.
 
     Raises:
-        AttnvizError: names the file that is missing or damaged.
+        AttnvizError: if a file is missing or damaged; the message names it.
     """
-    return api.load(name) if name in api.OFFERED else _shipped(name, step)
+    return api.load(name) if name in api.OFFERED else _load_shipped(name, step)
 
 
 @cached
-def _shipped(name: str, step: int | None) -> Source:
+def _load_shipped(name: str, step: int | None) -> Source:
     loaded = api.load(name) if step is None else api.load(name, step=step)
-    loaded.card, loaded.unknown(["a"])  # what cannot be read is to be known now
+    loaded.card, loaded.unknown(["a"])  # a damaged file raises its error now
     return loaded
 
 
 class NoText(InputError):
-    """Nothing is typed yet: no mistake, but nothing to look at."""
+    """No text is typed yet: not a mistake, but there is nothing to show."""
 
 
 def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
-    """A text with its line breaks, or one per line; empty lines are no texts.
+    """Split the typed text into one text per line, skipping empty lines, or return it as one text.
 
     Raises:
-        InputError: if there is too much or nothing to look at.
+        InputError: if there is no text, or more than a page takes.
     """
     check_characters(typed)
     parts = typed.splitlines() if by_line else [typed]
@@ -147,7 +146,7 @@ def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
 
 
 def check_characters(text: str) -> None:
-    """Raises: InputError: if a text is longer than is cut into tokens here."""
+    """Raise InputError if a text has more than MOST_CHARACTERS characters."""
     if len(text) > MOST_CHARACTERS:
         raise InputError(
             f"The text has {len(text):,} characters; a page takes up to {MOST_CHARACTERS:,}. Shorten it, or use "
@@ -156,7 +155,7 @@ def check_characters(text: str) -> None:
 
 
 def sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
-    """The tokens of a request, cut once whatever is changed about the attention.
+    """Tokenize the texts of a request; the cached result does not depend on the edits.
 
     Raises:
         OverBudget: if a run on them costs more than this server takes.
@@ -170,13 +169,13 @@ def _sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
         cut = (source.continued(_sentences(source, request.prompt)[0], request.answer),)
     else:
         cut = source.sentences(request)
-    if not source.one_run:  # who opened a run has looked at its size
+    if not source.one_run:  # the size of a saved run was checked when it was opened
         budget.check(source, cut)
     return cut
 
 
 def targets(source: Source, request: Request) -> tuple[Sentence, ...]:
-    """The tokens of what a decoder is to read; empty where it reads what the model writes."""
+    """Tokens of the targets for the decoder; empty if the decoder reads the model's own output."""
     return _targets(source, request.targets) if request.targets else ()
 
 
@@ -184,19 +183,19 @@ def targets(source: Source, request: Request) -> tuple[Sentence, ...]:
 def _targets(source: Source, texts: tuple[str, ...]) -> tuple[Sentence, ...]:
     try:
         return source.tokenize_targets([*texts])
-    except TooLong as error:  # no shorter text would help
+    except TooLong as error:  # a shorter text would not help
         raise InputError(f"Target: {error}") from None
 
 
 _used: weakref.WeakValueDictionary[tuple, Record] = weakref.WeakValueDictionary()
-"""Records that the cache has let go of while a page still uses them: until then they need not be run again."""
+"""Records that a page still uses, even after the cache has dropped them, so that they are not computed again."""
 
-_makers: weakref.WeakKeyDictionary[Record, object] = weakref.WeakKeyDictionary()
+_source_of_record: weakref.WeakKeyDictionary[Record, object] = weakref.WeakKeyDictionary()
 """The source of each record, as `_key_part` gives it."""
 
 
 def record(source: Source, request: Request) -> Record:
-    """The run of a source on a request.
+    """Return the record of running a source on a request.
 
     Raises:
         Waiting: if it takes longer than a page may wait.
@@ -211,29 +210,29 @@ def record(source: Source, request: Request) -> Record:
 
 
 def maker(record: Record) -> Source:
-    """The source of a record that a page shows, for the code that makes it again.
+    """Source of a record that a page shows, for the code that reproduces the record.
 
     Raises:
-        LookupError: if no page shows it.
+        LookupError: if no page shows the record.
     """
-    source = _makers[record]
+    source = _source_of_record[record]
     return source() if isinstance(source, weakref.ref) else source
 
 
 def _with_request(source: Source, request: Request | None, record: Record) -> Record:
-    """A record that knows its request, and whose source is known."""
+    """Copy of a record with its request; its source is remembered for `maker`."""
     result = replace(record, request=request)
-    _makers[result] = _key_part(source)
+    _source_of_record[result] = _key_part(source)
     return result
 
 
 def _run(key: tuple, source: Source) -> Record:
-    """A record, with room made for it before."""
+    """Run a source, after freeing memory for the record."""
     request = key[-1]
     if (result := _used.get(key)) is None:
         read, edits = sentences(source, request), request.edits
         cost = budget.cost(source, read, edits)
-        budget.check_memory(cost.bytes, _let_go_of_all)
+        budget.check_memory(cost.bytes, _drop_all)
         SHARED.reserve(key, cost.record_bytes)
         with cores.used_by(source):
             result = _with_request(source, request, source.run(read, edits, targets(source, request)))
@@ -241,15 +240,15 @@ def _run(key: tuple, source: Source) -> Record:
     return result
 
 
-def _let_go_of_all() -> None:
+def _drop_all() -> None:
     SHARED.let_go(SHARED.bytes)
 
 
 def with_stream(source: Source, record: Record) -> Record:
-    """A record with its residual stream, by another run; see `worked`.
+    """Run again to get a record with its residual stream; waits and costs as in `worked`.
 
     Raises:
-        InputError: why there is none.
+        InputError: if the model has no residual stream to show.
     """
     cost = budget.cost(source, record.sentences, record.edits)
     return worked(_with_stream, source, record, cost=cost, names=tuple(map(source.site_name, source.sites)))
@@ -261,7 +260,7 @@ def _with_stream(source: Source, record: Record) -> Record:
 
 
 def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
-    """Input that a call of a record was projected from: the calls before it are run again; see `worked`."""
+    """Input from which an attention call projects Q, K and V, by running the calls before it again; see `worked`."""
     before = source.sites[: source.sites.index(site)]
     run = budget.cost(source, record.sentences, record.edits)
     cost = replace(run, seconds=run.seconds * len(before) / len(source.sites))
@@ -275,12 +274,12 @@ def _call_origin(source: Source, record: Record, site: Site) -> Origin | None:
 
 @cached
 def unknown(source: Source, texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The words that the source does not know, each with those it knows that are spelled most like it."""
+    """Words that the source does not know, each with the known words of the most similar spelling."""
     return source.unknown([*texts])
 
 
 head_metrics = cached(head_metrics_of)
-"""The numbers of every head."""
+"""Metrics of every head."""
 
 
 def worked(
@@ -292,35 +291,35 @@ def worked(
     writes: bool = False,
     **settings,
 ) -> R:
-    """Result of a function, cached by its arguments as `cached` does; a long one shows its progress.
+    """Return the result of a function, cached by its arguments as in `cached`; long work becomes a job with progress.
 
     Args:
-        names: of the attention calls that it runs, if it goes through no maps.
-        unit: what it counts as `core.progress.counted`, if neither is what takes long.
-        writes: whether it writes a text.
+        names: names of the attention calls that the function runs, if these take the time.
+        unit: unit that the function counts with `core.progress.counted`, if neither calls nor maps take the time.
+        writes: whether the function generates text.
 
     Raises:
         Waiting: if it takes longer than a page may wait.
         OverBudget: if it costs more than this server takes.
     """
     about = runs.About(cost, names, unit, writes)
-    return _worked(_key(make, args, settings), partial(make, *args, **settings), about)
+    return _compute(_key(make, args, settings), partial(make, *args, **settings), about)
 
 
-def _worked(key: tuple, make: Callable[[], R], about: runs.About) -> R:
+def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
     cost = about.cost
     if cost is None or key in SHARED:
         return SHARED.get(key, make)
     if cost.seconds < budget.DIRECT and not about.unit:
-        budget.check_memory(0, _let_go_of_all)  # small maps take far less than is estimated
+        budget.check_memory(0, _drop_all)  # small maps take far less than their estimate
         return SHARED.get(key, make)
-    budget.check_memory(cost.bytes, _let_go_of_all)
+    budget.check_memory(cost.bytes, _drop_all)
     budget.check_work(cost)
     return runs.get(key, partial(SHARED.get, key, make), about, within=runs.ANEW)
 
 
 def screen(figure: Figure) -> arrow.Screen:
-    """A figure's picture on the screen, kept by what it shows: of records by weak references.
+    """Return the chart of a figure, cached by its fields, with records as weak references.
 
     Raises:
         Waiting: if it takes longer than a page may wait.
@@ -330,15 +329,15 @@ def screen(figure: Figure) -> arrow.Screen:
 
     def make() -> arrow.Screen:
         rendered = arrow.Screen.of(*figure.screen)
-        if figure.cost is not None:  # the description is of the whole map, too, and known once its tiles are
+        if figure.cost is not None:  # the description also needs the whole map, and is cheap once its tiles are there
             description(figure)
         return rendered
 
-    return _worked(("screen", *key), make, runs.About(figure.cost))
+    return _compute(("screen", *key), make, runs.About(figure.cost))
 
 
 def description(figure: Figure) -> str:
-    """A figure in words, kept as its picture is."""
+    """Description of a figure in words, cached in the same way as its chart."""
     return SHARED.get(("description", *_figure_key(figure)), lambda: figure.description)
 
 

@@ -1,11 +1,11 @@
-"""How many cores torch uses in the app: one, and all of them while a large model runs.
+"""Number of cores that torch uses in the app: one, or all while a large model runs.
 
-Small sums gain nothing from more threads, and lose much where other work runs beside them: the threads wait for each
-other. Measured on two cores that were busy with other programs: the numbers of 144 heads took 970 ms on two threads and
-170 ms on one; on two cores of their own they took the same.
+Small computations gain nothing from more threads, and lose much while other programs run: the threads wait for each
+other. Measured on two busy cores: the metrics of 144 heads took 970 ms with two threads and 170 ms with one; on two
+idle cores both took the same time.
 
-torch counts for each thread: it keeps the number that was set in it, or else, from its first sum on, the one that was
-set last in any other. So a run sets its own thread's, and leaves 1 as the number that was set last.
+torch has one number per thread: the number set in that thread or, without one, the number last set in any thread when
+it first computes. So a run sets the number of its own thread, and leaves 1 as the number last set.
 """
 
 from collections.abc import Iterator
@@ -17,40 +17,40 @@ import torch
 from attnviz.sources.base import Source
 
 LARGE = 50_000_000
-"""Weights from which a model is large: BERT is, MiniLM is not."""
+"""Parameters from which a model counts as large: BERT does, MiniLM does not."""
 
-_every: int | None = None
-_theirs = False
-"""Whether the process is a person's own, and so how many cores it uses."""
+_core_count: int | None = None
+_is_left_alone = False
+"""Whether the app runs in the user's own process, whose number of threads it must not change."""
 _lock = Lock()
 
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Meanwhile it is left to the process how many cores it uses."""
-    global _theirs
-    _theirs = True
+    """Leave torch's number of threads unchanged inside the `with` block."""
+    global _is_left_alone
+    _is_left_alone = True
     try:
         yield
     finally:
-        _theirs = False
+        _is_left_alone = False
 
 
 def settle() -> int:
-    """Use one core from now on; gives how many there were to use, the first time and ever after."""
-    global _every
+    """Use one core from now on; returns the number of cores before the first call."""
+    global _core_count
     with _lock:
-        own = torch.get_num_threads()  # asking makes it this thread's own
-        _every = _every or own
+        own = torch.get_num_threads()  # the call also fixes the number of this thread
+        _core_count = _core_count or own
         torch.set_num_threads(1)
-    return _every
+    return _core_count
 
 
 @contextmanager
 def used_by(source: Source) -> Iterator[None]:
-    """While this source runs: all cores if it is large."""
-    every = 1 if _theirs else settle()
-    if _theirs or source.facts is None or source.facts.parameters < LARGE:
+    """Use all cores inside the `with` block if the model is large, else one."""
+    every = 1 if _is_left_alone else settle()
+    if _is_left_alone or source.facts is None or source.facts.parameters < LARGE:
         yield
         return
     torch.set_num_threads(every)

@@ -1,4 +1,4 @@
-"""Changes of a model, and a chip for each with a way back."""
+"""Edits of the model, and a chip for each that undoes it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,13 +15,13 @@ from attnviz.ui.request import change, now
 from attnviz.ui.text import literal, quiet
 
 EMPTY = dict(zip(EMPTY_ROWS, ("zeros", "NaN", "equal weights", "an error"), strict=True))
-"""What a query gets that has no key left, as the menu names it."""
+"""Results for a query without any open key, with their names in the menu."""
 MOST_NAMED = 4
-"""Heads that a chip names; of more it says how many they are."""
+"""Maximum number of heads that a chip names; for more heads it shows their number."""
 
 
 def of(source: Source) -> Edits:
-    """Changes of a model, as far as the model has it."""
+    """The chosen edits that apply to this model."""
     if source.read_only:
         return Edits()
     edits = link.edits(now(), of_cross=any(site.kind == "cross" for site in source.sites))
@@ -34,7 +34,7 @@ def _short(text: str) -> str:
 
 
 def chips(source: Source) -> None:
-    """One chip for each thing that is changed; a click takes it back."""
+    """Draw one chip for each edit; a click undoes the edit."""
     changes = [*_changes(source)] if not source.read_only else []
     if source.read_only:
         quiet(source.read_only)
@@ -45,7 +45,7 @@ def chips(source: Source) -> None:
 
 
 def _changes(source: Source) -> Iterator[tuple[str, Callable[[Choices], Choices]]]:
-    """Each change in words, and the step that takes it back."""
+    """Yield a description of each edit and the step that undoes it."""
     choices, edits = now(), of(source)
     if edits.mask is not None:
         where = "every layer" if edits.mask_cross else "self-attention"
@@ -77,6 +77,6 @@ def _without_take(take: object) -> Callable[[Choices], Choices]:
 
 
 def with_heads_off(choices: Choices, site: Site, heads: frozenset[int]) -> Choices:
-    """The choices with just these heads of a layer off."""
+    """The choices with exactly these heads of a layer off."""
     others = {(other, head) for other, head in choices["heads_off"] if other != site}
     return choices.put(heads_off=frozenset(others | {(site, head) for head in heads}))

@@ -1,4 +1,4 @@
-"""The menu that saves a figure of a page in any format, all of them with the run, or gives the Python that makes it."""
+"""The export menu: a figure in any format, its Python code, or all figures of a page together with the run."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,14 +18,14 @@ from attnviz.ui.text import note
 from attnviz.ui.toolbar import Context
 
 USES = {"Screen": {"scale": 2}, "Paper": {"preset": "paper"}, "Slide": {"preset": "slide", "scale": 2}}
-"""Uses of a picture, and the options of `export.render` for each; a scale is for PNG alone."""
+"""Uses of a picture with their options of `export.render`; `scale` applies to PNG only."""
 
 
 def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
-    """One button for all figures of a page: one is chosen, then saved; or all of them, with the run.
+    """Draw the export menu of a page.
 
     Args:
-        figures: by their names in the menu.
+        figures: figures of the page by their names in the menu.
     """
     popover = st.popover("Export", icon=":material/download:", on_change="rerun", key=f"export {key}")
     if not popover.open:
@@ -37,7 +37,7 @@ def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
         if len(figures) > 1:
             name = st.segmented_control("Picture", [*figures], default=name, required=True, key=f"which {key}")
         use = st.segmented_control("Made for", [*USES], default="Screen", required=True, key=f"use {key}")
-        figure = replace(figures[name])  # a copy holds nothing yet of what a file needs
+        figure = replace(figures[name])  # a copy without the cached properties that a file needs
         for group in ("first", "more"):
             with st.container(horizontal=True, gap="xsmall"):
                 for kind in export.formats_for(group):
@@ -53,7 +53,7 @@ def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
 
 
 def _save(figure: Figure, kind: str, use: str, key: str) -> None:
-    """The button of one format."""
+    """Draw the button of one format."""
     from attnviz import export
 
     options = {name: value for name, value in USES[use].items() if name != "scale" or kind == "png"}
@@ -63,7 +63,7 @@ def _save(figure: Figure, kind: str, use: str, key: str) -> None:
 
 
 def _run(context: Context, figures: list[Figure], key: str) -> None:
-    """The buttons that save the run: every head as a page, and all pictures with the file that opens here again."""
+    """Draw the buttons that save the run: an HTML page of every head, and a ZIP of all pictures and the run."""
     from attnviz.export import everything
     from attnviz.export.explore import explore
 
@@ -84,13 +84,13 @@ def _run(context: Context, figures: list[Figure], key: str) -> None:
 
 
 def _state() -> dict[str, Any]:
-    """The view of the page, as the file of a run holds it: the run itself has the text and what is changed."""
+    """Choices of the page for the file of a run, without the text and the edits, which the run itself holds."""
     view = now().without("edits").put(model=cases.without_path(now()["model"]), text=None, target="", answer=())
     return {"state": parse_qs(urlencode(link.write(view)))}
 
 
 def _download(title: str, make: Callable[[], bytes | str], file: str, mime: str, **options: Any) -> None:
-    """A button that saves a file, which is made when it is asked for; why there is none stands in the menu."""
+    """Draw a button that saves a file, which is made on the click; an error is then shown in the menu."""
     keep, current = streamlit_internals.file_keeper(mime, file), session()
 
     def contents() -> bytes:

@@ -1,6 +1,6 @@
-"""Files that a person opens: a saved run or weights is one more model of that session, and a text becomes the text.
+"""Files that the user opens: a saved run or weights become a model of the session, a text replaces the text.
 
-In a link such a model is ``file:case.attn``. The link does not hold the file: who follows it is asked for it.
+A link names such a model ``file:case.attn`` but does not contain the file: whoever follows it must open the file too.
 """
 
 import codecs
@@ -20,22 +20,22 @@ from attnviz.ui.text import clean, note
 PREFIX = "file:"
 TEXTS = (".txt", ".text", ".md")
 MOST_FILES = 4
-"""Files that a session may have open."""
+"""Maximum number of files that a session may have open."""
 MOST_HEADS, MOST_TOKENS = 512, 32_768
-"""Heads of a layer, and queries and keys: a page of more takes longer than anybody waits for a file."""
+"""Maximum numbers of heads of a layer, and of queries or keys, in a file; above them a page would take too long."""
 LONGEST_NAME = 80
 
 
 def opened() -> dict[str, Saved]:
-    """The files of this session by the names of their models, the newest last."""
+    """Opened files of this session by their model names, the newest last."""
     return session().memory.setdefault("files", {})
 
 
 def source(model: str) -> Saved:
-    """The file of a model's name.
+    """Return the opened file with this model name.
 
     Raises:
-        InputError: if the file has to be opened again.
+        InputError: if the file is not open in this session.
     """
     if model not in opened():
         name = quoted(model.removeprefix(PREFIX), LONGEST_NAME)
@@ -44,22 +44,22 @@ def source(model: str) -> Saved:
 
 
 def button() -> None:
-    """The menu that opens files."""
+    """Draw the menu that opens files, and the messages about the last ones."""
     popover = st.popover("Open", icon=":material/folder_open:", on_change="rerun", key="open menu")
     if popover.open:
         with popover:
             count = session().memory.get("files taken", 0)
             most = config.get_option("server.maxUploadSize")
             label = f"A saved run, weights, a text, a picture or a sound, up to {most} MB"
-            st.file_uploader(label, accept_multiple_files=True, key=f"files {count}", on_change=_take, args=(count,))
+            st.file_uploader(label, accept_multiple_files=True, key=f"files {count}", on_change=_open, args=(count,))
     for text, kind in session().memory.pop("about files", ()):
         note(text, kind)
 
 
-def _take(count: int) -> None:
-    """Open what came, and say of each that cannot be opened why; what was sent is freed."""
+def _open(count: int) -> None:
+    """Open each uploaded file, store a message for each that fails, and free the uploads."""
     memory = session().memory
-    memory["files taken"] = count + 1  # the next box holds none of these
+    memory["files taken"] = count + 1  # the next upload box begins empty
     messages = []
     for upload in streamlit_internals.peek(f"files {count}") or ():
         name = _name(upload.name)
@@ -72,14 +72,14 @@ def _take(count: int) -> None:
 
 
 def _opener(name: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """Return what opens a file, by the ending of its name."""
+    """Return the function that opens a file with this ending."""
     if name.lower().endswith(TEXTS):
         return _text
     return _picture if name.lower().endswith((*PICTURES, media.SOUND_ENDING)) else _run
 
 
 def _picture(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Keep a picture or a sound, and say so where the model reads text alone."""
+    """Keep a picture or a sound; returns notes, also if the current model reads only text."""
     notes = pictures.take(name, content)
     kind = api.SOURCES.get(now()["model"].partition(":")[0])
     if kind is not None and kind.reads == "text":
@@ -89,7 +89,7 @@ def _picture(name: str, content: bytes) -> list[tuple[str, str]]:
 
 
 def _text(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Make a file the text, with blanks for its line breaks: these seldom end a sentence."""
+    """Make a file the text of the page; line breaks become spaces, as they seldom end a sentence."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
         text = content.decode("utf-16" if wide else "utf-8-sig")
@@ -107,7 +107,7 @@ def _text(name: str, content: bytes) -> list[tuple[str, str]]:
 
 
 def _run(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Make a file a model of the session and show it as it was saved; the row says what its check found."""
+    """Add a saved run or weights as a model of the session, and open the view that was saved with it."""
     if len(opened()) >= MOST_FILES:
         raise InputError(
             f"{MOST_FILES} files are open already. Reload the page to close them, then open {quoted(name)}."
@@ -124,7 +124,7 @@ def _run(name: str, content: bytes) -> list[tuple[str, str]]:
 
 
 def _check(saved: Saved) -> None:
-    """Raises: InputError: if a file has more texts, heads or tokens than a page shows, or there is no memory for it."""
+    """Raise InputError if a file has more texts, heads or tokens than a page shows, or if memory is lacking."""
     _, heads, queries, keys = (max(sizes) for sizes in zip(*(step.shape for step in saved.record.steps), strict=True))
     sizes = {
         "texts": (len(saved.record.sentences), cache.MOST_SENTENCES),
@@ -140,6 +140,6 @@ def _check(saved: Saved) -> None:
 
 
 def _name(name: str) -> str:
-    """The name of a file as a link and a list hold it, with its ending."""
+    """Name of a file for links and lists, with its ending."""
     plain = "".join(c if c.isprintable() else " " for c in clean(name)).strip() or "file"
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 16]}…{plain[-15:]}"

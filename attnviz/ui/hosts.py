@@ -1,6 +1,6 @@
-"""Who may reach the app, and the public preset: it lets others reach or frame the app, and bounds what they do.
+"""Access to the app, and the public preset, which lets other people open or frame the app and limits their use.
 
-Requests that another web page could make through a visitor's browser are refused, over HTTP and over websockets.
+Requests that another web page makes through a visitor's browser are refused, over HTTP and over websockets.
 """
 
 import os
@@ -18,13 +18,13 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.ui.streamlit_internals import is_host_allowed
 
 HEALTH = "/_stcore/health"
-"""Answers to any name, as it tells nothing: a container and a proxy ask it by an address."""
+"""Path that answers under any host name, as containers and proxies check it by address; it reveals nothing."""
 
 METRICS = "/_stcore/metrics"
-"""Counts of Streamlit, which visitors of a public app do not see."""
+"""Path of Streamlit's metrics, refused in a public app."""
 
 LOCAL = {"localhost", "127.0.0.1", "::1", "[::1]"}
-"""Names of this machine, by which nobody else reaches it."""
+"""Names of this machine that no other machine can use."""
 
 DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
@@ -37,15 +37,15 @@ ORIGIN = rf"https?://{HOST_NAME}(:\d{{1,5}})?"
 
 @dataclass(frozen=True)
 class Public:
-    """Preset of an app that is shown to others.
+    """Preset of an app for visitors from other machines.
 
     Attributes:
-        host_names: names that it answers to, with those of this machine. "*.example.org" is each name below that one.
-        framed_by: origins of pages that may frame it.
-        gigabytes: memory of the server and what it starts, unless `--memory` sets another.
-        seconds: time of one run, unless `--seconds` sets another.
-        seconds_per_minute: time of all long runs that a visitor begins within a minute.
-        megabytes: size of an upload.
+        host_names: names under which the app answers, besides the local ones. "*.example.org" covers subdomains.
+        framed_by: origins of pages that may show the app in a frame.
+        gigabytes: memory limit of the server and its child processes, unless `--memory` sets another.
+        seconds: time limit of one run, unless `--seconds` sets another.
+        seconds_per_minute: time limit of all long runs that a visitor starts within a minute.
+        megabytes: size limit of an upload.
     """
 
     host_names: tuple[str, ...] = ()
@@ -58,7 +58,8 @@ class Public:
     def apply(self) -> None:
         """Set the options of Streamlit.
 
-        A browser keeps the cookie of an upload from a page in a frame. `OwnHosts` refuses the uploads of other pages.
+        A browser withholds the XSRF cookie from a framed page, so framing turns this check off; `OwnHosts` still
+        refuses uploads of other pages.
         """
         names = {*LOCAL, *config.get_option("server.allowedHosts"), *self.host_names}
         config.set_option("server.allowedHosts", sorted(names))
@@ -69,12 +70,12 @@ class Public:
 
 @cache
 def public() -> Public | None:
-    """The preset of this server; None unless somebody asked for it.
+    """The public preset from the environment variables; None if it is off.
 
     Raises:
-        InputError: if it cannot be read.
+        InputError: if a host name or origin is invalid, or given without the preset.
     """
-    names, pages = (_listed(*part) for part in ((HOST_NAMES, HOST_NAME), (FRAMED_BY, ORIGIN)))
+    names, pages = (_split_variable(*part) for part in ((HOST_NAMES, HOST_NAME), (FRAMED_BY, ORIGIN)))
     if os.environ.get(PUBLIC, "") in ("", "0"):
         if names or pages:
             raise InputError(
@@ -84,8 +85,8 @@ def public() -> Public | None:
     return Public(names, pages)
 
 
-def _listed(variable: str, form: str) -> tuple[str, ...]:
-    """Parts of an environment variable, which blanks or commas separate."""
+def _split_variable(variable: str, form: str) -> tuple[str, ...]:
+    """Split an environment variable at blanks and commas, and check each part against a pattern."""
     parts = tuple(re.findall(r"[^\s,]+", os.environ.get(variable, "")))
     for part in parts:
         if not re.fullmatch(form, part, re.ASCII):
@@ -95,9 +96,9 @@ def _listed(variable: str, form: str) -> tuple[str, ...]:
 
 
 class OwnHosts:
-    """Answers requests whose Host is in `server.allowedHosts` and whose Origin, if there is one, is that host and port.
+    """Middleware that answers only if Host is in `server.allowedHosts` and Origin, if any, equals that host and port.
 
-    Streamlit looks at the Host of websockets alone, and takes any port of this machine for their Origin.
+    Streamlit itself checks Host only for websockets, and accepts any local port as their Origin.
     """
 
     def __init__(self, app: ASGIApp):
@@ -115,13 +116,13 @@ class OwnHosts:
 
 
 def serves_others() -> bool:
-    """Whether people on other machines may reach the app: it answers to more than the names of this one."""
+    """Whether other machines can reach the app: it is public, or answers to more than the local names."""
     names = config.get_option("server.allowedHosts")
     return public() is not None or not names or not LOCAL.issuperset(names)
 
 
 def refusal(headers: Headers, path: str) -> str:
-    """Why a request is refused, as a sentence; empty where it is not."""
+    """Sentence that says why a request is refused; empty if it is allowed."""
     host, origin = headers.get("host"), headers.get("origin")
     if not is_host_allowed(host):
         return "This app does not answer to that name. STREAMLIT_SERVER_ALLOWED_HOSTS names those that it answers to."

@@ -18,26 +18,26 @@ from attnviz.ui.request import change, control, now, session
 from attnviz.ui.text import literal, note, quiet
 
 LONGEST = 20_000
-"""Characters that a text box holds; a longer text is shown by its beginning and changed by a file."""
+"""Maximum number of characters in the text box; a longer text is shown shortened and can be replaced by a file."""
 MOST_UNKNOWN = 4
-"""Unknown words that are named."""
+"""Maximum number of unknown words that the message names."""
 WORD = re.compile(r"\w+|[^\w\s]")
 FOR_LEARNING = ("constructed", "scratch")
-"""Models without a language, the last of the list: they show how attention works."""
+"""Models that know no language and only show how attention works; they come last in the list."""
 OTHER = "other"
-"""The entry of the list of models that asks for a name."""
+"""Entry in the list of models that opens a box for a name."""
 MOST_FINDINGS = 2
-"""Findings about a model that are written out."""
+"""Maximum number of findings about a model that are shown in full."""
 MOST_SOUGHT = 100_000
-"""Characters for which another model is looked for: each model would cut all of a longer text into tokens."""
+"""Maximum number of characters to search another model for, as each candidate tokenizes the whole text."""
 PIECES = re.compile(r"\w+|[^\w\s]+")
 
 
 def row(*, visible: bool = True) -> tuple[Source, Request] | None:
-    """Draw the row; returns the model and the request, or None if either cannot be used, and the page says why.
+    """Draw the row; returns the model and the request, or None if one cannot be used and the page shows why.
 
     Args:
-        visible: whether the row is drawn; the page Learn chooses model and text itself.
+        visible: whether to draw the row; the page Learn chooses model and text itself.
     """
     top = st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request") if visible else None
     source, wrong = None, ""
@@ -55,7 +55,7 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
                 pictures.row(source)
             if reads_text:
                 _text(source, text)
-        _named_model()
+        _load_named_model()
     if source is None:
         if wrong:
             note(wrong)
@@ -66,21 +66,21 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
     try:
         texts = cache.texts(text, by_line=_by_line(text)) if reads_text else ("",)
         if reads_text:
-            _unknown(source, texts)
-        asked = _request(source, texts)
-        return _in_chat(source), asked if source.reads == "text" else pictures.with_picture(source, asked)
+            _note_unknown_words(source, texts)
+        requested = _request(source, texts)
+        return _with_chat(source), requested if source.reads == "text" else pictures.with_picture(source, requested)
     except cache.NoText:
-        _offer(source)
+        _example_buttons(source)
     except AttnvizError as error:
         note(str(error))
     return None
 
 
 def opened(text: str, step: int | None = None) -> Source | None:
-    """The model of a name as the link writes it; None while it is on its way, and the page says so.
+    """The model for its text in the link; None while the model loads and the page shows the progress.
 
     Raises:
-        AttnvizError: if there is none, or it cannot be made so.
+        AttnvizError: if there is no such model, or it does not take these parameters.
     """
     if text.startswith(files.PREFIX):
         return files.source(text)
@@ -92,13 +92,13 @@ def opened(text: str, step: int | None = None) -> Source | None:
 
 
 def _is_here(text: str) -> bool:
-    """Whether a model ships, belongs to this process, or is an opened file."""
+    """Whether a model ships with attnviz, belongs to this process, or is an opened file."""
     return text.startswith(files.PREFIX) or text.partition(":")[0] in (*api.SOURCES, *api.OFFERED)
 
 
 def _model(source: Source | None) -> None:
-    """The box of models: those that are here, and any name that is typed into it."""
-    suitable = [name for name, kind in api.SOURCES.items() if _suits(kind, source) and name not in FOR_LEARNING]
+    """Draw the box of models, which lists the available ones and takes any typed name."""
+    suitable = [name for name, kind in api.SOURCES.items() if _can_read(kind, source) and name not in FOR_LEARNING]
     other = [] if model_loading.allowed() is not None else [OTHER]
     named = [*files.opened(), *model_loading.listed(), *other]
     names = dict.fromkeys([*api.OFFERED, *suitable, *named, *FOR_LEARNING, now()["model"]])
@@ -116,21 +116,21 @@ def _model(source: Source | None) -> None:
 
 
 def model_title(name: str) -> str:
-    """A model as a list names it."""
+    """Title of a model in a list."""
     shipped = api.SOURCES[name].title if name in api.SOURCES else ""
     return shipped or (name.removeprefix(files.PREFIX) if _is_here(name) else model_loading.title(name))
 
 
-def _suits(kind: type[Source], source: Source | None) -> bool:
-    """Whether a model reads what there is: one of pictures alone is not offered where just a text was given."""
+def _can_read(kind: type[Source], source: Source | None) -> bool:
+    """Whether a model can read the current input: with a text and no picture, models of pictures alone cannot."""
     is_text = now()["text"] is not None and now()["picture"] is None
     return kind.reads in ("text", "both") or not is_text or (source is not None and source.reads == kind.reads)
 
 
 def _with_model(choices: Choices, name: str) -> Choices:
-    """Another model; an example gives way to what that model opens with.
+    """The choices with another model, and with that model's example unless the text was typed.
 
-    One that has to be found first is noted: the page stays as it is until it is here.
+    A model that has to be searched first is only stored: the choices stay until the model is loaded.
     """
     name = (name or "").strip()
     if name == OTHER or (name and not _is_here(name)):
@@ -140,8 +140,8 @@ def _with_model(choices: Choices, name: str) -> Choices:
     return choices.without("model").put(model=name) if name else choices
 
 
-def _named_model() -> None:
-    """The model that was named last, until it is here; a box for its name where the list was asked for another one."""
+def _load_named_model() -> None:
+    """Load the model that was named last and then choose it; after “Another model …”, draw a box for its name."""
     memory = session().memory
     name = memory.get("named model")
     if name == OTHER:
@@ -167,12 +167,12 @@ def _forget_name() -> None:
 
 
 def _chosen_text(source: Source) -> str:
-    """The typed text; where nobody typed one, the example that the model opens with."""
+    """The typed text; by default the first example of the model."""
     return _examples(source)[0] if now()["text"] is None else now()["text"]
 
 
 def _text(source: Source, text: str) -> None:
-    """The box of the text and the menu of examples."""
+    """Draw the text box, the box for a target and the menu of examples."""
     examples, fixed = _examples(source), bool(source.one_run)
     if len(text) > LONGEST:
         quiet(f"{visible_text(text[:1000])} … ({len(text):,} characters)")
@@ -204,13 +204,13 @@ def _text(source: Source, text: str) -> None:
 
 
 def _examples(source: Source) -> list[str]:
-    """Texts that show what a model does; it opens with the first."""
+    """Example texts of a model; the first is its default text."""
     card = source.card.examples if source.card else ()
     return [*(card or source.examples or ("The cat sat on the mat because it was tired",))]
 
 
-def _offer(source: Source) -> None:
-    """The first examples as buttons, where no text is typed."""
+def _example_buttons(source: Source) -> None:
+    """Draw the first examples as buttons, for an empty text box."""
     quiet("Type a sentence above, or begin with one of these.")
     with st.container(horizontal=True, gap="small"):
         for example in _examples(source)[:3]:
@@ -223,21 +223,21 @@ def _offer(source: Source) -> None:
 
 
 def _by_line(text: str) -> bool:
-    """Whether each line is a text of its own; where nobody chose, it is."""
+    """Whether each line is a text of its own; by default for more than one line."""
     several = len(text.strip("\r\n").splitlines()) > 1
     return several if now()["lines"] is None else now()["lines"]
 
 
 def _with_text(choices: Choices, text: str | None) -> Choices:
-    """Another text; what was selected in the one before is cleared."""
+    """The choices with another text and a cleared selection."""
     return choices.without("text").put(text=text, lines=None)
 
 
 def _request(source: Source, texts: tuple[str, ...]) -> Request:
-    """The texts with the target and the answer that belong to them.
+    """Build the request from the texts, their targets and their answer.
 
     Raises:
-        InputError: if there are fewer or more targets than texts.
+        InputError: if the number of targets differs from the number of texts.
     """
     answer = now()["answer"] if source.generates and len(texts) == 1 else ()
     typed = now()["target"] if source.writes and not source.one_run else ""
@@ -249,14 +249,14 @@ def _request(source: Source, texts: tuple[str, ...]) -> Request:
     return Request(texts, targets=tuple(targets), answer=answer)
 
 
-def _in_chat(source: Source) -> Source:
-    """The model with the chat that is chosen, if it has a template for one."""
+def _with_chat(source: Source) -> Source:
+    """The model with the chosen chat settings, if it has a chat template."""
     chat = now()["chat"]
     return source if chat is None or not source.can_chat else replace(source, chat=True, system=chat)
 
 
-def _unknown(source: Source, lines: tuple[str, ...]) -> None:
-    """Name the words that the model does not know; where these are most, offer a model that reads any."""
+def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
+    """Show which words the model does not know; if it does not know most words, offer a model that reads any text."""
     unknown = cache.unknown(source, lines)
     if not unknown:
         return
@@ -280,7 +280,7 @@ def _unknown(source: Source, lines: tuple[str, ...]) -> None:
 
 
 def offer_shorter(error: TooLong, source: Source, request: Request) -> None:
-    """Say which line is too long, with a button for its first tokens and for a model that reads all of it."""
+    """Show the error, a button that shortens each text, and a button for a model that reads the whole text."""
     note(str(error))
     with st.container(horizontal=True, gap="small", key="too long"):
         if error.longest:
@@ -288,19 +288,19 @@ def offer_shorter(error: TooLong, source: Source, request: Request) -> None:
             st.button(
                 title, key="first tokens", icon=":material/content_cut:", on_click=_shorten, args=(source, request)
             )
-        if other := _reader(request):
+        if other := _model_that_reads(request):
             options = {"key": "other model", "icon": ":material/swap_horiz:"}
             st.button(f"Switch to {other}", on_click=_switch, args=(other,), **options)
 
 
 def _shorten(source: Source, request: Request) -> None:
-    """Take as many whole words of each line, from its beginning, as the model reads."""
-    lines = "\n".join(_first(source, text) for text in request.texts)
+    """Cut each text to as many whole words from its beginning as the model can read."""
+    lines = "\n".join(_fitting_beginning(source, text) for text in request.texts)
     change(lambda choices: choices.without("text").put(text=lines))
 
 
-def _first(source: Source, text: str) -> str:
-    """As many whole words of a text, from its beginning, as the model reads; the text itself where none fits."""
+def _fitting_beginning(source: Source, text: str) -> str:
+    """Longest beginning of a text, in whole words, that the model can read; the whole text if no word fits."""
     ends = [match.end() for match in islice(PIECES.finditer(text), source.longest)]
     low, high = 0, len(ends)
     while low < high:
@@ -320,8 +320,8 @@ def _reads(source: Source, request: Request) -> bool:
     return True
 
 
-def _reader(request: Request) -> str | None:
-    """The first model that ships with attnviz and reads these texts."""
+def _model_that_reads(request: Request) -> str | None:
+    """Name of the first shipped model that can read these texts; None if there is none or the texts are too long."""
     if sum(map(len, request.texts)) > MOST_SOUGHT:
         return None
     for name, source_class in api.SOURCES.items():

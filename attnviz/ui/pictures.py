@@ -1,4 +1,4 @@
-"""The picture that a model sees, or the sound that it hears: an example, or a file of this session."""
+"""Pictures and sounds as input of a model: an example, or a file that was opened in this session."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -17,18 +17,18 @@ from attnviz.ui import cache
 from attnviz.ui.request import change, control, now, session
 
 NONE = "none"
-"""Name of no picture, for a model that reads text without one, too."""
+"""Choice of no picture, for a model that can also read text alone."""
 MOST = 4
-"""Pictures that a session keeps."""
+"""Maximum number of pictures and sounds that a session keeps."""
 
 
 def own() -> dict[str, Picture]:
-    """Pictures and sounds of this session by the names of their files, the newest last."""
+    """Pictures and sounds of this session by file name, the newest last."""
     return session().memory.setdefault("pictures", {})
 
 
 def names(source: Source) -> list[str]:
-    """Names of what a model can read: files of the session, the examples, and none if it reads text alone, too."""
+    """Names of the pictures or sounds that a model can read: opened files, examples, and `NONE` if optional."""
     hears = source.reads == "sound"
     mine = [name for name, picture in own().items() if isinstance(picture, Sound) == hears]
     shipped = [name for name, path in EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == hears]
@@ -36,17 +36,17 @@ def names(source: Source) -> list[str]:
 
 
 def row(source: Source) -> None:
-    """The choice of a picture or a sound, and the picture small."""
-    there = names(source)
+    """Draw a thumbnail, and the choice of a picture or a sound."""
+    available = names(source)
     label = "Sound" if source.reads == "sound" else "Picture"
-    chosen = now()["picture"] if now()["picture"] in there else there[0]
+    chosen = now()["picture"] if now()["picture"] in available else available[0]
     if chosen != NONE:
-        st.html(f'<img src="{data_uri(_named(chosen).small)}" alt="" height="38">', width="content")
+        st.html(f'<img src="{data_uri(_picture_by_name(chosen).small)}" alt="" height="38">', width="content")
     control(
         st.selectbox,
         label,
         "picture",
-        there,
+        available,
         value=chosen,
         step=lambda choices, name: choices.without("text").put(picture=name, gray=()),
         visible=False,
@@ -55,7 +55,7 @@ def row(source: Source) -> None:
 
 
 def take(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Keep the picture or the sound of a file and show it; returns notes on what was changed in it."""
+    """Keep the picture or sound of a file and choose it; returns notes on how it was changed to be read."""
     if name.lower().endswith(media.SOUND_ENDING):
         picture, notes = media.read_sound(name, content), ()
     else:
@@ -69,23 +69,23 @@ def take(name: str, content: bytes) -> list[tuple[str, str]]:
 
 
 def with_picture(source: Source, request: Request, *, gray: bool = True) -> Request:
-    """The request with the chosen picture or sound.
+    """Return the request with the chosen picture or sound.
 
     Args:
-        gray: whether the patches that a person made gray are gray in it.
+        gray: whether the patches that the user grayed out are gray in the picture.
 
     Raises:
-        InputError: if a link asks for a picture that is not there.
+        InputError: if the link names a picture that this session does not have.
     """
-    there, name = names(source), now()["picture"]
-    if name is not None and name not in there:
+    available, name = names(source), now()["picture"]
+    if name is not None and name not in available:
         raise InputError(
-            f"There is no picture {quoted(name)} here: open its file, or choose one of {', '.join(there)}."
+            f"There is no picture {quoted(name)} here: open its file, or choose one of {', '.join(available)}."
         )
-    name = there[0] if name is None else name
+    name = available[0] if name is None else name
     if name == NONE:
         return request
-    picture = _named(name)
+    picture = _picture_by_name(name)
     whole = replace(request, pictures=((picture,),) * len(request.texts))
     if not (gray and now()["gray"]) or source.reads == "sound":
         return whole
@@ -95,20 +95,20 @@ def with_picture(source: Source, request: Request, *, gray: bool = True) -> Requ
 
 
 def name_of(picture: Picture) -> str:
-    """Name of a picture of this session or of an example.
+    """Name of a picture among the session's files and the examples.
 
     Raises:
-        LookupError: if it has none, such as one with gray patches.
+        LookupError: if the picture is neither, for example because some patches are gray.
     """
-    return {_named(name): name for name in (*own(), *EXAMPLES)}[picture]
+    return {_picture_by_name(name): name for name in (*own(), *EXAMPLES)}[picture]
 
 
-def _named(name: str) -> Picture:
-    return own()[name] if name in own() else _example(name)
+def _picture_by_name(name: str) -> Picture:
+    return own()[name] if name in own() else _load_example(name)
 
 
 @lru_cache(maxsize=8)
-def _example(name: str) -> Picture:
+def _load_example(name: str) -> Picture:
     path: Path = EXAMPLES[name]
     content = path.read_bytes()
     is_sound = path.suffix == media.SOUND_ENDING

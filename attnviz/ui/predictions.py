@@ -1,4 +1,4 @@
-"""Predictions of the model, now and before a change: one sentence, and the figure with the numbers."""
+"""Predictions of the model with and without the edits: one sentence, and a figure with the numbers."""
 
 import math
 from collections.abc import Callable
@@ -14,21 +14,21 @@ from attnviz.ui.toolbar import Context
 
 
 def sentence(context: Context, position: int | None = None) -> str:
-    """A sentence of what the model predicts for the text or after a position; empty if it predicts nothing.
+    """Sentence with the model's prediction for the text or after a position; empty if it predicts nothing.
 
     Args:
-        position: of a token; None for the one that stands out, see `Context.position`.
+        position: index of a token; by default `Context.position`.
     """
     record, text = context.record, context.sentence
     if analysis.is_number(record):
         return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."
     if record.labels is not None:
         ranked = analysis.labels(record, before=context.before, sentence=text)
-        return f"Predicted label: {_changed(ranked, _label)}."
+        return f"Predicted label: {_top_word(ranked, _quoted_label)}."
     if record.prediction is None:
-        return _vectors(context)
+        return _vector_sentence(context)
     if record.prediction.written:
-        return _written(context)
+        return _written_text(context)
     position = context.position if position is None else position
     if position is None:
         return "The text has no blank for the model to fill in."
@@ -40,17 +40,17 @@ def sentence(context: Context, position: int | None = None) -> str:
         where = f"Label of {token}"
     ranked = analysis.next_words(record, position, before=context.before, sentence=text)
     most = "most changed: " if context.before is not None and position == context.most_moved else ""
-    return f"{where}, {most}{_changed(ranked)}."
+    return f"{where}, {most}{_top_word(ranked)}."
 
 
 def line(context: Context) -> None:
-    """The sentence as one line of a page."""
+    """Draw the sentence as one line of a page."""
     if text := sentence(context):
         block(text, "says", role="status")
 
 
 def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
-    """The sentence and a figure of the numbers behind it; returns the figure by its name in the export menu."""
+    """Draw the sentence and a figure of its numbers; returns the figure by its name in the export menu."""
     if text := sentence(context, position):
         block(text, "large")
     if (named := figure(context, position)) is None:
@@ -61,7 +61,7 @@ def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
 
 
 def figure(context: Context, position: int | None = None) -> tuple[str, Figure] | None:
-    """The figure of what is predicted and its name; None if the model predicts nothing."""
+    """Name and figure of the predictions; None if the model predicts nothing."""
     record, before = context.record, context.before
     options = {"before": before, "sentence": context.sentence, "dark": context.dark}
     if record.labels is not None:
@@ -74,8 +74,8 @@ def figure(context: Context, position: int | None = None) -> tuple[str, Figure] 
     return None if position is None else ("next word", figures.next_word(record, position, **options))
 
 
-def _written(context: Context) -> str:
-    """The text that the model wrote, and the one before a change if that was another."""
+def _written_text(context: Context) -> str:
+    """Sentence with the text that the model wrote, and the text without the edits if that differs."""
     if context.request.targets:
         return f"The decoder reads your target: “{context.request.targets[context.sentence]}”"
     texts = [run.prediction.written[context.sentence] for run in (context.record, context.before) if run is not None]
@@ -83,11 +83,11 @@ def _written(context: Context) -> str:
     return f"The model writes: “{texts[0]}”{before}"
 
 
-def _changed(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
-    """The first word and its probability, and what they were before a change.
+def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
+    """The most probable word and its probability, and both without the edits.
 
     Args:
-        quote: how a word stands in the sentence.
+        quote: function that formats a word for the sentence.
     """
     if not ranked or math.isnan(ranked[0].probability):
         return "the probabilities are not numbers"
@@ -102,12 +102,12 @@ def _changed(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] 
     return f"{quote(new.word)} {now}, as before" if before == now else f"{quote(new.word)} {before} → {now}"
 
 
-def _label(name: str) -> str:
+def _quoted_label(name: str) -> str:
     return f"“{label_text(name)}”"
 
 
-def _vectors(context: Context) -> str:
-    """How far a change moved the text's vector; of several texts, which two are most alike."""
+def _vector_sentence(context: Context) -> str:
+    """Sentence with the distance that the edits moved the text's vector, or with the two most similar texts."""
     if context.record.vectors is None:
         return ""
     if context.before is not None:

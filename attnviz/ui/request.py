@@ -1,8 +1,8 @@
-"""The choices of a session, their way from the link and back, and the widgets that show it and change it.
+"""Choices of a session: read from and written to the link, shown and changed by widgets.
 
-A widget remembers nothing: before it is drawn it is given its value, and what it reports becomes a choice. (Streamlit's
-own `bind` was tried: it adds no entry to the browser's history, so that Back leaves the app, and after a callback the
-address holds the choices of the run before.)
+A widget stores no state: it gets its value before it is drawn, and its reports become choices. (Streamlit's own `bind`
+was tried: it adds no entry to the browser's history, so that Back leaves the app, and after a callback the address
+holds the choices of the previous run.)
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ from attnviz.ui import streamlit_internals
 from attnviz.ui.text import note
 
 REMEMBERED = 100
-"""Steps that can be undone, and addresses of a session that Back and Forward find again."""
+"""Maximum number of undo steps, and of addresses in a session that Back and Forward can restore."""
 TURNED = ("slider", "select_slider", "number_input")
-"""Widgets that a held key turns further while the page is drawn: told their value again, they would jump back."""
+"""Widgets whose value a held key changes while the page is drawn; setting the value again would move them back."""
 
 CHOSEN = object()
-"""The value of a widget that shows the choice itself."""
+"""Marker for `control`: the widget shows the choice itself."""
 
 _KEY = "attnviz"
 
@@ -34,16 +34,16 @@ class TabState:
     """The choices of one browser tab.
 
     Attributes:
-        choices: everything that is chosen now.
-        complaints: sentences about what the opened link asks for and cannot have.
-        past, future: choices that undo and redo go to.
+        choices: current choices.
+        complaints: messages about settings of the opened link that are not possible.
+        past, future: choices that undo and redo return to.
         opened: whether the session has read its first link.
-        memory: values that stand in no link, by name: what a menu shows, whether something was canceled.
-        written: addresses that the browser may still show: its last known one, and those written since.
-        visited: choices by the address that holds them, for what an address is too short for.
+        memory: values outside of the link, by name, such as the state of a menu or a canceled job.
+        written: addresses that the browser may still show: the last known address, and those written since.
+        visited: choices by their address, as some are too long for an address.
         clicks: number of clicks on each picture, so that the same place can be clicked again.
-        own: choices, past and future outside of the course, which a chapter leaves as they are.
-        linked: what the opened link asks for, until something else is chosen or another page is opened.
+        own: choices, past and future outside of the course, which chapters do not change.
+        linked: settings of the opened link, until the user changes a choice or opens another page.
         page: title of the page that was drawn last.
         notices: place on the page for sentences about the link.
     """
@@ -65,7 +65,7 @@ class TabState:
 
 
 def session() -> TabState:
-    """The session of this run."""
+    """State of the browser tab of this run."""
     current = streamlit_internals.peek(_KEY)
     if current is None:
         current = st.session_state[_KEY] = TabState()
@@ -73,12 +73,12 @@ def session() -> TabState:
 
 
 def now() -> Choices:
-    """Everything that is chosen."""
+    """Current choices."""
     return session().choices
 
 
 def change(step: Callable[[Choices], Choices]) -> None:
-    """Go from the present choices to others, and remember the present ones for undo."""
+    """Replace the current choices by `step` of them, and keep the old choices for undo."""
     current = session()
     after = step(current.choices)
     if after.without("tab") != current.choices.without("tab"):
@@ -87,7 +87,7 @@ def change(step: Callable[[Choices], Choices]) -> None:
 
 
 def turn_to(title: str) -> None:
-    """Begin to draw a page; another one than the link's lacks what the link asks for with good reason."""
+    """Store the title of the page being drawn; on another page than the link's, its settings need no message."""
     current = session()
     if current.page not in ("", title):
         current.linked = {}
@@ -95,19 +95,19 @@ def turn_to(title: str) -> None:
 
 
 def put(**values: Any) -> None:
-    """Choose other values of these names."""
+    """Set the choices of these names."""
     change(lambda choices: choices.put(**values))
 
 
 def undo() -> None:
-    """Go back to the choices before."""
+    """Return to the previous choices."""
     current = session()
     *past, before = current.past
     current.past, current.future, current.choices = tuple(past), (current.choices, *current.future), before
 
 
 def redo() -> None:
-    """Take back the last undo."""
+    """Revert the last undo."""
     current = session()
     after, *future = current.future
     current.past, current.future, current.choices = (*current.past, current.choices), tuple(future), after
@@ -124,25 +124,25 @@ def control(
     visible: bool = True,
     **options: Any,
 ) -> Any:
-    """Draw a widget with the value of a name of the link, and return what it shows.
+    """Draw a widget for a name of the link, and return the value that it shows.
 
     Args:
-        widget: such as `st.selectbox`.
-        name: a name of the link.
-        args: further arguments of the widget: its options or its bounds.
-        value: what it shows, where that is not the choice itself.
-        step: what a report changes; by default it is the new value of the name.
-        part: tells the widgets of one name apart.
-        visible: whether the label is drawn; screen readers always have it.
+        widget: function of Streamlit, such as `st.selectbox`.
+        name: name in the link whose value the widget shows and changes.
+        args: further arguments of the widget, such as its options or bounds.
+        value: value to show, if it is not the choice itself.
+        step: function from the choices and a reported value to new choices; by default it sets `name` to the value.
+        part: suffix of the key, for several widgets with the same name.
+        visible: whether to show the label; screen readers always read it.
     """
     key = f"{name} {part}".strip()
     value = now()[name] if value is CHOSEN else value
-    if widget.__name__ not in TURNED or not _is_turned_to(key, value):
+    if widget.__name__ not in TURNED or not _shows_already(key, value):
         st.session_state[key] = value
 
     def report() -> None:
         reported = streamlit_internals.peek(key, value)
-        if reported != value:  # a page that comes back reports what it shows
+        if reported != value:  # a page that is opened again reports its old values
             session().turned[key] = streamlit_internals.page_hash()
             change(lambda choices: step(choices, reported) if step else choices.put(**{name: reported}))
 
@@ -153,13 +153,13 @@ def control(
 def choice(
     widget: Callable[..., Any], label: str, name: str, options: Sequence[Any], opening: Any = None, **more: Any
 ) -> Any:
-    """Draw a `control` of some options; another value gives way to `opening`, by default the first."""
+    """Draw a `control` with these options; a value that is no option is replaced by `opening` or the first option."""
     first = options[0] if opening is None else opening
     return control(widget, label, name, options, value=allowed(name, options, first), **more)
 
 
 def allowed(name: str, options: Sequence[Any], opening: Any = None) -> Any:
-    """The choice of a name if it is among the options, else `opening`; of a link that asks for another this is said."""
+    """The choice of a name if it is an option, else `opening`, with a message if the choice came from the link."""
     current, value = session(), now()[name]
     if value in options:
         return value
@@ -174,7 +174,7 @@ def allowed(name: str, options: Sequence[Any], opening: Any = None) -> Any:
 
 
 def complain() -> None:
-    """Say what the opened link asks for and cannot have, once; here stands as well what a page finds later."""
+    """Show once which settings of the opened link are not possible; later messages appear in the same place."""
     current = session()
     current.notices = st.container()
     with current.notices:
@@ -183,15 +183,15 @@ def complain() -> None:
     current.complaints = ()
 
 
-def _is_turned_to(key: str, value: Any) -> bool:
-    """Whether the browser has the widget with this value already, on this page."""
+def _shows_already(key: str, value: Any) -> bool:
+    """Whether the browser already shows the widget with this value on this page."""
     current, page = session().turned.get(key), streamlit_internals.page_hash()
     session().turned[key] = page
     return current == page and streamlit_internals.peek(key) == value
 
 
 def clicked(picture: str, point: dict) -> bool:
-    """Whether a reported click is new; the browser repeats the last one with each run."""
+    """Whether a reported click is new; the browser reports the last click again with each run."""
     clicks = session().clicks
     if int(point.get("rev", -1)) != clicks.get(picture, 0):
         return False
@@ -200,52 +200,52 @@ def clicked(picture: str, point: dict) -> bool:
 
 
 def arrive(first: dict[str, str]) -> bool:
-    """Take the choices from the address where it was opened: as a session begins, and with Back and Forward.
+    """Read the choices from the address when a session begins and after Back and Forward.
 
-    Returns whether `first` was opened.
+    Returns True if the address was empty and `first` was used.
 
     Args:
-        first: the address that a first visit opens in the place of an empty one.
+        first: choices for the first visit of an empty address.
     """
-    current, there = session(), _address()
-    browsed = streamlit_internals.is_history_navigation() or there not in current.written
-    current.written = current.written[current.written.index(there) :] if there in current.written else (there,)
-    if current.opened and (not browsed or not there):  # Streamlit empties the address on the way to another page
+    current, address = session(), _address()
+    browsed = streamlit_internals.is_history_navigation() or address not in current.written
+    current.written = current.written[current.written.index(address) :] if address in current.written else (address,)
+    if current.opened and (not browsed or not address):  # Streamlit empties the address on the way to another page
         return False
-    choices = current.visited.get(_sorted(there))
+    choices = current.visited.get(_sorted_items(address))
     complaints: tuple[str, ...] = ()
     if choices is None:
-        choices, complaints = link.read({name: [value] for name, value in (there or first).items()})
+        choices, complaints = link.read({name: [value] for name, value in (address or first).items()})
     if current.opened:
         change(lambda _: choices)
     is_first, current.opened = not current.opened, True
     current.choices, current.complaints, current.linked = choices, complaints, {**choices.chosen}
     if is_first:  # a typed address may hold brackets as they are, behind which charts do not find their colors
         write_address(anew=True)
-    return is_first and not there
+    return is_first and not address
 
 
 def write_address(*, anew: bool = False) -> None:
-    """Make the address of the page hold the choices.
+    """Write the choices into the address of the page.
 
     Args:
-        anew: whether to write it also where it holds them already.
+        anew: whether to write the address even if it already holds these choices.
     """
-    current, there = session(), _address()
+    current, address = session(), _address()
     if current.choices["chapter"] is None:
         current.own = current.choices, current.past, current.future
     held = link.write(current.choices)
-    if held != there or anew:
+    if held != address or anew:
         st.query_params.from_dict(held)
-        since = current.written[current.written.index(there) :] if there in current.written else (there,)
+        since = current.written[current.written.index(address) :] if address in current.written else (address,)
         current.written = (*since, held)
-    current.visited[_sorted(held)] = current.choices
+    current.visited[_sorted_items(held)] = current.choices
     while len(current.visited) > REMEMBERED:
         del current.visited[next(iter(current.visited))]
 
 
 def leave_course() -> None:
-    """Stand again, with undo and redo, where the person was before a chapter of the course was opened."""
+    """Restore the choices, undo and redo from before the course was opened."""
     current = session()
     if current.choices["chapter"] is None:
         return
@@ -259,5 +259,5 @@ def _address() -> dict[str, str]:
     return {name: st.query_params[name] for name in st.query_params}
 
 
-def _sorted(address: dict[str, str]) -> tuple:
+def _sorted_items(address: dict[str, str]) -> tuple:
     return tuple(sorted(address.items()))

@@ -1,4 +1,4 @@
-"""Work that takes longer than a page may wait: jobs, and what stands on the page until they are over."""
+"""Jobs for work that takes longer than a page may wait, and their progress on the page."""
 
 import math
 import time
@@ -18,16 +18,16 @@ from attnviz.ui.request import session
 from attnviz.ui.text import large, literal, note, quiet
 
 AT_ONCE = 0.3
-"""Seconds within which a run comes without a word about it."""
+"""Seconds that a page waits for a run before it shows progress."""
 ANEW = 1.0
-"""Seconds within which a picture does: after a click its cost is known."""
+"""Seconds that a page waits for a picture before it shows progress; longer, as its cost was checked before."""
 EVERY = 0.5
-"""Seconds between two looks at the progress of a job."""
+"""Seconds between two updates of the progress of a job."""
 
 JOBS = Jobs(at_once=2, is_connected=streamlit_internals.is_connected)
-"""Runs and pictures of all sessions: two at once, as each may use all the memory that a run may take."""
+"""Jobs of runs and pictures of all sessions; two at once, as each may use the whole memory limit of a run."""
 LOADS = Jobs(at_once=4, is_connected=streamlit_internals.is_connected, gives_up=True)
-"""Models that are looked for, downloaded and loaded."""
+"""Jobs that search, download and load models."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class About:
     """A description of a job.
 
     Attributes:
-        cost: its estimate.
-        names: names of its attention calls, in their order; empty for a picture.
-        unit: the unit of its progress where that is neither calls nor maps: "heads".
-        writes: whether it writes a text; what is written is used when it is stopped.
+        cost: estimated cost.
+        names: names of its attention calls in order; empty for a picture.
+        unit: unit of its progress, such as "heads", if it counts neither calls nor maps.
+        writes: whether it generates text, whose part so far is used when it is stopped.
     """
 
     cost: Estimate
@@ -49,21 +49,21 @@ class About:
 
     @property
     def calls(self) -> int:
-        """Steps of its progress."""
+        """Number of steps of the progress."""
         return len(self.names) or max(1, self.cost.maps)
 
     @property
     def seconds(self) -> float:
-        """Its estimated time."""
+        """Estimated time in seconds."""
         return self.cost.seconds
 
     @property
     def canceled(self) -> str:
-        """Sentence in the place of a canceled job."""
+        """Sentence that is shown after the job was canceled."""
         return f"Canceled. {self.cost}."
 
     def progress(self, job: Job) -> tuple[float, str]:
-        """The finished share of the job, and what it does."""
+        """The finished share of the job, and a text about the current step."""
         if self.unit:
             text = f"{job.done:,} of {job.calls:,} {self.unit}"
             rate = job.done / max(time.monotonic() - job.begun, 1e-9)
@@ -76,15 +76,15 @@ class About:
         return job.share, f"{call} · {job.share:.0%} of all attention"
 
     def remark(self, job: Job) -> str:
-        """A line under the progress; empty for a text that is written."""
+        """A line under the progress; empty for text generation."""
         passed, seconds = in_time(time.monotonic() - job.begun), in_time(self.seconds)
         return "" if self.writes else f"{self.cost.tokens:,} tokens · {passed} of about {seconds}"
 
 
 class Waiting(Exception):
-    """A value is being computed, or was canceled: its progress stands in its place.
+    """A value is still being computed, or was canceled; the page shows the job's progress instead.
 
-    It is no `AttnvizError`: nothing is wrong.
+    It is no `AttnvizError`, as nothing is wrong.
     """
 
     def __init__(self, job: Job):
@@ -94,21 +94,21 @@ class Waiting(Exception):
 
 @contextmanager
 def place(name: str) -> Iterator[None]:
-    """Around a part of the app that is drawn alone: jobs that it does not wait for any more are left."""
+    """Draw an independent part of the app in the `with` block, then leave the jobs that it no longer waits for."""
     memory = session().memory
     waits = memory.setdefault("waits for", {})
     memory["place"], memory["bars"] = name, 0
     memory["waited for"], waits[name] = waits.get(name, {}), {}
     try:
         yield
-    except Exception:  # what ends a run of Streamlit is none
+    except Exception:  # Streamlit ends a run with a BaseException, which must pass
         leave()
         raise
     leave()
 
 
 def leave() -> None:
-    """Wait for no job but those whose places in the app are still to be filled."""
+    """Stop waiting for all jobs except those that a part of the app still needs."""
     session().memory["waited for"] = {}
     keys = {key for jobs in session().memory.get("waits for", {}).values() for key in jobs}
     for jobs in (JOBS, LOADS):
@@ -118,14 +118,14 @@ def leave() -> None:
 def get(
     key: Hashable, make: Callable[[], object], about: Any, *, within: float | None = None, jobs: Jobs = JOBS
 ) -> Any:
-    """The value of a job, if it comes at once; the error of a job that this session waited for is raised here.
+    """The value of a job if it finishes in time; an error of the job is raised here.
 
     Args:
-        about: an `About`, or what has the same properties and methods.
-        within: seconds that count as at once; by default `AT_ONCE`.
+        about: `About`, or an object with the same properties and methods.
+        within: seconds to wait; by default `AT_ONCE`.
 
     Raises:
-        Waiting: if it does not, or if this session has canceled it.
+        Waiting: if the job takes longer, or if this session has canceled it.
     """
     memory = session().memory
     if memory.get("canceled") == key:
@@ -141,10 +141,10 @@ def get(
 
 
 def _spend(key: Hashable, seconds: float) -> None:
-    """Count a long run of a visitor to a public app.
+    """Charge a long run to a visitor of a public app.
 
     Raises:
-        Busy: if this session has used up its minute.
+        Busy: if the session's runs of the last minute would exceed `seconds_per_minute`.
     """
     if (preset := public()) is None or not seconds:
         return
@@ -161,7 +161,7 @@ def _spend(key: Hashable, seconds: float) -> None:
 
 @contextmanager
 def part() -> Iterator[None]:
-    """Draw a part of a page: what it waits for, or why there is none, stands in its place, and the rest is there."""
+    """Draw a part of a page in the `with` block; its progress or error appears there and stops no other part."""
     try:
         yield
     except Waiting as waiting:
@@ -171,7 +171,7 @@ def part() -> Iterator[None]:
 
 
 def show(job: Job, width: int | Literal["stretch"] = 600) -> None:
-    """Show until a job is over how far it is, and a way to cancel it."""
+    """Draw the progress of a job with a button to cancel it or, once canceled, to start it again."""
     memory = session().memory
     memory["bars"] = memory.get("bars", 0) + 1
     name = f"run {memory.get('place', 'page')} {memory['bars']}"
@@ -197,7 +197,7 @@ def _cancel(job: Job) -> None:
 
 @st.fragment(run_every=EVERY)
 def _watch(job: Job) -> None:
-    """Show the progress of a job. Each look is a run of its own: what is clicked meanwhile waits for its end."""
+    """Draw the progress of a job, updated every `EVERY` seconds as a fragment; a click waits until an update ends."""
     if job.settled.is_set():
         st.rerun()
     share, text = job.about.progress(job) if job.has_turn else (0.0, "Waiting for other runs to end")
@@ -210,14 +210,14 @@ def _watch(job: Job) -> None:
 
 
 def is_requested(key: str, what: Hashable, cost: Estimate, label: str) -> bool:
-    """Whether to do some work: at once if it is short, else after a click on its button, which says its cost.
+    """Whether to do some work: True if it is short or its button was clicked; else the button with the cost is drawn.
 
     Args:
-        key: names the button.
-        what: all that the work depends on; other work has to be asked for again.
+        key: key of the button.
+        what: value that identifies the work; after a change the button must be clicked again.
 
     Raises:
-        OverBudget: if it costs more than this server takes.
+        OverBudget: if the work costs more than this server's limits.
     """
     memory = session().memory
     if cost.seconds <= budget.SILENT or memory.get(key) == what:

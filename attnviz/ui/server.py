@@ -1,4 +1,4 @@
-"""Work done once per server: imports and a first picture in the background, and headers on every response."""
+"""Setup of the server: imports and a first picture in the background, and security headers on every response."""
 
 import asyncio
 import re
@@ -27,11 +27,11 @@ from attnviz.ui.text import SCRIPTS
 from attnviz.ui.uploads import Uploads
 
 PAGE = Path(__file__).parent / "script" / "main.py"
-"""Script that runs for each visitor."""
+"""Script that Streamlit runs for each visitor."""
 
 
 def _inline_scripts() -> str:
-    """The scripts of Streamlit's page and ours, by their hash: the only inline code that may run."""
+    """Hashes of the inline scripts of Streamlit's page and of our own, the only inline code that may run."""
     page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
     scripts = [*re.findall(r"<script>(.*?)</script>", page, re.DOTALL), *SCRIPTS]
     return " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
@@ -39,7 +39,7 @@ def _inline_scripts() -> str:
 
 @cache
 def security_headers() -> dict[str, str]:
-    """The headers of every response."""
+    """Security headers for every response."""
     preset = hosts.public()
     policy = (
         "default-src 'self'",
@@ -61,7 +61,7 @@ def security_headers() -> dict[str, str]:
 
 
 class Headers:
-    """Tells the browser to load nothing from another host, and to run no text as code."""
+    """Middleware that adds headers: the browser loads nothing from other hosts and runs no text as code."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -77,7 +77,7 @@ class Headers:
 
 
 async def cell_values(request: Request) -> Response:
-    """Exact numbers of a picture of many cells, for the readout under the pointer; empty once the picture is gone."""
+    """Respond with the exact cell values of a large map, for the readout; with an empty list once they are gone."""
     from attnviz.ui.arrow import CELLS
 
     address = f"cells/{request.path_params['name']}"
@@ -88,9 +88,9 @@ async def cell_values(request: Request) -> Response:
 
 
 class NotHere:
-    """Tells Streamlit's own script, on a page opened by its address, that no server answers under the page's name.
+    """Middleware that answers Streamlit's probes for a server under the address of a page with status 300.
 
-    It asks there first, and a browser writes each 404 into its console as an error; this status is none of both.
+    Streamlit's script probes there first. A browser logs a 404 as an error in its console, but not a 300.
     """
 
     PROBED = re.compile(rf"/({'|'.join(map(str.lower, PAGES))})/_stcore/(health|host-config)$")
@@ -109,7 +109,7 @@ routes = [Route(path, cell_values) for path in ("/cells/{name}", "/{behind:path}
 
 @asynccontextmanager
 async def lifespan(app: object) -> AsyncIterator[None]:
-    """Warm up beside the server's start, so that the first visitor finds everything imported."""
+    """Warm up in a thread while the server starts, so that the first visitor does not wait for imports."""
     if preset := hosts.public():
         preset.apply()
     launch.welcome()
@@ -119,7 +119,7 @@ async def lifespan(app: object) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def beside(app: object) -> AsyncIterator[None]:
-    """Around a server in a person's own process: its cores and its `__main__` stay that person's."""
+    """Keep torch's thread count and `__main__` of the user's own process unchanged while it serves the app."""
     from attnviz.ui import cores
 
     global _main
@@ -131,17 +131,17 @@ async def beside(app: object) -> AsyncIterator[None]:
 
 
 _main: ModuleType | None = None
-"""`__main__` of a person's own process; None where the app has a process of its own."""
+"""`__main__` of the user's own process; None if the app has a process of its own."""
 
 
 def keep_main() -> None:
-    """Undo what Streamlit does before each run: it puts a module of its own in the place of `__main__`."""
+    """Restore `__main__`, which Streamlit replaces with a module of its own before each run."""
     if _main is not None:
         sys.modules["__main__"] = _main
 
 
 def warm() -> None:
-    """Import and draw what a first visit shows, and start what exports and what compiles large maps."""
+    """Import and draw the first page, and start the processes that export pictures and compile large maps."""
     from attnviz import export
     from attnviz.charts import readout
 
@@ -151,7 +151,7 @@ def warm() -> None:
 
 
 def draw_first() -> None:
-    """Import what a picture needs, and draw what a first visit sees."""
+    """Import the drawing code, and draw the picture of a first visit."""
     from attnviz import figures, link
     from attnviz.core import request
     from attnviz.core.edits import Edits

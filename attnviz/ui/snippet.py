@@ -1,4 +1,4 @@
-"""Python that makes a picture of the page, to be copied."""
+"""Python code that reproduces a picture of the page, to copy."""
 
 import json
 from collections.abc import Iterable
@@ -21,15 +21,15 @@ from attnviz.sources.base import Source
 from attnviz.ui import cache, pictures
 
 OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost", "beside")
-"""Arguments that a figure gets for the page alone."""
+"""Arguments of figures that only the page needs."""
 
 
 class NoSnippet(Exception):
-    """A value that no line of code makes."""
+    """Raised for a value that cannot be written as Python code."""
 
 
 def python(figure: Figure) -> str:
-    """Lines that make a figure and write it as a file; empty if it shows what no line makes, such as a test."""
+    """Code that makes a figure and saves it; empty if a part of the figure, such as a test, cannot be code."""
     snippet = _Snippet()
     first, named = figure.arguments
     name = next((name for name in figures.__all__ if getattr(figures, name) is type(figure)), "")
@@ -45,7 +45,7 @@ def python(figure: Figure) -> str:
 
 
 class _Snippet:
-    """Values as expressions, what is imported for them, and the lines that make the records in them."""
+    """Builder of code: values as expressions, their imports, and the lines that make their records."""
 
     def __init__(self):
         self.names: dict[str, set[str]] = {}
@@ -57,10 +57,10 @@ class _Snippet:
         return f"{name}({', '.join(arguments)})"
 
     def value(self, value: Any) -> str:
-        """An expression that makes a value.
+        """Expression that evaluates to a value.
 
         Raises:
-            NoSnippet: if none does.
+            NoSnippet: if the value cannot be written as code.
         """
         if isinstance(value, Record):
             return self._record(value)
@@ -87,7 +87,7 @@ class _Snippet:
         raise NoSnippet
 
     def _dataclass(self, value: Any) -> str:
-        """The call of a class with all that differs from its defaults; a mask is written as text."""
+        """Constructor call with the fields that differ from their defaults; a mask is written as text."""
         if isinstance(value, Mask):
             try:
                 return self.call("attnviz.mask", [value.text], {})
@@ -106,7 +106,7 @@ class _Snippet:
         return self.call(name, first, named)
 
     def _record(self, record: Record) -> str:
-        """The name of a record; a line makes it where it is named first."""
+        """Variable name of a record; the first use also adds the line that creates the record."""
         if not any(other is record for other in self.records):
             source, request = self._source(cache.maker(record)), record.request
             by = next((other for other in self.records if record.targets and other.targets is record.targets), None)
@@ -115,7 +115,7 @@ class _Snippet:
             named += [f"continued={self.value(request.answer)}"] if request.answer else []
             named += ["stream=True"] if record.stream is not None else []
             code = f"attnviz.analyze({', '.join([prompt, source, *edits, *named])})"
-            if by is not None:  # its decoder reads what the decoder of that run wrote
+            if by is not None:  # the decoder reads the output of that run's decoder
                 name = self._name(by)
                 code = f"{source}.run({', '.join([f'{name}.sentences', *edits, f'targets={name}.targets'])})"
             self.records.append(record)
@@ -130,7 +130,7 @@ class _Snippet:
         return self.value(texts[0] if len(texts) == 1 else [*texts])
 
     def _prompt(self, request: Request) -> str:
-        """The texts, each with its picture if it has one: an example, or a person's own file by its name."""
+        """Expression for the texts with their pictures; a picture is an example or the user's own file by name."""
         if not request.pictures:
             return self._texts(request.texts)
         (picture,), make = request.pictures[0], "attnviz.picture"
@@ -154,7 +154,7 @@ class _Snippet:
         return self.call("attnviz.load", [source.id], api.chosen(source))
 
     def _gradients(self, word: WordLogit) -> str:
-        """The call that computes the gradients of the record that was written last."""
+        """Call that computes the gradients for the last record in the code."""
         record = self.records[-1]
         steps = {"steps": word.steps} if isinstance(word, IntegratedGradients) else {}
         named = steps | ({"sentence": word.sentence} if word.sentence else {})

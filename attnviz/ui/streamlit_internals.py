@@ -15,36 +15,36 @@ from streamlit.web.server.starlette import starlette_websocket
 
 
 def session_id() -> str:
-    """Name of this session at the server: runs that several sessions share know by it who waits. Empty in a test."""
+    """Id of this session, by which shared jobs know who waits for them; empty in a test."""
     context = get_script_run_ctx()
     return context.session_id if context else ""
 
 
 def is_host_allowed(host: str | None) -> bool:
-    """Whether a `Host` is in `server.allowedHosts`. Streamlit asks it of websockets alone."""
+    """Whether a `Host` is in `server.allowedHosts`. Streamlit itself checks this only for websockets."""
     return starlette_websocket.is_host_allowed(host)
 
 
 def is_connected(session: str) -> bool:
-    """Whether a browser shows this session: what nobody waits for ends. True where there is no server, as in a test."""
+    """Whether a browser is connected to a session; jobs of other sessions end. True without a server, as in tests."""
     return not runtime.exists() or bool(runtime.get_instance().is_active_session(session))
 
 
 def is_history_navigation() -> bool:
-    """Whether Back or Forward of the browser asked for this run; `st.query_params` does not say how it changed."""
+    """Whether the browser's Back or Forward caused this run, which `st.query_params` does not tell."""
     return get_script_run_ctx().is_history_navigation
 
 
 def page_hash() -> str:
-    """Name of the page that this run draws, which is known before `st.navigation` was called."""
+    """Hash of the page that this run draws, known even before `st.navigation` is called."""
     return get_script_run_ctx().page_script_hash
 
 
 def peek(key: str, default: Any = None) -> Any:
-    """A value of `st.session_state`, or the default.
+    """Return a value of `st.session_state`, or the default.
 
-    Each look at `st.session_state` ends the run if another one is asked for. In a callback Streamlit swallows that end,
-    and the rest of the callback, the reported value with it, is lost.
+    Each access to `st.session_state` stops the run if another run is requested. In a callback Streamlit hides this
+    stop, and the rest of the callback, with the reported value, is lost.
     """
     with suppress(KeyError):
         return get_session_state()._state[key]
@@ -52,22 +52,22 @@ def peek(key: str, default: Any = None) -> Any:
 
 
 def drop_upload(file_id: str) -> None:
-    """Free the memory of an uploaded file at once; Streamlit does so when the session ends."""
+    """Free the memory of an uploaded file at once; Streamlit would free it only when the session ends."""
     context = get_script_run_ctx()
     context.uploaded_file_mgr.remove_file(context.session_id, file_id)
 
 
 def uploaded_bytes(session: str) -> int:
-    """Bytes of the uploaded files of a session that Streamlit keeps."""
+    """Total bytes of a session's uploaded files that Streamlit keeps in memory."""
     files = runtime.get_instance().uploaded_file_mgr.file_storage.get(session, {}) if runtime.exists() else {}
     return sum(len(file.data) for file in tuple(files.values()))
 
 
 def file_keeper(mime: str, name: str) -> Callable[[bytes], None]:
-    """A function that keeps a file which a download makes until the session's next one.
+    """Return a function that keeps the file of a download in memory until the session's next download.
 
-    Streamlit drops it after two runs of anybody: where many click, before the browser has asked for it. It is called
-    outside of a run, and what it keeps belongs to a session, so it works in a thread with the context of this run.
+    Streamlit drops the file after two runs of any session, so with many users before the browser has fetched it. The
+    function is called outside of a run but needs the session, so it uses a thread with the context of this run.
     """
     context = get_script_run_ctx()
 
@@ -82,12 +82,12 @@ def file_keeper(mime: str, name: str) -> Callable[[bytes], None]:
 
 
 def configure(script: Path, options: dict[str, Any]) -> None:
-    """Read the settings beside a script, as `streamlit run` does, for a server that another program starts."""
+    """Load the Streamlit settings beside a script, as `streamlit run` does, for a server inside another program."""
     if config._main_script_path is None:
         config._main_script_path = str(script)
         bootstrap.load_config_options(options)
 
 
 def forget_runtime() -> None:
-    """Let another server be started in this process after one has ended: Streamlit allows one for good."""
+    """Allow another server in this process after one has ended; Streamlit allows only one."""
     Runtime._instance = None

@@ -1,4 +1,4 @@
-"""Text on a page, shown as typed: nothing in it is read as markup."""
+"""Text on a page, shown exactly as typed and never interpreted as markup."""
 
 import re
 from collections.abc import Sequence
@@ -11,32 +11,32 @@ from attnviz.core.display import without_surrogates
 
 STYLE = Path(__file__).with_name("style.css")
 SCRIPTS = tuple(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parent.glob("*.js")))
-"""Scripts of the browser beyond Streamlit's. The server allows just this text, by its hash."""
+"""Our own scripts in the browser; the server allows exactly this text, by its hash."""
 
 MARKS = re.compile(r"[\\`*_\[\]#$~<>&|!+\-:@]")
-"""Signs that Markdown may read, also at the beginning of a line."""
+"""Characters with a meaning in Markdown, also at the beginning of a line."""
 
 PARTED = re.compile(r"(?<=[:@])|(?<=[-<>])(?=[-<>=])|(?<=www)(?=\.)|^(?=\d+[.)])", re.IGNORECASE)
-"""Places in what Streamlit replaces even where signs are escaped: emoji by name, addresses, arrows; and in a list."""
+"""Positions to split what Streamlit replaces despite escapes: emoji names, addresses, arrows, numbers of lists."""
 
 
 def clean(text: str) -> str:
-    """Without what cannot be sent to a browser."""
+    """Replace characters that cannot be sent to a browser: surrogates and NUL."""
     return without_surrogates(text).replace("\0", "\N{SYMBOL FOR NULL}")
 
 
 def plain(text: str) -> str:
-    """A text as HTML shows it."""
+    """Escape a text for HTML."""
     return escape(clean(text))
 
 
 def literal(text: str) -> str:
-    """A text in a label, which Streamlit reads as Markdown: nothing in it is a mark, a color, an icon or a link."""
+    """Escape a text for a label, which Streamlit parses as Markdown with colors, icons and links."""
     return MARKS.sub(r"\\\g<0>", PARTED.sub("\N{WORD JOINER}", clean(text)))
 
 
 def block(text: str, css: str, tag: str = "div", **attributes: str) -> None:
-    """A text in an element of its own."""
+    """Draw a text as an HTML element with a class of the style sheet."""
     st.html(block_html(text, css, tag, **attributes))
 
 
@@ -46,56 +46,56 @@ def block_html(text: str, css: str, tag: str = "div", **attributes: str) -> str:
 
 
 def note(text: str, kind: str = "error") -> None:
-    """One plain sentence about what is wrong or left out."""
+    """Draw a sentence about an error or about something left out."""
     block(text, css=f"note {kind}", role="alert" if kind == "error" else "status")
 
 
 def verdict(text: str, kind: str) -> None:
-    """Result of a test, with a sign of its own: "right", "unsure", "notice" or "error"."""
+    """Draw the result of a test with its icon: "right", "unsure", "notice" or "error"."""
     block(text, css=f"note verdict {kind}", role="alert" if kind == "error" else "status")
 
 
 def in_words(text: str) -> None:
-    """The sentence about what is selected."""
+    """Draw the sentence about the selection."""
     block(text, "words", role="status")
 
 
 def large(text: str) -> None:
-    """A sentence that stands out beside a picture or under a title."""
+    """Draw a sentence in large type, beside a picture or under a title."""
     block(text, "large")
 
 
 def quiet(*texts: str) -> None:
-    """Remarks beside a picture: one element, however many they are, as every one costs time at each click."""
+    """Draw remarks beside a picture, all as one element, as each element costs time at every click."""
     if texts:
         st.html("".join(block_html(text, "quiet") for text in texts))
 
 
 def title(text: str) -> None:
-    """Title of a page of text."""
+    """Draw the title of a page of text."""
     block(text, "heading", "h2")
 
 
 def heading(text: str) -> None:
-    """Heading of the part of the page under it."""
+    """Draw the heading of a part of the page."""
     block(text, "section", "h3")
 
 
 def unseen(text: str) -> None:
-    """For those who cannot see the picture before it."""
+    """Draw text for screen readers only, such as the description of the picture before it."""
     block(text, "unseen", "p")
 
 
 def label(text: str) -> None:
-    """Label of the controls right of it."""
+    """Draw the label of the controls to its right."""
     st.caption(literal(text), width="content")
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str] = (), *, numbers: Sequence[int] = ()) -> None:
-    """A small table.
+    """Draw a small table.
 
     Args:
-        numbers: columns that hold numbers.
+        numbers: indices of the columns that hold numbers.
     """
 
     def line(cells: Sequence[str], tag: str) -> str:

@@ -1,4 +1,4 @@
-"""The second row of every page: layer, head, mask, undo; under it what is changed. It gives what the page looks at."""
+"""The second row of every page: layer, head, mask and undo, with a chip for each edit; it returns a `Context`."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -32,31 +32,31 @@ from attnviz.ui.request import complain, control, now, redo, session, undo
 from attnviz.ui.text import note
 
 RULES = {rule.keyword: rule for rule in composable()}
-"""Every rule of a mask by its name in the text of masks."""
+"""Every mask rule by its keyword in the text of masks."""
 USUAL = ("causal", "window", "prefix")
-"""Rules that the menu offers as pills; every rule can be typed."""
+"""Rules that the menu offers as pills; every other rule can be typed."""
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
 CLASSIFIED = "[CLS]"
-"""Token from whose vector a picture or a text is classified, where it comes first."""
+"""First token whose vector classifies a picture or a text, in models that have one."""
 EXAMPLE = re.compile(r" \(“[^)]*”\)")
-"""Example in what a head does, whose words are perhaps not in the text of the page."""
+"""Example in the description of a head, whose words may be missing from the text of the page."""
 DOMAINS = {"adaptive": "adapts", "log": "log"}
-"""Ranges of colors, and what figures call them."""
+"""Color ranges by their names in the link, and their names in figures."""
 
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """Model, text, layer and head that a page looks at.
+    """Model, text, layer and head that a page shows.
 
     Attributes:
         source: the model.
-        request: the texts, with all that belongs to them and what is changed of the model.
+        request: the texts with their targets, pictures and answer, and the edits of the model.
         sentence: index of the text, from 0.
         site: the layer.
-        head: a number, or the name of a way to combine all heads.
-        view: which tokens are merged or hidden.
-        dark: whether the page is dark.
-        export: place at the end of the row for the menu that saves.
+        head: number of a head, or the name of a way to combine all heads.
+        view: setting of which tokens are merged or hidden.
+        dark: whether the page has the dark theme.
+        export: container at the end of the row for the export menu.
     """
 
     source: Source
@@ -71,12 +71,12 @@ class Context:
 
     @property
     def record(self) -> Record:
-        """The run with the edits, from the cache of records; a page in the memory of a session holds none."""
+        """The run with the edits, from the cache of records, so that an open page holds no record itself."""
         return self._run(self.request)
 
     @property
     def before(self) -> Record | None:
-        """The run without edits; None if there are none."""
+        """The run without edits; None if nothing is edited."""
         return self._run(self.request.unchanged) if self.edits != Edits() else None
 
     def _run(self, request: Request) -> Record:
@@ -87,7 +87,7 @@ class Context:
 
     @property
     def edits(self) -> Edits:
-        """Changes of the model."""
+        """Edits of the model."""
         return self.request.edits
 
     @property
@@ -97,27 +97,27 @@ class Context:
 
     @property
     def cell(self) -> tuple[int, int] | None:
-        """The selected (query, key), if the map has it."""
+        """The selected (query, key); None if no cell is selected or it is outside of the map."""
         queries, keys = map(len, self.tokens)
         cell = now()["cell"]
         return cell if cell and cell[0] < queries and cell[1] < keys else None
 
     @cached_property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """Measured behaviors of the head, first those that show on this text; none of a model still in training."""
+        """Measured behaviors of the head, those visible on this text first; empty for an earlier training step."""
         if self.source.card is None or self.source.step is not None:
             return ()
         return tuple(sorted(self.source.card.behaviors_of(self.site, self.head), key=lambda b: self.acts_at(b) is None))
 
     @cached_property
     def knows_words(self) -> bool:
-        """Whether the model knows any word of the text; what it predicts for none says nothing."""
+        """Whether the model knows at least one word of the text; otherwise its prediction means nothing."""
         tokens = [token for token in self.record.read[self.sentence].tokens if not (token.special or token.box)]
         return not tokens or any(not token.text.endswith(UNKNOWN) for token in tokens)
 
     @cached_property
     def role(self) -> str:
-        """Sentence about the measured behavior of the head, its rate and the word of this text; empty without one."""
+        """Sentence with the head's measured behavior, its rate and an example in this text; empty if not measured."""
         if not self.behaviors:
             return ""
         behavior, facts = self.behaviors[0], []
@@ -125,15 +125,15 @@ class Context:
             facts.append(f"{percent(behavior.rates[behavior.heads.index(self.head)])} of cases")
         if (position := self.acts_at(behavior)) is not None:
             original = self.record if self.before is None else self.before
-            seen = views.see(original, self.site, sentence=self.sentence).strongest_cell(self.head, position)
-            facts.append(f"here {quoted(self.tokens[1][seen[1]].text)}")
+            strongest = views.see(original, self.site, sentence=self.sentence).strongest_cell(self.head, position)
+            facts.append(f"here {quoted(self.tokens[1][strongest[1]].text)}")
         does = in_general(behavior)
         original = "" if self.before is None else ", in the original model"
         evidence = f" ({'; '.join(facts)})" if facts else ""
         return f"This head {does}{evidence}{original}."
 
     def acts_at(self, behavior: Behavior) -> int | None:
-        """The position of this text where a behavior of the head shows; None where it does not."""
+        """Position in this text where a behavior of the head is visible; None if there is no such position."""
         if not self._predicts_words:
             return None
         original = self.record if self.before is None else self.before
@@ -142,7 +142,7 @@ class Context:
 
     @cached_property
     def most_moved(self) -> int | None:
-        """Position where a change moved the prediction most; None where nothing moved or nothing is changed."""
+        """Position where the edits changed the prediction most; None if nothing is edited or nothing changed."""
         if self.before is None or not self._predicts_words:
             return None
         return analysis.most_changed(self.before, self.record, sentence=self.sentence)
@@ -151,8 +151,8 @@ class Context:
     def position(self) -> int | None:
         """The position whose prediction is shown; None if the model predicts no words.
 
-        It is the query of the selected cell; else where a change moved most, else where the head does what it is known
-        for, else the last token; of a model that fills in blanks, a blank.
+        In this order: the query of the selected cell; with edits, the position they changed most, else the position
+        where the head's known behavior is visible; the last token. A model that fills in blanks gives a blank.
         """
         if not self._predicts_words:
             return None
@@ -175,7 +175,7 @@ class Context:
 
     @cached_property
     def outlined(self) -> tuple[int, int] | None:
-        """The selected cell; else the strongest of the row that decides, or of the map; None if nothing is in view."""
+        """The selected cell, else the strongest cell of the row behind the prediction, or of the map; None if empty."""
         if self.cell is not None:
             return self.cell
         view = views.see(self.record, self.site, sentence=self.sentence, view=self.view, **self.window)
@@ -186,7 +186,7 @@ class Context:
 
     @property
     def window(self) -> dict[str, slice]:
-        """The rows and columns that are zoomed into; empty for the whole map."""
+        """Rows and columns of the zoomed part; empty for the whole map."""
         queries, keys = map(len, self.tokens)
         if not now()["zoom"]:
             return {}
@@ -196,7 +196,7 @@ class Context:
         return {"rows": slice(top, min(bottom, queries - 1) + 1), "columns": slice(left, min(right, keys - 1) + 1)}
 
     def cost(self, maps: int = 1, **part: slice) -> Estimate:
-        """Estimated cost of going through so many maps of the layer, or through a part of each."""
+        """Estimated cost of reading `maps` maps of the layer, or a part of each."""
         step = self.record.step(self.site)
         spans = {
             axis: range(*part[axis].indices(size))
@@ -207,24 +207,24 @@ class Context:
 
     @property
     def options(self) -> dict:
-        """Options of every figure of this head."""
+        """Options that every figure of this head takes."""
         return {"sentence": self.sentence, "dark": self.dark, "view": self.view, "domain": DOMAINS[now()["colors"]]}
 
 
 def in_general(behavior: Behavior) -> str:
-    """Clause about what heads do, without an example word."""
+    """Description of what a head does, without an example word."""
     return EXAMPLE.sub("", behavior.does.rstrip(". "))
 
 
 def toolbar(source: Source, request: Request) -> Context:
-    """Draw the row and the chips; returns what the page looks at."""
+    """Draw the row and the chips; returns the model, text, layer and head for the page."""
     request = drop_missing(source, request)
     with st.container(**ROW, key="toolbar"):
         _layer(source)
         _head(source)
         _sentence(len(request.texts))
-        _mask(source, _opening(source)[0])
-        _more(source)
+        _mask_menu(source, _site_and_head(source)[0])
+        _more_menu(source)
         current = session()
         for name, step, able, keys in (
             ("Undo", undo, current.past, "Ctrl+Z"),
@@ -239,7 +239,7 @@ def toolbar(source: Source, request: Request) -> Context:
                 type="tertiary",
                 help=f"{name} ({keys})",
             )
-        _link()
+        _link_menu()
         export = st.container(width="content", key="export")
     with st.container(**ROW, key="changes"):
         edits.chips(source)
@@ -248,13 +248,13 @@ def toolbar(source: Source, request: Request) -> Context:
 
 
 def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Context:
-    """The model, text, layer and head that are chosen; what nobody chose opens as the model's card says."""
+    """Context of the chosen model, text, layer and head; layer and head default to those of the model's card."""
     try:
         changed = edits.of(source)
     except AttnvizError as error:
         note(str(error))
         changed = Edits()
-    site, head = _opening(source)
+    site, head = _site_and_head(source)
     return Context(
         source,
         replace(request, edits=changed),
@@ -268,26 +268,26 @@ def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Conte
 
 
 def drop_missing(source: Source, request: Request) -> Request:
-    """Clear what a link asks for and the model or the text does not have, with a sentence for each.
+    """Clear choices that the model or the text does not have, such as a layer of a link, with a message for each.
 
-    Returns the request without an answer that the model cannot have written.
+    Returns the request, without its answer if the model cannot have generated that answer.
     """
     current, choices, complaints = session(), now(), []
     heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
-    there = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
+    has = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
     if choices["layer"] not in (None, *source.sites):
-        complaints.append(f"The link asks for {choices['layer']}: {there}")
+        complaints.append(f"The link asks for {choices['layer']}: {has}")
         choices = choices.put(layer=None)
     if isinstance(choices["head"], int) and choices["head"] not in heads:
-        complaints.append(f"The link asks for head {choices['head']}: {there}")
+        complaints.append(f"The link asks for head {choices['head']}: {has}")
         choices = choices.put(head=None)
     heads_off = {(site, head) for site, head in choices["heads_off"] if site in source.sites and head in heads}
     if missing := choices["heads_off"] - heads_off:
         names = ", ".join(site.head(head) for site, head in sorted(missing))
-        complaints.append(f"The link asks for {names} switched off: {there}")
+        complaints.append(f"The link asks for {names} switched off: {has}")
         choices = choices.put(heads_off=frozenset(heads_off))
     if missing := [head for head in choices["also"] if head not in heads]:
-        complaints.append(f"The link asks for head {missing[0]}: {there}")
+        complaints.append(f"The link asks for head {missing[0]}: {has}")
         choices = choices.put(also=tuple(head for head in choices["also"] if head in heads))
     if choices["sentence"] > (count := len(request.texts)):
         if current.linked.get("sentence") == choices["sentence"]:
@@ -306,7 +306,7 @@ def drop_missing(source: Source, request: Request) -> Request:
 
 
 def drop_outside(context: Context) -> None:
-    """Clear the cell, the words and the zoomed parts that the map does not have; of a link's a sentence says so."""
+    """Clear a cell, words and zoomed parts outside of the map, with a message if they came from the link."""
     current, choices = session(), now()
     sizes = dict(zip(("query", "key"), map(len, context.tokens), strict=True))
     inside = {
@@ -323,16 +323,16 @@ def drop_outside(context: Context) -> None:
     current.choices = choices.put(**inside)
 
 
-def _opening(source: Source) -> tuple[Site, int | str]:
-    """The layer and the head that are chosen, else those that the model's card opens with, else the first."""
+def _site_and_head(source: Source) -> tuple[Site, int | str]:
+    """The chosen layer and head; by default those of the model's card, else the first."""
     site, head = source.card.opens if source.card else (source.sites[0], 0)
     site = now()["layer"] or (site if site in source.sites else source.sites[0])
     return site, min(head, source.num_heads - 1) if now()["head"] is None else now()["head"]
 
 
 def _layer(source: Source) -> None:
-    """The choice of a layer; at another kind of attention the selected cell stands for other tokens."""
-    current, _ = _opening(source)
+    """Draw the choice of a layer; another kind of attention clears the selection, as its tokens differ."""
+    current, _ = _site_and_head(source)
     longest = max(len(source.site_name(site)) for site in source.sites)
 
     def step(choices: Choices, site: Site) -> Choices:
@@ -354,7 +354,7 @@ def _layer(source: Source) -> None:
 
 
 def _head(source: Source) -> None:
-    _, current = _opening(source)
+    _, current = _site_and_head(source)
     names = {head: f"Head {head}" for head in range(source.num_heads)} | {how: f"All heads: {how}" for how in COMBINED}
     control(st.selectbox, "Head", "head", [*names], value=current, visible=False, format_func=names.get, width=130)
 
@@ -372,8 +372,8 @@ def _sentence(count: int) -> None:
         )
 
 
-def _link() -> None:
-    """The address of what is looked at, to copy."""
+def _link_menu() -> None:
+    """Draw the menu with the link to the current choices, to copy."""
     popover = st.popover("Link", icon=":material/link:", on_change="rerun", key="link menu")
     if not popover.open:
         return
@@ -384,11 +384,11 @@ def _link() -> None:
             note(f"Too long for a link, and left out of it: {', '.join(names)}.", "notice")
 
 
-def _mask(source: Source, site: Site) -> None:
-    """The menu of the mask and of what changes scores.
+def _mask_menu(source: Source, site: Site) -> None:
+    """Draw the menu of the mask and of the settings that change scores.
 
     Args:
-        site: the layer that is looked at: temperature and scale change there alone until a person says otherwise.
+        site: layer in view; temperature and scale change there alone, unless “In every layer” is on.
     """
     stack = now()["mask"] or Stack()
     popover = st.popover("Mask", on_change="rerun", key="mask menu", disabled=bool(source.read_only))
@@ -397,7 +397,7 @@ def _mask(source: Source, site: Site) -> None:
     with popover:
         _rules(source, stack)
         control(
-            st.text_input, "As text", "mask", value="" if not stack.entries else stack.text, step=_typed, part="text"
+            st.text_input, "As text", "mask", value="" if not stack.entries else stack.text, step=_set_mask, part="text"
         )
         if refused := session().memory.pop("mask refused", ""):
             note(refused)
@@ -408,16 +408,16 @@ def _mask(source: Source, site: Site) -> None:
 
 
 def _scores(site: Site) -> None:
-    """Temperature and scale, of the layer that is looked at or of every layer."""
+    """Draw the controls of temperature and scale, for the layer in view or for every layer."""
     temperature, is_scaled, scored = now()["temperature"], now()["scaled"], now()["scored"]
     is_changed = temperature != 1 or not is_scaled
     everywhere = is_changed and scored is None
-    at = scored or site
+    target = scored or site
 
     def changed(choices: Choices, **values: float | bool) -> Choices:
-        return choices.put(scored=None if everywhere else at, **values)
+        return choices.put(scored=None if everywhere else target, **values)
 
-    where = "every layer" if everywhere else str(at)
+    where = "every layer" if everywhere else str(target)
     control(
         st.slider,
         f"Temperature in {where}",
@@ -441,7 +441,7 @@ def _scores(site: Site) -> None:
 
 
 def _rules(source: Source, stack: Stack) -> None:
-    """The usual rules as pills: a pill adds a rule, or takes it away."""
+    """Draw the common rules as pills; a pill adds or removes its rule."""
     on = [entry.mask.keyword for entry in stack.entries if entry.on]
 
     def step(choices: Choices, chosen: list[str]) -> Choices:
@@ -456,8 +456,8 @@ def _rules(source: Source, stack: Stack) -> None:
     control(st.pills, "Rules", "mask", USUAL, value=pressed, step=step, part="rules", selection_mode="multi", wrap=True)
 
 
-def _typed(choices: Choices, text: str) -> Choices:
-    """A mask that was typed; one that cannot be read leaves the mask as it is, and the menu says why."""
+def _set_mask(choices: Choices, text: str) -> Choices:
+    """The choices with a mask parsed from text; if parsing fails, the old choices, and the menu shows the error."""
     try:
         return choices.put(mask=stack_from_text(text) if text.strip() else None)
     except AttnvizError as error:
@@ -465,8 +465,8 @@ def _typed(choices: Choices, text: str) -> Choices:
         return choices
 
 
-def _more(source: Source) -> None:
-    """The menu of what is rarely used: colors, training steps, special tokens."""
+def _more_menu(source: Source) -> None:
+    """Draw the menu of rarely used settings: colors, training step, tokens or words."""
     popover = st.popover("More", on_change="rerun", key="more")
     if not popover.open:
         return

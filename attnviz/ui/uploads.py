@@ -1,4 +1,4 @@
-"""Uploads that a session has on the server: their bytes are bounded, however many files they are."""
+"""Limit on the bytes of all uploads of one session on the server."""
 
 import re
 from collections import Counter
@@ -11,18 +11,18 @@ from streamlit import config
 from attnviz.ui.streamlit_internals import uploaded_bytes
 
 TOGETHER = 4
-"""Files of the largest size that one session may have here, on their way or not opened yet."""
+"""Limit of a session's uploads, being sent or not opened yet, as a multiple of the largest upload."""
 AROUND = 2**16
-"""Bytes around the content of an upload, at most."""
+"""Maximum number of bytes of a request around the content of an upload."""
 ADDRESS = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
 
 
 class Uploads:
-    """Refuses an upload with which a session would have too many bytes on the server."""
+    """Middleware that refuses an upload if the session would then have too many bytes on the server."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
-        self._coming: Counter[str] = Counter()
+        self._pending: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         is_put = scope["type"] == "http" and scope["method"] == "PUT"
@@ -33,13 +33,13 @@ class Uploads:
         session, largest = match[1], config.get_option("server.maxUploadSize") * 2**20 + AROUND
         length = Headers(scope=scope).get("content-length", "")
         size = int(length) if length.isdecimal() else largest
-        if self._coming[session] + uploaded_bytes(session) + size > TOGETHER * largest:
-            refused = "Too many bytes of files of this session wait here already; open fewer at once."
+        if self._pending[session] + uploaded_bytes(session) + size > TOGETHER * largest:
+            refused = "This session has too many bytes of unopened files already; open fewer at once."
             await PlainTextResponse(refused, 413)(scope, receive, send)
             return
-        self._coming[session] += size
+        self._pending[session] += size
         try:
             await self.app(scope, receive, send)
         finally:
-            self._coming[session] -= size
-            self._coming += Counter()  # forgets sessions that upload nothing
+            self._pending[session] -= size
+            self._pending += Counter()  # removes sessions without uploads

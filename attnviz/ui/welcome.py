@@ -1,4 +1,4 @@
-"""First visit: what the app is for, three things to try, and the other doors."""
+"""Banner of a first visit: the purpose of the app, three things to try, and links to the check and the lessons."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from attnviz.ui.text import block
 
 @dataclass(frozen=True)
 class FirstStep:
-    """A state of the app to open, and a question that its picture answers."""
+    """Choices to open, and a question that the picture answers."""
 
     icon: str
     address: dict[str, str]
@@ -51,21 +51,21 @@ CARDS = {
 
 
 def banner() -> None:
-    """Purpose of the app and its doors; then the question of the opened card alone; nothing once it is closed."""
+    """Draw the purpose of the app with its buttons or, after a click on one, its question; nothing once closed."""
     memory = session().memory
-    if memory.get("welcome closed") or not (memory.get("card") or now() == link.read(_listed(main.FIRST))[0]):
+    if memory.get("welcome closed") or not (memory.get("card") or now() == link.read(_as_lists(main.FIRST))[0]):
         return
     card = CARDS.get(memory.get("card", ""))
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         claim = "See where each attention head looks, and what breaks when you change it."
         block(card.question if card else claim, "claim", "p")
         if card is None:
-            _doors()
+            _buttons()
         st.button("", key="close welcome", icon=":material/close:", type="tertiary", help="Close", on_click=_close)
 
 
-def _doors() -> None:
-    """Three things to try, the check of a mask or a model, and the lessons."""
+def _buttons() -> None:
+    """Draw buttons for three things to try, for the check of a mask or a model, and for the lessons."""
     for name, offered in CARDS.items():
         if st.button(name, key=f"card {name}", icon=f":material/{offered.icon}:", on_click=_open, args=(name,)):
             st.rerun()  # model and text stand above the page
@@ -78,7 +78,7 @@ def _doors() -> None:
 
 def _open(name: str) -> None:
     session().memory["card"] = name
-    choices, _ = link.read(_listed(CARDS[name].address))
+    choices, _ = link.read(_as_lists(CARDS[name].address))
     change(lambda _: choices)
 
 
@@ -86,5 +86,5 @@ def _close() -> None:
     session().memory["welcome closed"] = True
 
 
-def _listed(address: dict[str, str]) -> dict[str, list[str]]:
+def _as_lists(address: dict[str, str]) -> dict[str, list[str]]:
     return {name: [value] for name, value in address.items()}

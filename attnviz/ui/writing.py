@@ -1,4 +1,4 @@
-"""The model writes: *Continue*, the answer as text, and for each of its words what else it could have written."""
+"""Text generation: the button *Continue*, the answer as text, and alternatives to each of its words."""
 
 from dataclasses import dataclass, replace
 from time import monotonic_ns
@@ -23,22 +23,22 @@ from attnviz.ui.text import literal, note, plain, quiet
 from attnviz.ui.toolbar import Context
 
 CHOICES = 5
-"""Other words that are offered in place of a written one."""
+"""Number of alternatives that are offered for a generated word."""
 LONGEST = 2_000
-"""Tokens of an answer."""
+"""Maximum number of tokens of an answer."""
 MOST_WORDS = 300
-"""Words of an answer that can be clicked."""
+"""Maximum number of words of an answer that can be clicked."""
 
 
 @dataclass(frozen=True)
 class AnswerJob:
-    """An answer to write.
+    """A request to generate an answer.
 
     Attributes:
-        request: the text with its edits; its answer is what the new one begins with.
-        count: tokens to write at most.
-        temperature, top_p, seed: how tokens are drawn; temperature 0 takes the most probable.
-        clicked: time of the click: an answer that is stopped halfway belongs to it alone.
+        request: the text with its edits; its `answer` is the beginning of the new answer.
+        count: largest number of new tokens.
+        temperature, top_p, seed: settings of sampling; temperature 0 takes the most probable token.
+        clicked: time of the click, in nanoseconds; a second click is another job, even with equal settings.
     """
 
     request: Request
@@ -50,18 +50,18 @@ class AnswerJob:
 
 
 def controls(context: Context) -> None:
-    """The buttons, the answer that comes, and the answer that is there; nothing where the model continues no text."""
+    """Draw the buttons, a running generation and the finished answer; nothing if the model cannot generate text."""
     source, request = context.source, context.request
     if not source.generates or len(request.texts) != 1 or source.one_run:
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing"):
         title = "Write again" if request.answer else "Continue"
         begin = replace(request, answer=())
-        st.button(title, key="continue", icon=":material/edit_note:", on_click=_ask, args=(begin,))
+        st.button(title, key="continue", icon=":material/edit_note:", on_click=_request_answer, args=(begin,))
         popover = st.popover("How", on_change="rerun", key="how written")
-        if popover.open:  # four boxes that nobody sees are a tenth of a click
+        if popover.open:  # four boxes in a closed menu would cost a tenth of a click
             with popover:
-                _how()
+                _sampling_controls()
         if request.answer:
             nothing = {"answer": (), "cell": None}
             st.button("Remove the answer", key="no answer", type="tertiary", on_click=put, kwargs=nothing)
@@ -69,13 +69,13 @@ def controls(context: Context) -> None:
             _chat()
     if job := session().memory.get("answer job"):
         with runs.part():
-            _write(source, job)
+            _show_generation(source, job)
     if request.answer:
         _answer(context)
 
 
 def _chat() -> None:
-    """The switch that makes the text a user's turn, and the system prompt before it."""
+    """Draw the switch that wraps the text in the chat template, and the box for the system prompt."""
 
     def switch(choices: Choices, on: bool) -> Choices:
         return choices.put(chat="" if on else None, answer=(), cell=None)
@@ -90,8 +90,8 @@ def _is_chat() -> bool:
     return session().choices["chat"] is not None
 
 
-def _ask(request: Request) -> None:
-    """Note what is to be written; the page writes it in its next run."""
+def _request_answer(request: Request) -> None:
+    """Store a generation request; the next run of the page starts it."""
     how = {name: usual for name, (_, _, _, usual) in HOW.items()} | session().memory.get("how", {})
     session().memory["answer job"] = AnswerJob(request, *how.values(), clicked=monotonic_ns())
 
@@ -102,10 +102,10 @@ HOW = {
     "top p": ("Top p", 0.01, 1.0, 1.0),
     "sampling seed": ("Seed", 0, 9999, 0),
 }
-"""How an answer is written: label, bounds and usual value of each control."""
+"""Label, bounds and default value of each control of sampling."""
 
 
-def _how() -> None:
+def _sampling_controls() -> None:
     memory = session().memory
     for name, (label, least, most, usual) in HOW.items():
         current = memory.get("how", {}).get(name, usual)
@@ -113,12 +113,12 @@ def _how() -> None:
         memory["how"] = memory.get("how", {}) | {name: value}
 
 
-def _write(source: Source, job: AnswerJob) -> None:
-    """Write an answer, and show it when it is whole."""
+def _show_generation(source: Source, job: AnswerJob) -> None:
+    """Generate an answer, and show it once it is complete."""
     tokens = len(cache.sentences(source, job.request)[0].tokens) + job.count
     cost = estimate(source, min(tokens, source.longest or tokens), job.request.edits)
     try:
-        ids = cache.worked(_written, source, job, cost=cost, unit="tokens", writes=True)
+        ids = cache.worked(_generate, source, job, cost=cost, unit="tokens", writes=True)
     except AttnvizError as error:
         note(str(error), "notice")
         ids = None
@@ -128,8 +128,8 @@ def _write(source: Source, job: AnswerJob) -> None:
         st.rerun()
 
 
-def _written(source: Source, job: AnswerJob) -> tuple[int, ...]:
-    """Ids of an answer; what is written so far is told with each token, and is the answer if that is enough."""
+def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
+    """Generate the ids of an answer and report the text after each token; stopped early, the ids so far."""
     begin = job.request.answer
     if begin and begin[-1] in source.ends:  # the end was chosen in place of a word
         return begin[:-1]
@@ -139,12 +139,12 @@ def _written(source: Source, job: AnswerJob) -> tuple[int, ...]:
         def tell(written: WritingProgress) -> bool:
             return report(written.done, written.of, written.text)
 
-        drawn = {"sampling_temperature": job.temperature, "top_p": job.top_p, "seed": job.seed}
-        return write(sentence, source, job.count, job.request.edits, begin=begin, report=tell, **drawn).ids
+        settings = {"sampling_temperature": job.temperature, "top_p": job.top_p, "seed": job.seed}
+        return write(sentence, source, job.count, job.request.edits, begin=begin, report=tell, **settings).ids
 
 
 def _answer(context: Context) -> None:
-    """The answer as text: each word can be asked about, and all of it is copied with one click."""
+    """Draw the answer as text: a click on a word explains it, and one button copies the whole answer."""
     sentence, answer = context.record.sentences[0], context.request.answer
     prompt = len(sentence.tokens) - len(answer)
     text = sentence.text[len(context.request.texts[0]) :].strip()
@@ -153,13 +153,13 @@ def _answer(context: Context) -> None:
     chosen = context.cell[0] + 1 if context.cell and context.cell[0] + 1 in words else None
 
     def ask(choices: Choices, position: int | None) -> Choices:
-        """Select the row that a word was written from."""
+        """Select the row whose prediction is the word at this position."""
         if position is None:
             return choices.put(cell=None)
         return choices.put(cell=views.see(context.record, context.site).strongest_cell(context.head, position - 1))
 
     if not text:
-        quiet("It wrote nothing more.")
+        quiet("The model wrote nothing more.")
         return
     options = {"value": chosen, "step": ask, "part": "answer", "visible": False, "format_func": words.get, "wrap": True}
     with st.container(key="answer"):
@@ -167,21 +167,21 @@ def _answer(context: Context) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Copy", key="copy", icon=":material/content_copy:", type="tertiary")  # keys.js copies what follows
         st.html(f'<span hidden class="copied">{plain(text)}</span>', width="content")
-        quiet("Click a word to see why it was written, and what else." if chosen is None else "")
+        quiet("Click a word to see why the model wrote it, and its alternatives." if chosen is None else "")
     if chosen is not None:
-        _instead(context, generated, chosen)
+        _alternatives(context, generated, chosen)
 
 
 def _words(sentence: Sentence, first: int) -> list[str]:
-    """Labels of the tokens from the first on, with a space that does not break where one stands in the text."""
+    """Labels of the tokens from position `first` on, with a no-break space before tokens that follow a space."""
     tokens = sentence.tokens[first:]
     spaced = [token.text[:1].isspace() or sentence.text[token.start - 1 : token.start].isspace() for token in tokens]
     labels = [literal(visible_text(token.text.strip())) for token in tokens]
     return [f"\N{NO-BREAK SPACE}{label}" if gap else label for gap, label in zip(spaced, labels, strict=True)]
 
 
-def _instead(context: Context, generated: Generated, position: int) -> None:
-    """The row that a word was written from, and buttons that write another word there and go on from it."""
+def _alternatives(context: Context, generated: Generated, position: int) -> None:
+    """Draw the probability of a generated word, and buttons that replace it and generate the rest again."""
     token = generated.sentence.tokens[position]
     row, word = (quoted(each.text.strip() or each.text) for each in generated.sentence.tokens[position - 1 :][:2])
     share = percent(float(context.record.prediction.logits[0, position - 1].softmax(-1)[token.id]))
@@ -191,12 +191,12 @@ def _instead(context: Context, generated: Generated, position: int) -> None:
         for id, text, probability in generated.alternatives(position, CHOICES):
             request = replace(context.request, answer=(*begin, id))
             title = f"{literal(visible_text(text.strip() or text))} {percent(probability)}"
-            st.button(title, key=f"instead {id}", disabled=id == token.id, on_click=_ask, args=(request,))
+            st.button(title, key=f"instead {id}", disabled=id == token.id, on_click=_request_answer, args=(request,))
         why = f"Why “{literal(visible_text(token.text.strip()))}”?"
-        st.button(why, key="why", type="tertiary", on_click=_why, args=(token,))
+        st.button(why, key="why", type="tertiary", on_click=_open_contributions, args=(token,))
 
 
-def _why(token: Token) -> None:
-    """Open the contributions to a word of the answer."""
+def _open_contributions(token: Token) -> None:
+    """Open the part Contributions for a word of the answer."""
     change(lambda choices: choices.put(part="Contributions", word=token.text))
     session().memory["open"] = "Overview"

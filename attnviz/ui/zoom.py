@@ -1,4 +1,4 @@
-"""A part of a large map: a drag over it asks for one, crumbs lead back, and *Find* leads to a phrase."""
+"""Zooming in a large map: a drag selects a part, breadcrumbs lead back out, and *Find* goes to a phrase."""
 
 import re
 
@@ -13,15 +13,15 @@ from attnviz.ui.text import label, literal, quiet
 from attnviz.ui.toolbar import Context
 
 DEEPEST = 8
-"""Parts within parts."""
+"""Maximum number of nested zooms."""
 MOST_PLACES = 6
-"""Places of a phrase that are listed."""
+"""Maximum number of occurrences of a phrase that are listed."""
 AROUND = 24
-"""Characters of the text that are shown before and after a place."""
+"""Characters of context before and after an occurrence."""
 
 
 def into(point: dict) -> None:
-    """Go to the part that a drag or the wheel asked for, or out of it."""
+    """Zoom into the part that a drag or the mouse wheel selected, or one level out."""
     if point.get("out"):
         put(zoom=now()["zoom"][:-1])
         return
@@ -31,45 +31,45 @@ def into(point: dict) -> None:
 
 
 def crumbs(context: Context) -> None:
-    """Crumbs that lead out of a zoomed part; on a large map also *Zoom in* and *Find*."""
+    """Draw breadcrumbs that lead out of a zoomed part and, on a large map, *Zoom in* and *Find*."""
     windows = now()["zoom"]
     if not windows and max(map(len, context.tokens)) <= RECTANGLES:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         for depth in range(len(windows)):
-            title = _named(windows[depth - 1]) if depth else "Whole map"
+            title = _part_name(windows[depth - 1]) if depth else "Whole map"
             outer = windows[:depth]
             st.button(title, key=f"crumb {depth}", type="tertiary", on_click=put, kwargs={"zoom": outer})
             label("›")
         if windows:
-            label(_named(windows[-1]))
+            label(_part_name(windows[-1]))
         if max(map(len, context.tokens)) > RECTANGLES:
-            st.button("Zoom in", icon=":material/zoom_in:", type="tertiary", on_click=_nearer, args=(context,))
+            st.button("Zoom in", icon=":material/zoom_in:", type="tertiary", on_click=_zoom_in, args=(context,))
             _find(context)
 
 
-def _named(window: tuple[int, int, int, int]) -> str:
+def _part_name(window: tuple[int, int, int, int]) -> str:
     top, bottom, left, right = window
     return f"rows {top}–{bottom}, columns {left}–{right}"
 
 
-def _nearer(context: Context) -> None:
-    """Half of what is in view in each direction, around the selected cell or the middle."""
+def _zoom_in(context: Context) -> None:
+    """Zoom in to half the rows and half the columns in view, around the selected cell or the center."""
     sizes = [*map(len, context.tokens)]
     top, bottom, left, right = now()["zoom"][-1] if now()["zoom"] else (0, sizes[0] - 1, 0, sizes[1] - 1)
     middle = context.cell or ((top + bottom) // 2, (left + right) // 2)
-    into(_around(middle, [max(RECTANGLES, bottom - top + 1) // 2, max(RECTANGLES, right - left + 1) // 2], sizes))
+    into(_part_around(middle, [max(RECTANGLES, bottom - top + 1) // 2, max(RECTANGLES, right - left + 1) // 2], sizes))
 
 
-def _around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
-    """The part of so many rows and columns with a cell in its middle, as a drag asks for it."""
-    firsts = [max(0, min(at - span // 2, size - span)) for at, span, size in zip(cell, spans, sizes, strict=True)]
+def _part_around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
+    """Part of the map with `spans` rows and columns around a cell, in the form that a drag reports."""
+    firsts = [max(0, min(place - span // 2, size - span)) for place, span, size in zip(cell, spans, sizes, strict=True)]
     lasts = [min(size, first + span) - 1 for first, span, size in zip(firsts, spans, sizes, strict=True)]
     return {"top": firsts[0], "bottom": lasts[0], "left": firsts[1], "right": lasts[1]}
 
 
 def _find(context: Context) -> None:
-    """A menu with the places of a token or a phrase among the rows and the columns."""
+    """Draw a menu that lists where a word or a phrase occurs in the rows and in the columns."""
     popover = st.popover("Find", icon=":material/search:", on_change="rerun", key="find")
     if not popover.open:
         return
@@ -91,12 +91,12 @@ def _find(context: Context) -> None:
 
 
 def _go(context: Context, side: int, position: int) -> None:
-    """Select the strongest cell of a row or a column, and show what is around it."""
+    """Select the strongest cell of a row or a column, and zoom to the part around the cell."""
     step, span = context.record.step(context.site), slice(position, position + 1)
     if side == 0:
         cell = position, int(analysis.strongest(step, context.head, sentence=context.sentence, rows=span)[1][0])
     else:
         weights = analysis.strongest(step, context.head, sentence=context.sentence, columns=span)[0]
         cell = int(weights.argmax()), position
-    part = _around(cell, [RECTANGLES, RECTANGLES], [*map(len, context.tokens)])
+    part = _part_around(cell, [RECTANGLES, RECTANGLES], [*map(len, context.tokens)])
     change(lambda choices: choices.put(cell=cell, zoom=(tuple(part.values()),)))

@@ -18,7 +18,7 @@ PATIENCE = 60
 def two(monkeypatch):
     """A machine that has two, whatever this one has."""
     before = torch.get_num_threads()
-    monkeypatch.setattr(cores, "_every", 2)
+    monkeypatch.setattr(cores, "_core_count", 2)
     yield
     torch.set_num_threads(before)
 
@@ -81,7 +81,7 @@ def test_what_begins_beside_a_large_run_uses_one_core():
 
 def test_however_many_begin_at_once_the_cores_are_counted_once(monkeypatch):
     """Who comes second finds one in use, and does not take that for all there are."""
-    monkeypatch.setattr(cores, "_every", None)
+    monkeypatch.setattr(cores, "_core_count", None)
     torch.set_num_threads(2)
     begin = Barrier(8)
     with ThreadPoolExecutor(8) as threads:

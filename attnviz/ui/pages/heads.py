@@ -1,4 +1,4 @@
-"""Heads: every head of a layer, one of them large, the selected cell in words, and what the model predicts."""
+"""The page Heads: all heads of a layer, a large map of one head, the selected cell in words, and the prediction."""
 
 from dataclasses import replace
 
@@ -23,12 +23,12 @@ from attnviz.ui.text import block, in_words, note, quiet
 from attnviz.ui.toolbar import Context, drop_outside, toolbar
 
 GRAY, HIDDEN = "gray in the picture", "hidden from all heads"
-PATCHES = "A gray patch is not in the picture. A hidden one is there, but no patch may look at it: a rule of the mask."
+PATCHES = "A gray patch is erased from the picture. A hidden one stays, but a mask rule lets no patch attend to it."
 TO_STEPS = "How this weight is computed, number by number"
 MOST_LINKING = 8
-"""Heads that are listed for two words."""
+"""Maximum number of heads that are listed for a pair of words."""
 LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Smallest weights that a line may stand for."""
+"""Minimum weights of a line to choose from."""
 
 
 def page(source: Source, request: Request) -> None:
@@ -64,25 +64,25 @@ def page(source: Source, request: Request) -> None:
             _role(context)
             after = predictions.panel(context)
         else:
-            note("The model knows no word of this text, so where it looks and what it predicts says nothing.", "notice")
+            note("The model knows no word of this text, so its weights and its predictions mean nothing.", "notice")
     with context.export:
         export_menu.menu(context, {"This head": figure, "All heads": every} | after, "heads")
     numbers(figure, "head")
 
 
 def _form(context: Context) -> str:
-    """The choice of a form; until a person chooses, a layer of patches is drawn over its picture, others as a map."""
-    there = [
+    """Draw the choice of a form; the default is the picture for a layer of patches, else the map."""
+    forms = [
         name
         for name, form in FORMS.items()
         if form.is_on_page and (form.fits is None or form.fits(context.record, context.site))
     ]
-    first = "picture" if "picture" in there else there[0]
-    return choice(st.segmented_control, "Shown as", "form", there, first, visible=False, required=True)
+    first = "picture" if "picture" in forms else forms[0]
+    return choice(st.segmented_control, "Shown as", "form", forms, first, visible=False, required=True)
 
 
 def _controls(form: str, context: Context) -> None:
-    """The options of a form: further heads, the smallest weight with a line, which side, what is taken away."""
+    """Draw the options of a form: more heads, minimum weight, from or to a token, without attention sinks."""
     takes, source = FORMS[form].takes, context.source
     if "rows" in takes:
         zoom.crumbs(context)
@@ -114,7 +114,7 @@ def _with_also(choices: Choices, heads: list[int]) -> Choices:
 
 
 def _figure(form: str, context: Context) -> Figure:
-    """The head in the chosen form."""
+    """Figure of the head in the chosen form."""
     chosen, cell = FORMS[form], context.outlined
     query, key = cell or (None, None)
     values = {
@@ -137,7 +137,7 @@ def _figure(form: str, context: Context) -> Figure:
 
 
 def _select(form: str):
-    """Return what a click on a form does: it selects a cell, a line or a token."""
+    """Return the function for clicks on a form, which selects a cell, a line or a token."""
 
     def select(point: dict) -> None:
         query, key = int(point["query"]), int(point["key"])
@@ -153,7 +153,7 @@ def _select(form: str):
 
 
 def active_heads(source: Source, site: Site) -> None:
-    """One pill for each head of a layer, in the order of the thumbnails under them; a click switches it off or on."""
+    """Draw a pill per head of a layer, in the order of the thumbnails below; a click switches the head off or on."""
     heads, off = range(source.num_heads), edits.of(source).off(site)
 
     def step(choices: Choices, on: list[int]) -> Choices:
@@ -173,7 +173,7 @@ def active_heads(source: Source, site: Site) -> None:
 
 
 def _every(context: Context) -> Figure:
-    """All heads of the layer as thumbnails, under the pills that switch them off."""
+    """Draw all heads of the layer as thumbnails, under the pills that switch them off."""
     active_heads(context.source, context.site)
     options = context.options | {"focused": context.head, "paired": True}
     options["cost"] = context.cost(context.source.num_heads)
@@ -183,7 +183,7 @@ def _every(context: Context) -> Figure:
 
 
 def _patch(context: Context, position: int) -> None:
-    """Pills for the selected patch: gray it in the picture, or hide it from all heads."""
+    """Draw pills for the selected patch: gray it out in the picture, or hide it from all heads."""
     source, token = context.source, context.tokens[0][position]
     queries, keys = map(len, context.tokens)
     if source.read_only or queries != keys:
@@ -211,7 +211,7 @@ def _patch(context: Context, position: int) -> None:
 
 
 def _selection(context: Context) -> None:
-    """The outlined cell in words, the way to its computation, and the heads that link its two words."""
+    """Draw the outlined cell in words, a button for its computation, and the heads that link its two words."""
     cell = context.outlined
     if cell is None:
         quiet("Nothing is left of this map in this view.")
@@ -229,7 +229,7 @@ def _selection(context: Context) -> None:
         )
         if popover.open:
             with popover:
-                _linking(context, *cell)
+                _linking_heads(context, *cell)
 
 
 def _to_steps(cell: tuple[int, int]) -> None:
@@ -237,8 +237,8 @@ def _to_steps(cell: tuple[int, int]) -> None:
     session().memory["open"] = "Steps"
 
 
-def _linking(context: Context, query: int, key: int) -> None:
-    """The heads by the weight that the query gives to the key; a click opens one."""
+def _linking_heads(context: Context, query: int, key: int) -> None:
+    """Draw the heads with the largest weight from the query to the key; a click opens a head."""
     names = (quoted_token(tokens[i].text, i) for tokens, i in zip(context.tokens, (query, key), strict=True))
     quiet("Weight from {} to {} in each head:".format(*names))
     table = cache.cached(rank)(context.record, query, key, sentence=context.sentence)
@@ -250,7 +250,7 @@ def _linking(context: Context, query: int, key: int) -> None:
 
 
 def _role(context: Context) -> None:
-    """Measured behavior of the head: a clause with its rate, and the evidence, folded."""
+    """Draw the measured behavior of the head: a sentence with its rate, and the evidence in an expander."""
     if not context.behaviors:
         if context.source.card is not None:
             quiet("What this head does was not measured." if context.source.step is None else "")

@@ -1,4 +1,4 @@
-"""Learn: the course, one chapter at a time: an idea, a live picture, something to try, and one question."""
+"""The page Learn: the course, one chapter at a time, with an idea, a live picture, a task and one question."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,12 +30,12 @@ COMPARED = (1, 4, 16, 64, 256, 1024)
 TEMPERATURES = (0.1, 0.2, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0)
 MEASURES = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "gradient of the softmax"}
 MAP_SIDE = 300
-"""Points of a map: a chapter is one screen."""
+"""Side of a map in pixels, so that a chapter fits one screen."""
 ROUNDING = 1e-4
-"""Share of the largest output below which a difference is rounding."""
+"""Share of the largest output below which a difference counts as rounding."""
 
-_learned = cache.cached(peeking.learn)
-_spread = cache.cached(steps.dot_product_variance)
+_cached_learn = cache.cached(peeking.learn)
+_cached_variance = cache.cached(steps.dot_product_variance)
 
 
 def page(source: Source, request: Request) -> None:
@@ -50,18 +50,18 @@ def page(source: Source, request: Request) -> None:
     _chapters(number)
     complain()
     context = looked_at(source, request, st.empty())
-    told, pictures, asked = st.columns([1.2, 1.7, 1], gap="medium")
-    with told:
-        _told(chapter, number)
+    left, pictures, right = st.columns([1.2, 1.7, 1], gap="medium")
+    with left:
+        _text_column(chapter, number)
     with pictures:
         for name in chapter.shows:
             SCENES[name](context)
-    with asked, st.container(key="asked"):
-        _asked(chapter, number)
+    with right, st.container(key="asked"):
+        _question_column(chapter, number)
 
 
 def opened(choices: Choices, number: int) -> Choices:
-    """The choices that a chapter begins with."""
+    """Choices at the beginning of a chapter."""
     begins, _ = link.read(lessons.course().steps[number - 1].link)
     return begins.put(chapter=number)
 
@@ -71,7 +71,7 @@ def _open(number: int) -> None:
 
 
 def _chapters(number: int) -> None:
-    """All chapters by their titles; those whose question was answered have a check mark."""
+    """Draw the choice of a chapter; answered chapters have a check mark."""
     course, learned = lessons.course(), {*session().memory.setdefault("learned", set())}
 
     def titled(chapter: int) -> str:
@@ -90,8 +90,8 @@ def _chapters(number: int) -> None:
     )
 
 
-def _told(chapter: LessonStep, number: int) -> None:
-    """The idea, what to try, and the words that are new."""
+def _text_column(chapter: LessonStep, number: int) -> None:
+    """Draw the idea, the task and the new terms of a chapter."""
     title(f"{number} · {chapter.title}")
     st.markdown(chapter.idea)
     if chapter.do:
@@ -104,8 +104,8 @@ def _told(chapter: LessonStep, number: int) -> None:
                 st.markdown(f"**{term.name}**: {term.means}.{source}")
 
 
-def _asked(chapter: LessonStep, number: int) -> None:
-    """The question, its choices, the answer, and the way on."""
+def _question_column(chapter: LessonStep, number: int) -> None:
+    """Draw the question, its choices, the answer, and the buttons to other chapters and pages."""
     last = len(lessons.course().steps)
     picked = session().memory.get(f"answer {number}")
     if chapter.question:
@@ -139,13 +139,13 @@ def _asked(chapter: LessonStep, number: int) -> None:
 
 
 def _go_on(chapter: LessonStep) -> None:
-    """Take what the chapter shows to another page."""
+    """Leave the course and open the state of the chapter on another page."""
     put(chapter=None)
     session().memory["open"] = chapter.page
 
 
 def _map(context: Context) -> None:
-    """The head as a map, with the sums of its rows, and the selected cell in words."""
+    """Draw the map of the head with the sums of its rows, and the selected cell in words."""
     figure = figures.head(
         context.record,
         context.site,
@@ -168,25 +168,25 @@ def _map(context: Context) -> None:
 
 
 def _heads(context: Context) -> None:
-    """The heads of the layer, to choose one and to switch some off."""
+    """Draw the heads of the layer, to choose a head and to switch heads off."""
     active_heads(context.source, context.site)
     figure = figures.heads(context.record, context.site, focused=context.head, dark=context.dark)
     picture(figure, "every", select="head", on_click=lambda point: put(head=int(point["head"])))
 
 
 def _training_step(context: Context) -> None:
-    known = context.source.steps
-    current = now()["step"] if now()["step"] in known else known[-1]
-    control(st.select_slider, "Training step", "step", known, value=current, step=_at_step(known[-1]))
+    available = context.source.steps
+    current = now()["step"] if now()["step"] in available else available[-1]
+    control(st.select_slider, "Training step", "step", available, value=current, step=_at_step(available[-1]))
 
 
 def _at_step(last: int) -> Callable[[Choices, int], Choices]:
-    """The step of the choices to a training step; the last one is the model as it is."""
+    """Return the function that sets the training step in the choices; the last step is the finished model."""
     return lambda choices, step: choices.put(step=None if step == last else step)
 
 
 def _query(context: Context) -> None:
-    """The choice of a row."""
+    """Draw the choice of a row."""
     names = [f"{i} · {token.text}" for i, token in enumerate(context.tokens[0])]
     query = _row_of(context)
     control(
@@ -207,7 +207,7 @@ def _row_of(context: Context) -> int:
 
 
 def _row(context: Context) -> None:
-    """The chosen query beside each key that it may see: their product, and the weight that comes of it."""
+    """Draw a table of the chosen query's unmasked keys with q · k and weight, and the weighted values."""
     row = steps.row(context.record, context.site, context.head, _row_of(context))
     visible = [i for i, rule in enumerate(row.rules) if not rule]
     rows = [
@@ -229,10 +229,10 @@ def _row(context: Context) -> None:
 
 
 def _d_k(context: Context) -> None:
-    """Random queries and keys of a chosen d_k, with the scale and without it."""
+    """Draw statistics of random queries and keys for a chosen d_k, with and without scaling."""
     usual = int(allowed("number", [*map(str, WIDTHS)], "16"))
     d_k = control(st.select_slider, "dₖ", "number", WIDTHS, value=usual, step=_with_d_k)
-    (products,) = _spread((d_k,))
+    (products,) = _cached_variance((d_k,))
     rows = [
         ["variance of the scores", digits(products.variance), digits(products.scaled_variance)],
         *(
@@ -241,7 +241,7 @@ def _d_k(context: Context) -> None:
         ),
     ]
     table(rows, [f"500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
-    every = tuple(_spread((width,))[0] for width in sorted({*COMPARED, d_k}))
+    every = tuple(_cached_variance((width,))[0] for width in sorted({*COMPARED, d_k}))
     picture(figures.spread(every, chosen=d_k, dark=context.dark), "spread")
 
 
@@ -254,7 +254,7 @@ def _future(context: Context) -> None:
 
 
 def _scores(context: Context) -> None:
-    """Scale and temperature, and what they do to the last row."""
+    """Draw the controls of scale and temperature, and their effect on the chosen row."""
     site, temperatures = context.site, sorted({*TEMPERATURES, now()["temperature"]})
     control(st.toggle, "Divide by √dₖ", "scaled", step=lambda choices, on: choices.put(scaled=on, scored=site))
     control(
@@ -277,7 +277,7 @@ def _scores(context: Context) -> None:
 
 
 def _positions(context: Context) -> None:
-    """The switch, and whether the outputs of the words change where these are read from last to first."""
+    """Draw the switch of positions, and how much the outputs change if the words are reversed."""
     name, values = named_model(now()["model"])
     with_positions = values.get("positions", True)
     control(
@@ -290,16 +290,16 @@ def _positions(context: Context) -> None:
     )
     moved, largest = _moved_by_order(context)
     if moved <= ROUNDING * largest:
-        quiet("With the words from last to first each word keeps its output: the order is not seen.")
+        quiet("With the words in reverse order each word keeps its output: the model ignores the order.")
     else:
         quiet(
-            f"With the words from last to first the outputs change by up to {moved:.2g}; their largest number is "
+            f"With the words in reverse order the outputs change by up to {moved:.2g}; their largest number is "
             f"{largest:.2g}."
         )
 
 
 def _moved_by_order(context: Context) -> tuple[float, float]:
-    """The largest change of an output where the words are read from last to first, and the largest output."""
+    """Largest change of an output if the words are reversed, and the largest output."""
     sentence, before = context.record.sentences[context.sentence], context.record.output[context.sentence]
     typed = [i for i, token in enumerate(sentence.tokens) if not token.special]
     places = dict(zip(typed, reversed(typed), strict=True))
@@ -310,22 +310,22 @@ def _moved_by_order(context: Context) -> tuple[float, float]:
 
 
 def _peeking(context: Context) -> None:
-    """Two small models learn, with the mask and without it."""
+    """Draw a button that trains two small models, with and without a causal mask, then their losses."""
     if not session().memory.get("peeking"):
         tokens = context.tokens[0]
         rows = [[quoted_token(here.text, i), f"“{after.text}”"] for i, (here, after) in enumerate(pairwise(tokens))]
         table(rows, ["row", "has to predict"])
         st.button("Train both models", icon=":material/play_arrow:", type="primary", on_click=_train)
         return
-    with st.spinner("Both models learn …"):
-        masked, open_to_all = _learned(Subsequent()), _learned(None)
+    with st.spinner("Both models train …"):
+        masked, open_to_all = _cached_learn(Subsequent()), _cached_learn(None)
     rows = [
         [f"{step}", f"{loss:.2f}", f"{other:.2f}"]
         for (step, loss), (_, other) in list(zip(masked.losses, open_to_all.losses, strict=True))[::4]
     ]
     table(rows, ["training step", "loss with the mask", "loss without a mask"], numbers=(0, 1, 2))
     in_words(
-        f"Where they have to write, with nothing after a word yet, their losses are {masked.writing:.2f} with the mask "
+        f"When they generate, without any later words, their losses are {masked.writing:.2f} with the mask "
         f"and {open_to_all.writing:.2f} without one; a guess has {peeking.GUESS:.2f}."
     )
 
@@ -335,7 +335,7 @@ def _train() -> None:
 
 
 def _bugs(context: Context) -> None:
-    """The mistakes: the symptom as title, the cause and the repair folded under it."""
+    """Draw each bug of the museum: an expander with the symptom as its title, the cause and the fix inside."""
     for bug in bugs.museum():
         with st.expander(bug.symptom, key=f"mistake {bug.name}"):
             st.markdown(f"**{bug.title}.** {bug.because}")
@@ -361,4 +361,4 @@ SCENES = {
     "peeking": _peeking,
     "bugs": _bugs,
 }
-"""What chapters show, by the names in `assets/lessons/course.toml`."""
+"""Functions that draw the scenes of chapters, by their names in `assets/lessons/course.toml`."""

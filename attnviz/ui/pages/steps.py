@@ -1,4 +1,4 @@
-"""Steps: one head's computation, from tokens to the output of its layer, stage by stage."""
+"""The page Steps: the computation of one head, stage by stage, from tokens to the output of its layer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from attnviz.ui.toolbar import ROW, Context, drop_outside, toolbar
 
 WHY = {
     "embedding": "Each token is looked up in a table, E. The same word gets the same vector wherever it stands.",
-    "position": "Positions, P, tell the order of the words: attention has none of its own.",
+    "position": "Positions, P, encode the order of the words, which attention itself ignores.",
     "input": "Attention reads X: what the layers before it made of the tokens. In the first layer these are the tokens "
     "themselves, in many models normalized.",
     "project": "Each token becomes a query, a key and a value, by one d_model × H·dₖ matrix each for all heads.",
@@ -40,40 +40,40 @@ WHY = {
     "products": "Each cell is one number: how well a query and a key agree.",
     "scale": "Dividing by √dₖ keeps scores small, however wide the vectors are. q · k adds up dₖ products: if they are "
     "independent with variance 1, the sum has variance dₖ; divided by √dₖ, it is 1 again.",
-    "softcap": "Some models bend scores so that they never leave a bound.",
-    "bias": "A bias is added to scores by where tokens stand. It makes cells weaker or stronger, not impossible.",
+    "softcap": "Some models squash scores so that they stay within a bound.",
+    "bias": "A bias that depends on the positions is added to the scores. It changes weights, but blocks none.",
     "temperature": "Below 1 the largest weight grows, above 1 weights become more alike.",
-    "mask": "Blocked scores become −∞, so that their weights are 0: e^−∞ = 0, and the others share all.",
-    "softmax": "Each row becomes weights that sum to 1: e to the score, over the sum of these in its row.",
+    "mask": "Blocked scores become −∞, so that their weights are 0: e^−∞ = 0, and the other keys share the whole row.",
+    "softmax": "Each row becomes weights that sum to 1: e^score, divided by the sum over the row.",
     "values": "Each query gets the mean of all values, weighted by its row.",
-    "concat": "The outputs of the heads stand side by side. Heads have not met until here.",
-    "output": "The output weights mix the heads and lead back to as many numbers as came in. They are added to these.",
+    "concat": "The outputs of the heads stand side by side. Until here each head was computed alone.",
+    "output": "The output weights mix the heads and project to the size of the input. The result is added to it.",
 }
-"""Purpose of each stage; the first sentence stands over its tables."""
+"""Purpose of each stage; the first sentence is shown above the tables of the stage."""
 MOST_LISTED = 64
-"""Tokens up to which the row is chosen from a list; of more, by its number."""
+"""Maximum number of tokens to choose the row from a list; with more tokens, it is chosen by its number."""
 SIGNS = "Same signs of q and k in a dimension raise the score, opposite ones lower it; a row of q ∘ k adds up to q · k."
 INFLUENCE = "A weight is not an influence: what a key adds is its weight times its value."
 
 
 class RunInputs(NamedTuple):
-    """Inputs of the attention calls in runs of these texts."""
+    """Provider of the inputs of a source's attention calls."""
 
     source: Source
 
     def origin(self, record: Record, site: Site) -> Origin | None:
-        """Cached inputs of a call: of a long text they need the calls before it."""
+        """Cached input of an attention call, for which the calls before it run again."""
         return cache.call_origin(self.source, record, site)
 
 
 @dataclass(frozen=True, eq=False)
 class HeadCall:
-    """The head and the cell that are computed.
+    """Head and cell whose computation is shown.
 
     Attributes:
-        record: the run: with the edits, or the original one.
-        head: its number.
-        query, key: the selected cell.
+        record: the run with the edits, or the original run.
+        head: number of the head.
+        query, key: positions of the selected cell.
     """
 
     context: Context
@@ -88,29 +88,29 @@ class HeadCall:
 
     @cached_property
     def row(self) -> Row:
-        """The query in full."""
+        """All intermediate results of the query's row."""
         keys = self.windows["keys"]
         return steps.row(*self.place, self.query, sentence=self.context.sentence, keys=keys)
 
     @property
     def index(self) -> int:
-        """Place of the key in the row."""
+        """Index of the selected key in the row."""
         return self.row.keys.index(self.key)
 
     @property
     def windows(self) -> dict[str, slice]:
-        """Queries and keys in the tables: all up to 64, else those around the selected cell."""
+        """Queries and keys in the tables: all up to `steps.MOST_TOKENS`, else a window around the selected cell."""
         queries, keys = map(len, self.context.tokens)
         return {"queries": _window(self.query, queries), "keys": _window(self.key, keys)}
 
     @property
     def names(self) -> tuple[str, str]:
-        """The query and the key in quotes."""
+        """Quoted tokens of the query and the key."""
         queries, keys = self.context.tokens
         return quoted_token(queries[self.query].text, self.query), quoted_token(keys[self.key].text, self.key)
 
     def figure(self, stage: Stage, matrices: Sequence[Matrix]) -> Figure:
-        """Tables of a stage, with the selected cell outlined."""
+        """Figure of a stage's tables, with the selected cell outlined."""
         options = {"selected": (self.query, self.key), "dark": self.context.dark, "sentence": self.context.sentence}
         return figures.stage(*self.place, stage, tuple(matrices), **options)
 
@@ -128,13 +128,13 @@ def page(source: Source, request: Request) -> None:
         call = _call(context)
         _question(call)
     every = _stages(call)
-    chosen = _chosen(call, every)
+    chosen = _stage_index(call, every)
     with st.container(horizontal=True, gap="medium"):  # on a phone the stage comes first
         left, middle, right = st.container(width=344), st.container(width=640, key="first"), st.container(width=316)
     with left:
         rail = _rail(call, every, every[chosen])
     with middle:
-        _turn(every, chosen)
+        _stage_buttons(every, chosen)
         figure = _stage(call, every[chosen])
     with right:
         _result(call, every[chosen])
@@ -149,7 +149,7 @@ def page(source: Source, request: Request) -> None:
 
 
 def _call(context: Context) -> HeadCall:
-    """The choices of the row and of the run, and the call that they name."""
+    """Draw the choices of the row and of the run; returns the head and cell to show."""
     head = context.head if isinstance(context.head, int) else 0
     query, key = context.outlined or (0, 0)
     queries = context.tokens[0]
@@ -174,12 +174,12 @@ def _call(context: Context) -> HeadCall:
     else:
         record = context.record
     if not isinstance(context.head, int):
-        quiet("Steps are those of one head: this is head 0.")
+        quiet("This page shows one head at a time: head 0.")
     return HeadCall(context, record, head, query, key)
 
 
 def _stages(call: HeadCall) -> tuple[Stage, ...]:
-    """The stages that the call has; those without an effect in it are left out."""
+    """Stages of the computation, without those that have no effect in this call."""
     context = call.context
     inputs = RunInputs(context.source)
     options = {"sentence": context.sentence} | call.windows
@@ -187,8 +187,8 @@ def _stages(call: HeadCall) -> tuple[Stage, ...]:
     return tuple(stage for stage in every if stage.is_used)
 
 
-def _chosen(call: HeadCall, every: tuple[Stage, ...]) -> int:
-    """Which stage is large: the chosen one, else the softmax, else the first whose numbers are known."""
+def _stage_index(call: HeadCall, every: tuple[Stage, ...]) -> int:
+    """Index of the stage to show: the chosen one, else the softmax, else the first stage with known numbers."""
     keys, name = [stage.key for stage in every], now()["stage"]
     if name is not None and name not in keys:
         reason = "is no stage" if name not in KEYS else "has no effect in this call"
@@ -199,7 +199,7 @@ def _chosen(call: HeadCall, every: tuple[Stage, ...]) -> int:
 
 
 def _question(call: HeadCall) -> None:
-    """The question of the page: how the selected cell gets its weight."""
+    """Draw the title: how the selected cell gets its weight, and how the edits change the row."""
     if call.context.source.read_only:
         quiet(call.context.source.read_only)
         return
@@ -213,7 +213,7 @@ def _question(call: HeadCall) -> None:
 
 
 def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:
-    """All stages, small; a click opens one."""
+    """Draw all stages as thumbnails; a click opens a stage."""
     options = {"selected": (call.query, call.key), "dark": call.context.dark, "sentence": call.context.sentence}
     figure = figures.chain(*call.place, every, current=current.key, **options)
     keys = [stage.key for stage in every]
@@ -225,14 +225,14 @@ def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:
     return figure
 
 
-def _turn(every: tuple[Stage, ...], chosen: int) -> None:
-    """The stage before, any by its name, and the next one."""
+def _stage_buttons(every: tuple[Stage, ...], chosen: int) -> None:
+    """Draw buttons for the previous and the next stage, and a list of all stages."""
     names = {stage.key: f"{i} · {stage.title}" for i, stage in enumerate(every, 1)}
     keys = [*names]
 
     def go(label: str, to: int, **options: Any) -> None:
-        there = {"on_click": change, "args": (lambda choices: choices.put(stage=keys[to]),)}
-        st.button(label, disabled=not 0 <= to < len(keys), **there, **options)
+        action = {"on_click": change, "args": (lambda choices: choices.put(stage=keys[to]),)}
+        st.button(label, disabled=not 0 <= to < len(keys), **action, **options)
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         go("Back", chosen - 1, key="stage before", icon=":material/chevron_left:")
@@ -243,7 +243,7 @@ def _turn(every: tuple[Stage, ...], chosen: int) -> None:
 
 
 def _stage(call: HeadCall, stage: Stage) -> Figure | None:
-    """One stage, large: what it does in one sentence, and its tables."""
+    """Draw one stage: a sentence about its purpose, and its tables."""
     block(f"{WHY[stage.key].partition('. ')[0].removesuffix('.')}.", "large")
     if stage.missing:
         quiet(stage.missing)
@@ -262,7 +262,7 @@ def _stage(call: HeadCall, stage: Stage) -> Figure | None:
 
 
 def _picture(call: HeadCall, figure: Figure, key: str) -> None:
-    """Tables on the page; a click selects a query, a key, or both."""
+    """Draw tables; a click selects a query, a key, or both."""
     before = call.query, call.key
 
     def select(point: dict) -> None:
@@ -273,7 +273,7 @@ def _picture(call: HeadCall, figure: Figure, key: str) -> None:
 
 
 def _result(call: HeadCall, stage: Stage) -> None:
-    """The stage in the numbers of the selected cell; before there are cells, in those of the query's vector."""
+    """Draw the stage's arithmetic for the selected cell or, before the scores, the query's vector."""
     if call.context.source.read_only:
         return
     query, key = call.names
@@ -295,9 +295,9 @@ def _result(call: HeadCall, stage: Stage) -> None:
 
 
 def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
-    """The way from q · k to the weight of the selected cell: the key of a stage, and its line.
+    """Calculation from q · k to the weight of the selected cell, as pairs of a stage's key and a line of text.
 
-    A stage before the softmax that leaves the number as it is has no line.
+    A stage before the softmax that does not change the number has no line.
     """
     row, i, scoring = call.row, call.index, call.record.step(call.context.site).scoring
     terms, added = row.products[i].tolist(), float(row.biased[i] - row.capped[i])
@@ -325,7 +325,7 @@ def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
 
 
 def _row(call: HeadCall) -> dict[str, Figure]:
-    """The row in full, a line for each key, and folded the vectors behind it; returns figures by their names."""
+    """Draw the row as a table with a line per key, and its vectors in expanders; returns figures by name."""
     context = call.context
     if context.source.read_only:
         return {}
@@ -337,7 +337,7 @@ def _row(call: HeadCall) -> dict[str, Figure]:
         table["blocked by"] = row.rules
     original = context.before
     is_changed = original is not None and call.record is not original
-    if is_changed and original.tokens(context.site, sentence=context.sentence) == context.tokens:  # of the same words
+    if is_changed and original.tokens(context.site, sentence=context.sentence) == context.tokens:  # the same words
         before = steps.row(original, *call.place[1:], call.query, sentence=context.sentence, keys=call.windows["keys"])
         table["weight before"] = [digits(weight) for weight in before.weights.tolist()]
     st.subheader(literal(f"How {call.names[0]} shares its attention"), anchor=False)

@@ -1,7 +1,7 @@
-"""Compare: two runs A and B that differ in one thing, their predictions, maps and difference, and activation patching.
+"""The page Compare: predictions, maps and difference of two runs A and B, and activation patching.
 
-The link's `b` holds what B has in the place of A's, and its `part` names it: "text", "model", "head", "step", or
-"original", the model without changes. All else of B is A's.
+A and B differ in one choice. The link's `b` holds B's value, and its `part` names the choice: "text", "model", "head",
+"step", or "original", the model without edits. In all other choices B equals A.
 """
 
 import re
@@ -43,23 +43,23 @@ KINDS = {
     "step": "another training step",
     "original": "the model without changes",
 }
-"""Things in which B may differ, by their names in the link."""
+"""Choices in which B may differ from A, by their names in the link."""
 TEXTLESS = ("picture", "sound")
-"""Things that are read by models that read no text."""
+"""Inputs of models that read no text."""
 LONGEST = 2_000
-"""Characters of a text of B."""
+"""Maximum number of characters of B's text."""
 SWAPS = (("it", "she"), ("she", "it"), ("he", "it"), ("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"))
-"""One word for another: a first B that shows a difference."""
+"""Replacements of one word, for a first text of B that shows a difference."""
 
 
 @dataclass(frozen=True)
 class ComparedSide(Context):
-    """One side as the sentence of its prediction sees it.
+    """One side of the comparison, A or B.
 
     Attributes:
-        asked_at: position whose prediction is compared; None for the last.
-        reads: tokens that its decoder reads in the place of what it writes, where its maps are compared.
-        run_before: the same side without what was taken from B; None if nothing was.
+        asked_at: position whose prediction is compared; None for the default position of the context.
+        reads: tokens that the decoder reads in the compared run instead of its own output; empty for its own output.
+        run_before: run of this side without activations taken from B; None if none are taken.
     """
 
     asked_at: int | None = None
@@ -68,7 +68,7 @@ class ComparedSide(Context):
 
     @property
     def run(self) -> Record:
-        """The run whose maps are compared, from the cache, too."""
+        """The cached run whose maps are compared."""
         if not self.reads:
             return self.record
         lines, cost = self.record.sentences, budget.cost(self.source, self.record.sentences, self.edits)
@@ -76,7 +76,7 @@ class ComparedSide(Context):
 
     @property
     def before(self) -> Record | None:
-        """The run that the sentence compares with."""
+        """The run with which the sentence compares the prediction."""
         return self.run_before
 
     @property
@@ -92,7 +92,7 @@ def page(source: Source, request: Request) -> None:
     """Draw the page."""
     context = toolbar(source, request)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="b"):
-        kind, other = _b(context)
+        kind, other = _choose_b(context)
         b = None
         try:
             b = _side(context, kind, other)
@@ -101,39 +101,39 @@ def page(source: Source, request: Request) -> None:
     every: dict[str, Figure] = {}
     if b is not None:
         with runs.part():
-            every = _compared(context, b)
+            every = _comparison(context, b)
         if patching.is_possible(context, b):
             patching.panel(context, b)
     if every or b is None:
         with runs.part():
-            _unlike(context)
+            _different_heads(context)
     if every:
         with context.export:
             export_menu.menu(context, every, "compare")
 
 
-def _b(context: Context) -> tuple[str, Choices]:
-    """The choice of what differs; returns it and the choices of B in which it stands."""
-    there = _kinds(context)
+def _choose_b(context: Context) -> tuple[str, Choices]:
+    """Draw the choice of what differs between A and B; returns its name and B's choices."""
+    kinds = _kinds(context)
     b = now()["b"]
     kind = None
-    if b is not None:  # the model that a link leaves out is the usual one
-        usual = "original" if "original" in there else "model"
+    if b is not None:  # a link leaves out the default model
+        usual = "original" if "original" in kinds else "model"
         kind = b["part"] or next((name for name in KINDS if name in b.chosen), usual)
-    if kind is not None and kind not in there:
+    if kind is not None and kind not in kinds:
         reason = "nothing is changed" if kind == "original" else f"{context.source.name} has no other"
-        note(f"B cannot be {KINDS.get(kind, quoted(kind))}: {reason}. B is {KINDS[_opening(context)]}.", "notice")
+        note(f"B cannot be {KINDS.get(kind, quoted(kind))}: {reason}. B is {KINDS[_default_kind(context)]}.", "notice")
         kind, b = None, None
     if kind is None:
-        kind = _opening(context)
-        b = _first(context, kind)
+        kind = _default_kind(context)
+        b = _first_b(context, kind)
     kind = control(
         st.selectbox,
         "Compare with",
         "b",
-        there,
+        kinds,
         value=kind,
-        step=lambda choices, kind: choices.put(b=_first(context, kind)),
+        step=lambda choices, kind: choices.put(b=_first_b(context, kind)),
         part="kind",
         visible=False,
         format_func=lambda kind: f"B: {KINDS[kind]}",
@@ -143,35 +143,35 @@ def _b(context: Context) -> tuple[str, Choices]:
 
 
 def _kinds(context: Context) -> list[str]:
-    """Things in which B may differ here."""
+    """Kinds of difference that are possible for this model and these choices."""
     lacks = {
         "text": bool(context.source.one_run) or context.source.reads not in ("text", "both"),
         "step": len(context.source.steps) < 2,
         "original": context.edits == Edits(),
-        "model": not _models(context),
+        "model": not _other_models(context),
     }
     return [kind for kind in KINDS if not lacks.get(kind)]
 
 
-def _opening(context: Context) -> str:
-    """Kind of B until a person chooses: the one that shows most of the model at hand."""
-    there = _kinds(context)
-    if "original" in there:
+def _default_kind(context: Context) -> str:
+    """Default kind of difference, the most informative one for this model."""
+    kinds = _kinds(context)
+    if "original" in kinds:
         return "original"
-    if "step" in there:
+    if "step" in kinds:
         return "step"
-    return "text" if "text" in there and _swapped(context) != _text(context) else "head"
+    return "text" if "text" in kinds and _swapped_text(context) != _text(context) else "head"
 
 
-def _first(context: Context, kind: str) -> Choices:
-    """The B that a kind opens with; another text begins as A's where it was chosen."""
+def _first_b(context: Context, kind: str) -> Choices:
+    """B's first choices for a kind of difference; a text starts as A's text, by default with one word replaced."""
     steps = context.source.steps
     values = {
         "text": lambda: {
-            "text": _swapped(context) if now()["b"] is None and kind == _opening(context) else _text(context)
+            "text": _swapped_text(context) if now()["b"] is None and kind == _default_kind(context) else _text(context)
         },
         "head": lambda: dict(zip(("layer", "head"), _next_head(context), strict=True)),
-        "model": lambda: {"model": _models(context)[0]},
+        "model": lambda: {"model": _other_models(context)[0]},
         "step": lambda: {"step": steps[-1] if context.source.step == steps[0] else steps[0]},
         "original": dict,
     }
@@ -182,8 +182,8 @@ def _text(context: Context) -> str:
     return context.request.texts[context.sentence][:LONGEST]
 
 
-def _swapped(context: Context) -> str:
-    """The text with one word changed for another that the model knows; as it is if there is none."""
+def _swapped_text(context: Context) -> str:
+    """A's text with one word replaced by another known word of `SWAPS`; unchanged if none applies."""
     for word, other in SWAPS:
         changed, count = re.subn(rf"\b{word}\b", other, _text(context), count=1)
         if count and not cache.unknown(context.source, (other,)):
@@ -192,22 +192,22 @@ def _swapped(context: Context) -> str:
 
 
 def _next_head(context: Context) -> tuple[Site, int]:
-    """The next head of the layer, or the first of another layer."""
+    """The next head of the layer or, in a model with one head per layer, the head of another layer."""
     heads = context.source.num_heads
     if heads > 1 or len(context.source.sites) < 2:
         return context.site, (context.head + 1) % heads if isinstance(context.head, int) else 0
     return next(site for site in context.source.sites if site != context.site), 0
 
 
-def _models(context: Context) -> list[str]:
-    """Models that are here and read what A's reads, but for A's."""
+def _other_models(context: Context) -> list[str]:
+    """Available models with the same kind of input as A's model, without A's model."""
     reads = context.source.reads in TEXTLESS
     names = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == reads]
     return [name for name in (*api.OFFERED, *names, *model_loading.listed()) if name != now()["model"]]
 
 
-def _ask(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
-    """The control of what B has in the place of A's."""
+def _b_control(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
+    """Draw the control of the choice in which B differs."""
     kind = {"layer": "head"}.get(name, name)
 
     def report(choices: Choices, reported: object) -> Choices:
@@ -218,17 +218,17 @@ def _ask(widget: Callable, label: str, name: str, *args, value: object, step: Ca
 
 
 def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
-    """B, with the control of what it differs in; None while its model is on its way.
+    """Draw the control of B's difference, and return B; None while B's model is loading.
 
     Raises:
-        AttnvizError: says why there is no such B.
+        AttnvizError: if B's text is empty, or B's model cannot be opened or compared.
     """
     fields = {entry.name: getattr(context, entry.name) for entry in dataclass_fields(Context) if entry.init}
     side = ComparedSide(**fields)
     if kind == "text":
         typed = b["text"] or ""
         several = {"widget": st.text_area, "height": "content"} if "\n" in typed else {"widget": st.text_input}
-        _ask(label="Text of B", name="text", value=typed, max_chars=LONGEST, **several)
+        _b_control(label="Text of B", name="text", value=typed, max_chars=LONGEST, **several)
         if not typed.strip():
             raise InputError("B has no text yet: type one.")
         texts = cache.texts(typed, by_line=False)
@@ -241,7 +241,7 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
             note(f"There is no head {head_text(chosen)}: B is {head_text(every[0])}.", "notice")
             chosen = every[0]
         names = {head_text(place): place for place in every}
-        _ask(
+        _b_control(
             st.selectbox,
             "Head of B",
             "layer",
@@ -256,18 +256,18 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
         steps = context.source.steps
         step = b["step"] if b["step"] in steps else steps[0]
         if b["step"] not in steps:
-            note(f"Step {b['step']} was not kept. There are {', '.join(map(str, steps))}.", "notice")
-        _ask(st.selectbox, "Training step of B", "step", steps, value=step, format_func="{:,}".format, width=160)
-        return _reading(context, replace(side, source=cache.source(context.source.id, step)))
+            note(f"Step {b['step']} is not available. The steps are {', '.join(map(str, steps))}.", "notice")
+        _b_control(st.selectbox, "Training step of B", "step", steps, value=step, format_func="{:,}".format, width=160)
+        return _with_words_of_a(context, replace(side, source=cache.source(context.source.id, step)))
     if kind == "model":
         return _other_model(context, side, b["model"])
     return replace(side, request=context.request.unchanged)
 
 
 def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSide | None:
-    """B of another model, at the same layer and head or the nearest that reads the same text; None while it loads."""
-    names = [*dict.fromkeys([name, *_models(context)])]
-    _ask(
+    """B with another model, at A's layer and head if possible, else a similar one; None while the model loads."""
+    names = [*dict.fromkeys([name, *_other_models(context)])]
+    _b_control(
         st.selectbox,
         "Model of B",
         "model",
@@ -297,12 +297,12 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
     return replace(side, source=source, request=request, site=site, head=head, sentence=0)
 
 
-def _reading(context: Context, b: ComparedSide) -> ComparedSide:
-    """Another training step of a model that writes: it reads the words that A wrote, so that rows are of one word."""
+def _with_words_of_a(context: Context, b: ComparedSide) -> ComparedSide:
+    """B for another training step; its decoder reads the words that A wrote, so that rows stand for the same words."""
     targets = context.record.targets
     if not targets or b.record.targets == targets:
         return b
-    quiet("B reads the words that A wrote, so that each row is of the same word.")
+    quiet("B reads the words that A wrote, so that rows stand for the same words.")
     return replace(b, reads=targets)
 
 
@@ -311,11 +311,11 @@ def _run(source: Source, lines: tuple[Sentence, ...], edits: Edits, targets: tup
         return source.run(lines, edits, targets)
 
 
-def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
-    """Predictions of both, then the maps of A, B and their difference; of maps that do not fit each other, two maps."""
+def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
+    """Draw both predictions, then the maps A and B with their difference, or side by side if they cannot be aligned."""
     sides = _sides(context, b)
     try:
-        pair = beside(*sides, _apart)
+        pair = beside(*sides, _cached_apart)
         cost = _cost(pair)
         if cost is not None:
             cache.worked(apart, *pair.measured(), cost=cost)
@@ -324,17 +324,17 @@ def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
         note(f"{error} Here they stand beside each other.", "notice")
         return _side_by_side(context, *sides)
     _predictions(context, b, pair)
-    cell = _on_grid(pair, context.cell)
+    cell = _grid_cell(pair, context.cell)
     if pair.most_cell is None:
-        _why_same(context, b, pair)
+        _explain_no_change(context, b, pair)
     figure = figures.difference(pair, selected=cell, dark=context.dark, cost=cost)
 
     tile, rows, columns = figure.size.tile, pair.rows, pair.columns
 
-    def select(point: dict) -> None:  # an open page holds no record, so neither does this
+    def select(point: dict) -> None:  # an open page must not hold a record, so this closure does not
         row, column = int(point["query"]), int(point["key"])
         if tile > 1:
-            row, column = beside(*_sides(context, b), _apart).most_of(row // tile, column // tile, tile)
+            row, column = beside(*_sides(context, b), _cached_apart).most_of(row // tile, column // tile, tile)
         chosen = (rows[row][0], columns[column][0])
         if None not in chosen:
             put(cell=None if now()["cell"] == chosen else chosen)
@@ -351,21 +351,21 @@ def _compared(context: Context, b: ComparedSide) -> dict[str, Figure]:
 
 
 def _sides(context: Context, b: ComparedSide) -> list[Side]:
-    """The maps that are compared."""
+    """The two maps to compare."""
     records = ((context, context.record), (b, b.run))
     return [Side(record, side.site, side.head, side.sentence) for side, record in records]
 
 
-_apart = cache.cached(apart)
+_cached_apart = cache.cached(apart)
 
 
 def _cost(pair: AlignedPair) -> estimate.Estimate | None:
-    """Cost of measuring two maps that are too large to be held; None of others."""
+    """Estimated cost of measuring two maps that are too large to be held in memory; None for smaller maps."""
     return estimate.of_maps(pair.a.step, 2) if pair.tile > 1 else None
 
 
-def _on_grid(pair: AlignedPair, cell: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Place of a cell of A on the grid of both."""
+def _grid_cell(pair: AlignedPair, cell: tuple[int, int] | None) -> tuple[int, int] | None:
+    """Position of a cell of A in the common grid; None if the cell is not in the grid."""
     if cell is None:
         return None
     rows, columns = ([in_a for in_a, _ in places] for places in (pair.rows, pair.columns))
@@ -385,7 +385,7 @@ def _side_by_side(context: Context, *sides: Side) -> dict[str, Figure]:
 
 
 def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) -> None:
-    """Predictions of A and B at the same token."""
+    """Draw the predictions of A and B at the same token."""
     fields = {entry.name: getattr(context, entry.name) for entry in dataclass_fields(Context) if entry.init}
     untaken = replace(context.edits, taken=())
     before = replace(context.request, edits=untaken)
@@ -411,8 +411,8 @@ def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) ->
                     block(f"{name}: {text}", "says", role="status")
 
 
-def _why_same(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
-    """Why a change moved no weight of this map, and the way to the first map that it moves."""
+def _explain_no_change(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
+    """Draw why the edits change no weight of this map, with a button for the first head whose weights they change."""
     in_words(sentences.compared(pair))
     if context.edits == b.edits or context.before is None or b.source is not context.source:
         return
@@ -422,7 +422,7 @@ def _why_same(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
     if context.edits.off(context.site):
         why = "A head that is off looks where it looked before, but what it finds is not passed on."
     if moved is None:
-        quiet(f"{why} No weight of any layer moves.")
+        quiet(f"{why} No weight of any layer changes.")
         return
     site, head = moved
     quiet(f"{why} The first weights that move are those of {site}.")
@@ -435,8 +435,8 @@ def _why_same(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
     )
 
 
-def _unlike(context: Context) -> None:
-    """The three heads that differ most from A's; a click makes one of them B."""
+def _different_heads(context: Context) -> None:
+    """Draw buttons for the heads that differ most from A's head; a click chooses the head as B."""
     if not isinstance(context.head, int):
         return
     cost = estimate.of_all_maps(context.record)

@@ -1,4 +1,4 @@
-"""Activation patching on the page Compare: what is taken from B into A, and how much of the way each head carries."""
+"""Activation patching on the page Compare: take activations of B into A, and measure the effect of each head."""
 
 from dataclasses import replace
 
@@ -23,12 +23,12 @@ from attnviz.ui.toolbar import Context
 
 SCOPES = {"head": "this head", "layer": "all heads of the layer", "stream": "input of the layer (stream)"}
 TAKEN = {"output": "output", "pattern": "pattern (weights)", "values": "values"}
-"""Parts of a head that can be taken from B."""
+"""Activations of a head that can be taken from B."""
 ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
 
 
 def is_possible(context: Context, b: Context) -> bool:
-    """Whether a part of B can be taken into A: B is another text of the same model."""
+    """Whether activations of B can be taken into A: B is another text for the same model, which allows patching."""
     source = context.source
     texts = context.request.texts
     if b.source is not source or b.request.texts == texts or len(texts) > 1:
@@ -37,7 +37,7 @@ def is_possible(context: Context, b: Context) -> bool:
 
 
 def panel(context: Context, b: Context) -> None:
-    """Activation patching: what to take from B, and how much of the way each head carries."""
+    """Draw the controls of activation patching, and the map of each head's effect in a closed expander."""
     heading("Activation patching: take from B")
     with st.container(**ROW, key="take"):
         scope = st.selectbox("Take from", [*SCOPES], format_func=SCOPES.get, key="take scope", width=230)
@@ -58,19 +58,19 @@ def panel(context: Context, b: Context) -> None:
                 on_click=put,
                 kwargs={"take": (*now()["take"], take)},
             )
-    quiet("A then runs with this part of B's run; the line of A above says what that changes.")
+    quiet("A then runs with this part of B's run; the prediction of A above shows the effect.")
     if context.record.prediction is not None:
         with st.expander("How much of the way from A to B each head carries", on_change="rerun", key="carried") as fold:
             if fold.open:
                 with runs.part():
-                    _carried(context, b.request.texts[0])
+                    _effect_map(context, b.request.texts[0])
 
 
 def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
-    """Positions in A and in B; none where all are taken.
+    """Draw the choice of positions; returns one for A and B, or one for each; empty for all positions.
 
     Raises:
-        InputError: if a pattern is asked for and the texts have different lengths.
+        InputError: if `part` is "pattern" and the texts have different lengths.
     """
     own, other = (_tokens(side, context.site, part) for side in (context, b))
     if len(own) == len(other):
@@ -94,13 +94,13 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
 
 
 def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
-    """Tokens whose positions are counted."""
+    """Tokens at the positions of this part: keys for a pattern or values, else queries."""
     text = side.record.texts(site, sentence=side.sentence)[part in ("pattern", "values")]
     return text.tokens[: text.length]
 
 
-def _carried(context: Context, text: str) -> None:
-    """The map of how much of the way from A to B each head carries by one part."""
+def _effect_map(context: Context, text: str) -> None:
+    """Draw a map of how far each head, taken from B, moves the logit difference from A to B."""
     part = st.segmented_control(
         "Part", [*TAKEN], default="output", format_func=TAKEN.get, required=True, key="carried part"
     )
@@ -111,7 +111,7 @@ def _carried(context: Context, text: str) -> None:
     cost = budget.of_runs(count + 2, context.source, cache.sentences(*run), run[1].edits)
     if not runs.is_requested("each from b", (*run, text, part, position), cost, "Take each head from B in turn"):
         return
-    carried = cache.worked(_carry, *run, text, part, position, count, cost=cost, unit="heads")
+    carried = cache.worked(_measure, *run, text, part, position, count, cost=cost, unit="heads")
     focused = (context.site, context.head)
     figure = figures.carried(cache.record(*run), carried, focused=focused, dark=context.dark)
     in_words(carried.in_words())
@@ -128,7 +128,7 @@ def _carried(context: Context, text: str) -> None:
     export_menu.menu(context, {"Way from A to B": figure}, "carried")
 
 
-def _carry(source: Source, request: Request, text: str, part: str, position: int, count: int) -> Carried:
+def _measure(source: Source, request: Request, text: str, part: str, position: int, count: int) -> Carried:
     with progress.counted(count) as report, cores.used_by(source):
         texts, targets = cache.sentences(source, request), cache.targets(source, request)
         how = {"position": position, "targets": targets, "report": report}

@@ -1,4 +1,4 @@
-"""Masks: a mask is composed beside the weights it gives; an array or a model is checked."""
+"""The page Masks: compose a mask and see the resulting weights, or check an array or a model."""
 
 from functools import partial
 
@@ -28,21 +28,21 @@ from attnviz.ui.text import in_words, note, quiet
 from attnviz.ui.toolbar import ROW, Context, drop_outside, toolbar
 
 PARTS = {"compose": "Compose", "check": "Check an array", "model": "Check this model"}
-"""Parts of the page by their names in the link; "check mask" and "check weights" are choices within the second."""
+"""Parts of the page by their names in the link; "check mask" and "check weights" belong to the part "check"."""
 PAINTING = "A click blocks an open cell and opens a blocked one. A drag blocks cells, or opens them if all are blocked."
 LIBRARIES = ("sdpa", "flex_attention", "attn_mask", "huggingface")
-"""Libraries whose code is written, by the names of `attnviz.mask_formats`."""
+"""Libraries for which the mask is written as code, by their names in `attnviz.mask_formats`."""
 BIASES = {"ALiBi": ALiBi(), "Relative": RelativeBias(seed=0)}
 SOFTCAP = 5.0
-"""Bound of the scores that is switched on."""
+"""Softcap of the scores when it is switched on."""
 SIDE = 300
-"""Pixels of each map, so that both stand side by side."""
+"""Side of each map in pixels, so that both fit side by side."""
 MOST_COMPARED = 1024
-"""Tokens up to which the mask is compared cell by cell with the built-in one."""
+"""Maximum number of tokens to compare the mask cell by cell with the built-in mask."""
 
 
 def page(source: Source, request: Request) -> None:
-    """Draw the page; a model of one's own opens on its findings."""
+    """Draw the page; for the user's own model it opens on “Check this model”."""
     context, first = toolbar(source, request), "model" if isinstance(source, Wrapped) else "compose"
     lab = allowed("lab", (*PARTS, *check.ARRAYS), first)
     part, paint = lab.partition(" ")[0], False
@@ -60,7 +60,7 @@ def page(source: Source, request: Request) -> None:
 
 
 def _compose(context: Context, paint: bool) -> None:
-    """The rules, the mask that they make, and the weights under it."""
+    """Draw the rules, the resulting mask, and the weights under the mask."""
     drop_outside(context)
     with st.container(horizontal=True, gap="medium"):  # on a phone the mask comes first
         left, middle, right = st.container(width=370), st.container(width=440, key="first"), st.container(width=500)
@@ -92,7 +92,7 @@ def _compose(context: Context, paint: bool) -> None:
 
 
 def _bias(context: Context) -> None:
-    """Additions to the scores, and a bound of them: numbers, no mask."""
+    """Draw the choice of biases on the scores and of a softcap, which block no keys."""
     on = [name for name, bias in BIASES.items() if any(isinstance(part, type(bias)) for part in now()["bias"])]
     on += ["Softcap"] if now()["softcap"] is not None else []
 
@@ -101,14 +101,14 @@ def _bias(context: Context) -> None:
         parts = tuple(old.get(type(bias), bias) for name, bias in BIASES.items() if name in names)
         return choices.put(bias=parts, softcap=(choices["softcap"] or SOFTCAP) if "Softcap" in names else None)
 
-    about = "ALiBi takes more from the score of a key the farther away it is; a relative bias is a random number for "
+    about = "ALiBi lowers the score of a key more, the farther away it is; a relative bias is a random number for "
     about += "each distance; a softcap bends scores so that they stay below a bound. None of them blocks a key."
     options = {"value": on, "selection_mode": "multi", "help": about, "disabled": bool(context.source.read_only)}
     control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=step, part="of the page", **options)
 
 
 def _effect(context: Context, mask: Mask, own: Mask) -> None:
-    """A sentence if the rules change nothing here."""
+    """Show a message if the rules have no effect on this map."""
     size = tuple(map(len, context.tokens))
     if not any(entry.on for entry in rules.stack().entries) or context.source.read_only:
         return
@@ -122,7 +122,7 @@ def _effect(context: Context, mask: Mask, own: Mask) -> None:
 
 
 def _empty_rows(context: Context, mask: Mask) -> None:
-    """Number of fully masked rows, and the choice of what they get."""
+    """Draw the number of fully masked rows, and the choice of their result."""
     left = mask.keys_left(*map(len, context.tokens), sentence=context.sentence)
     rows = int((left == 0).sum())
     if rows:
@@ -133,7 +133,7 @@ def _empty_rows(context: Context, mask: Mask) -> None:
 
 
 def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
-    """The mask as a picture with the number of keys of each row; cells can be painted on it."""
+    """Draw the mask with the number of open keys per row; with `paint`, clicks and drags change cells."""
     brush = paint and context.view == View()
     options = context.options | {"selected": context.outlined, "counted": True, "side": SIDE}
     figure = figures.mask(mask, *context.tokens, brush=brush, yours=rules.stack().mask(), **options)
@@ -147,14 +147,14 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
     else:
         picture(figure, "mask", select="cell", on_click=check.select, on_escape=lambda: put(cell=None))
     if paint and not brush:
-        quiet("Cells are painted where rows and columns are tokens: choose that under More.")
+        quiet("Cells can be painted only if rows and columns are tokens: choose that under More.")
     if refused := session().memory.pop("not painted", ""):
         note(refused, "notice")
     return figure
 
 
 def _paint(context: Context, cells: set[tuple[int, int]]) -> None:
-    """Paint cells, unless the built-in mask blocks them all: rules cannot open those."""
+    """Flip cells in the rules, except cells that the built-in mask blocks, which rules cannot open."""
     own = rules.built_in(context)
     if own is not None and context.edits.own_mask:
         cells = {cell for cell in cells if not own.blocked_by(*cell, sentence=context.sentence)}
@@ -165,7 +165,7 @@ def _paint(context: Context, cells: set[tuple[int, int]]) -> None:
 
 
 def _drag(act, over: dict) -> None:
-    """Paint what a drag went over once it has ended: the browser reports a slow one in parts, then nothing."""
+    """Paint the cells of a drag once it ends: the browser reports a slow drag in parts, and then an empty one."""
     memory = session().memory
     ended, memory["drag"] = memory.get("drag"), over if any(over.values()) else None
     if ended and memory["drag"] is None:
@@ -173,7 +173,7 @@ def _drag(act, over: dict) -> None:
 
 
 def _code(context: Context, mask: Mask) -> None:
-    """The mask as code to copy, folded."""
+    """Draw the mask as code to copy, in a closed expander."""
     library = allowed("library", LIBRARIES)
     fold = st.expander("The mask as code", on_change="rerun", key="mask as code", expanded=library is not None)
     if not fold.open:

@@ -1,4 +1,4 @@
-"""Check: what is wrong with an array or with this model, in one sentence with its repair."""
+"""Checks of an array or of this model: each finding as one sentence with its fix."""
 
 import io
 import shlex
@@ -35,21 +35,21 @@ ARRAYS = {"check": "File or numbers", "check mask": "This mask", "check weights"
 NOT_SAID, OF_PAGE = "not said", "the mask under Compose"
 KINDS = {"weights": "weights, after the softmax", "scores": "scores, before the softmax"}
 KINDS |= {name: f"{name}: {meaning}" for name, meaning in CONVENTIONS.items()}
-"""Meanings of the numbers that can be said: a kind of array, or a convention of masks."""
+"""Meanings of the numbers that the user can choose: a kind of array, or a convention of masks."""
 EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0.1 0.2 0.2 0.2"
-"""Weights of a causal head with one leak: position 2 sees position 4."""
+"""Weights of a causal head with one leak: position 2 attends to position 4."""
 SIDE = 360
-"""Pixels of a picture of cells."""
+"""Side of a map in pixels."""
 COMMAND = "attnviz check my_model.py:build"
-"""Check of a model of one's own, whose code a browser never runs."""
+"""Shell command that checks the user's own model, as the app does not run uploaded code."""
 
 
 Input = tuple[str, np.ndarray | Tensor]
-"""An array to check: its name, its numbers, and half of their last digit if they were printed."""
+"""An array to check: its name and its values."""
 
 
 def remembered(widget: Callable, label: str, name: str, *args: Any, default: Any, **options: Any) -> Any:
-    """A widget of what no link holds; another page does not clear it."""
+    """Draw a widget whose value is not in the link but survives a change of the page."""
     memory = session().memory
     st.session_state.setdefault(name, memory.get(name, default))
     memory[name] = widget(label, *args, key=name, **options)
@@ -57,7 +57,7 @@ def remembered(widget: Callable, label: str, name: str, *args: Any, default: Any
 
 
 def array(context: Context, lab: str) -> None:
-    """Draw the check of an array: what it is at the left, the answer at the right."""
+    """Draw the check of an array: the input on the left, the result on the right."""
     left, right = st.columns([1, 1.6])
     with left:
         options = {"value": lab, "visible": False, "format_func": ARRAYS.get, "required": True}
@@ -78,7 +78,7 @@ def array(context: Context, lab: str) -> None:
 
 
 def _input(context: Context, lab: str) -> Input | None:
-    """The array; None as long as there is none."""
+    """Draw the input of an array, and return the array; None if there is none yet."""
     if lab == "check":
         endings = [ending.removeprefix(".") for ending in reading.ENDINGS]
         label = "Paste a printed tensor, nested lists or rows; or drop a file"
@@ -86,8 +86,8 @@ def _input(context: Context, lab: str) -> Input | None:
         options = {"key": "checked file", "label_visibility": "collapsed"}
         file = st.file_uploader("A file with a mask, weights or scores", endings, **options)
         if file is not None:
-            return _chosen(reading.read_file(clean(file.name), file.getvalue()))
-        return _chosen(reading.read_text(clean(text))) if text.strip() else None
+            return _choose_array(reading.read_file(clean(file.name), file.getvalue()))
+        return _choose_array(reading.read_text(clean(text))) if text.strip() else None
     queries, keys = map(len, context.tokens)
     if queries * keys > MOST_CELLS:
         raise InputError(f"The map has {queries:,} × {keys:,} cells; at most {MOST_CELLS:,} are checked at once.")
@@ -97,8 +97,8 @@ def _input(context: Context, lab: str) -> Input | None:
     return "weights", weights
 
 
-def _chosen(contents: reading.ArrayFile) -> Input:
-    """One array of a file; of several the one that is chosen."""
+def _choose_array(contents: reading.ArrayFile) -> Input:
+    """The array of a file; for several arrays, the one that the user chooses."""
     names = list(contents.arrays)
     first = next((i for i, name in enumerate(names) if reading.kind_by_name(name)), 0)
     if len(names) > 1:
@@ -107,7 +107,7 @@ def _chosen(contents: reading.ArrayFile) -> Input:
 
 
 def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
-    """Arguments of `check` that a person chooses."""
+    """Draw the settings of a check; returns them as arguments of `check`."""
     name, values = checked
     intent = _intent([OF_PAGE, *MEANT], "Meant to be")
     kind, padding = {"check mask": "may-attend", "check weights": "weights"}.get(lab), None
@@ -131,7 +131,7 @@ def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
 
 
 def _intent(names: list[str], label: str) -> str | None:
-    """The choice of what a mask is meant to be: a name, or the text of a mask that is typed."""
+    """Draw the choice of the intended mask: a name, or a typed mask."""
     current = now()["intent"] or NOT_SAID
     about = "A kind with any padding, or a mask as text, such as causal & window(4). The mistakes that give the mask "
     chosen = control(
@@ -149,7 +149,7 @@ def _intent(names: list[str], label: str) -> str | None:
 
 
 def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None:
-    """The verdict with its repair, the cells that it is about, and the rest, folded."""
+    """Draw the findings with their fixes, a picture of the cells concerned, and the details in an expander."""
     name, values = checked
     report = check(values, **arguments)
     wrong = _findings(report)
@@ -175,7 +175,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
 
 
 def _findings(report: Report) -> list[Finding]:
-    """Draw the findings: what is wrong in one sentence, where, and the repair with a button that copies it."""
+    """Draw the errors and warnings, each with its message, its calls and its fix; returns these findings."""
     wrong = [finding for finding in report.findings if finding.severity != "note"]
     for i, finding in enumerate(wrong):
         kind = "error" if finding.severity == "error" else "notice"
@@ -188,7 +188,7 @@ def _findings(report: Report) -> list[Finding]:
 
 
 def model(context: Context) -> None:
-    """Draw the check of the model: the verdict, which outputs move with what is hidden, and what it was held to."""
+    """Draw the check of the model: the verdict, the map of the leak test, and the list of tests."""
     left, right = st.columns([1.6, 1], gap="large")
     with right:
         intent = _intent(["causal", "two-way"], "The model is meant to be")
@@ -206,16 +206,16 @@ def model(context: Context) -> None:
 
 
 def _report(context: Context, intent: str | None) -> ModelReport:
-    """The check of the model on the text in view, from the cache; a long one shows its progress."""
+    """Cached check of the model on the text in view; a long check shows its progress."""
     source, sentence, mask = context.source, context.sentence, context.edits.mask
     edits = replace(context.edits, mask=mask and mask.of_sentence(sentence if mask.batch_size else 0))
     length = min(len(cache.sentences(source, context.request)[sentence].tokens), MOST)
     cost = Estimate(length, estimate(source, length, sentences=length).seconds, 0, 0)
     tested = source, replace(context.request, edits=edits), context.site.kind, intent, sentence
-    return cache.worked(_checked, *tested, cost=cost, unit="tokens changed")
+    return cache.worked(_check_model, *tested, cost=cost, unit="tokens changed")
 
 
-def _checked(source: Source, request: Request, kind: str, intent: str | None, sentence: int) -> ModelReport:
+def _check_model(source: Source, request: Request, kind: str, intent: str | None, sentence: int) -> ModelReport:
     targets = cache.targets(source, request)[sentence : sentence + 1]
     with progress.counted(MOST) as report, cores.used_by(source):
         options = {"intent": intent, "site": kind, "targets": targets, "report": report}
@@ -223,7 +223,7 @@ def _checked(source: Source, request: Request, kind: str, intent: str | None, se
 
 
 def _verdict(report: ModelReport) -> None:
-    """The worst finding, the others, and what is still to be answered."""
+    """Draw the findings, or that nothing is wrong, and the question that the user should answer."""
     wrong, test = _findings(report), report.future
     if question := report.question.partition(" Say --")[0]:
         (note if wrong else verdict)(f"{question} Say at the right what it is meant to be.", "unsure")
@@ -237,7 +237,7 @@ def _verdict(report: ModelReport) -> None:
 
 
 def _leaks(context: Context, test: LeakTest) -> None:
-    """Which outputs move when a token is changed, those that must not in red; the selected cell in words."""
+    """Draw which outputs change with which token, with leaks in red, and the selected cell in words."""
     cell = context.cell
     cell = cell if cell and all(i < size for i, size in zip(cell, test.moved.shape, strict=True)) else None
     pair = cell or next(iter(test.pairs), None)
@@ -246,13 +246,13 @@ def _leaks(context: Context, test: LeakTest) -> None:
         in_words(f"{text[:1].upper()}{text[1:]}.")
     figure = figures.leaks(test, selected=cell, dark=context.dark, side=SIDE)
     picture(figure, "leaks", select="cell", on_click=select, on_escape=lambda: put(cell=None))
-    quiet("A row whose output moves when the token of a column is changed has seen that token, in whatever way.")
+    quiet("If the output of a row moves when the token of a column is changed, the row depends on that token.")
     with context.export:
         export_menu.menu(context, {"Leak test": figure}, "leaks")
     numbers(figure, "leaks")
 
 
 def select(point: dict) -> None:
-    """Select the cell that was clicked; the selected one again is let go."""
+    """Select the clicked cell, or clear the selection if the cell was selected."""
     cell = int(point["query"]), int(point["key"])
     put(cell=None if now()["cell"] == cell else cell)

@@ -1,4 +1,4 @@
-"""The mask of the page: the rules as a list that a person edits, cells painted by hand, and what acts in the model."""
+"""Editor of the page's mask: a list of rules, painted cells, and the mask that results in the model."""
 
 import math
 import re
@@ -25,7 +25,7 @@ from attnviz.ui.text import literal, note, quiet
 from attnviz.ui.toolbar import Context
 
 RULES = {rule.keyword: rule for rule in composable() if rule.parameters()[0].kind != "cells"}
-"""Rules that the menus offer, by name; cells are painted."""
+"""Rules that the menus offer, by keyword; single cells are painted instead."""
 PRESETS = {
     "prefix-LM": "causal | prefix(2)",
     "causal with padding": "causal & padding({lengths})",
@@ -34,7 +34,7 @@ PRESETS = {
     "BigBird": "blocks(2, first=1) | random(1, {keys}, 0)",
     "StreamingLLM": "(window(2) | prefix(1)) & causal",
 }
-"""Known masks of several rules, which take the place of the list."""
+"""Known masks made of several rules; a preset replaces the whole list."""
 LONG = ("dilated", "strided", "fixed", "blocks", "random", "block_diffusion", "Longformer", "BigBird", "StreamingLLM")
 PICTURES = ("patch_windows", "neighborhood", "media")
 GROUPS = {
@@ -42,22 +42,22 @@ GROUPS = {
     "Long context": LONG,
     "Pictures": PICTURES,
 }
-"""Menus of rules and known masks."""
+"""Menus with the names of their rules and presets."""
 JOINS = {"and": ("and", False), "and not": ("and", True), "or": ("or", False), "or not": ("or", True)}
 FIRST = {"begin with": ("", False), "begin with not": ("", True)}
-"""How a rule joins those above it, and how the first one begins: its join, and whether it is turned around."""
+"""Join and negation of a rule by their names in the menu; `FIRST` is for the first rule, `JOINS` for the rest."""
 
 
 def stack() -> Stack:
-    """The rules of the page, also those that are off."""
+    """All rules of the page, also those that are off."""
     return now()["mask"] or Stack()
 
 
 def changed(how: Callable[[Stack], Stack], choices: Choices) -> Choices:
-    """The choices with another mask; one that cannot be leaves them as they are, and the page says why."""
+    """The choices with a changed mask; if the change is invalid, the old choices, and the page shows the error."""
     try:
         after = how(choices["mask"] or Stack())
-        stack_from_text(after.text)  # what a link could not open again is refused
+        stack_from_text(after.text)  # raises if a link with this mask could not be opened again
     except AttnvizError as error:
         session().memory["rules refused"] = str(error)
         return choices
@@ -65,7 +65,7 @@ def changed(how: Callable[[Stack], Stack], choices: Choices) -> Choices:
 
 
 def draw(context: Context) -> None:
-    """Draw the menus, the list and the mask as text."""
+    """Draw the menus, the list of rules, and the mask as text."""
     texts = cache.sentences(context.source, context.request)
     keys, lengths = max(len(text.tokens) for text in texts), tuple(text.length for text in texts)
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
@@ -92,12 +92,12 @@ def draw(context: Context) -> None:
 
 
 def preset(name: str, keys: int, lengths: tuple[int, ...]) -> Stack:
-    """The rules of a known mask, for a number of keys and the lengths of the texts."""
+    """Rules of a preset, for this number of keys and these lengths of the texts."""
     return stack_from_text(PRESETS[name].format(keys=keys, lengths=", ".join(map(str, lengths))))
 
 
 def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...]) -> None:
-    """A menu of rules, each of which joins the list, and of known masks, which take its place."""
+    """Draw a menu of rules, which are appended to the list, and of presets, which replace the list."""
     lengths = lengths if min(lengths) < keys else (max(1, keys - 2),) * len(lengths)  # two tokens of padding to see
 
     def add() -> None:
@@ -117,7 +117,7 @@ def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...
 
 
 def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
-    """One rule: how it joins those above, whether it is on, its place, its numbers."""
+    """Draw one rule: its join, its switch, its buttons and its parameters."""
     mask = entry.mask
     way = next(name for name, (join, negated) in joins.items() if negated == entry.negated and join in ("", entry.join))
 
@@ -140,13 +140,13 @@ def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
 
 
 def _button(title: str, icon: str, i: int, how: Callable[[Stack], Stack], **options: Any) -> None:
-    """An icon that changes the list."""
+    """Draw an icon button that changes the list."""
     named = {"key": f"{icon} rule {i}", "icon": f":material/{icon}:", "help": f"{title} rule {i + 1}"}
     st.button("", type="tertiary", on_click=change, args=(partial(changed, how),), **named, **options)
 
 
 def _control(widget: Callable, label: str, i: int, part: str, *args: Any, step: Callable, **options: Any) -> None:
-    """A widget that changes one rule; `step` makes the new entry of the old one and the reported value."""
+    """Draw a widget that changes one rule; `step` maps the old entry and the reported value to the new entry."""
 
     def report(choices: Choices, value: Any) -> Choices:
         return changed(lambda stack: stack.replaced(i, step(stack.entries[i], value)), choices)
@@ -155,7 +155,7 @@ def _control(widget: Callable, label: str, i: int, part: str, *args: Any, step: 
 
 
 def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
-    """A number of a rule, or a list of them as text; of painted cells how many there are."""
+    """Draw the control of a rule's parameter: a number, or several as text; for painted cells, their count."""
     value, name = getattr(mask, parameter.name), parameter.name
     place = parameter.label, i, f"{mask.keyword} {name}"
 
@@ -173,10 +173,10 @@ def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
 
 
 def whole_numbers(text: str, label: str) -> tuple[int, ...]:
-    """Whole numbers that were typed with commas or blanks between them.
+    """Parse whole numbers separated by commas or blanks.
 
     Raises:
-        InputError: if one is something else.
+        InputError: if a part is no whole number.
     """
     parts = text.replace(",", " ").split()
     if wrong := next((part for part in parts if not re.fullmatch(r"\d{1,6}", part, re.ASCII)), ""):
@@ -185,26 +185,26 @@ def whole_numbers(text: str, label: str) -> tuple[int, ...]:
 
 
 def flipped(stack: Stack, cells: Iterable[tuple[int, int]], *, sentence: int = 0) -> Stack:
-    """The rules with some cells blocked or, if all of them are blocked, opened.
+    """The rules with these cells blocked or, if all of them are blocked already, opened.
 
-    The last entries hold them: one that blocks cells, and one that opens cells that the rules block.
+    The last entries of the list hold painted cells: one entry blocks cells, one opens cells that rules block.
     """
     cells = set(cells)
-    opened = not _open(stack, cells, sentence)
-    stack = _painted(stack, Painted if opened else Opened, lambda old: old - cells)
-    still_open = _open(stack, cells, sentence)
+    opened = not _open_cells(stack, cells, sentence)
+    stack = _with_painted(stack, Painted if opened else Opened, lambda old: old - cells)
+    still_open = _open_cells(stack, cells, sentence)
     rest = cells - still_open if opened else still_open
-    return _painted(stack, Opened if opened else Painted, lambda old: old | rest)
+    return _with_painted(stack, Opened if opened else Painted, lambda old: old | rest)
 
 
 def dragged(over: dict[str, list[float]]) -> set[tuple[int, int]]:
-    """Each (query, key) that a drag went over, which the browser reports as {"row": [1.2, 3.4], "column": ...}."""
+    """Cells (query, key) covered by a drag, which the browser reports as {"row": [1.2, 3.4], "column": ...}."""
     ends = (sorted(over.get(name) or [0.0, 0.0]) for name in ("row", "column"))
     return set(product(*(range(math.floor(start), math.ceil(end)) for start, end in ends)))
 
 
-def _open(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple[int, int]]:
-    """Those of some cells that the rules leave open."""
+def _open_cells(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple[int, int]]:
+    """Subset of the cells that the rules leave open."""
     if not cells:
         return set()
     queries, keys = (max(places) + 1 for places in zip(*cells, strict=True))
@@ -212,8 +212,8 @@ def _open(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple
     return {cell for cell in cells if grid[cell]}
 
 
-def _painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[[set], set]) -> Stack:
-    """The rules with other cells in the entry of a kind among the last ones, which are painted; none without cells."""
+def _with_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[[set], set]) -> Stack:
+    """The rules after `change` of the cells in the painted entry of this kind; an entry without cells is removed."""
     index = None
     for i in reversed(range(len(stack.entries))):
         mask = stack.entries[i].mask
@@ -228,7 +228,7 @@ def _painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[
 
 @dataclass(frozen=True, eq=False)
 class ModelMask(Mask):
-    """A built-in mask that no rule gives, as cells, (Q, K); positions beyond them are open."""
+    """A built-in mask that is no rule, given as cells, (Q, K); positions outside of the cells are open."""
 
     cells: Tensor
     title: str
@@ -247,8 +247,8 @@ class ModelMask(Mask):
 
 
 @cache.cached
-def _acted(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
-    """Mask of a call in a run: a rule where it has one, else its cells; None if it blocks nothing."""
+def _mask_of_call(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
+    """Mask of an attention call in a run: as a rule if it has one, else as cells; None if it blocks nothing."""
     step = record.step(site)
     if step.mask is None and step.weights_only:
         cells = step.weights(head, sentence=sentence) > 0
@@ -259,21 +259,21 @@ def _acted(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
 
 
 def number(context: Context) -> int:
-    """The head in view; the first one where all are combined."""
+    """Number of the head in view; 0 if all heads are combined."""
     return context.head if isinstance(context.head, int) else 0
 
 
 def built_in(context: Context) -> Mask | None:
-    """The mask of the model itself at the call in view; None if it has none there."""
+    """Built-in mask of the model at the call in view; None if it has none."""
     original = context.record if context.before is None else context.before
-    return _acted(original, context.site, number(context), context.sentence)
+    return _mask_of_call(original, context.site, number(context), context.sentence)
 
 
 def acting(context: Context) -> Mask:
-    """The mask of the call in view; of a model that cannot be changed its own with the rules that would be added."""
+    """Mask at the call in view; for a model that cannot be edited, its built-in mask joined with the rules."""
     rules = stack().mask()
     if not context.source.read_only:
-        mask = _acted(context.record, context.site, number(context), context.sentence)
+        mask = _mask_of_call(context.record, context.site, number(context), context.sentence)
         if not isinstance(mask, ModelMask):
             return mask or Full()
         if rules is None or not context.edits.own_mask or context.edits.mask_at(context.site.kind) != rules:

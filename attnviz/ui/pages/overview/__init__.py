@@ -1,6 +1,6 @@
-"""Overview: every head of the model, what heads add to a word, what they do over many texts, circuits of the weights.
+"""The page Overview: all heads, contributions to a word, statistics over many texts, and circuits of the weights.
 
-A part of the page is a function that draws it and returns its figures by their names in the export menu.
+Each part of the page is a function that draws the part and returns its figures by their names in the export menu.
 """
 
 import streamlit as st
@@ -26,9 +26,9 @@ CIRCUITS = {
     "previous_token": ("Previous token", "QK circuit of the vectors of positions: mean weight on the position before."),
     "induction": ("Induction", "QK circuit through an earlier head. 1: it looks for its own token where that looked."),
 }
-"""Title of each number of a head's circuits, and its meaning."""
+"""Title and meaning of each metric of a head's circuits."""
 COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
-"""Inputs of a later head that an earlier one writes into."""
+"""Inputs of a later head that can read the output of an earlier head."""
 
 
 def page(source: Source, request: Request) -> None:
@@ -44,7 +44,7 @@ def page(source: Source, request: Request) -> None:
 
 
 def circuits(context: Context) -> dict[str, Figure]:
-    """Circuits of the weights: a row for each head, and how heads compose."""
+    """Draw the metrics of the QK and OV circuits, one row per head, and the composition scores of pairs of heads."""
     source = context.source
     quiet("What heads can read from each other and write, by the weights alone: no text is run (Elhage et al. 2021).")
     search = Estimate(1, 0.0, 0, 0, unit="heads")
@@ -62,8 +62,8 @@ def circuits(context: Context) -> dict[str, Figure]:
     if measured.left_out:
         quiet("Heads of cross-attention are left out: their keys are words of another text.")
     quiet(
-        "Weights show what a head can do, not that it does it on a text: test that by switching it off. Norms count "
-        "with their gains, not with what they divide by. Biases and feed-forward layers are left out."
+        "Weights show what a head can do, not that it does it on a text: test that by switching it off. The gains "
+        "of norms are included, their scaling per token is not. Biases and feed-forward layers are left out."
     )
     kinds = [name for name, kind in COMPOSITIONS.items() if measured.composition[kind].notna().any()]
     if not kinds:
@@ -76,7 +76,7 @@ def circuits(context: Context) -> dict[str, Figure]:
 
 
 def _cost(source: Source) -> Estimate:
-    """Cost of the circuits, by the sizes of the weights."""
+    """Estimated cost of computing the circuits, from the sizes of the weights."""
     with cores.used_by(source):
         weights = source.model_weights()
     return Estimate(sum(weights.num_heads.values()), seconds(weights), bytes_of(weights), 0, unit="heads")
@@ -88,7 +88,7 @@ def _circuits(source: Source) -> Circuits:
 
 
 def card(context: Context) -> dict[str, Figure]:
-    """Measured results of a model that ships; of another one how it is made."""
+    """Draw the model card of a shipped model with its measured results; for other models, their architecture."""
     source, facts = context.source, context.source.card
     large(f"{source.title or source.id}. {facts.does if facts else source.does}")
     if facts is None:
@@ -124,4 +124,4 @@ PARTS = {
     "Circuits": circuits,
     "Model card": card,
 }
-"""Parts of the page by their names in the link."""
+"""Functions that draw the parts of the page, by their names in the link."""

@@ -1,4 +1,4 @@
-"""Which heads and tokens a predicted word comes from: contributions, logit lens, rollout and gradients."""
+"""Attribution of a predicted word to heads and tokens: contributions, logit lens, rollout and gradients."""
 
 from dataclasses import replace
 
@@ -34,17 +34,17 @@ from attnviz.ui.toolbar import Context
 
 ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
 LIKELY = 10
-"""Most probable words to choose from."""
+"""Number of most probable words to choose from."""
 LONGEST = 100
-"""Characters of a word in a link."""
+"""Maximum number of characters of a word in a link."""
 METHODS = ("gradient × weight", "gradient × weight, signed", "integrated gradients")
 LENSES = ("words by layer", "words of the head")
 INTEGRAL = ("50", "20", "200", "1000")
-"""Steps of the integral to choose from."""
+"""Numbers of steps of the integral to choose from."""
 
 
 def contributions(context: Context) -> dict[str, Figure]:
-    """Contributions of each head and other part to the logit of a word, and how much it falls with the head off."""
+    """Draw the contribution of each head and layer to a word's logit, and the fall of the logit without each head."""
     quiet("Direct logit attribution: which head adds the predicted word, and do others replace it when it is off?")
     record = cache.with_stream(context.source, context.record)
     with st.container(**ROW):
@@ -70,22 +70,22 @@ def contributions(context: Context) -> dict[str, Figure]:
         large(added.in_words(falls))
         if added.most is not None:
             opener(*added.most)
-    _how(
+    _method(
         "A part adds its vector, scaled as the last norm scaled the whole, times the column of the word in the "
-        "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. What later "
-        "layers make of a head is not counted: the switch-off test shows both. Source: Elhage et al. 2021."
+        "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. Effects "
+        "through later layers are not counted: the switch-off test shows both. Source: Elhage et al. 2021."
     )
     numbers(every["Heads"], "contributions")
     return every
 
 
-def _how(text: str) -> None:
+def _method(text: str) -> None:
     with st.expander("How this is computed"):
         quiet(text)
 
 
 def _position_and_word(context: Context, record: Record) -> tuple[int, str | None, list[str]]:
-    """The position, the predicted word that is explained, and the most probable words there."""
+    """Draw the choices of position and word; returns both, and the most probable words at the position."""
     position = _position(context, record)
     words = analysis.next_words(record, position, sentence=context.sentence, count=LIKELY)
     likely = [word.word for word in words]
@@ -93,7 +93,7 @@ def _position_and_word(context: Context, record: Record) -> tuple[int, str | Non
 
 
 def _position(context: Context, record: Record) -> int:
-    """The position after which a word is predicted: the query of the selected cell, else where the page predicts.
+    """Draw the choice of the position whose prediction is explained, by default the query of the selected cell.
 
     Raises:
         InputError: if the model predicts no words.
@@ -103,7 +103,7 @@ def _position(context: Context, record: Record) -> int:
     read, text = record.read[context.sentence], context.sentence
     kind = "decoder" if any(site.kind == "decoder" for site in context.source.sites) else "encoder"
     opening = read.length - 1 if context.position is None else context.position
-    if record.targets:  # the last word that is written, not the end of the text
+    if record.targets:  # the last predicted word that is not the end of the text
         predicted = record.prediction.words(sentence=text)[: read.length]
         opening = max((i for i, word in enumerate(predicted) if word not in sentences.ENDS), default=read.length - 1)
     blanks = [*record.prediction.blanks[text]] if analysis.fills_in(record) else []
@@ -111,7 +111,7 @@ def _position(context: Context, record: Record) -> int:
 
 
 def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], opening: int, blanks: list[int]) -> int:
-    """The choice of a position of one text: the query of the selected cell, if that is of the same text."""
+    """Draw the choice of a position in a text; the value is the query of the selected cell, if of the same text."""
     is_there = (context.site.kind == "encoder") == (kind == "encoder")
     options, cell = blanks or [*range(len(tokens))], now()["cell"]
     position = cell[0] if cell and is_there else opening
@@ -134,7 +134,7 @@ def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], o
 
 
 def _word(label: str, name: str, likely: list[str], opening: str | None) -> str | None:
-    """A word of the vocabulary, one of the most probable or a typed one; `opening` where nobody chose."""
+    """Draw the choice of a vocabulary word, one of the most probable or typed; `opening` is the default."""
     word = now()[name] or opening
 
     def step(choices: Choices, typed: str | None) -> Choices:
@@ -159,13 +159,13 @@ def _word(label: str, name: str, likely: list[str], opening: str | None) -> str 
 
 
 def lens(context: Context) -> dict[str, Figure]:
-    """Words that the model would predict after each layer, or that the chosen head pushes; one can be clicked."""
+    """Draw the logit lens, with the predictions after each layer, or the words that the chosen head pushes."""
     record = cache.with_stream(context.source, context.record)
     with st.container(**ROW):
         is_head = LENSES[1] == choice(st.segmented_control, "Shown as", "form", LENSES, visible=False, required=True)
         position = _position(context, record)
     if is_head and not isinstance(context.head, int):
-        raise InputError("Words are pushed by one head: choose one above.")
+        raise InputError("This view shows a single head: choose one above.")
     first = position // MOST_POSITIONS * MOST_POSITIONS
     columns = slice(first, min(record.read[context.sentence].length, first + MOST_POSITIONS))
     last, style = len(stages(record)) - 1, {"sentence": context.sentence, "dark": context.dark}
@@ -175,7 +175,7 @@ def lens(context: Context) -> dict[str, Figure]:
         quiet(f"Which words does {context.site.head(context.head)} push up and down after each token?")
         grid = figures.pushed(record, context.site, context.head, **options)
     else:
-        quiet("What would the model predict if it ended after each layer? Click a word for the others there.")
+        quiet("What would the model predict if it ended after each layer? Click a word for its alternatives.")
         grid = figures.logit_lens(record, **options)
     if row == 0:
         bars = figures.next_word(record, position, **style)
@@ -188,7 +188,7 @@ def lens(context: Context) -> dict[str, Figure]:
         on_click=lambda point: put(stage=str(point["query"]), cell=(int(point["key"]), 0)),
     )
     picture(bars, "lens words")
-    _how(
+    _method(
         "The head's output times its part of W_O, scaled as the last norm scaled the whole in this run, times the "
         "unembedding: what it adds to the logit of each word. What later layers make of it is not counted."
         if is_head
@@ -200,7 +200,7 @@ def lens(context: Context) -> dict[str, Figure]:
 
 
 def rollout(context: Context) -> dict[str, Figure]:
-    """Tokens that each position is mixed from after a layer, as a map, and one position as bars."""
+    """Draw attention rollout after a layer: shares of all tokens at each position as a map, one position as bars."""
     record, text = context.record, context.sentence
     sites = {str(site): site for site in reversed(context.source.sites) if site.kind != "cross"}
     if not sites:
@@ -212,7 +212,7 @@ def rollout(context: Context) -> dict[str, Figure]:
         last, read = sites[name], record.texts(sites[name], sentence=text)[0]
         position = _query("Position", context, last.kind, read.tokens[: read.length], read.length - 1, [])
     quiet("Attention rollout: what is each position mixed from, through all layers? Click a row to follow it.")
-    traced = _traced(context, last, position)
+    traced = _trace(context, last, position)
     if traced is None:
         return {}
     mixed_from = sentences.reached(traced.shares[position], traced.texts, position)
@@ -232,41 +232,41 @@ def rollout(context: Context) -> dict[str, Figure]:
         with st.container(width="content"):
             picture(every["This position"], "reached")
     quiet("Rollout shows where content can go, not what is used.")
-    _how(
-        "In each layer a position keeps half of itself (the residual connection). The other half comes from where its "
-        "heads look: the mean of all, also of those that are off. Values and feed-forward networks are ignored. "
+    _method(
+        "In each layer a position keeps half of itself (the residual connection). The other half is mixed by the "
+        "mean of all heads, also those that are off. Values and feed-forward networks are ignored. "
         "Source: Abnar and Zuidema 2020."
     )
     numbers(every["This position"], "reached")
     return every
 
 
-def _traced(context: Context, last: Site, position: int) -> Traced | None:
-    """Rollout after a layer; of a long text one position alone, below a button with its cost."""
+def _trace(context: Context, last: Site, position: int) -> Traced | None:
+    """Rollout after a layer; for a long text only one position, after a click on a button with the cost."""
     record, text, step = context.record, context.sentence, context.record.step(last)
     layers = sorted(site.layer for site in record.sites if site.kind == last.kind)
     below = layers.index(last.layer)
     if len(record.sites) * record.texts(last, sentence=text)[0].length ** 2 <= tracing.MOST_CELLS:
         cost = estimate.of_maps(step, len(layers) * step.num_heads)
-        mixed, shares = cache.worked(_followed, record, last.kind, text, cost=cost)
+        mixed, shares = cache.worked(_mix_and_rollout, record, last.kind, text, cost=cost)
         return Traced(record, mixed, last.layer, shares[below])
     cost = estimate.of_maps(step, below * step.num_heads)
     key = context.source, context.request, text, last, position
     if not runs.is_requested("follow", key, cost, "Follow this position"):
-        quiet("The map of all positions is too large, so one of them is followed.")
+        quiet("The map of all positions is too large, so only one is followed.")
         return None
     options = {"layers": below + 1, "sentence": text, "cost": cost}
     mixed, rows = cache.worked(tracing.rows, record, (position,), last.kind, **options)
     return Traced(record, mixed, last.layer, {position: rows[0].numpy()})
 
 
-def _followed(record: Record, kind: str, sentence: int) -> tuple[Mixed, np.ndarray]:
+def _mix_and_rollout(record: Record, kind: str, sentence: int) -> tuple[Mixed, np.ndarray]:
     mixed = tracing.mixed(record, kind, sentence=sentence)
     return mixed, tracing.rollout(mixed).numpy()
 
 
 def gradients(context: Context) -> dict[str, Figure]:
-    """Gradient times weight of the chosen head and relevance of each token, or integrated gradients."""
+    """Draw gradient × weight of the chosen head with the relevance of each token, or integrated gradients."""
     record, text = context.record, context.sentence
     steps = None
     with st.container(**ROW):
@@ -283,17 +283,17 @@ def gradients(context: Context) -> dict[str, Figure]:
     if not runs.is_requested("gradients", key, cost, "Compute gradients"):
         return {}
     if steps is not None:
-        computed = cache.worked(_integrated, context.source, record, *place, steps, cost=cost, unit="steps")
-        return _by_embeddings(context, computed)
+        computed = cache.worked(_compute_integrated, context.source, record, *place, steps, cost=cost, unit="steps")
+        return _embedding_gradients(context, computed)
     names = tuple(map(str, record.sites))
-    computed = cache.worked(_relevance, context.source, record, *place, cost=cost, names=names)
-    return _by_weights(context, computed, signed=method == METHODS[1])
+    computed = cache.worked(_compute_relevance, context.source, record, *place, cost=cost, names=names)
+    return _weight_gradients(context, computed, signed=method == METHODS[1])
 
 
-def _by_weights(context: Context, computed: Relevance, *, signed: bool) -> dict[str, Figure]:
-    """Gradient times weight of the chosen head, and the relevance of each token after a layer."""
+def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) -> dict[str, Figure]:
+    """Draw gradient × weight of the chosen head, and the relevance of each token after a layer."""
     if not isinstance(context.head, int):
-        raise InputError("Gradients are of one head: choose one above.")
+        raise InputError("Gradients are shown for one head: choose one above.")
     quiet("Which weights, and through them which tokens, does the chosen word's logit depend on?")
     record, style = context.record, {"dark": context.dark}
     head = figures.relevance(record, computed, context.site, context.head, signed=signed, **style)
@@ -306,35 +306,35 @@ def _by_weights(context: Context, computed: Relevance, *, signed: bool) -> dict[
             layer = int(choice(st.selectbox, "After layer", "stage", layers, **name))
             bars = figures.relevance_bars(record, computed, layer, **style)
             picture(bars, "relevant")
-    _how(
+    _method(
         "The gradient of the logit by each weight, times the weight; negative ones are set to 0, and heads are "
-        "averaged. From layer to layer each position adds what the positions have that it looks at: R ← R + Ā R. Where "
-        "the model is sure a gradient can be near zero, although the weight matters. Source: Chefer et al. 2021."
+        "averaged. From layer to layer relevance is passed on along these products: R ← R + Ā R. If the "
+        "model is certain, a gradient can be near zero although the weight matters. Source: Chefer et al. 2021."
     )
     numbers(bars, "relevant")
     return {"This head": head, "Tokens": bars}
 
 
-def _by_embeddings(context: Context, computed: IntegratedGradients) -> dict[str, Figure]:
-    """Integrated gradients of each token, and their gap."""
+def _embedding_gradients(context: Context, computed: IntegratedGradients) -> dict[str, Figure]:
+    """Draw the integrated gradients of each token, with the gap between their sum and the change of the logit."""
     quiet("What does the embedding of each token add to the chosen word's logit?")
     figure = figures.integrated_gradients(context.record, computed, dark=context.dark)
     in_words(gap_in_words(computed))
     picture(figure, "integrated")
-    _how(
-        "Each embedding times the mean gradient of the logit on the straight way from a vector of zeros to it. The "
-        "tokens sum to the change of the logit, but for the gap: more steps make it smaller. Source: Sundararajan 2017."
+    _method(
+        "Each embedding times the mean gradient of the logit on the straight line from a zero vector to the embedding. "
+        "The tokens sum to the change of the logit, up to a gap that more steps reduce. Source: Sundararajan 2017."
     )
     numbers(figure, "integrated")
     return {"Tokens": figure}
 
 
-def _relevance(source: Source, record: Record, word: str | None, position: int, sentence: int) -> Relevance:
+def _compute_relevance(source: Source, record: Record, word: str | None, position: int, sentence: int) -> Relevance:
     with cores.used_by(source):
         return studies.relevance(source, record, word, position, sentence=sentence)
 
 
-def _integrated(
+def _compute_integrated(
     source: Source, record: Record, word: str | None, position: int, sentence: int, steps: int
 ) -> IntegratedGradients:
     with progress.counted(steps) as report, cores.used_by(source):

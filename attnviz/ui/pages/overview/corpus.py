@@ -1,4 +1,4 @@
-"""Corpus: what each head does over many texts, those of an atlas, those that ship, or a person's own."""
+"""Statistics of each head over many texts: of an atlas, the shipped texts, or the user's own texts."""
 
 import os
 from functools import lru_cache
@@ -29,35 +29,35 @@ from attnviz.ui.text import heading, large, note, quiet
 from attnviz.ui.toolbar import Context, in_general
 
 FOLDERS = "ATTNVIZ_ATLAS"
-"""Environment variable with folders of atlases, separated as those of PATH are."""
+"""Environment variable with folders of atlases, separated as in PATH."""
 PAIRS = "pairs"
-"""Choice of texts by the weight between two words."""
+"""Option that ranks texts by the largest weight between two words."""
 PLACE = ["kind", "layer", "head"]
 MOST, UNFOLDED = 10, 5
-"""Texts of a head, and how many of them are not folded."""
+"""Maximum number of texts listed for a head, and how many of them are shown outside of the expander."""
 COLUMNS = {
     "here": ("This text", ""),
-    "mean": ("Mean", "Mean over texts; each counts the same."),
-    "low": ("from", "The mean of all such texts lies from here, 19 times in 20."),
-    "high": ("to", "The mean of all such texts lies up to here, 19 times in 20."),
-    "spread": ("Std. dev.", "How far texts are from their mean."),
+    "mean": ("Mean", "Mean over texts, each with equal weight."),
+    "low": ("from", "Lower end of the 95 % confidence interval of the mean."),
+    "high": ("to", "Upper end of the 95 % confidence interval of the mean."),
+    "spread": ("Std. dev.", "Standard deviation over texts."),
 }
 ROLES = {
     "often": ("Looks there", "Share of the rows whose largest weight is where the role says."),
-    "on": ("Right, head on", "How much the model gets right with all heads on."),
-    "off": ("Right, head off", "How much it gets right with this head off."),
+    "on": ("Right, head on", "Share of correct predictions with all heads on."),
+    "off": ("Right, head off", "Share of correct predictions with this head off."),
 }
-"""Title of each number of a measured role, and its meaning."""
+"""Title and meaning of each number of a measured role."""
 
 
 def corpus(context: Context) -> dict[str, Figure]:
-    """Known roles, all heads over the corpus beside this text, and the chosen head with texts that open."""
+    """Measure or open statistics over a corpus, then draw known roles, all heads and the chosen head."""
     quiet("What does each head do over many texts? One text can mislead.")
     with st.popover("Own texts", icon=":material/upload_file:"):
         st.caption("A text on each line. Without a file: fifty texts that ship with attnviz.")
         files = st.file_uploader(".txt files", ["txt"], accept_multiple_files=True, key="texts", width=330)
     own = texts.lines(b"\n".join(file.getvalue() for file in files)) if files else ()
-    built = None if own or context.edits != Edits() else _built(context.source)
+    built = None if own or context.edits != Edits() else _choose_atlas(context.source)
     lines = () if built else own or texts.shipped(context.source)
     measured, key = built, (context.source, lines, context.edits)
     if built is None:
@@ -74,32 +74,32 @@ def corpus(context: Context) -> dict[str, Figure]:
     return {} if measured is None else _draw(context, measured)
 
 
-def _built(source: Source) -> Atlas | None:
-    """The atlas of a model, of those in named folders and those that ship; one of several is chosen."""
+def _choose_atlas(source: Source) -> Atlas | None:
+    """Atlas of a model, from the folders of `FOLDERS` or the shipped ones; several are offered as a choice."""
     named = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep))
     shipped = sorted(assets.path("atlas").iterdir()) if assets.path("atlas").is_dir() else []
-    there: dict[str, Atlas] = {}
+    atlases: dict[str, Atlas] = {}
     for folder in (*map(Path, named), *shipped):
         finished = folder / "atlas.json"
-        opened = _opened(folder, finished.stat().st_mtime if finished.is_file() else 0.0)
+        opened = _open_atlas(folder, finished.stat().st_mtime if finished.is_file() else 0.0)
         if isinstance(opened, AttnvizError):
             note(str(opened), "notice")
         elif opened.plan.model == source.id and opened.plan.settings.get("step") == source.step:
-            there[folder.name] = opened
-    if len(there) < 2:
-        allowed("library", [*there])
-        return next(iter(there.values()), None)
+            atlases[folder.name] = opened
+    if len(atlases) < 2:
+        allowed("library", [*atlases])
+        return next(iter(atlases.values()), None)
 
     def named_with_texts(name: str) -> str:
-        return f"{name}: {there[name].texts:,} texts"
+        return f"{name}: {atlases[name].texts:,} texts"
 
     options = {"part": "atlas", "format_func": named_with_texts, "width": 330}
-    return there[choice(st.selectbox, "Atlas", "library", [*there], **options)]
+    return atlases[choice(st.selectbox, "Atlas", "library", [*atlases], **options)]
 
 
 @lru_cache(maxsize=32)
-def _opened(folder: Path, changed: float) -> Atlas | AttnvizError:
-    """An atlas as it was when it changed last, or why it cannot be opened."""
+def _open_atlas(folder: Path, changed: float) -> Atlas | AttnvizError:
+    """Open an atlas, or return the error; `changed`, the time of the last change, is only part of the cache key."""
     try:
         return atlas.open(folder)
     except AttnvizError as problem:
@@ -115,17 +115,17 @@ def _measure(source: Source, lines: tuple[str, ...], edits: Edits) -> Atlas:
 
 
 def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
-    """The role of the chosen head, its texts and numbers, beside the known roles and all heads."""
+    """Draw the role of the chosen head and its texts, with the known roles and all heads to the left."""
     site, head, every = context.site, context.head, measured.heads()
     chosen = every[(every["site"] == str(site)) & (every["head"] == head)]
     if chosen.empty:
         large("The corpus has numbers of single heads: choose one above.")
     else:
         _answer(context, measured, chosen.iloc[0])
-    there = [PAIRS, *(metric.name for metric in METRICS if every[metric.name].notna().any())]
+    rankings = [PAIRS, *(metric.name for metric in METRICS if every[metric.name].notna().any())]
     names = {PAIRS: "Weight between two words"} | TITLES
     options = {"part": "corpus", "format_func": names.get, "width": 300}
-    by = choice(st.selectbox, "Texts and heads by", "number", there, **options)
+    by = choice(st.selectbox, "Texts and heads by", "number", rankings, **options)
     left, right = st.columns([1, 1.15])
     with left:
         known_roles(context)
@@ -147,7 +147,7 @@ def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:
 
 
 def _answer(context: Context, measured: Atlas, row: pd.Series) -> None:
-    """The role of the chosen head: what was measured of it, else what its weights over the corpus look like."""
+    """Draw the measured role of the chosen head, or else the role that its weights over the corpus suggest."""
     name = context.site.head(context.head).capitalize()
     named = roles(row.to_dict() | {"texts": measured.texts})[:1]
     if context.behaviors:
@@ -159,7 +159,7 @@ def _answer(context: Context, measured: Atlas, row: pd.Series) -> None:
 
 
 def known_roles(context: Context) -> None:
-    """Each measured role of a head as a row that chooses the head."""
+    """Draw a table of all measured roles; a selected row chooses its head."""
     behaviors = context.source.card.behaviors if context.source.card and context.source.step is None else ()
     if not behaviors:
         return
@@ -181,19 +181,19 @@ def known_roles(context: Context) -> None:
     columns = columns_of(ROLES, "percent")
     columns["does"] = st.column_config.TextColumn("What it does", width="medium")
     columns["evidence"] = st.column_config.TextColumn("Evidence", width="large")
-    there = [name for name in ROLES if rows[name].notna().any()]
-    choose_row(context, rows, ["does", *there, "evidence"], columns, "roles")
+    filled = [name for name in ROLES if rows[name].notna().any()]
+    choose_row(context, rows, ["does", *filled, "evidence"], columns, "roles")
 
 
 def _all_heads(context: Context, every: pd.DataFrame, name: str, count: int) -> None:
-    """A number of every head on this text and over the corpus."""
+    """Draw a table of one metric of every head, on this text and over the corpus."""
     here = metrics(context).reindex(columns=[*PLACE, name]).rename(columns={name: "here"})
     many = {name: "mean", f"{name}_low": "low", f"{name}_high": "high", f"{name}_spread": "spread"}
     rows = every[[*PLACE, *many]].rename(columns=many).merge(here, on=PLACE, how="left")
-    there = rows[["here", "mean", "spread"]].notna().all(axis=1)
-    both = rows[there]
+    complete = rows[["here", "mean", "spread"]].notna().all(axis=1)
+    both = rows[complete]
     usual = [texts.is_typical(row.here, row.mean, row.spread) for row in both.itertuples()]
-    rows.loc[there, "compared"] = ["usual" if is_usual else "unusual" for is_usual in usual]
+    rows.loc[complete, "compared"] = ["usual" if is_usual else "unusual" for is_usual in usual]
     quiet(f"{TITLES[name]}: {usual.count(False)} of {len(both)} heads are unusual on this text, compared with {count}.")
     columns = columns_of(COLUMNS, "%.3f") | {"compared": st.column_config.TextColumn("Compared")}
     rows = rows.sort_values("mean", ascending=False, na_position="last", ignore_index=True)
@@ -201,7 +201,7 @@ def _all_heads(context: Context, every: pd.DataFrame, name: str, count: int) -> 
 
 
 def _examples(context: Context, measured: Atlas, by: str, above: float) -> None:
-    """Ten texts of a head, each with the weights of one query as shades; a click opens one on Heads."""
+    """Draw up to `MOST` texts of a head, shaded by the weights of one query; a click opens the text on Heads."""
     heading(f"Texts with the largest {'weight between two words' if by == PAIRS else TITLES[by].lower()}")
     role = context.behaviors[0].role if context.behaviors else ""
     word = role.partition("“")[2].partition("”")[0]
@@ -214,11 +214,11 @@ def _examples(context: Context, measured: Atlas, by: str, above: float) -> None:
     else:
         rows = measured.examples(context.site, context.head, by, MOST)
     if rows.empty:
-        quiet("There are none: the head has no such number.")
+        quiet("No texts: this metric is not defined for this head.")
         return
     shaded = "The word before the arrow" if context.site.kind == "cross" else "The underlined word"
     order = f" Pairs from “{word}” come first: that is its role." if word and by == PAIRS else ""
-    quiet(f"{shaded} looks at the shaded ones: the stronger, the more.{order}")
+    quiet(f"{shaded} attends to the shaded words; a stronger shade is a larger weight.{order}")
     first, more = rows[:UNFOLDED].to_dict("records"), rows[UNFOLDED:].to_dict("records")
     with st.container(gap="xsmall", key="atlas-texts"):
         for i, row in enumerate(first):
@@ -232,7 +232,7 @@ def _examples(context: Context, measured: Atlas, by: str, above: float) -> None:
 
 
 def _example(context: Context, row: dict, index: int, by: str) -> None:
-    """One text with its weights and what is predicted, and the button that opens it."""
+    """Draw one text, shaded by its weights, with its prediction and a button that opens the text."""
     site, head = context.site, context.head
     record = cache.record(context.source, Request((row["text"],), edits=context.edits))
     largest, keys = analysis.strongest(record.step(site), head)
@@ -247,11 +247,11 @@ def _example(context: Context, row: dict, index: int, by: str) -> None:
             on_click=open_on_heads,
             kwargs={"text": row["text"], "layer": site, "head": head, "cell": cell},
         )
-        st.html(_shaded(context, record, *cell, "" if by == PAIRS else f"{TITLES[by]} {row['value']:.2f}"))
+        st.html(_shaded_html(context, record, *cell, "" if by == PAIRS else f"{TITLES[by]} {row['value']:.2f}"))
 
 
-def _shaded(context: Context, record: Record, query: int, key: int, remark: str) -> str:
-    """HTML of the keys, each shaded by its weight, with the query underlined, and what is predicted after it."""
+def _shaded_html(context: Context, record: Record, query: int, key: int, remark: str) -> str:
+    """HTML of the keys, each shaded by its weight, with the query underlined and the prediction after it."""
     queries, keys = record.tokens(context.site)
     weights = record.step(context.site).weights(context.head, slice(query, query + 1))[0].tolist()
     name, parts = escape(visible_text(queries[query].text)), []

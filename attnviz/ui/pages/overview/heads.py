@@ -1,4 +1,4 @@
-"""All heads of all layers, as maps or as numbers, in an order, and what is known of the head that is chosen."""
+"""All heads of all layers as sorted maps or as a table, and the measured facts about the chosen head."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -29,39 +29,39 @@ from attnviz.ui.toolbar import Context
 R = TypeVar("R")
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "small"}
 LAYER = "by layer"
-"""Order of the model itself."""
+"""Option that keeps the order of the model."""
 EFFECTS = {
     "divergence": "Prediction change when off (nats)",
     "output": "Output change when off",
     "turned": "Vector turn when off",
 }
-"""Effects of a head that is off; the most important first."""
+"""Effects of switching a head off, the most important first."""
 TITLES = EFFECTS | {metric.name: metric.title for metric in METRICS}
 MEANINGS = ablation.EFFECTS | {metric.name: metric.means for metric in METRICS}
 ONLY = {"encoder": "Encoder heads", "decoder": "Decoder heads", "cross": "Cross-attention heads"} | {
     rule.name: f"Role: {rule.name}" for rule in THRESHOLDS
 }
-"""Kinds of attention and roles to which the heads can be narrowed."""
+"""Filters of heads: kinds of attention and roles."""
 MATTERS = "Switch off each head alone, and order them by how much the prediction changes."
 AT_ONCE = 2**26
-"""Weights of all heads that are measured without a button: 8 heads of 2,900 tokens."""
+"""Maximum number of weights, over all heads, to measure without a button: 8 heads with 2,900 tokens."""
 BLOCKS = 134_000_000
-"""Bytes that measuring holds at most: blocks of rows, however long the text."""
+"""Peak memory of measuring in bytes, for a text of any length, as it works in blocks of rows."""
 
 
 def place_of(row: Mapping[str, Any]) -> tuple[Site, int]:
-    """The head that a click or a row of a table names."""
+    """Layer and head named by a click or a row of a table."""
     return Site(row["kind"], int(row["layer"])), int(row["head"])
 
 
 def open_on_heads(**values: Any) -> None:
-    """Choose a head, or a text with one of its cells, and open the page Heads."""
+    """Set choices, such as a head, or a text and a cell, and open the page Heads."""
     change(lambda choices: (choices.without("text") if "text" in values else choices).put(**values))
     session().memory["open"] = "Heads"
 
 
 def opener(site: Site, head: int | str) -> None:
-    """A button that opens a head on the page Heads."""
+    """Draw a button that opens a head on the page Heads."""
     name = site.head(head) if isinstance(head, int) else f"{site}, {head} of all heads"
     options = {"icon": ":material/arrow_forward:", "on_click": open_on_heads, "kwargs": {"layer": site, "head": head}}
     st.button(f"Open {name}", key=f"open {name}", **options)
@@ -74,17 +74,17 @@ def choose(point: Mapping[str, Any]) -> None:
 
 
 def every_head(context: Context) -> dict[str, Figure]:
-    """Maps or numbers of all heads, and beside them the chosen head."""
+    """Draw maps or a table of all heads, and details of the chosen head."""
     form, by, only = _controls(context)
     swept = each_off(context, "sweep", ablation.sweep) if by in EFFECTS else None
     rows = None
     if form == "table" or by != LAYER or only:
-        rows = _ordered(_numbers(context, swept), by, only)
+        rows = _sort_rows(_numbers(context, swept), by, only)
     figure = _figure(context, by, rows)
     if form == "table":
         _verdict(swept)
         _table(context, rows)
-        _chosen(context, swept)
+        _head_details(context, swept)
         return {"All heads": figure}
     with st.container(horizontal=True, gap="medium", key="heads-beside"):
         with st.container(width="content", key="every-map"):
@@ -94,15 +94,15 @@ def every_head(context: Context) -> dict[str, Figure]:
                 open_on_heads(layer=site, head=head)
 
             picture(figure, "every", select="head", on_click=click)
-            quiet("Each map is one head: rows look, columns are looked at. Click one to open it on Heads.")
+            quiet("Each map is one head: rows are queries, columns are keys. Click one to open it on Heads.")
         with st.container(width="stretch", key="beside"):
             _verdict(swept)
-            _chosen(context, swept)
+            _head_details(context, swept)
     return {"All heads": figure}
 
 
 def _controls(context: Context) -> tuple[str, str, str | None]:
-    """Form, order, and the kind or role to which the heads are narrowed; None for all heads."""
+    """Draw the controls; returns the form, the order, and the filter by kind or role (None for all heads)."""
     record = context.record
     predicts = record.prediction is not None or record.labels is not None
     effects = {"divergence": predicts, "output": True, "turned": record.vectors is not None}
@@ -132,10 +132,10 @@ def _controls(context: Context) -> tuple[str, str, str | None]:
 
 
 def each_off(context: Context, key: str, study: Callable[..., R], **options: Any) -> R | None:
-    """Result of a study that switches off one head after another; None below a button with its cost.
+    """Result of a study that switches off each head in turn; None until its button, with the cost, is clicked.
 
     Raises:
-        InputError: if nothing can be changed in this model.
+        InputError: if this model cannot be edited.
     """
     source, request = run = context.source, context.request
     if why := source.read_only or source.alone:
@@ -144,17 +144,17 @@ def each_off(context: Context, key: str, study: Callable[..., R], **options: Any
     cost = budget.of_runs(count + 1, source, cache.sentences(source, request), request.edits)
     if not runs.is_requested(key, (*run, *options.values()), cost, "Switch each head off in turn"):
         return None
-    return cache.worked(_studied, study, *run, count, cost=cost, unit="heads", **options)
+    return cache.worked(_run_study, study, *run, count, cost=cost, unit="heads", **options)
 
 
-def _studied(study: Callable[..., R], source: Source, request: Request, count: int, **options: Any) -> R:
+def _run_study(study: Callable[..., R], source: Source, request: Request, count: int, **options: Any) -> R:
     with progress.counted(count) as report, cores.used_by(source):
         sentences, targets = cache.sentences(source, request), cache.targets(source, request)
         return study(source, sentences, request.edits, report, targets, **options)
 
 
 def metrics(context: Context) -> pd.DataFrame:
-    """Every metric of every head on the text; of a long text after a click on a button, else without numbers."""
+    """All metrics of all heads on the text; for a long text the table has no metrics until a button is clicked."""
     record, text = context.record, context.sentence
     weights = weights_of_all(record.steps)
     if weights <= AT_ONCE:
@@ -176,7 +176,7 @@ def _metrics(source: Source, record: Record, sentence: int) -> pd.DataFrame:
 
 
 def _numbers(context: Context, swept: Sweep | None) -> pd.DataFrame:
-    """A row for each head: its role, the effects of switching it off if they are measured, and its metrics."""
+    """Table with a row per head: its role, its metrics and, if measured, the effects of switching it off."""
     rows, source = metrics(context), context.source
     measured = source.card if source.step is None else None
     behaviors = [measured and measured.behavior(*place_of(row)) for row in rows.to_dict("records")]
@@ -184,16 +184,16 @@ def _numbers(context: Context, swept: Sweep | None) -> pd.DataFrame:
     each = zip(behaviors, by_weights, strict=True)
     rows.insert(3, "role", [behavior.role if behavior else guess for behavior, guess in each])
     if swept is not None:
-        there = [name for name in EFFECTS if swept.table[name].notna().any()]
-        rows = rows.merge(swept.table[["kind", "layer", "head", *there]], "left", on=["kind", "layer", "head"])
+        filled = [name for name in EFFECTS if swept.table[name].notna().any()]
+        rows = rows.merge(swept.table[["kind", "layer", "head", *filled]], "left", on=["kind", "layer", "head"])
     return rows
 
 
-def _ordered(rows: pd.DataFrame, by: str, only: str | None) -> pd.DataFrame:
-    """The rows of a kind or a role, those with the largest number first.
+def _sort_rows(rows: pd.DataFrame, by: str, only: str | None) -> pd.DataFrame:
+    """Filter the rows by kind or role, and sort them by a column, largest value first.
 
     Raises:
-        InputError: if there is no such head.
+        InputError: if no head passes the filter.
     """
     if only in KINDS:
         rows = rows[rows["kind"] == only]
@@ -207,7 +207,7 @@ def _ordered(rows: pd.DataFrame, by: str, only: str | None) -> pd.DataFrame:
 
 
 def _figure(context: Context, by: str, rows: pd.DataFrame | None) -> Figure:
-    """Maps of the heads in their order, with their numbers."""
+    """Figure with the maps of the heads in this order, with their metric as captions."""
     order = captions = None
     if rows is not None and (by in rows or len(rows) < sum(step.num_heads for step in context.record.steps)):
         order = tuple(map(place_of, rows.to_dict("records")))
@@ -226,12 +226,12 @@ def _figure(context: Context, by: str, rows: pd.DataFrame | None) -> Figure:
 
 
 def number(name: str, value: float) -> str:
-    """A number of a head as text."""
+    """Format the value of a metric or effect as text."""
     return f"{value:.1%}" if name == "output" else decimals(value, 2 + (name == "divergence"))
 
 
 def _verdict(swept: Sweep | None) -> None:
-    """The head that matters most, and the way to it."""
+    """Draw which head has the largest effect, with a button that opens it."""
     if swept is None:
         return
     matters, weights = swept.sentences()
@@ -242,18 +242,16 @@ def _verdict(swept: Sweep | None) -> None:
 
 
 def _table(context: Context, rows: pd.DataFrame) -> None:
-    """A row of numbers for each head; a selected row is the chosen head."""
+    """Draw a table with a row of metrics per head; a selected row chooses its head."""
     names = [name for name in dict.fromkeys((*EFFECTS, *MAIN, *TITLES)) if name in rows and rows[name].notna().any()]
-    columns = columns_of({name: (TITLES[name], _explained(name)) for name in names}, "%.3f")
+    columns = columns_of({name: (TITLES[name], _help_text(name)) for name in names}, "%.3f")
     columns["role"] = st.column_config.TextColumn("Role", help="?: by its weights on this text alone", width="medium")
     choose_row(context, rows, ["role", *names], columns, "heads")
-    quiet(
-        "Select a row to choose its head; the name of a column sorts by it, and says under the pointer what it means."
-    )
+    quiet("Select a row to choose its head; click the name of a column to sort by it, or point at it for its meaning.")
 
 
 def columns_of(titles: Mapping[str, tuple[str, str]], number_format: str) -> dict[str, Any]:
-    """Columns of numbers with their titles and meanings, beside the name of a head."""
+    """Configure columns of numbers with titles and meanings, after a column with the name of the head."""
     columns = {
         name: st.column_config.NumberColumn(title, help=means, format=number_format)
         for name, (title, means) in titles.items()
@@ -262,11 +260,11 @@ def columns_of(titles: Mapping[str, tuple[str, str]], number_format: str) -> dic
 
 
 def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: dict[str, Any], key: str) -> None:
-    """A table with a row for each head, of which one can be chosen."""
+    """Draw a table with a row per head; a selected row chooses its head."""
     places = [*map(place_of, rows.to_dict("records"))]
     chosen = [i for i, place in enumerate(places) if place == (context.site, context.head)][:1]
     memory, name = session().memory, f"table {key} {hash(tuple(places))}"
-    if memory.setdefault(name, chosen) != chosen:  # chosen elsewhere: another table, which has that row selected
+    if memory.setdefault(name, chosen) != chosen:  # chosen elsewhere: a new key, so that this row is preselected
         memory.update({name: chosen, f"{name} rev": memory.get(f"{name} rev", 0) + 1})
     key = f"{name} {memory.get(f'{name} rev', 0)}"
 
@@ -293,8 +291,8 @@ def _meaning(name: str) -> str:
     return f"{means[:1].upper()}{means[1:].rstrip('.')}."
 
 
-def _explained(name: str) -> str:
-    """Markdown of a number: its formula, what it says, its range and its source."""
+def _help_text(name: str) -> str:
+    """Markdown help of a metric: its formula, meaning, range and source."""
     metric = next((metric for metric in METRICS if metric.name == name), None)
     if metric is None:
         return _meaning(name)
@@ -303,8 +301,8 @@ def _explained(name: str) -> str:
     return f"${metric.formula}${where}\n\n" + means.replace("<", "\\<").replace("[", "\\[")
 
 
-def _chosen(context: Context, swept: Sweep | None) -> None:
-    """The chosen head: what it does, its numbers, and how far it looks."""
+def _head_details(context: Context, swept: Sweep | None) -> None:
+    """Draw the chosen head: its role, its metrics, and its attention by distance."""
     site, head, record = context.site, context.head, context.record
     if not isinstance(head, int):
         return
@@ -320,8 +318,8 @@ def _chosen(context: Context, swept: Sweep | None) -> None:
     elif row is not None and (named := roles(row)):
         quiet(f"By its weights on this text alone: {', '.join(f'{role.name} {role.value:.2f}' for role in named)}.")
     if row is not None:
-        there = [name for name in MAIN if not pd.isna(row[name])]
-        table([(TITLES[n], number(n, float(row[n])), _meaning(n)) for n in there], numbers=(1,))
+        filled = [name for name in MAIN if not pd.isna(row[name])]
+        table([(TITLES[n], number(n, float(row[n])), _meaning(n)) for n in filled], numbers=(1,))
     with st.expander("Attention by distance", on_change="rerun", key="by distance") as fold:
         if fold.open:
             cost = estimate.of_maps(record.step(site))
