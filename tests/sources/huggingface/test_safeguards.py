@@ -81,7 +81,7 @@ def test_the_small_files_are_judged_before_the_weights_come(world):
     assert not [path for path in world.paths("GET") if path.endswith(".safetensors")]
 
 
-def test_models_are_built_build_lock(model, monkeypatch):
+def test_models_are_built_one_at_a_time(model, monkeypatch):
     """A build draws its random numbers and prints nothing while no other is at work."""
     held, make = [], transformers.GPT2LMHeadModel.__init__
 
