@@ -157,7 +157,7 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
     again = files.rounded(again) if record.precision else again
     differences, reasons = [*_differences(record, again)], [*_reasons(case, source, record)]
     if differences:
-        reasons = reasons or ["Weights and versions are the same, so this is a fault: tell us."]
+        reasons = reasons or ["Weights and versions are the same, so this is a bug; please report it."]
         return Verified(False, (*differences, *reasons))
     steps = zip(record.steps, again.steps, strict=True)
     pairs = [(getattr(stored, name), getattr(rerun, name)) for stored, rerun in steps for name in VECTORS]

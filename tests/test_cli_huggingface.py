@@ -272,7 +272,7 @@ def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):
     """And takes no other, no folder either."""
     monkeypatch.setenv("ATTNVIZ_MODELS", "gpt2, all-MiniLM-L6-v2")
 
-    assert run("models")[1].splitlines()[-1] == "Also, of Hugging Face: gpt2, all-MiniLM-L6-v2."
+    assert run("models")[1].splitlines()[-1] == "Also, from Hugging Face: gpt2, all-MiniLM-L6-v2."
     status, _, err = run("export", CAT, "--model", "./folder")
     assert status == 2
     assert "The models of this server are: gpt2, all-MiniLM-L6-v2." in err

@@ -249,7 +249,7 @@ def test_all_models_are_listed_with_where_their_weights_come_from(run):
     *listed, blank, others = out.splitlines()
     lines = {line.split()[0]: line for line in listed}
     assert (status, blank) == (0, "")
-    assert others.startswith("Also any model of Hugging Face, by its name (sentence-transformers/all-MiniLM-L6-v2)")
+    assert others.startswith("Also any model on Hugging Face, by its name (sentence-transformers/all-MiniLM-L6-v2)")
     assert tuple(lines) == tuple(api.SOURCES)
     assert "trained here  Says something at random." in lines["story"]
     assert "'induction' are missing" in lines["induction"]
@@ -312,4 +312,7 @@ def test_circuits_are_printed(run):
     assert heads[0].split()[:5] == ["kind", "layer", "head", "copying", "previous_token"]
     assert values[0].split() == ["kind", "layer", "head", "real", "imaginary"]
     assert len(values) > 2 * api.load("story").num_heads
-    assert "Circuits are of a model's weights: attnviz models NAME --circuits" in run("models", "--circuits")[2]
+    assert (
+        "Circuits are computed from a model's weights; name it: attnviz models NAME --circuits"
+        in run("models", "--circuits")[2]
+    )

@@ -106,7 +106,7 @@ def texts(root: Path, shard: Shard) -> list[CorpusLine]:
         raise InputError(f"{quoted(str(path), 200)} cannot be read: {error.strerror or error}.") from None
     if _checksum(content) != shard.checksum:
         where = f"lines {shard.first:,} to {shard.first + shard.lines - 1:,} of {quoted(shard.file, 200)}"
-        raise InputError(f"The corpus changed: {where} are not what they were. Give another folder for another corpus.")
+        raise InputError(f"The corpus changed: {where} are not what they were. Use a new folder for another corpus.")
     return lines
 
 

@@ -65,7 +65,7 @@ class RowEnd:
 
     @property
     def widest(self) -> float:
-        """Pixels of the widest text."""
+        """Width of the widest text, in pixels."""
         return max(map(text_width, [self.title, *self.texts]))
 
     @property

@@ -150,7 +150,7 @@ def models(options: Namespace) -> list[str]:
     """Run `models`: return lines with the list of models, or the card or circuits of one model."""
     if options.circuits:
         if not options.name:
-            raise InputError("Circuits are of a model's weights: attnviz models NAME --circuits.")
+            raise InputError("Circuits are computed from a model's weights; name it: attnviz models NAME --circuits.")
         circuits = analysis.circuits(load(options.name).model_weights())
         for sentence in circuits.lacking:
             terminal.note(sentence)
@@ -165,9 +165,9 @@ def models(options: Namespace) -> list[str]:
         except AttnvizError as error:
             rows.append((name, kind.provenance, str(error)))
     only = hub.allowed()
-    others = f"Also, of Hugging Face: {', '.join(only or ()) or 'none'}."
+    others = f"Also, from Hugging Face: {', '.join(only or ()) or 'none'}."
     if only is None:
-        others = f"Also any model of Hugging Face, by its name ({hub.MINILM}) or its folder."
+        others = f"Also any model on Hugging Face, by its name ({hub.MINILM}) or its folder."
     return [*terminal.columns(rows), "", others]
 
 

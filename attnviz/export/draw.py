@@ -120,8 +120,8 @@ class Workers:
             raise ExportError(f"{late} take a smaller scale, fewer tokens, or SVG.") from None
         except Killed as killed:
             raise ExportError(
-                f"The picture was not drawn: the program that draws was killed twice ({killed}), as a system does "
-                "that runs out of memory. Take a smaller scale, SVG or PDF, or try again later."
+                f"The picture was not drawn: the program that draws was killed twice ({killed}), as happens "
+                "when the system runs out of memory. Take a smaller scale, SVG or PDF, or try again later."
             ) from None
         finally:
             if len(self._idle) < MOST_IDLE:

@@ -267,7 +267,7 @@ def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
         note(f"{title} does not know {names}{more}: it reads each as <unk>.", "notice")
         return
     count = max(0, len(words) - len(unknown))
-    note(f"This model knows {count} of {len(words)} words: it reads each other one as <unk>.", "notice")
+    note(f"This model knows {count} of {len(words)} words: it reads all others as <unk>.", "notice")
     reader = next((name for name in (*model_loading.listed(), "scratch") if name != now()["model"]), None)
     if reader is not None:
         st.button(

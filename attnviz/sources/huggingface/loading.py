@@ -165,7 +165,7 @@ def _build(place: ModelLocation, unweighted: opening.Unweighted) -> Loaded:
     model, unread = _model(unweighted.kind, folder, config, dtype, name, prefix, task)
     model = model.to(device)
     implementation = model.get_correct_attn_implementation(None) if model._can_set_attn_implementation() else "eager"
-    notes = [*unweighted.notes, *(["weights of 4 bits, unpacked"] if is_packed else [])]
+    notes = [*unweighted.notes, *(["4-bit weights, unpacked"] if is_packed else [])]
     notes += [f"weights named without their prefix “{prefix}”"] if prefix else []
     return Loaded(
         turns=Turns(model),

@@ -449,7 +449,9 @@ class Search:
             return None
         rows = call.output.reshape(-1, *call.output.shape[-2:])[0]
         length = len(rows)
-        starts = [i for i in range(min(8, len(weight) - length)) if self._close(floats(weight[i : i + length]), rows)]
+        starts = [
+            i for i in range(min(8, len(weight) - length + 1)) if self._close(floats(weight[i : i + length]), rows)
+        ]
         return floats(weight[starts[0] :]) if starts else None
 
     def _linear(self, call: ModuleCall) -> Linear | None:

@@ -325,8 +325,8 @@ def _peeking(context: Context) -> None:
     ]
     table(rows, ["training step", "loss with the mask", "loss without a mask"], numbers=(0, 1, 2))
     in_words(
-        f"When they generate, without any later words, their losses are {masked.writing:.2f} with the mask "
-        f"and {open_to_all.writing:.2f} without one; a guess has {peeking.GUESS:.2f}."
+        f"When they generate, and no later words exist yet, their losses are {masked.writing:.2f} with the mask "
+        f"and {open_to_all.writing:.2f} without one; guessing at random gives {peeking.GUESS:.2f}."
     )
 
 

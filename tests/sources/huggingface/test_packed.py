@@ -53,7 +53,7 @@ def test_weights_are_those_unpacked_by_hand_and_attention_is_eager(tmp_path, dty
     weights = source.loaded.model.state_dict()
 
     assert source.facts.dtype == dtype
-    assert source.facts.notes == ("weights of 4 bits, unpacked",)
+    assert source.facts.notes == ("4-bit weights, unpacked",)
     assert source.read_only is None
     for name, expected in unpacked.items():
         assert torch.equal(weights[name], expected.to(dtype))
