@@ -107,7 +107,7 @@ class Generated:
             where = f"its positions are {self.prompt} to {len(self.sentence.tokens) - 1}"
             raise InputError(f"No token of the answer stands at position {quoted(position)}; {where}.")
         prediction = self.record.prediction
-        top = prediction.logits[0, position - 1].softmax(-1).topk(min(count, prediction.logits.shape[-1]))
+        top = prediction.probabilities(position - 1).topk(min(count, prediction.logits.shape[-1]))
         return [
             (id, prediction.vocabulary[id], float(share))
             for id, share in zip(top.indices.tolist(), top.values, strict=True)

@@ -29,7 +29,6 @@ from attnviz.analysis.predictions import (
     labels,
     labels_tokens,
     most_changed,
-    nameless_id,
     next_words,
     output_change,
     predicted_words,

@@ -49,7 +49,7 @@ class Sides:
         num_queries, num_keys: numbers of queries and keys that are not padding, (B,).
         queries, keys: token ids, (B, Q) and (B, K).
         typed: whether a query is an ordinary token, not a special one, (B, Q).
-        columns: numbers per key to sum with the weights, (B, K, C); the first is 1 for a special token.
+        special: which keys are special tokens and no padding, boolean, (B, K).
     """
 
     num_queries: Tensor
@@ -57,7 +57,7 @@ class Sides:
     queries: Tensor
     keys: Tensor
     typed: Tensor
-    columns: Tensor
+    special: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,15 +174,10 @@ class HeadBlock:
 
     @cached_property
     def taken(self) -> Tensor:
-        """Head outputs, weighted sums of value norms and weights on `columns`, concatenated, (B, H, R, d_v + 1 + C)."""
+        """Head outputs, weighted sums of value norms, weights on special tokens, concatenated: (B, H, R, d_v + 2)."""
         value = self.step.value[self.texts].to(self.dtype)
-        columns = self.sides.columns[self.texts, None].to(self.dtype).expand(-1, value.shape[1], -1, -1)
-        return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), columns], -1)
-
-    @property
-    def on_columns(self) -> Tensor:
-        """Sum of weight times each of `Sides.columns`, (B, H, R, C)."""
-        return self.taken[..., self.step.value.shape[-1] + 1 :]
+        special = self.sides.special[self.texts, None, :, None].to(self.dtype).expand(-1, value.shape[1], -1, -1)
+        return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), special], -1)
 
     @cached_property
     def twins(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -226,19 +221,13 @@ def blocks(
             yield HeadBlock(step, sides, some, part, torch.arange(part.start, part.stop), dtype)
 
 
-def sides_of(record: Record, step: Step, columns: Tensor | None = None) -> Sides:
-    """Tokens at the queries and keys of a site; they are the same for all sites of its kind and shape.
-
-    Args:
-        columns: as in `Sides`; by default only the first, which is 1 for special tokens that are not padding.
-    """
+def sides_of(record: Record, step: Step) -> Sides:
+    """Tokens at the queries and keys of a site; they are the same for all sites of its kind and shape."""
     each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
     num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(each))]).T
     queries, keys = (torch.tensor([[token.id for token in both[i]] for both in each], dtype=torch.long) for i in (0, 1))
     special = [torch.tensor([[token.special for token in both[i]] for both in each], dtype=torch.bool) for i in (0, 1)]
-    if columns is None:
-        columns = (special[1] & is_token(step, num_keys)).unsqueeze(-1)
-    return Sides(num_queries, num_keys, queries, keys, ~special[0], columns)
+    return Sides(num_queries, num_keys, queries, keys, ~special[0], special[1] & is_token(step, num_keys))
 
 
 def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
@@ -319,7 +308,7 @@ def first(block: HeadBlock) -> RowMeasure:
 
 def special(block: HeadBlock) -> RowMeasure:
     """Weight on special tokens, in texts that have special tokens among the keys."""
-    return RowMeasure(block.on_columns[..., 0], (block.sides.columns[block.texts, :, 0] > 0).any(-1, keepdim=True))
+    return RowMeasure(block.taken[..., -1], block.sides.special[block.texts].any(-1, keepdim=True))
 
 
 def _weight_on_pairs(block: HeadBlock, text: Tensor, row: Tensor, key: Tensor) -> Sums:

@@ -1,6 +1,5 @@
 """Predictions of a model, their change by an edit, and changes of the vectors of tokens and sentences."""
 
-import re
 from dataclasses import dataclass
 from math import isnan
 
@@ -104,15 +103,6 @@ class NextWord:
     word: str
     probability: float
     before: float | None = None
-
-
-def nameless_id(record: Record, word: str) -> int | None:
-    """The id of a vocabulary token without text, which is shown as "#48"; None for any other word."""
-    vocabulary = () if record.prediction is None else record.prediction.vocabulary
-    number = word.removeprefix("#")
-    if number == word or not re.fullmatch("[0-9]{1,9}", number) or int(number) >= len(vocabulary):
-        return None
-    return int(number) if vocabulary[int(number)] == word else None
 
 
 def next_words(

@@ -209,9 +209,7 @@ def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tu
     """Find, per head, the `most` rows with the largest maximum weight, as pairs of query and key; also return the
     largest weight of other rows. Both tokens must be typed by the user, and a row must have more than one open key."""
     weight, key = block.weights.max(-1)
-    is_typed = (torch.arange(block.step.shape[3]) < block.num_keys[:, None]) & ~(
-        block.sides.columns[block.texts, :, 0] > 0
-    )
+    is_typed = (torch.arange(block.step.shape[3]) < block.num_keys[:, None]) & ~block.sides.special[block.texts]
     chosen = block.counted & (weight > 0) & (block.open_keys > 1)
     chosen &= is_typed[torch.arange(len(is_typed))[:, None, None], key]
     chosen &= block.sides.typed[block.texts, None, block.rows]

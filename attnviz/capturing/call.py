@@ -94,7 +94,7 @@ class Call:
 
 
 def scored(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
-    """Fields of a call with only scores, (B, H, Q, K), and mask known: queries and keys are 0, scores the bias."""
+    """Fields of a call of which only scores, (B, H, Q, K), are known: they are the bias, queries and keys are 0."""
     batch, heads, queries, keys = scores.shape
     scores = scores.float() if scores.dtype in HALVES or not scores.is_floating_point() else scores
     query, key = scores.new_zeros(batch, heads, queries + keys, 1).split((queries, keys), 2)

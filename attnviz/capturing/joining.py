@@ -50,7 +50,7 @@ class Run:
         """Join the passes to one call per site; gives the calls, and a message per site that cannot be joined."""
         calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
         cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
-        why = "uses keys of earlier passes that are not shown: its cache was cut, or its sentences were reordered"
+        why = "uses keys of earlier passes that are not shown: its cache was cut or its sentences changed places"
         return calls, [f"{site} ({calls[site].name or 'the model'}) {why}" for site in cut]
 
     def _is_cut(self, site: Site, call: Call) -> bool:

@@ -123,6 +123,11 @@ def _mask_report(
     axes = ("batch", "key") if as_padding else axes
     if tokens is None and (intent is None or intent.is_usual) and not (size and size[3] == 1):
         tokens = _padding_of_queries(values, axes, convention)
+        by_text = values.transpose(0, 1)  # (B, Q, 1), whose first axis is read as heads
+        if tokens is None and size is None and len(values) == values.shape[3] == 1:
+            tokens = _padding_of_queries(by_text, axes, convention)
+            if tokens is not None:
+                values, axes = by_text, tuple("batch" if axis == "head" else axis for axis in axes)
         if tokens is not None and intent is None:
             intent, assumed = Intent("a two-way encoder", Full()), "a two-way encoder with padding"
     values = _expand_texts(values, tokens, intent)

@@ -75,7 +75,7 @@ class Report:
     Attributes:
         findings: all findings, the most severe first.
         question: question that the user must answer before the check can be completed; "" for none.
-        assumed: assumed intent where none was given: "a causal decoder with padding".
+        assumed: sentence with the assumed intent, such as "a causal decoder with padding"; "" if one was given.
     """
 
     findings: tuple[Finding, ...] = ()

@@ -324,7 +324,7 @@ class Runner:
         Raises:
             NotTriedError: if the model does not support this way, or there is nothing to try.
         """
-        known = set() if self.pad is None else {"tokens"}  # the model recognizes padding by its id
+        known = set() if self.pad is None else {"tokens"}  # the model tells padding from tokens by the id
         if missing := sorted(name for name in NEEDS[way] - known if not self.takes(name)):
             raise NotTriedError(f"The call of the model takes no {missing[0]}; give call=, a function that does.")
         if "cache" in NEEDS[way] and max(map(len, documents)) < 2:
@@ -414,7 +414,7 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
 
         why = cause(ran, row, slots, alone[number], repeated, runner.bound * LAYERS)
     except AttnvizError as error:
-        begin = "" if isinstance(error, NotTriedError) else "The model does not run in this way. It says: "
+        begin = "" if isinstance(error, NotTriedError) else "The model refuses to run this way. It says: "
         return RunResult(run, False, "not tried", message=f"{begin}{error}")
     noun = f"Document {ran.order(row, number)}" if run == "packed" else f"Text {number + 1}"
     message = f"{noun} {why.message.rstrip('.')}."

@@ -259,7 +259,7 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
 def _log_probabilities(record: Record, row: int) -> Tensor | None:
     """Log-probabilities of all predictions, (positions, words): after each token, at blanks, or one row of all classes.
 
-    Of several simultaneous labels, each has two "words": true and false. None without words and for a regression.
+    A label of several that may hold at once has two "words": true and false. None for a regression and without words.
     """
     if record.prediction is None:
         if record.labels is None or record.label_kind == "number":

@@ -52,7 +52,7 @@ class OverBudget(TooLong):
 
 
 class Busy(InputError):
-    """A public server refuses a run for now; the user can try again later."""
+    """Error: a public server cannot take another run at the moment."""
 
 
 def seconds() -> float:

@@ -184,7 +184,7 @@ def _alternatives(context: Context, generated: Generated, position: int) -> None
     """Draw the probability of a generated word, and buttons that replace it and generate the rest again."""
     token = generated.sentence.tokens[position]
     row, word = (quoted(each.text.strip() or each.text) for each in generated.sentence.tokens[position - 1 :][:2])
-    share = percent(float(context.record.prediction.logits[0, position - 1].softmax(-1)[token.id]))
+    share = percent(float(context.record.prediction.probabilities(position - 1)[token.id]))
     quiet(f"After {row} the model wrote {word} ({share}). Write this instead:")
     begin = generated.ids[: position - generated.prompt]
     with st.container(horizontal=True, gap="small", key="instead"):

@@ -1,4 +1,4 @@
-"""What a model predicts: next words, labels, words for blanks, step by step; and how far an edit moved its output."""
+"""Predictions of a model: next words, labels, words for blanks, step by step; and how far an edit moved its output."""
 
 import math
 from dataclasses import replace
@@ -48,7 +48,7 @@ def without_numbers(record):
 
 
 def test_before_and_after_a_change_each_word_has_a_bar_in_a_hollow_one():
-    """What changed most comes first, here what was most probable before; told apart by place, by fill and in words.
+    """The word that changed most comes first, here the most probable one before; place, fill and words tell them apart.
 
     The largest has the whole length: of small probabilities much is seen, too.
     """
@@ -148,7 +148,7 @@ NO_BLANKS = filled_of(["a", "cat"], [], OTHER, OTHER)
 
 
 def test_rows_of_a_map_say_it_at_blanks_alone():
-    """Where there is no blank there is no caption either, on maps and on masks."""
+    """A row without a blank has no caption, on maps and on masks."""
     chart = heatmap(FILLED_BEFORE, SITE, 0)
 
     assert [row["note"] for row in data(chart, "rows")] == ["", "▸ cat", "", "▸ down"]

@@ -155,3 +155,12 @@ def test_weights_and_scores_are_never_repeated():
 
     assert check(weights, shape=SHAPE).rules("error") == {"broadcast"}
     assert check(weights, shape=(1, 3, 5, 7)).rules() == set()
+
+
+def test_padding_of_queries_is_named_also_where_texts_are_read_as_heads():
+    """(B, Q, 1) stands for one text with B heads; heads have no padding of their own."""
+    tokens = torch.arange(6) < torch.tensor([[6], [4]])
+
+    for mask in (tokens[:, :, None], tokens[:, None, :, None]):
+        errors = [finding for finding in check(mask).findings if finding.severity == "error"]
+        assert [finding.message for finding in errors] == ["Padding blocks queries instead of keys."]

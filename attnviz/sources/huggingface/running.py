@@ -229,9 +229,9 @@ def ends(loaded: Loaded) -> frozenset[int]:
 def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
     """Empty cache for keys and values of the text so far; None where the whole text has to be run for each token.
 
-    That is so where a token sees later ones, where a bias counts positions, where something is taken from another text,
-    where a mask meets layers that drop keys, where only a capture sees the calls, where a class takes no cache of
-    transformers' own, and where a picture moves the positions behind it.
+    A cache cannot be used if a token sees later ones, a bias counts positions, something is taken from another text, a
+    mask meets layers that drop keys, only a capture sees the calls, the class takes no cache of transformers, or a
+    picture moves the positions behind it.
     """
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer

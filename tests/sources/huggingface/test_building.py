@@ -189,3 +189,20 @@ def test_the_first_loads_of_a_process_do_not_meet(tmp_path):
     ended = subprocess.run([sys.executable, "-c", FIRST, *folders], capture_output=True, text=True, cwd=ROOT)
 
     assert (ended.stdout.strip(), ended.returncode) == ("[]", 0), ended.stderr
+
+
+def test_models_are_built_one_at_a_time(place, monkeypatch):
+    """A build draws its random numbers and prints nothing while no other is at work."""
+    held, make = [], transformers.GPT2LMHeadModel.__init__
+
+    def makes(self, *args, **kwargs):
+        other = threading.Thread(target=lambda: held.append(building._build_lock.acquire(blocking=False)))
+        other.start()
+        other.join()
+        make(self, *args, **kwargs)
+
+    monkeypatch.setattr(transformers.GPT2LMHeadModel, "__init__", makes)
+    loading.load(place)
+
+    assert held
+    assert not any(held)

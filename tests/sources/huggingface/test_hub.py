@@ -6,9 +6,9 @@ from pathlib import Path
 import fake_hub
 import pytest
 from fake_hub import COMMIT
-from huggingface_hub import constants
+from huggingface_hub import constants, get_session
 
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import files, hub
 
 NAME = "tiny/story"
@@ -282,3 +282,42 @@ def test_a_listed_name_never_means_a_folder(world, model, tmp_path, monkeypatch)
     monkeypatch.setenv("ATTNVIZ_MODELS", NAME)
 
     assert hub.find(NAME).kind == "download"
+
+
+def test_a_package_with_other_weights_is_refused(world, tmp_path, monkeypatch):
+    """Its name alone proves nothing."""
+    package = tmp_path / hub.PACKED
+    fake_hub.write(package / "model")
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert "checksum differs" in refusal(lambda: hub.find("all-MiniLM-L6-v2"))
+
+
+def test_settings_of_the_library_are_as_before_once_nobody_asks(world):
+    """Though two downloads began and ended in turns."""
+    before = {name: getattr(constants, name) for name in hub.SETTINGS}
+    hooks = list(get_session().event_hooks["request"])
+    first, second = hub._guarded_requests(NAME, None), hub._guarded_requests(NAME, None)
+    first.__enter__()
+    second.__enter__()
+    assert constants.HF_HUB_DISABLE_XET
+    first.__exit__(None, None, None)
+    assert constants.HF_HUB_DISABLE_XET
+    second.__exit__(None, None, None)
+
+    assert {name: getattr(constants, name) for name in hub.SETTINGS} == before
+    assert get_session().event_hooks["request"] == hooks
+
+
+def test_the_small_files_are_judged_before_the_weights_come(world):
+    """What cannot be used is not fetched first."""
+
+    def refuse(folder: Path) -> None:
+        assert (folder / "config.json").is_file()
+        raise InputError("not this one")
+
+    with pytest.raises(InputError, match="not this one"):
+        hub.fetch(hub.find(NAME), check=refuse)
+
+    assert not [path for path in world.paths("GET") if path.endswith(".safetensors")]

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from attnviz.core import progress
 from attnviz.core.errors import AttnvizError, Canceled
-from attnviz.sources.huggingface import faults, files, hub, loading, memory
+from attnviz.sources.huggingface import faults, files, hub, loading, memory, opening
 from attnviz.sources.huggingface.hub import ModelLocation
 
 SIZES = {
@@ -346,3 +346,10 @@ def test_the_pooling_of_a_model_of_a_hub_comes_with_it(tmp_path, monkeypatch):
         fake.files["tiny/embeds"]["1_Pooling/config.json"] = b'{"pooling_mode_cls_token": true}'
 
         assert str(loading.load("tiny/embeds").pooling) == "first token"
+
+
+def test_a_configuration_is_not_endless(story, tmp_path):
+    """Its size is looked at before it is read."""
+    folder = fake_hub.copy(story, tmp_path / "other", comment="x" * opening.LONGEST_CONFIG)
+
+    assert "2.0 MB is the most" in refusal(folder)
