@@ -7,10 +7,11 @@ import torch
 from hypothesis import strategies as st
 from rules import rules
 
+from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.edits import KINDS, PARTS, Edits, Site, Take
 from attnviz.core.masks import And, Or, Random, Shifted
 from attnviz.core.modifiers import ALiBi, RelativeBias
-from attnviz.core.scoring import EMPTY_ROWS
+from attnviz.core.scoring import EMPTY_ROWS, Scoring
 
 B, H, Q, K, D_K, D_V = 2, 3, 5, 7, 11, 13
 
@@ -91,3 +92,10 @@ edits = st.builds(
     softcap=st.none() | st.floats(1e-3, 1e5),
     taken=st.lists(takes, max_size=2).map(tuple),
 )
+
+
+def call(function, *inputs, mask=None, **settings):
+    """One of the three ways, with its settings as it takes them."""
+    if function is scaled_dot_product_attention:
+        return function(*inputs, mask, **settings)
+    return function(*inputs, mask, Scoring(**settings))
