@@ -89,7 +89,7 @@ def graph(loaded: Loaded, record: Record, tap: Tap, vectors: tuple[Tensor, ...])
 
 
 def settings(model: nn.Module) -> dict[str, bool]:
-    """With which a model tells its hidden states, and keeps nothing for a next token."""
+    """Arguments that make a model return its hidden states and keep no cache."""
     return {"output_hidden_states": True} | ({"use_cache": False} if hasattr(model.config, "use_cache") else {})
 
 
