@@ -178,6 +178,14 @@ def test_a_model_that_draws_at_random_is_refused(tmp_path, name):
         attnviz.load(str(tmp_path))
 
 
+def test_settings_of_a_chat_are_refused_by_a_model_that_reads_no_text(load):
+    """Taken in silence, they would seem to act."""
+    source = load("vit")
+
+    with pytest.raises(InputError, match="reads no text, so it has no setting 'chat'; leave it out"):
+        attnviz.load(source.id, chat=True)
+
+
 def test_a_model_that_attends_in_pieces_of_a_picture_alone_is_refused():
     """MobileViT attends among every fourth pixel of a map, which is no row of the picture's patches."""
     sizes = {"hidden_sizes": [32] * 3, "neck_hidden_sizes": [8] * 6 + [16], "num_attention_heads": 4}
