@@ -39,7 +39,7 @@ def by_name(
     loaded = loading.loaded_model(name, report)
     if loaded.hears or loaded.tokenizer is None:
         if settings:
-            raise InputError(f"{name} reads no text, so it has no setting {quoted([*settings][0])}; leave it out.")
+            raise InputError(f"{name} reads no text, and has no setting {quoted(next(iter(settings)))}; leave it out.")
         return (SoundModel if loaded.hears else PictureModel)(name)
     return HuggingFace(name, **settings)
 

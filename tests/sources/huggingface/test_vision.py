@@ -182,7 +182,7 @@ def test_settings_of_a_chat_are_refused_by_a_model_that_reads_no_text(load):
     """Taken in silence, they would seem to act."""
     source = load("vit")
 
-    with pytest.raises(InputError, match="reads no text, so it has no setting 'chat'; leave it out"):
+    with pytest.raises(InputError, match="reads no text, and has no setting 'chat'; leave it out"):
         attnviz.load(source.id, chat=True)
 
 
