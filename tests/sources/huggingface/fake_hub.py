@@ -72,7 +72,7 @@ def digest(name: str, data: bytes) -> str:
 
 
 def connect(patch, address: str, cache: Path) -> None:
-    """Let this process and its children ask this hub alone, keep files in this cache, and not rest between tries."""
+    """Let this process ask this hub alone, keep files in this cache, and give up soon on an answer that hangs."""
     from huggingface_hub import constants, file_download
 
     for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD"):
@@ -83,6 +83,7 @@ def connect(patch, address: str, cache: Path) -> None:
     patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}")
     patch.setattr(constants, "HF_HUB_CACHE", str(cache))
     patch.setattr(constants, "HF_HUB_OFFLINE", False)
+    patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
     patch.setattr(file_download, "time", SimpleNamespace(sleep=lambda seconds: None, time=time.time))
 
 
