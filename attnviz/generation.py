@@ -5,7 +5,6 @@ generated.answer, generated.alternatives(3)
 attnviz.figures.head(generated.record, attnviz.Site("decoder", 0), 1)
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,13 +27,11 @@ class WritingProgress:
     Attributes:
         text: answer so far.
         done, of: number of new tokens, and the maximum.
-        per_second: tokens written per second.
     """
 
     text: str
     done: int
     of: int
-    per_second: float
 
 
 @dataclass(frozen=True)
@@ -45,13 +42,11 @@ class Written:
         prompt: tokens of the prompt.
         sentence: tokens of prompt and answer.
         ended: whether the model ended the answer itself.
-        per_second: tokens written per second.
     """
 
     prompt: Sentence
     sentence: Sentence
     ended: bool
-    per_second: float
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -68,14 +63,12 @@ class Generated:
         prompt: number of tokens in the prompt, which is the position of the first token of the answer.
         begins: index of the first character of the answer in the text.
         ended: whether the model ended the answer itself.
-        per_second: tokens written per second.
     """
 
     record: Record
     prompt: int
     begins: int
     ended: bool
-    per_second: float
 
     @property
     def sentence(self) -> Sentence:
@@ -115,15 +108,11 @@ class Generated:
 
     def first_difference(self, other: "Generated") -> int | None:
         """Find the position of the first token that differs from another answer; None if both are equal."""
-        mine, theirs = ([token.id for token in each.sentence.tokens] for each in (self, other))
-        return first_difference(mine, theirs)
-
-
-def first_difference(ids: Sequence[int], others: Sequence[int]) -> int | None:
-    """Find the index of the first id that differs, or at which the shorter list ends; None if both are equal."""
-    pairs = enumerate(zip(ids, others, strict=False))
-    end = None if len(ids) == len(others) else min(len(ids), len(others))
-    return next((place for place, (one, another) in pairs if one != another), end)
+        mine, theirs = ([token.id for token in answer.sentence.tokens] for answer in (self, other))
+        if mine == theirs:
+            return None
+        pairs = enumerate(zip(mine, theirs, strict=False))
+        return next((position for position, (id, other_id) in pairs if id != other_id), min(len(mine), len(theirs)))
 
 
 def generate(
@@ -160,7 +149,7 @@ def generate(
     record, prompt = source.run((written.sentence,), edits), written.prompt
     if not sampling_temperature:
         record = replace(record, findings=(*record.findings, *unlike(record, len(prompt.tokens) + len(begin))))
-    return Generated(record, len(prompt.tokens), len(prompt.text), written.ended, written.per_second)
+    return Generated(record, len(prompt.tokens), len(prompt.text), written.ended)
 
 
 APART = 1e-2
@@ -209,20 +198,18 @@ def write(
     if room < 1:
         raise InputError(f"The prompt has {prompt:,} tokens, and '{source.name}' reads up to {longest:,}. Shorten it.")
     continuation, generator = source.continuation(sentence, edits, room), torch.Generator().manual_seed(seed)
-    start, ended, written = time.perf_counter(), False, 0
-    while written < room and not ended:
-        forced = begin[written] if written < len(begin) else None
-        id = _next_id(continuation.logits(), sampling_temperature, top_p, generator) if forced is None else forced
-        ended = forced is None and id in source.ends
-        if ended:
-            break
+    for count in range(room):
+        if count < len(begin):
+            id = begin[count]
+        else:
+            id = _next_id(continuation.logits(), sampling_temperature, top_p, generator)
+            if id in source.ends:
+                return Written(sentence, continuation.sentence, ended=True)
         continuation.append(id)
-        written += 1
         answer = continuation.sentence.text[len(sentence.text) :]
-        seconds = max(time.perf_counter() - start, 1e-9)
-        if report(WritingProgress(answer, written, room, written / seconds)) is False:
+        if report(WritingProgress(answer, count + 1, room)) is False:
             break
-    return Written(sentence, continuation.sentence, ended, written / max(time.perf_counter() - start, 1e-9))
+    return Written(sentence, continuation.sentence, ended=False)
 
 
 def _next_id(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:

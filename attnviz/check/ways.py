@@ -233,7 +233,7 @@ def _documents(texts: Any, tokenize: Any) -> list[Tensor]:
         raise InputError(f"{quoted(strings[0])} is a string: give same_run(..., tokenizer=...), or lists of ids.")
     encode = getattr(tokenize, "encode", tokenize)
     with errors_said():
-        documents = [ids_of(encode(text) if isinstance(text, str) else text)[0] for text in texts]
+        documents = [ids_of(encode(text) if isinstance(text, str) else text) for text in texts]
     if not documents or not all(documents):
         raise InputError("There is no text to run, or one without tokens; give strings or lists of token ids.")
     return [torch.tensor(ids) for ids in documents]

@@ -399,6 +399,16 @@ class Source(ABC):
         raise InputError(f"'{self.name}' {why}, so there are no gradients of a logit.")
 
 
+def token_ids(sentences: Sequence[Sentence]) -> Tensor:
+    """Token ids of a batch, (B, n)."""
+    return torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+
+
+def lengths_of(sentences: Sequence[Sentence]) -> tuple[int, ...]:
+    """Numbers of tokens of sentences without padding."""
+    return tuple(sentence.length for sentence in sentences)
+
+
 class Continuation:
     """A text that a source continues token by token, with a complete forward pass for each token.
 
@@ -416,8 +426,7 @@ class Continuation:
 
     def logits(self) -> Tensor:
         """Logits of the next token, (vocabulary,), after the rules of the model's generation settings."""
-        ids = torch.tensor([[token.id for token in self.sentence.tokens]])
-        return self.rules(ids, self.plain_logits()[None])[0]
+        return self.rules(token_ids([self.sentence]), self.plain_logits()[None])[0]
 
     def plain_logits(self) -> Tensor:
         """Logits of the next token, (vocabulary,), before the rules of the model's generation settings."""

@@ -1,10 +1,8 @@
-"""Sources with one fixed input: a saved record without its model, or a function that makes a record for edits."""
+"""A saved record without its model, as a source."""
 
-import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
@@ -13,7 +11,6 @@ from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import PROVENANCES, Source
-from attnviz.sources.own_code import errors_said
 
 ALONE = "A change acts on this attention alone: the rest of the model is not in the file."
 
@@ -139,61 +136,3 @@ class Saved(Source):
         """Raise InputError unless the sentences are those of the record, with unchanged tokens."""
         if tuple(sentences) != self.record.sentences:
             raise InputError(f"{quoted(self.name)} holds one run; load its model to change or repeat its text.")
-
-
-@dataclass(frozen=True, eq=False)
-class Recorded(Saved):
-    """A source with one fixed input, such as a picture, that can be run again with edits.
-
-    Attributes:
-        record: record of the run without edits.
-        make: function that runs the model with edits.
-    """
-
-    make: Callable[[Edits], Record]
-    alone = ""
-    lock: AbstractContextManager = field(default_factory=threading.RLock, repr=False)
-
-    @classmethod
-    def of(cls, make: Callable[[Edits], Record]) -> Self:
-        """Make a source from a function that takes edits and returns a record, by calling it without edits.
-
-        Raises:
-            InputError: if the function raises, with the line, or does not return a record.
-        """
-        record = _record_with(make, Edits())
-        return cls(record.source, record, make)
-
-    @property
-    def does(self) -> str:
-        return "Your own model, run in its own code on one input. Nothing of it was measured here."
-
-    @property
-    def read_only(self) -> str | None:
-        return (
-            f"Only the weights of {self.name} are known, so nothing can be changed." if self.record.read_only else None
-        )
-
-    def run(
-        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
-    ) -> Record:
-        """Run the model on its fixed input, with edits.
-
-        Raises:
-            InputError: for other sentences or any targets, or if the function raises, with the line.
-        """
-        if edits == Edits() or targets or self.read_only:
-            return super().run(sentences, edits, targets)
-        self.check_own(sentences)
-        with self.lock:
-            return replace(_record_with(self.make, edits), edits=edits)
-
-
-def _record_with(make: Callable[[Edits], Record], edits: Edits) -> Record:
-    """Call a function with edits; raise InputError if it raises or does not return a record."""
-    with errors_said():
-        record = make(edits)
-    if not isinstance(record, Record):
-        what = f"The function gave {quoted(type(record).__name__)}"
-        raise InputError(f"{what}; it takes Edits and gives a Record, as seen.record(...) does.")
-    return record

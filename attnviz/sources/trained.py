@@ -1,4 +1,4 @@
-"""Models that were trained here and ship with attnviz: a translator, and models that predict the next word."""
+"""Models that were trained here and ship with attnviz: a translator, models that predict the next word, and shapes."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -20,7 +20,8 @@ from attnviz.models import streams, trained
 from attnviz.models.multihead import Watching
 from attnviz.models.transformer import Embedding, EncoderDecoder
 from attnviz.sources import cards, taking
-from attnviz.sources.base import Source
+from attnviz.sources.base import Source, lengths_of, token_ids
+from attnviz.sources.huggingface.sense_models import SenseModel
 from attnviz.tokenizers import EOS, PAD, SOS, SPECIAL, vocabulary
 from attnviz.tokenizers.vocabulary import Vocabulary
 
@@ -114,9 +115,8 @@ class Trained(Source):
         if max(words, default=0) > MANY_WORDS:
             raise TooLong(words, longest, reads, at_least=True)
         sentences = tokenizers.batch(self._input_words, texts, sos=not self.writes, eos=self.writes)
-        lengths = [sentence.length for sentence in sentences]
-        if max(lengths, default=0) > longest:
-            raise TooLong(lengths, longest, reads)
+        if max(lengths_of(sentences), default=0) > longest:
+            raise TooLong(lengths_of(sentences), longest, reads)
         return sentences
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
@@ -124,7 +124,7 @@ class Trained(Source):
         if not self.writes:
             return super().tokenize_targets(texts)
         sentences = tokenizers.batch(self._output_words, texts, sos=True)
-        longest, lengths = self._model.config.longest, [sentence.length for sentence in sentences]
+        longest, lengths = self._model.config.longest, lengths_of(sentences)
         if max(lengths) > longest:
             raise TooLong(lengths, longest, f"'{self.model}' writes up to {longest}. Shorten it.")
         return sentences
@@ -144,15 +144,17 @@ class Trained(Source):
         """
         self.check_targets(targets)
         acting, targets = self.resolved(sentences, edits, targets)
-        tap, written, cut = Tap(acting), (), ()
+        tap, real, written, cut = Tap(acting), lengths_of(sentences), (), ()
         with torch.inference_mode():
             if not self.writes:
-                hidden, logits = self._model(self._checked_ids(sentences), _lengths(sentences), tap=tap)
+                hidden, logits = self._model(self._checked_ids(sentences), real, tap=tap)
                 words = self._input_words.names
             else:
-                memory = self._model.encode(self._checked_ids(sentences), _lengths(sentences), tap=tap)
+                memory = self._model.encode(self._checked_ids(sentences), real, tap=tap)
                 if not targets:
-                    targets, cut = _decode_greedily(self._model, memory, _lengths(sentences), self._output_words, edits)
+                    targets, cut = _decode_greedily(
+                        self._model, memory, lengths_of(sentences), self._output_words, edits
+                    )
                 hidden, logits = self._decode(targets, memory, sentences, tap)
                 logits = _without_special(logits)
                 words, written = self._output_words.names, tuple(target.text for target in targets)
@@ -172,11 +174,11 @@ class Trained(Source):
         with torch.inference_mode():
             read = _embed(model.embedding, ids)
             if not self.writes:
-                model(ids, _lengths(record.sentences), tap=tap)
+                model(ids, lengths_of(record.sentences), tap=tap)
                 return tap.origin(site, read, read)
-            memory = model.encode(ids, _lengths(record.sentences), tap=tap)
+            memory = model.encode(ids, lengths_of(record.sentences), tap=tap)
             self._decode(record.targets, memory, record.sentences, tap)
-            written = _embed(model.written, _token_ids(record.targets))
+            written = _embed(model.written, token_ids(record.targets))
         query_input, key_input = (
             (read if site.kind == "encoder" else written),
             (written if site.kind == "decoder" else read),
@@ -190,33 +192,33 @@ class Trained(Source):
         taking.check_stream(record)
         with torch.inference_mode():
             embedding = self._model.written if self.writes else self._model.embedding
-            embedded = _embed(embedding, _token_ids(record.read))
+            embedded = _embed(embedding, token_ids(record.read))
         return replace(record, stream=streams.stream_of(self._model, record, embedded))
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
-        model, lengths, ids = self._model, _lengths(record.sentences), self._checked_ids(record.sentences)
+        model, lengths, ids = self._model, lengths_of(record.sentences), self._checked_ids(record.sentences)
         with torch.inference_mode(False), torch.enable_grad():
             if not self.writes:
                 (read,) = vectors = vectors or (model.embedding.words(ids).detach().requires_grad_(),)
                 return vectors, model(read, lengths, tap=tap)[1]
             if not vectors:
-                pairs = (model.embedding, ids), (model.written, _token_ids(record.targets))
+                pairs = (model.embedding, ids), (model.written, token_ids(record.targets))
                 vectors = tuple(embedding.words(batch).detach().requires_grad_() for embedding, batch in pairs)
             read, written = vectors
             memory = model.encode(read, lengths, tap=tap)
-            _, logits = model.decode(written, memory, _lengths(record.targets), lengths, tap=tap)
+            _, logits = model.decode(written, memory, lengths_of(record.targets), lengths, tap=tap)
             return vectors, _without_special(logits)
 
     def _decode(
         self, targets: tuple[Sentence, ...], memory: Tensor, sentences: tuple[Sentence, ...], tap: Tap
     ) -> tuple[Tensor, Tensor]:
-        return self._model.decode(_token_ids(targets), memory, _lengths(targets), _lengths(sentences), tap=tap)
+        return self._model.decode(token_ids(targets), memory, lengths_of(targets), lengths_of(sentences), tap=tap)
 
     def _checked_ids(self, sentences: tuple[Sentence, ...]) -> Tensor:
         """Token ids of a batch, (B, n); raise InputError if the model cannot read them."""
         if not (sentences and sentences[0].tokens):
             raise InputError("There is no token to look at; type a sentence.")
-        ids = _token_ids(sentences)
+        ids = token_ids(sentences)
         if ids.max() >= len(self._input_words) or ids.shape[1] > self._model.config.longest:
             raise InputError(f"These tokens are not for '{self.model}'; cut the text with its own tokenize.")
         return ids
@@ -234,13 +236,22 @@ class Trained(Source):
         return list(_vocabularies(self.model).values())[-1]
 
 
-def _lengths(sentences: tuple[Sentence, ...]) -> tuple[int, ...]:
-    return tuple(sentence.length for sentence in sentences)
+@dataclass(frozen=True)
+class Shapes(SenseModel):
+    """The vision model that ships: it reads a picture of two shapes and says how they lie."""
 
+    names = ("shapes",)
+    name = id = "shapes"
+    provenance = "trained here"
+    reads = "picture"
 
-def _token_ids(sentences: tuple[Sentence, ...]) -> Tensor:
-    """Token ids of a batch, (B, n)."""
-    return torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+    @classmethod
+    def named(cls, name: str, **settings: Any) -> "Shapes":
+        return cls(str(trained.folder(name)), **settings)
+
+    @property
+    def card(self) -> cards.Card:
+        return cards.card(self.name)
 
 
 def _embed(embedding: Embedding, ids: Tensor) -> Embedded:

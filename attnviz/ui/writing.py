@@ -148,7 +148,7 @@ def _answer(context: Context) -> None:
     sentence, answer = context.record.sentences[0], context.request.answer
     prompt = len(sentence.tokens) - len(answer)
     text = sentence.text[len(context.request.texts[0]) :].strip()
-    generated = Generated(context.record, prompt, len(context.request.texts[0]), False, 0.0)
+    generated = Generated(context.record, prompt, len(context.request.texts[0]), ended=False)
     words = {i: label for i, label in enumerate(_words(sentence, prompt), prompt) if label.strip()}
     chosen = context.cell[0] + 1 if context.cell and context.cell[0] + 1 in words else None
 

@@ -10,7 +10,7 @@ import torch
 
 from attnviz.core.edits import Edits
 from attnviz.models import constructed
-from attnviz.sources.constructed import Constructed
+from attnviz.sources.scratch import Constructed
 
 SOURCE = Constructed()
 BELOW, ABOVE = SOURCE.sites

@@ -85,7 +85,7 @@ EDITS = [
 @pytest.mark.parametrize("edits", EDITS, ids=lambda edits: edits.in_words()[0])
 def test_edits_change_the_run_and_leave_the_model_as_it_was(edits):
     """Every parameter bit by bit, and the next run without edits bit by bit."""
-    stack = scratch._stack(Scratch())
+    stack = Scratch()._layers()
     before, parameters = run([LONG, SHORT]), {name: p.clone() for name, p in stack.state_dict().items()}
 
     edited = run([LONG, SHORT], edits=edits)

@@ -1,6 +1,7 @@
-"""Text to tokens by a model's own tokenizer, each with its place in the text."""
+"""Texts and chats to tokens by a model's own tokenizer, each token with its place in the text."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -8,24 +9,34 @@ from typing import Any, NamedTuple
 from attnviz.core.display import without_surrogates
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.tokens import Sentence, Token
+from attnviz.sources.huggingface import faults
 
 PAIR = "|||"
-"""Between the two texts of a pair, typed in one line."""
+"""Sign between the two texts of a pair, typed in one line."""
 BLANK = "▁"
 """SentencePiece's sign for a space."""
-BYTEWISE = ("ByT5Tokenizer", "PerceiverTokenizer")
-"""Tokenizers whose pieces are the bytes of a text, written as characters below 256."""
+WHOLE = {"truncation": False, "padding": False, "verbose": False}
+"""Settings that keep the whole text, whatever its tokenizer.json says."""
+CONTEXT = 8
+"""Tokens before a new token that decide how it is spelled: the space before it, and the bytes of a letter."""
+PARTLY = "\N{REPLACEMENT CHARACTER}"
+"""Character that stands for bytes that are only part of a letter."""
 
 
 class Piece(NamedTuple):
-    """A piece as a tokenizer gives it: its place in its part of a pair, the number of its word, and its part (None for
-    a special token that was added)."""
+    """A piece as a tokenizer gives it.
+
+    Attributes:
+        start, end: place in its part of a pair.
+        word: number of its word.
+        part: number of its part of a pair; None for a special token that was added.
+    """
 
     id: int
-    start: int
-    end: int
-    word: int | None
-    part: int | None
+    start: int = 0
+    end: int = 0
+    word: int | None = None
+    part: int | None = None
 
 
 def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[Sentence, ...]:
@@ -34,11 +45,11 @@ def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[
     A special token that is typed, as a chat template writes it, is that token, and is not added again.
 
     Args:
-        pairs: whether a line with "|||" in it is a pair of texts, whose tokens know which text is theirs. A model that
-            continues a text reads no pairs, and the bars are part of it.
+        pairs: whether a line with "|||" in it is a pair of texts, whose tokens know to which text they belong. A model
+            that continues a text reads no pairs, and the bars are part of the text.
 
     Raises:
-        InputError: if a text has no tokens but special ones, or only some of them are pairs.
+        InputError: if a text has no tokens but special tokens, or only some of the texts are pairs.
     """
     texts = [without_surrogates(text) for text in texts]
     parted = [text.partition(PAIR) if pairs else (text, "", "") for text in texts]
@@ -54,7 +65,7 @@ def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[
 
 
 def padded(tokenizer: Any, sentences: list[Sentence]) -> tuple[Sentence, ...]:
-    """Sentences padded at the end to one length."""
+    """Pad sentences at the end to one length."""
     longest = max(sentence.length for sentence in sentences)
     name = tokenizer.pad_token or tokenizer.eos_token or "<pad>"
     id = next((id for id in (tokenizer.pad_token_id, tokenizer.eos_token_id) if id is not None), 0)
@@ -66,23 +77,23 @@ def padded(tokenizer: Any, sentences: list[Sentence]) -> tuple[Sentence, ...]:
 
 
 def pieces(tokenizer: Any, text: str, *, added: bool = False) -> tuple[Token, ...]:
-    """The tokens of a text without any that a tokenizer adds; special tokens that stand in it are those tokens."""
+    """Cut a text into tokens; special tokens that are typed in it are those tokens.
+
+    Args:
+        added: whether the tokenizer adds the special tokens that the model expects.
+    """
     return _tokens(tokenizer, text, added=added)
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
-    """Ids of tokens that are no part of a text; the mask and the unknown token stand for a word, and are none."""
+    """Ids of tokens that are no part of a text; the mask and the unknown token stand for words and are not special."""
     words = {tokenizer.unk_token_id, tokenizer.mask_token_id}
     added = (id for id, token in tokenizer.added_tokens_decoder.items() if token.special)
     return frozenset({*tokenizer.all_special_ids, *added} - words)
 
 
 def _tokens(tokenizer: Any, first: str, second: str | None = None, *, added: bool = True) -> tuple[Token, ...]:
-    """The tokens of a text or, with a `second`, of a pair, whose blanks around the sign belong to neither.
-
-    Args:
-        added: with the special tokens that the model expects.
-    """
+    """Cut a text or, with a `second` text, a pair; spaces around the sign of a pair belong to neither text."""
     parts, begins = [first], [0]
     if second is not None:
         parts = [first.rstrip(), second.lstrip()]
@@ -92,8 +103,8 @@ def _tokens(tokenizer: Any, first: str, second: str | None = None, *, added: boo
     blank = False  # a lone sign for a space, with which the next piece makes a word
     for id, start, end, word, part in _without_repeats(pieces):
         name = str(tokenizer.convert_ids_to_tokens(id))
-        if part is None:  # its offsets, (0, 0), say nothing
-            tokens.append(Token(name, id, 0, 0, special=True, segment=_last(tokens)))
+        if part is None:
+            tokens.append(Token(name, id, 0, 0, special=True, segment=tokens[-1].segment if tokens else 0))
             before = None
             continue
         text, begin = parts[part], begins[part]
@@ -114,43 +125,32 @@ def _tokens(tokenizer: Any, first: str, second: str | None = None, *, added: boo
     return tuple(tokens)
 
 
-def _last(tokens: list[Token]) -> int:
-    return tokens[-1].segment if tokens else 0
-
-
 def _without_repeats(pieces: list[Piece]) -> list[Piece]:
-    """Leave out special tokens at either end that were added beside the same ones, typed."""
-    added = [piece.part is None for piece in pieces]
-    if all(added):
-        return pieces
-    head, tail = added.index(False), len(added) - added[::-1].index(False)
-    ids = [piece.id for piece in pieces]
-    if head and ids[:head] == ids[head : 2 * head] and not any(added[head : 2 * head]):
-        pieces, tail = pieces[head:], tail - head
-    ids, end = [piece.id for piece in pieces], len(pieces) - tail
-    if (
-        end
-        and ids[tail:] == ids[tail - end : tail]
-        and all(piece.part is not None for piece in pieces[tail - end : tail])
-    ):
-        pieces = pieces[:tail]
+    """Leave out special tokens that were added at either end beside the same tokens, typed."""
+    head = next((i for i, piece in enumerate(pieces) if piece.part is not None), 0)
+    tail = next((i for i, piece in enumerate(reversed(pieces)) if piece.part is not None), 0)
+    if head and _repeats(pieces[:head], pieces[head : 2 * head]):
+        pieces = pieces[head:]
+    if tail and _repeats(pieces[-tail:], pieces[-2 * tail : -tail]):
+        pieces = pieces[:-tail]
     return pieces
 
 
-_WHOLE = {"truncation": False, "padding": False, "verbose": False}
-"""Settings for all of a text, whatever its tokenizer.json says."""
+def _repeats(added: list[Piece], typed: list[Piece]) -> bool:
+    """Whether added special tokens are the same as pieces of the text beside them."""
+    return [p.id for p in added] == [p.id for p in typed] and all(p.part is not None for p in typed)
 
 
 def _fast(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
-    encoding = tokenizer(*parts, return_offsets_mapping=True, add_special_tokens=added, **_WHOLE).encodings[0]
+    encoding = tokenizer(*parts, return_offsets_mapping=True, add_special_tokens=added, **WHOLE).encodings[0]
     columns = encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids
     return [Piece(id, *place, word, part) for id, place, word, part in zip(*columns, strict=True)]
 
 
 def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
-    """The pieces of a tokenizer written in Python, which knows no places: they are found by spelling the text."""
-    whole = tokenizer(*parts, add_special_tokens=added, **_WHOLE)["input_ids"]
-    pieces, position = [], 0
+    """Pieces of a tokenizer written in Python, which gives no places: they are searched in the text."""
+    whole = tokenizer(*parts, add_special_tokens=added, **WHOLE)["input_ids"]
+    pieces, position, word = [], 0, 0
     for part, text in enumerate(parts):
         names = tokenizer.tokenize(text)
         ids = tokenizer.convert_tokens_to_ids(names)
@@ -158,48 +158,118 @@ def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
         if begin is None:
             kind = type(tokenizer).__name__
             raise AttnvizError(f"{kind} cuts a text between special tokens in another way than alone.")
-        pieces += [Piece(id, 0, 0, None, None) for id in whole[position:begin]]
-        places = _spelled(names, text, bytewise=type(tokenizer).__name__ in BYTEWISE)
-        pieces += [Piece(id, *place, part) for id, place in zip(ids, places, strict=True)]
+        pieces += [Piece(id) for id in whole[position:begin]]
+        for id, (start, end, joined) in zip(ids, places(text, names), strict=True):
+            word += not joined
+            pieces.append(Piece(id, start, end, word, part))
         position = begin + len(ids)
-    return pieces + [Piece(id, 0, 0, None, None) for id in whole[position:]]
+    return pieces + [Piece(id) for id in whole[position:]]
 
 
-def _spelled(names: list[str], text: str, *, bytewise: bool) -> Iterator[tuple[int, int, int]]:
-    """Start, end and number of the word of each piece; places are empty from the first piece that does not spell on.
+def places(text: str, names: Sequence[str]) -> Iterator[tuple[int, int, bool]]:
+    """Search the names of tokens in a text, each behind the token before it, whatever the case.
 
-    A word goes on by the sign that a vocabulary has for that: "##" before a piece, "@@" at its end, or no blank.
+    Yields:
+        Start and end of each token, which are equal if it is not found, and whether it continues the word before it.
     """
-    blanks, ends = (any(sign in name for name in names) for sign in (BLANK, "</w>"))
-    starts = [i for i, character in enumerate(text) for _ in character.encode()] if bytewise else []
-    offset, word, before, place, is_lost = 0, 0, "", (0, 0), len(starts) != len(names) and bytewise
-    for number, name in enumerate(names):
-        bare = name.replace(BLANK, " ").strip().removeprefix("##").removesuffix("@@").removesuffix("</w>")
-        bare = bare or name.strip()
-        start = offset if name.isspace() else offset + len(text[offset:]) - len(text[offset:].lstrip())
-        is_lost |= not bytewise and bare != BLANK and text[start : start + len(bare)].casefold() != bare.casefold()
-        if bytewise and not is_lost:
-            start, offset = starts[number], starts[number] + 1
-        elif is_lost:
-            start = offset
-        else:
-            offset = start if bare == BLANK else start + len(bare)
-        here = (start, offset)
-        continued = name.startswith("##") or before.endswith("@@") or (here == place and start < offset)
-        continued |= (blanks and not name.startswith(BLANK)) or (ends and bool(before) and not before.endswith("</w>"))
-        word, before, place = word + (not continued), name, here
-        yield start, offset, word
+    low, offset = text.lower() if len(text.lower()) == len(text) else text, 0
+    for name in names:
+        bare = name.replace(BLANK, " ").strip().lstrip("Ġ").removeprefix("##").removesuffix("@@").removesuffix("</w>")
+        start = low.find(bare.lower(), offset) if bare else -1
+        if start < 0:
+            yield offset, offset, False
+            continue
+        joined = 0 < start == offset and low[start - 1 : start + 1].isalnum()
+        offset = start + len(bare)
+        yield start, offset, joined
+
+
+def has_template(tokenizer: Any) -> bool:
+    """Whether a tokenizer or a processor has a chat template."""
+    return bool(getattr(tokenizer, "chat_template", None))
+
+
+def chats(tokenizer: Any, texts: list[str], system: str, name: str) -> tuple[Sentence, ...]:
+    """Cut chats of one user's turn each, up to where the assistant's answer begins, padded at the end to one length.
+
+    The ids are those of `apply_chat_template` with its generation prompt. What the template adds to the turns is
+    special. Each token has the role of its turn.
+
+    Args:
+        system: the system's turn; "" for none.
+        name: name of the model, for errors.
+
+    Raises:
+        InputError: if the model has no chat template, or its template takes no such turns.
+    """
+    if not has_template(tokenizer):
+        raise InputError(f"{name} has no chat template; give it the text without one.")
+    sentences = []
+    for text in map(without_surrogates, texts):
+        turns = [{"role": "system", "content": system}] if system else []
+        turns.append({"role": "user", "content": text})
+        whole = rendered(tokenizer, name, turns, add_generation_prompt=True)
+        tokens = with_roles(pieces(tokenizer, whole), whole, turns, lambda part: rendered(tokenizer, name, part))
+        sentences.append(Sentence(whole, tokens, len(tokens)))
+    return padded(tokenizer, sentences)
+
+
+def rendered(model: Any, name: str, turns: list[dict[str, Any]], **options: bool) -> str:
+    """Render turns with the chat template of a tokenizer or a processor, in the sandbox of transformers.
+
+    Args:
+        name: name of the model, for errors.
+
+    Raises:
+        InputError: if the template takes no such turns.
+    """
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    template = model.chat_template
+    template = template.get("default") if isinstance(template, dict) else template
+    special = getattr(model, "tokenizer", model).special_tokens_map
+    try:
+        return render_jinja_template(conversations=[turns], chat_template=template, **special, **options)[0][0]
+    except Exception as error:  # a template can raise any error
+        raise InputError(f"The chat template of {name} takes no such turns: {faults.first(error)}") from None
+
+
+def with_roles(
+    tokens: tuple[Token, ...], whole: str, turns: list[dict[str, str]], render: Callable[[list[dict]], str]
+) -> tuple[Token, ...]:
+    """Give each token the role of its turn, and the assistant's behind all turns; what a template adds is special.
+
+    Args:
+        whole: rendered text of all turns, with the beginning of the answer.
+        turns: turns with their content, which a template may strip.
+        render: function that renders the first turns.
+    """
+    contents, position = [], 0  # role, start and end of each content, and the end of its turn
+    for count, turn in enumerate(turns, 1):
+        content = turn["content"] if turn["content"] in whole[position:] else turn["content"].strip()
+        start = max(position, whole.find(content, position))
+        position = end = start + len(content)
+        with suppress(InputError):  # some templates take no system's turn alone
+            before = render(turns[:count])
+            position = max(end, len(before)) if whole.startswith(before) else end
+        contents.append((turn["role"], start, end, position))
+    placed = []
+    for token in tokens:
+        role, start, end, _ = next((turn for turn in contents if token.start < turn[3]), ("assistant", 0, 0, 0))
+        is_content = start <= token.start and token.end <= end
+        placed.append(replace(token, role=role, special=token.special or not is_content))
+    return tuple(placed)
 
 
 def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...]:
-    """Texts in the language that an encoder-decoder writes, as its decoder reads them: without an end, from a start
-    token on.
+    """Cut texts in the language that an encoder-decoder writes, as its decoder reads them.
 
-    Marian has another vocabulary for what it writes, NLLB other special tokens.
+    They begin with a start token and have no end. Marian has another vocabulary for what it writes, and NLLB other
+    special tokens.
     """
     begin, rows = Token(str(tokenizer.convert_ids_to_tokens(start)), start, 0, 0, special=True), []
     if hasattr(tokenizer, "_switch_to_target_mode"):
-        tokenizer = deepcopy(tokenizer)  # the one that all runs share stays as it is
+        tokenizer = deepcopy(tokenizer)  # the tokenizer that all runs share stays as it is
         tokenizer._switch_to_target_mode()
         tokenizer._in_target_context_manager = True  # else each call switches back
     for row in sentences(tokenizer, texts):
@@ -211,7 +281,12 @@ def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...
 
 
 def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> tuple[Sentence, ...]:
-    """Written sentences, as the decoder read them: (B, n) ids from the start token on; `lengths` of them count."""
+    """Sentences that a model wrote, as its decoder read them.
+
+    Args:
+        ids: (B, n) ids from the start token on.
+        lengths: number of ids of each sentence without padding.
+    """
     special, sentences = {*tokenizer.all_special_ids, *special_ids(tokenizer)}, []
     for row, length in zip(ids, lengths, strict=True):
         tokens, text = [], ""
@@ -232,7 +307,7 @@ def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> t
 
 
 def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
-    """A sentence with one more token at its end, whose text is what it adds to that of the tokens before it."""
+    """Append a token to a sentence; its text is what it adds to the text of the tokens before it."""
     text, tokens = sentence.text, sentence.tokens
     role = tokens[-1].role if tokens else ""
     if id in special_ids(tokenizer):
@@ -249,19 +324,8 @@ def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
     return replace(sentence, text=text + piece, tokens=(*tokens, token), length=sentence.length + 1)
 
 
-CONTEXT = 8
-"""Tokens before a new one that say how it is spelled: its space before, and which bytes make a letter."""
-PARTLY = "\N{REPLACEMENT CHARACTER}"
-"""Stands for bytes that are only part of a letter."""
-_PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
-_BYTES = {chr(byte): byte for byte in _PRINTABLE} | {
-    chr(256 + i): byte for i, byte in enumerate(byte for byte in range(256) if byte not in _PRINTABLE)
-}
-"""The byte that each character of a byte-level vocabulary stands for, as GPT-2 writes them."""
-
-
 def name_of(tokenizer: Any, id: int) -> str:
-    """The text of one piece; bytes that are part of a letter by their numbers, "<0xC3>", an id without text as "#9"."""
+    """Text of one piece; bytes that are part of a letter are numbers, "<0xC3>", and an id without text is "#9"."""
     text, name = _decoded(tokenizer, [id]), None
     if text and PARTLY not in text:
         return text
@@ -269,10 +333,11 @@ def name_of(tokenizer: Any, id: int) -> str:
         name = tokenizer.convert_ids_to_tokens(id)
     if not name:
         return f"#{id} (no text)"
-    if type(tokenizer).__name__ in BYTEWISE and len(name) == 1:
-        return f"<0x{ord(name):02X}>"
-    if PARTLY in text and set(name) <= _BYTES.keys():
-        spelled = bytes(_BYTES[letter] for letter in name).decode("utf-8", "surrogateescape")
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()}  # as GPT-2 writes them
+    if PARTLY in text and set(name) <= byte_of.keys():
+        spelled = bytes(byte_of[letter] for letter in name).decode("utf-8", "surrogateescape")
         return "".join(
             f"<0x{ord(character) & 0xFF:02X}>" if "\udc80" <= character <= "\udcff" else character
             for character in spelled
@@ -281,5 +346,5 @@ def name_of(tokenizer: Any, id: int) -> str:
 
 
 def _decoded(tokenizer: Any, ids: list[int], **options: Any) -> str:
-    """The text of ids; a model may have more of them than its tokenizer."""
+    """Decode ids; a model may have more of them than its tokenizer."""
     return tokenizer.decode([id for id in ids if id < len(tokenizer)], **options)

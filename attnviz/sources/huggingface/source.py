@@ -22,7 +22,6 @@ from attnviz.sources import taking
 from attnviz.sources.base import ANSWER, MOST_WRITTEN, Continuation, Source
 from attnviz.sources.estimate import estimate
 from attnviz.sources.huggingface import (
-    chatting,
     faults,
     loading,
     mixing,
@@ -192,7 +191,7 @@ class HuggingFace(Pretrained):
 
     @property
     def can_chat(self) -> bool:
-        return chatting.has_template(self.facts.tokenizer)
+        return reading.has_template(self.facts.tokenizer)
 
     @property
     def longest(self) -> int | None:
@@ -226,7 +225,7 @@ class HuggingFace(Pretrained):
             if pictures:
                 sentences = mixing.sentences(self.facts, texts, pictures, self.system)
             elif self.chat:
-                sentences = chatting.sentences(self.facts.tokenizer, texts, self.system, self.name)
+                sentences = reading.chats(self.facts.tokenizer, texts, self.system, self.name)
             else:
                 sentences = self._cut(texts)
         longest, lengths = self.facts.longest, [sentence.length for sentence in sentences]
