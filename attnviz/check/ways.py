@@ -27,7 +27,7 @@ from attnviz.core.amounts import counted, percent, rounding
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError, quoted
 from attnviz.sources.base import HUGGING_FACE, Source
-from attnviz.sources.own_code import errors_said, in_evaluation, lock_of
+from attnviz.sources.own_code import LOCK, errors_said, in_evaluation
 from attnviz.sources.wrapped import Wrapped, ids_of
 
 NEEDS = {"packed": {"documents"}, "left": {"tokens"}, "right": {"tokens"}, "cached": {"cache"}, "chunked": {"cache"}}
@@ -292,7 +292,7 @@ class Runner:
         outputs, passes, device = [], [], next(self.model.parameters(), ids).device
         tensors = {name: tensor.to(device) for name, tensor in tensors.items() if self.takes(name)}
         cache = {"cache": None} if is_cached else {}
-        with lock_of(self.model), in_evaluation(self.model), torch.no_grad(), errors_said():
+        with LOCK, in_evaluation(self.model), torch.no_grad(), errors_said():
             for start, end in pairwise([*starts, ids.shape[1]]):
                 part = {name: x[:, 0 if name == "tokens" else start : end] for name, x in tensors.items()}
                 with capture(self.model, sites=self.sites) as captured:

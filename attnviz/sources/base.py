@@ -17,9 +17,9 @@ from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.request import Pictures, Request
 from attnviz.core.stream import ModelWeights
-from attnviz.core.taking import Donor, Resolved
+from attnviz.core.taking import Resolved
 from attnviz.core.tap import Tap
-from attnviz.core.tokens import Sentence
+from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking
 from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
@@ -80,11 +80,6 @@ class Facts:
     notes: tuple[str, ...] = ()
 
     @property
-    def number_type(self) -> str:
-        """Name of the dtype of the weights, such as "float32"."""
-        return str(self.dtype).removeprefix("torch.")
-
-    @property
     def does(self) -> str:
         """Description of the task and its detail, in a few words."""
         return TASKS[self.task] + (f" ({self.detail})" if self.detail else "")
@@ -93,11 +88,6 @@ class Facts:
     def words(self) -> int:
         """Number of words in the distribution that is predicted at each token; 0 if the model predicts no words."""
         return self.vocabulary if self.task in ("next", "fill", "write") else 0
-
-    @property
-    def squares(self) -> int:
-        """Number of (n, n) maps that a run holds at the same time for each text of n tokens."""
-        return 2
 
 
 ANSWER = "answer"
@@ -263,18 +253,13 @@ class Source(ABC):
             raise InputError("A text with a picture takes nothing from another text; give it without the picture.")
         if self.writes and not targets:
             targets = self.run(sentences, replace(edits, taken=())).targets
-        return Resolved(**vars(edits), donors=self.donors(sentences, edits, targets)), targets
+        own = vars(replace(edits, taken=()))
 
-    def donors(
-        self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
-    ) -> tuple[Donor, ...]:
-        """Run each text that edits take numbers from, with all other edits, and return these numbers."""
-        own, records = vars(replace(edits, taken=())), {}
-        for text in dict.fromkeys(take.text for take in edits.taken):
-            entered = frozenset(take.site for take in edits.taken if take.part == "stream" and take.text == text)
+        def run(text: str, entered: frozenset[Site]) -> Record:
             others = self.tokenize([text]) * max(1, len(targets))
-            records[text] = self.run(others, Resolved(**own, entered=entered), targets)
-        return taking.donors(edits.taken, records, sentences, targets)
+            return self.run(others, Resolved(**own, entered=entered), targets)
+
+        return Resolved(**vars(edits), donors=taking.donors(edits.taken, run, sentences, targets)), targets
 
     def edits_of(self, record: Record) -> Edits:
         """Edits of a record of this source, with the numbers that they take, so that the record can be run again."""
@@ -332,7 +317,7 @@ class Source(ABC):
             ("tokens it knows", f"{facts.vocabulary:,}"),
             ("longest text", f"{facts.longest:,} tokens" if facts.longest else "it names no limit"),
             *([("why no longer", facts.limit)] if facts.limit else []),
-            ("kept as", f"{facts.number_type} on {facts.device}"),
+            ("kept as", f"{str(facts.dtype).removeprefix('torch.')} on {facts.device}"),
             ("from", f"commit {facts.commit}" if facts.commit else "files on this machine"),
             *(("note", note) for note in facts.notes),
         ]
@@ -343,14 +328,13 @@ class Source(ABC):
         Raises:
             InputError: if the model does not write a second text, or takes targets only as tokens.
         """
-        if not self.writes:
-            raise InputError(f"'{self.name}' writes no other text, so it takes no target.")
+        self.check_targets(texts)
         raise InputError(f"'{self.name}' takes a target as tokens alone: give `run` its sentences.")
 
-    def check_targets(self, targets: tuple[Sentence, ...]) -> None:
+    def check_targets(self, targets: Sequence[str | Sentence]) -> None:
         """Raise InputError if there are `targets` but the model does not write a second text."""
         if targets and not self.writes:
-            raise InputError(f"'{self.name}' writes no other text, so there is none to give to its decoder.")
+            raise InputError(f"'{self.name}' writes no other text, so it takes no target.")
 
     def check_pictures(self, pictures: Pictures) -> None:
         """Raise InputError if there are pictures but the model reads text only."""
@@ -407,6 +391,41 @@ def token_ids(sentences: Sequence[Sentence]) -> Tensor:
 def lengths_of(sentences: Sequence[Sentence]) -> tuple[int, ...]:
     """Numbers of tokens of sentences without padding."""
     return tuple(sentence.length for sentence in sentences)
+
+
+def padded(sentences: Sequence[Sentence], name: str, id: int) -> tuple[Sentence, ...]:
+    """Pad sentences at the end to one length.
+
+    Args:
+        name, id: text and id of the token of padding.
+    """
+    longest, rows = max(lengths_of(sentences), default=0), []
+    for sentence in sentences:
+        end = len(sentence.text)
+        padding = (Token(name, id, end, end, special=True),) * (longest - sentence.length)
+        rows.append(replace(sentence, tokens=sentence.tokens + padding))
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class WordList(Sequence):
+    """Words of a model by their ids, looked up when they are needed.
+
+    Attributes:
+        word: function from an id to its word.
+        count: number of words.
+    """
+
+    word: Callable[[int], str]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, id: int) -> str:
+        if not 0 <= id < self.count:
+            raise IndexError(id)
+        return self.word(id)
 
 
 class Continuation:

@@ -8,10 +8,9 @@ import inspect
 import sys
 import threading
 import traceback
-import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
@@ -29,8 +28,8 @@ from attnviz.sources.saved import Saved
 
 _OTHERS = (*(str(Path(module.__file__).parent) for module in (torch, attnviz)), "<frozen ")
 """Folders of the code that is not the person's."""
-_locks: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()
-_locking = threading.Lock()
+LOCK = threading.RLock()
+"""Lock to hold while a person's model runs or its weights change."""
 
 
 def build(file: str, name: str) -> Source:
@@ -109,7 +108,7 @@ class Recorded(Saved):
 
     make: Callable[[Edits], Record]
     alone = ""
-    lock: AbstractContextManager = field(default_factory=threading.RLock, repr=False)
+    lock = LOCK
 
     @classmethod
     def of(cls, make: Callable[[Edits], Record]) -> Self:
@@ -124,11 +123,6 @@ class Recorded(Saved):
     @property
     def does(self) -> str:
         return "Your own model, run in its own code on one input. Nothing of it was measured here."
-
-    @property
-    def read_only(self) -> str | None:
-        only = f"Only the weights of {self.name} are known, so nothing can be changed."
-        return only if self.record.read_only else None
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
@@ -187,12 +181,6 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-def lock_of(model: nn.Module) -> AbstractContextManager:
-    """Lock to hold while a model runs; there is one for each model."""
-    with _locking:
-        return _locks.setdefault(model, threading.RLock())
 
 
 def moment_of(model: nn.Module) -> int:

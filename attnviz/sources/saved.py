@@ -44,7 +44,9 @@ class Saved(Source):
         precision = f" Numbers are kept as {self.record.precision}." if self.record.precision else ""
         if self.record.source == self.name:
             return "Attention that was computed elsewhere, without its model."
-        return f"One run of {self.record.source}{self._edits_in(', changed: {}')}, without its model.{precision}"
+        edits = "; ".join(self.record.edits.in_words())
+        changed = f", changed: {edits}" if edits else ""
+        return f"One run of {self.record.source}{changed}, without its model.{precision}"
 
     @property
     def read_only(self) -> str | None:
@@ -59,10 +61,6 @@ class Saved(Source):
     @property
     def one_run(self) -> tuple[str, ...]:
         return tuple(sentence.text for sentence in self.record.sentences)
-
-    def _edits_in(self, template: str) -> str:
-        """Insert the edits of the record, in words, into a template; "" if there are none."""
-        return template.format("; ".join(words)) if (words := self.record.edits.in_words()) else ""
 
     @property
     def unseen(self) -> str | None:
@@ -88,16 +86,13 @@ class Saved(Source):
         return f"{site} · {self.record.step(site).name}".rstrip(" ·")
 
     def described(self) -> list[tuple[str, str]]:
-        step = self.record.steps[0]
+        dtype = str(self.record.steps[0].query.dtype).removeprefix("torch.")
         versions = [f"{package} {self.case[package]!s:.40}" for package in ("attnviz", "torch") if package in self.case]
         return [
             *([] if self.record.source == self.name else [("of the model", self.record.source)]),
             ("texts", f"{len(self.record.sentences):,}"),
             ("attention calls", f"{len(self.record.steps):,}"),
-            (
-                "numbers",
-                f"{str(step.query.dtype).removeprefix('torch.')}, kept as {self.record.precision or 'they were'}",
-            ),
+            ("numbers", f"{dtype}, kept as {self.record.precision or 'they were'}"),
             *([("made by", ", ".join(versions))] if versions else []),
         ]
 
@@ -122,9 +117,7 @@ class Saved(Source):
         """
         self.check_own(sentences)
         if targets or (edits != Edits() and self.read_only):
-            raise InputError(
-                self.read_only or f"{quoted(self.name)} holds one run; load its model to read other words."
-            )
+            raise InputError(self.read_only or f"{quoted(self.name)} holds one run; load its model for other words.")
         if edits == Edits():
             return self.record
         tap = Tap(edits)

@@ -77,8 +77,6 @@ class Scratch(Untrained):
     Attributes:
         bias: whether the projections have biases.
         positions: whether positions are added to the embeddings.
-        cloned: whether W_K, W_V and W_O are copies of W_Q, as `core.exhibits.clones` makes them: the scores are then
-            symmetric, and most tokens attend most to themselves.
 
     Raises:
         InputError: if a size is out of bounds, or num_heads does not divide d_model.
@@ -92,7 +90,6 @@ class Scratch(Untrained):
     seed: int = parameter("Seed", default=0, most=2**31 - 1)
     positions: bool = parameter("Positions", default=True, kind="flag")
     bias: bool = parameter("Bias", default=True, kind="flag")
-    cloned: bool = parameter("Cloned weights", default=False, kind="flag")
 
     names = ("scratch",)
     name = "scratch"
@@ -158,10 +155,6 @@ def _build_layers(source: Scratch) -> Layers:
         for attention in (layer.attention for layer in stack.layers):
             for linear in (attention.w_q, attention.w_k, attention.w_v, attention.w_o):
                 nn.init.normal_(linear.bias, std=source.d_model**-0.5, generator=generator)
-    if source.cloned:
-        for attention in (layer.attention for layer in stack.layers):
-            for name in ("w_k", "w_v", "w_o"):
-                getattr(attention, name).load_state_dict(attention.w_q.state_dict())
     return stack
 
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,9 +17,9 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Prediction, Record
 from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources.base import Source, token_ids
+from attnviz.sources.base import Source, WordList, lengths_of, padded, token_ids
 from attnviz.sources.huggingface.reading import PAIR, places
-from attnviz.sources.own_code import errors_said, in_evaluation, lock_of, moment_of, required_arguments
+from attnviz.sources.own_code import LOCK, errors_said, in_evaluation, moment_of, required_arguments
 
 TEXT = "The cat sat on the mat"
 PADDING = "<pad>"
@@ -66,15 +65,17 @@ def wrap(
         raise InputError(f"{quoted(model)} is no model; give a torch.nn.Module.")
     texts = (text,) if isinstance(text, str) else tuple(text)
     writes = call is not None and required_arguments(call) > 2
-    words = getattr(tokenize, "convert_ids_to_tokens", None) if words is None else words
+    words = getattr(tokenize, "convert_ids_to_tokens", {}) if words is None else words
+    words = words if callable(words) or isinstance(words, Mapping) else dict(enumerate(words))
     code = Code(model, tokenize, call or (lambda model, ids: model(ids)), words, pad, heads)
     source = Wrapped(name or type(model).__name__, code, texts, writes=writes)
-    sentences = source.tokenize([texts[0]])
-    calls = source._captured(sentences, Edits(), source._read(sentences))[0].sites
-    record = replace(source, calls=calls).run(sentences)  # without calls over other positions than the tokens
-    counts = {step.site: step.num_heads for step in record.steps}
-    d_model = max(step.num_heads * step.value.shape[-1] for step in record.steps)
-    facts = {"calls": calls, "counts": counts, "d_model": d_model, "unseen": record.unseen}
+    record = source.run(source.tokenize([texts[0]]))
+    facts = {
+        "calls": {step.site: step.name for step in record.steps},
+        "counts": {step.site: step.num_heads for step in record.steps},
+        "d_model": max(step.num_heads * step.value.shape[-1] for step in record.steps),
+        "unseen": record.unseen,
+    }
     return replace(source, moment=moment_of(model), **facts)
 
 
@@ -85,7 +86,7 @@ class Code:
     model: nn.Module
     tokenize: Any
     call: Callable[..., Any]
-    words: Any
+    words: Mapping[int, Any] | Callable[[list[int]], Any]
     pad: int | None
     heads: int | None
 
@@ -95,18 +96,14 @@ class Code:
             with errors_said():
                 string = self.words([id])
                 return string if isinstance(string, str) else str(string[0])
-        if isinstance(self.words, Mapping):
-            return str(self.words.get(id, f"#{id}"))
-        return str(self.words[id]) if self.words is not None and id < len(self.words) else f"#{id}"
+        return str(self.words.get(id, f"#{id}"))
 
     def padding(self) -> dict[int, str]:
         """Words that are probably padding, by id: the tokenizer's, or those of the vocabulary with such a name."""
         if isinstance(id := getattr(self.tokenize, "pad_token_id", None), int):
             return {id: str(self.tokenize.pad_token)}
-        if self.words is None or callable(self.words):
-            return {}
-        entries = self.words.items() if isinstance(self.words, Mapping) else enumerate(self.words)
-        return {id: str(word) for id, word in entries if NAMES_OF_PADDING.fullmatch(str(word))}
+        words = {} if callable(self.words) else self.words
+        return {id: str(word) for id, word in words.items() if NAMES_OF_PADDING.fullmatch(str(word))}
 
 
 @dataclass(frozen=True)
@@ -131,6 +128,7 @@ class Wrapped(Source):
 
     provenance = PROVENANCE
     untaken = NOT_TAKEN
+    lock = LOCK
 
     @property
     def title(self) -> str:
@@ -144,11 +142,6 @@ class Wrapped(Source):
     @property
     def heads(self) -> Mapping[Site, int]:
         return self.counts
-
-    @property
-    def lock(self) -> AbstractContextManager:
-        """Lock that all sources of one model hold while it runs: hold it while you change the weights."""
-        return lock_of(self.code.model)
 
     @property
     def padding_ids(self) -> frozenset[int]:
@@ -198,11 +191,7 @@ class Wrapped(Source):
         captured, output = self._captured(sentences, edits, targets)
         tokens = [sentence.labels for sentence in targets or sentences]
         keys = [sentence.labels for sentence in sentences] if targets else None
-        try:
-            record = captured.record(tokens, keys, run=-1, name=self.name)
-        except InputError as error:
-            what = str(error).partition(" Give as many")[0]
-            raise InputError(f"{what} Does the model keep a cache between calls? Clear it before each text.") from None
+        record = captured.record(tokens, keys, run=-1, name=self.name)
         if captured.runs > 1:
             again = f"The model ran {captured.runs} times; the last run is shown"
             record = replace(record, findings=(*record.findings, again))
@@ -238,13 +227,13 @@ class Wrapped(Source):
             names = getattr(getattr(code.model, "config", None), "id2label", None) or {}
             return {"labels": (tuple(str(names.get(i, i)) for i in range(logits.shape[1])), logits)}
         counts = {module.num_embeddings for module in code.model.modules() if isinstance(module, nn.Embedding)}
-        counts |= {len(code.words)} if hasattr(code.words, "__len__") else set()
+        counts |= {len(code.words)} if isinstance(code.words, Mapping) else set()
         if logits.dim() != 3 or logits.shape[:2] != (batch, length) or logits.shape[2] not in counts:
             return {}
-        return {"prediction": Prediction(logits, Words(code, logits.shape[2]))}
+        return {"prediction": Prediction(logits, WordList(code.word, logits.shape[2]))}
 
-    def _cut(self, text: str, whole: str) -> tuple[str, tuple[Token, ...]]:
-        """Cut a text into tokens; also return the text that its sentence is to hold."""
+    def _cut(self, text: str, whole: str) -> Sentence:
+        """Cut a text into tokens of a sentence that holds the `whole` text."""
         with errors_said():
             ids = ids_of(getattr(self.code.tokenize, "encode", self.code.tokenize)(text))
         if not ids:
@@ -253,37 +242,15 @@ class Wrapped(Source):
         for id, string, (start, end, joined) in zip(ids, strings, places(text, strings), strict=True):
             special = start == end and string.startswith(("<", "["))
             tokens.append(Token(string, id, start, end, special=special, joined=joined))
-        return whole, tuple(tokens)
+        return Sentence(whole, tuple(tokens), len(tokens))
 
-    def _padded(self, cut: list[tuple[str, tuple[Token, ...]]]) -> tuple[Sentence, ...]:
+    def _padded(self, sentences: list[Sentence]) -> tuple[Sentence, ...]:
         """Pad sentences to one length; raise InputError if the model could see padding and its id is not known."""
-        longest, pad = max((len(tokens) for _, tokens in cut), default=0), self.code.pad
-        if pad is None and any(len(tokens) < longest for _, tokens in cut):
-            if any(site.kind != "decoder" for site in self.sites):
-                what = "Texts of several lengths in one run need padding, and this model could see it"
-                raise InputError(f"{what}: say attnviz.wrap(..., pad=ID), the id by which it knows padding.")
-            pad = 0
-        return tuple(
-            Sentence(text, (*tokens, *[Token(PADDING, pad, len(text), len(text), special=True)] * short), len(tokens))
-            for text, tokens in cut
-            for short in [longest - len(tokens)]
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class Words(Sequence):
-    """Words of a model by their ids."""
-
-    code: Code
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, id: int) -> str:
-        if not 0 <= id < self.count:
-            raise IndexError(id)
-        return self.code.word(id)
+        is_seen = any(site.kind != "decoder" for site in self.sites)
+        if self.code.pad is None and is_seen and len({*lengths_of(sentences)}) > 1:
+            what = "Texts of several lengths in one run need padding, and this model could see it"
+            raise InputError(f"{what}: say attnviz.wrap(..., pad=ID), the id by which it knows padding.")
+        return padded(sentences, PADDING, self.code.pad or 0)
 
 
 def ids_of(encoding: Any) -> list[int]:

@@ -14,7 +14,6 @@ from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window
-from attnviz.studies.ablation import sweep
 
 TEXT = "the cat sat on the mat"
 
@@ -130,7 +129,7 @@ def tutorial_source(model):
     )
 
 
-@pytest.mark.parametrize("text", ["the cat sat on ||| the dog", "the cat", "cat", "cat ||| the dog ran"])
+@pytest.mark.parametrize("text", ["the cat sat on ||| the dog", "cat"])
 def test_a_transformer_of_a_tutorial_is_seen_unchanged(text):
     """Every call has its kind whatever the lengths are, and heads off are those zeroed by hand."""
     model = Transformer(len(WORDS), len(WORDS), 0, 0).eval()
@@ -148,16 +147,6 @@ def test_a_transformer_of_a_tutorial_is_seen_unchanged(text):
     with torch.no_grad():
         model.decoder.layers[1].transformer_block.attention.fc_out.weight[:, 16:24] = 0
     assert_close(off.prediction.logits, model(ids, read).detach())
-
-
-def test_a_leak_test_and_a_sweep_are_those_of_any_source():
-    """A model that hides nothing sees the future, if it is promised that it does not."""
-    source = wrapped(Writer(hides="nothing"))
-    sentences = source.tokenize([TEXT])
-
-    assert leak_test(wrapped(), wrapped().tokenize([TEXT])).pairs == ()
-    assert leak_test(source, sentences, promised=attnviz.Subsequent()).pairs
-    assert len(sweep(source, sentences).heads) == 6
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
         whole += shown[end : part["span"][0]] + part["replacement"]
         end = part["span"][1]
     whole += shown[end:]
-    for tokens in (reading.pieces(tokenizer, whole), reading.pieces(tokenizer, whole, added=True)):
+    for tokens in (reading.cut(tokenizer, whole, added=False), reading.cut(tokenizer, whole)):
         if [token.id for token in tokens] == ids:
             break
     else:  # their places are unknown: tokens are shown by their names

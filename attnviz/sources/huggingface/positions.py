@@ -207,61 +207,54 @@ def square_patching(count: int, plane: Plane, extra: Sequence[str]) -> Patching 
     return None
 
 
-class CellMaps:
-    """Maps of cells that the convolutions of a run make.
+class CellMap(NamedTuple):
+    """A map of cells in a run: the number of attention calls before it, its rows and columns, and its convolutions."""
 
-    Attributes:
-        history: maps, each with the number of attention calls before it, its rows and columns, and its convolutions.
-    """
+    calls: int
+    size: tuple[int, int]
+    layers: tuple[tuple[Convolution, Convolution], ...]
 
-    def __init__(self):
-        self.history: list[tuple[int, tuple[int, int], tuple[tuple[Convolution, Convolution], ...]]] = []
-        self._layers: dict[tuple[int, int], tuple[tuple[Convolution, Convolution], ...]] = {}
 
-    def patching(self, count: int, call: int, extra: tuple[str, ...]) -> Patching | None:
-        """Cut into `count` positions by the convolutions before an attention call; None if no map has as many."""
-        for names in dict.fromkeys((extra, ())):
-            for time, size, layers in reversed(self.history):
-                if time <= call and math.prod(size) + len(names) == count:
-                    return Patching(layers, names)
-        return None
+def patching(maps: list[CellMap], count: int, call: int, extra: tuple[str, ...]) -> Patching | None:
+    """Cut into `count` positions by the convolutions before an attention call; None if no map has as many cells."""
+    for names in dict.fromkeys((extra, ())):
+        for cells in reversed(maps):
+            if cells.calls <= call and math.prod(cells.size) + len(names) == count:
+                return Patching(cells.layers, names)
+    return None
 
-    def add(self, module: nn.Module, before: Tensor, after: Tensor, time: int) -> None:
-        """Add the map of a call of a convolution, after `time` attention calls."""
-        if before.dim() not in (3, 4) or after.dim() != before.dim():
+
+@contextmanager
+def cell_maps(model: nn.Module, captured: Capture) -> Iterator[list[CellMap]]:
+    """Collect the maps of cells that convolutions make in a run whose attention is captured; the first is the input."""
+    maps: list[CellMap] = []
+    convolutions = [part for part in model.modules() if all(hasattr(part, name) for name in ("kernel_size", "stride"))]
+
+    def keep(module: nn.Module, inputs: tuple, output: Any) -> None:
+        if not (inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor)):
             return
-        size, other = ((1, *tensor.shape[2:])[-2:] for tensor in (before, after))
-        if not self._layers:
-            self._layers[size] = ()  # the input of the model
-        layers, layer = self._layers.get(size), _convolution(module, before.dim() - 2)
+        axes = inputs[0].dim() - 2
+        if axes not in (1, 2) or output.dim() - 2 != axes:
+            return
+        size, other = ((1, *tensor.shape[2:])[-2:] for tensor in (inputs[0], output))
+        if not maps:
+            maps.append(CellMap(0, size, ()))
+        layers = next((cells.layers for cells in reversed(maps) if cells.size == size), None)
+        layer = _convolution(module, axes)
         if layers is None or layer is None:
             return
-        if tuple(CellAxis(n, 0, 1).convolved(part).count for n, part in zip(size, layer, strict=True)) != other:
-            return
-        self._layers[other] = (*layers, layer)
-        self.history.append((time, other, self._layers[other]))
+        if tuple(CellAxis(n, 0, 1).convolved(part).count for n, part in zip(size, layer, strict=True)) == other:
+            maps.append(CellMap(len(captured.calls), other, (*layers, layer)))
+
+    with watching(convolutions, keep):
+        yield maps
 
 
 def _convolution(module: nn.Module, axes: int) -> tuple[Convolution, Convolution] | None:
     """Convolutions of a module along rows and columns; None if its settings are no numbers."""
-    names = ("kernel_size", "stride", "padding", "dilation")
-    numbers = [getattr(module, name, 1) for name in names]
+    numbers = [getattr(module, name, 1) for name in ("kernel_size", "stride", "padding", "dilation")]
     if not all(isinstance(number, int | tuple) for number in numbers):
         return None
     columns = zip(*(number if isinstance(number, tuple) else (number,) * axes for number in numbers), strict=True)
     layers = [Convolution(*numbers, getattr(module, "ceil_mode", False)) for numbers in columns]
     return (Convolution(1, 1), *layers)[-2], layers[-1]
-
-
-@contextmanager
-def cell_maps(model: nn.Module, captured: Capture) -> Iterator[CellMaps]:
-    """Context manager that collects the maps of the convolutions of a run whose attention is captured."""
-    maps = CellMaps()
-    convolutions = [part for part in model.modules() if all(hasattr(part, name) for name in ("kernel_size", "stride"))]
-
-    def keep(module: nn.Module, inputs: tuple, output: Any) -> None:
-        if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
-            maps.add(module, inputs[0], output, len(captured.calls))
-
-    with watching(convolutions, keep):
-        yield maps

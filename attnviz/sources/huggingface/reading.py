@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from attnviz.core.display import without_surrogates
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.tokens import Sentence, Token
+from attnviz.sources import base
 from attnviz.sources.huggingface import faults
 
 PAIR = "|||"
@@ -55,7 +57,7 @@ def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[
     parted = [text.partition(PAIR) if pairs else (text, "", "") for text in texts]
     if any(sign for _, sign, _ in parted) and not all(sign for _, sign, _ in parted):
         raise InputError(f"Some lines are pairs (with {PAIR} in them) and some are not; make all of them the same.")
-    rows = [_tokens(tokenizer, before, after if sign else None) for before, sign, after in parted]
+    rows = [cut(tokenizer, before, after if sign else None) for before, sign, after in parted]
     if not rows:
         raise InputError("There is no sentence; type at least one.")
     for number, row in enumerate(rows, 1):
@@ -65,24 +67,9 @@ def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[
 
 
 def padded(tokenizer: Any, sentences: list[Sentence]) -> tuple[Sentence, ...]:
-    """Pad sentences at the end to one length."""
-    longest = max(sentence.length for sentence in sentences)
-    name = tokenizer.pad_token or tokenizer.eos_token or "<pad>"
+    """Pad sentences at the end to one length, with the tokenizer's own token."""
     id = next((id for id in (tokenizer.pad_token_id, tokenizer.eos_token_id) if id is not None), 0)
-    padding = [(Token(name, id, len(each.text), len(each.text), special=True),) for each in sentences]
-    return tuple(
-        replace(sentence, tokens=sentence.tokens + pad * (longest - sentence.length))
-        for sentence, pad in zip(sentences, padding, strict=True)
-    )
-
-
-def pieces(tokenizer: Any, text: str, *, added: bool = False) -> tuple[Token, ...]:
-    """Cut a text into tokens; special tokens that are typed in it are those tokens.
-
-    Args:
-        added: whether the tokenizer adds the special tokens that the model expects.
-    """
-    return _tokens(tokenizer, text, added=added)
+    return base.padded(sentences, tokenizer.pad_token or tokenizer.eos_token or "<pad>", id)
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
@@ -92,8 +79,12 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
     return frozenset({*tokenizer.all_special_ids, *added} - words)
 
 
-def _tokens(tokenizer: Any, first: str, second: str | None = None, *, added: bool = True) -> tuple[Token, ...]:
-    """Cut a text or, with a `second` text, a pair; spaces around the sign of a pair belong to neither text."""
+def cut(tokenizer: Any, first: str, second: str | None = None, *, added: bool = True) -> tuple[Token, ...]:
+    """Cut a text or, with a `second` text, a pair; spaces around the sign of a pair belong to neither text.
+
+    Args:
+        added: whether the tokenizer adds the special tokens that the model expects; typed special tokens are special.
+    """
     parts, begins = [first], [0]
     if second is not None:
         parts = [first.rstrip(), second.lstrip()]
@@ -208,8 +199,9 @@ def chats(tokenizer: Any, texts: list[str], system: str, name: str) -> tuple[Sen
     for text in map(without_surrogates, texts):
         turns = [{"role": "system", "content": system}] if system else []
         turns.append({"role": "user", "content": text})
-        whole = rendered(tokenizer, name, turns, add_generation_prompt=True)
-        tokens = with_roles(pieces(tokenizer, whole), whole, turns, lambda part: rendered(tokenizer, name, part))
+        render = partial(rendered, tokenizer, name)
+        whole = render(turns, add_generation_prompt=True)
+        tokens = with_roles(cut(tokenizer, whole, added=False), whole, turns, render)
         sentences.append(Sentence(whole, tokens, len(tokens)))
     return padded(tokenizer, sentences)
 
@@ -287,22 +279,16 @@ def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> t
         ids: (B, n) ids from the start token on.
         lengths: number of ids of each sentence without padding.
     """
-    special, sentences = {*tokenizer.all_special_ids, *special_ids(tokenizer)}, []
+    sentences = []
     for row, length in zip(ids, lengths, strict=True):
-        tokens, text = [], ""
+        sentence = Sentence("", (), 0)
         for i, id in enumerate(row):
-            if not 0 < i < length or id in special:
-                tokens.append(Token(str(tokenizer.convert_ids_to_tokens(id)), id, len(text), len(text), special=True))
-                continue
-            longer = _decoded(tokenizer, row[1 : i + 1], skip_special_tokens=True)
-            grows = longer.startswith(text) and not longer.endswith(PARTLY)
-            piece = longer[len(text) :] if grows else name_of(tokenizer, id)
-            longer = longer if grows else text
-            joined = bool(text) and not piece[:1].isspace()
-            start = len(longer) - len(piece.lstrip()) if grows else len(text)
-            tokens.append(Token(piece.strip() or piece, id, start, len(longer), joined=joined))
-            text = longer
-        sentences.append(Sentence(text, tuple(tokens), length))
+            if 0 < i < length:
+                sentence = extended(tokenizer, sentence, id)
+            else:
+                name, end = str(tokenizer.convert_ids_to_tokens(id)), len(sentence.text)
+                sentence = replace(sentence, tokens=(*sentence.tokens, Token(name, id, end, end, special=True)))
+        sentences.append(replace(sentence, length=length))
     return tuple(sentences)
 
 
@@ -317,6 +303,7 @@ def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
     shorter, longer = (_decoded(tokenizer, ids, clean_up_tokenization_spaces=False) for ids in (before, [*before, id]))
     shorter = shorter.rstrip(PARTLY)
     piece = longer[len(shorter) :] if longer.startswith(shorter) and not longer.endswith(PARTLY) else ""
+    piece = piece if text else piece.lstrip()
     start = len(text) + len(piece) - len(piece.lstrip())
     joined = bool(tokens) and not tokens[-1].special and not piece[:1].isspace()
     label = piece.strip() or piece or name_of(tokenizer, id)
@@ -337,11 +324,7 @@ def name_of(tokenizer: Any, id: int) -> str:
 
     byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()}  # as GPT-2 writes them
     if PARTLY in text and set(name) <= byte_of.keys():
-        spelled = bytes(byte_of[letter] for letter in name).decode("utf-8", "surrogateescape")
-        return "".join(
-            f"<0x{ord(character) & 0xFF:02X}>" if "\udc80" <= character <= "\udcff" else character
-            for character in spelled
-        )
+        return "".join(f"<0x{byte_of[letter]:02X}>" for letter in name)
     return name
 
 

@@ -13,7 +13,7 @@ from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.huggingface import faults, reading, running, senses
 from attnviz.sources.huggingface.loaded import Loaded
-from attnviz.sources.huggingface.positions import CellMaps, Plane, square_patching
+from attnviz.sources.huggingface.positions import CellMap, Plane, patching, square_patching
 from attnviz.sources.huggingface.source import Pretrained
 
 
@@ -35,12 +35,6 @@ class SenseModel(Pretrained):
     def site_name(self, site: Site) -> str:
         return f"{site} · {self.facts.trial.calls.get(site, '')}".rstrip(" ·")
 
-    def check_pictures(self, pictures: Pictures) -> None:
-        """Raise InputError if there is a sound for a model that sees; `tokenize` checks everything else."""
-        sounds = [picture for row in pictures for picture in row if isinstance(picture, Sound)]
-        if sounds and not self.facts.hears:
-            raise InputError(f"{self.name} reads a picture; given {sounds[0]!r}.")
-
     def tokenize(self, texts: list[str], pictures: Pictures = ()) -> tuple[Sentence, ...]:
         """Cut pictures into patches, or sounds into stretches of time.
 
@@ -51,7 +45,8 @@ class SenseModel(Pretrained):
         if not pictures or any(len(row) != 1 or isinstance(row[0], Sound) != hears for row in pictures):
             takes = "hears one sound, and reads no text" if hears else "reads one picture, and no text"
             how = "attnviz.sound('speech.wav')" if hears else "attnviz.picture('cat.png'), in the shell cat.png"
-            raise InputError(f"{self.name} {takes}; given {quoted(texts[0])}. In Python give {how}.")
+            given = next((repr(picture) for row in pictures for picture in row), quoted(texts[0]))
+            raise InputError(f"{self.name} {takes}; given {given}. In Python give {how}.")
         if hears:
             most, longest = senses.longest_sound(loaded.processor), max(row[0].seconds for row in pictures)
             if most and longest > most:
@@ -107,7 +102,7 @@ class SenseModel(Pretrained):
 
 
 def _texts(
-    loaded: Loaded, step: Step, sentences: tuple[Sentence, ...], captured: Capture, maps: CellMaps
+    loaded: Loaded, step: Step, sentences: tuple[Sentence, ...], captured: Capture, maps: list[CellMap]
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
     """Positions of the queries and of the keys of a call: those of the sentences, patches of another size, or learned
     queries, which stand nowhere."""
@@ -121,7 +116,7 @@ def _texts(
         if windows is not None:
             rows = [loaded.patching.in_windows(windows, plane) for plane in planes]
         else:
-            cuts = [maps.patching(count, call, extra) or square_patching(count, plane, extra) for plane in planes]
+            cuts = [patching(maps, count, call, extra) or square_patching(count, plane, extra) for plane in planes]
             rows = [cut and cut.tokens(plane) for cut, plane in zip(cuts, planes, strict=True)]
         if step.site.kind != "encoder" or None in rows:
             queries = tuple(Token(f"query {i}", i, 0, 0) for i in range(count))

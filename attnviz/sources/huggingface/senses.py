@@ -22,7 +22,7 @@ from attnviz.core.record import Step
 from attnviz.sources.huggingface import building, faults, positions, running
 from attnviz.sources.huggingface.eager import differ
 from attnviz.sources.huggingface.loaded import Loaded, Trial
-from attnviz.sources.huggingface.positions import CellMaps, Plane
+from attnviz.sources.huggingface.positions import CellMap, Plane
 
 EXAMPLE = Picture(torch.arange(64, dtype=torch.uint8)[:, None, None].expand(64, 90, 3).contiguous())
 """Picture for the first run of a model."""
@@ -142,7 +142,7 @@ def extra_positions(loaded: Loaded) -> tuple[str, ...]:
     return (*names, *(f"[REG {i}]" for i in range(registers)))
 
 
-def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, CellMaps]:
+def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, list[CellMap]]:
     """Captured attention of one run, the output of the model, and the maps of cells before each call."""
     model, cache = loaded.model, {"use_cache": False} if loaded.task == "write" else {}
     watched = capture(model, edits, sites=loaded.trial.calls)
@@ -176,7 +176,7 @@ def tried(loaded: Loaded) -> Loaded:
         windows = captured.windows.get(step.site)
         count = step.shape[2] if windows is None else windows.rows * windows.columns
         extra, call = extra_positions(loaded), [call.site for call in captured.calls].index(step.site)
-        patching = maps.patching(count, call, extra)
+        patching = positions.patching(maps, count, call, extra)
         if patching is None or patching.count(plane) != count:
             patching = None if loaded.hears else positions.square_patching(count, plane, extra)
     if patching is None or step.shape[0] > 1:  # or pieces of the picture
@@ -230,23 +230,12 @@ def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tens
         Ids (B, n) with the prompt; for each sentence the number of ids without padding, and the number of tokens after
         which it was cut, 0 if the model ended it.
     """
-    from transformers import LogitsProcessorList
-
     model, settings = loaded.model, deepcopy(loaded.model.generation_config)
     most = min(running.LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
     settings.update(do_sample=False, num_beams=1, max_length=None, max_new_tokens=most, return_dict_in_generate=True)
-    is_edited, rules = edits != Edits(), LogitsProcessorList()
-    watched = capture(model, edits, sites=loaded.trial.calls) if is_edited else nullcontext()
-    with loaded.turns.turn(), torch.inference_mode(), watched as captured, building.quiet():
-        if is_edited:
-
-            def forget(ids: Tensor, scores: Tensor) -> Tensor:
-                """Keep only the last attention call of each site, as all calls together would fill the memory."""
-                captured.calls[:] = {call.site: call for call in captured.calls}.values()
-                return scores
-
-            rules.append(forget)
-        ids = model.generate(**read, generation_config=settings, logits_processor=rules)["sequences"].cpu()
+    watched = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
+    with loaded.turns.turn(), torch.inference_mode(), watched, building.quiet():
+        ids = model.generate(**read, generation_config=settings)["sequences"].cpu()
     ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
     ended = torch.isin(ids, torch.tensor([end for end in ends if end is not None], dtype=torch.long))
     ended[:, 0] = False

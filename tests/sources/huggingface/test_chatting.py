@@ -23,11 +23,6 @@ NO_SYSTEM = (
     "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     "{% for m in messages %}{{ '[' + m['content'] + ']' }}{% endfor %}"
 )
-EVERYTHING = (
-    "{% set seen = namespace(count=0) %}{{ bos_token }}{% for m in messages %}{% if loop.index > 9 %}{% break %}"
-    "{% endif %}{% set seen.count = seen.count + 1 %}{% generation %}{{ m | tojson }}{% endgeneration %}"
-    "{{ dict(a=seen.count) }}{% endfor %}{{ strftime_now('%Y') }}{{ tools is defined }}"
-)
 TEXT = "A cat sat."
 
 
@@ -101,16 +96,14 @@ def test_what_the_template_does_not_take_is_one_sentence(folders, name, system, 
     assert attnviz.load(folders[name], chat=name != "none").tokenize([TEXT])
 
 
-@pytest.mark.parametrize("template", [PLAIN, NO_SYSTEM, EVERYTHING, {"default": PLAIN, "tool_use": EVERYTHING}])
-def test_a_template_writes_what_transformers_makes_of_it(folders, template):
-    """With all that transformers gives to templates."""
+def test_of_several_templates_the_default_is_taken(folders):
+    """As transformers does, and whatever a text holds."""
     tokenizer = AutoTokenizer.from_pretrained(folders["plain"])
-    tokenizer.chat_template = template
+    tokenizer.chat_template = {"default": PLAIN, "tool_use": NO_SYSTEM}
     turns = [{"role": "user", "content": "«éß» 猫"}, {"role": "assistant", "content": "\n"}]
 
-    for options in ({}, {"add_generation_prompt": True}):
-        own = tokenizer.apply_chat_template(turns, tokenize=False, **options)
-        assert reading.rendered(tokenizer, "plain", turns, **options) == own
+    own = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    assert reading.rendered(tokenizer, "plain", turns, add_generation_prompt=True) == own
 
 
 def test_a_link_to_a_chat_is_exported_with_its_answer(folders, tmp_path):
