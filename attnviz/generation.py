@@ -24,20 +24,6 @@ APART = 1e-2
 """Smallest difference of logits that is reported; smaller ones are rounding of a cache in half precision."""
 
 
-@dataclass(frozen=True)
-class WritingProgress:
-    """Progress of an answer.
-
-    Attributes:
-        text: answer so far.
-        done, of: number of new tokens, and the maximum.
-    """
-
-    text: str
-    done: int
-    of: int
-
-
 @dataclass(frozen=True, eq=False)
 class Generated:
     """A prompt with the answer that a model wrote.
@@ -111,7 +97,7 @@ def generate(
     sampling_temperature: float = 0.0,
     top_p: float = 1.0,
     seed: int = 0,
-    report: Callable[[WritingProgress], bool | None] = lambda progress: None,
+    report: Callable[[str, int], bool | None] = lambda answer, count: None,
 ) -> Generated:
     """Let a model continue a text, by default with the most probable token at each step.
 
@@ -123,7 +109,7 @@ def generate(
         sampling_temperature: divisor of the logits before a token is sampled; 0 takes the most probable token.
         top_p: total probability of the most probable tokens from which a token is sampled.
         seed: seed of the sampling; the same seed gives the same answer.
-        report: function that is called with the `WritingProgress` after each token; False ends the answer.
+        report: function that is called after each token with the answer so far and its number of tokens; False ends it.
 
     Raises:
         InputError: if the source predicts no next token, or a number is out of its range.
@@ -156,7 +142,7 @@ def generate(
             break
         continuation.append(id)
         answer = continuation.sentence.text[len(sentence.text) :]
-        if report(WritingProgress(answer, count + 1, room)) is False:
+        if report(answer, count + 1) is False:
             break
     whole = continuation.sentence
 

@@ -12,7 +12,7 @@ import attnviz
 from attnviz import Edits, Take
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window
-from attnviz.generation import WritingProgress, generate
+from attnviz.generation import generate
 from attnviz.sources.base import Source
 from attnviz.sources.huggingface import running
 from attnviz.sources.huggingface.source import HuggingFace
@@ -187,11 +187,11 @@ def test_a_seed_draws_the_same_answer(gpt2):
 
 
 def test_progress_is_told_and_may_end_the_answer(gpt2):
-    told: list[WritingProgress] = []
-    generated = generate(TEXT, gpt2, 9, report=lambda progress: told.append(progress) or len(told) < 3)
+    reports: list[tuple[str, int]] = []
+    generated = generate(TEXT, gpt2, 9, report=lambda *progress: reports.append(progress) or len(reports) < 3)
 
-    assert [progress.done for progress in told] == [1, 2, 3]
-    assert told[-1].text == generated.answer
+    assert [count for _, count in reports] == [1, 2, 3]
+    assert reports[-1][0] == generated.answer
     assert len(generated.ids) == 3
 
 

@@ -89,6 +89,11 @@ class Facts:
         """Number of words in the distribution that is predicted at each token; 0 if the model predicts no words."""
         return self.vocabulary if self.task in ("next", "fill", "write") else 0
 
+    @property
+    def squares(self) -> int:
+        """Number of (n, n) maps that a run holds at the same time for each text of n tokens."""
+        return 2
+
 
 ANSWER = "answer"
 """Role of a token that a model wrote, outside of a chat."""
@@ -169,9 +174,8 @@ class Source(ABC):
     def settings(cls) -> tuple[str, ...]:
         """Names of the settings that can be chosen when the source is made.
 
-        Two names mean the same in every source: "sos" (a sentence may begin with <sos>) and "changes" (weights that
-        a user has set by hand).
-        A field made by `core.parameters.parameter` also has a control in the app.
+        "sos" means in every source that a sentence may begin with <sos>. A field made by `core.parameters.parameter`
+        also has a control in the app.
         """
         made_of = fields(cls) if is_dataclass(cls) else ()
         return tuple(field.name for field in made_of if field.init and field.name != "model")
@@ -183,17 +187,17 @@ class Source(ABC):
 
     @property
     def heads(self) -> Mapping[Site, int]:
-        """How many heads each site has; a source has these, or `sites` and `num_heads`."""
+        """Number of heads of each site; a source defines `heads`, or `sites` and `num_heads`."""
         return dict.fromkeys(self.sites, self.num_heads)
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """The sites of its attention calls, in their order."""
+        """Sites of the attention calls, in their order."""
         return tuple(self.heads)
 
     @property
     def num_heads(self) -> int:
-        """The heads of a site; of the one that has most, where they differ."""
+        """Number of heads of a site; the largest number if sites differ."""
         return max(self.heads.values())
 
     def current(self) -> Self:
@@ -393,7 +397,7 @@ def lengths_of(sentences: Sequence[Sentence]) -> tuple[int, ...]:
     return tuple(sentence.length for sentence in sentences)
 
 
-def padded(sentences: Sequence[Sentence], name: str, id: int) -> tuple[Sentence, ...]:
+def pad_sentences(sentences: Sequence[Sentence], name: str, id: int) -> tuple[Sentence, ...]:
     """Pad sentences at the end to one length.
 
     Args:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Self
 
 import torch
@@ -42,10 +41,8 @@ def build(file: str, name: str) -> Source:
     """
     source = value_of(file, name)
     if not isinstance(source, Source):
-        is_model = isinstance(source, nn.Module)
-        value = "a model alone; what is missing is how a text becomes its tokens"
-        value = value if is_model else f"{quoted(type(source).__name__)}, which is no source"
-        raise InputError(f"{Path(file).name}:{name} gives {value}; let it give attnviz.wrap(model, tokenize).")
+        what = f"{Path(file).name}:{name} gives {quoted(type(source).__name__)}, which is no source"
+        raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize).")
     return source
 
 
@@ -60,7 +57,12 @@ def value_of(file: str, name: str) -> Any:
     path = Path(file).resolve()
     if not path.is_file():
         raise InputError(f"There is no file {quoted(str(path), 200)}.")
-    module = _import_file(path)
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)  # so that its classes can be pickled
+    with errors_said():
+        spec.loader.exec_module(module)
     if not hasattr(module, name):
         own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
         has = f"It has: {', '.join(own)}." if own else "It defines nothing."
@@ -73,21 +75,6 @@ def value_of(file: str, name: str) -> Any:
     with errors_said():
         value = value() if inspect.isfunction(value) or inspect.isclass(value) else value
     return Saved(value.source, value) if isinstance(value, Record) else value
-
-
-def _import_file(path: Path) -> ModuleType:
-    """Import a file as a module with the name of the file, so that its classes can be pickled."""
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-    try:
-        with errors_said():
-            spec.loader.exec_module(module)
-    except AttnvizError:
-        sys.modules.pop(path.stem, None)
-        raise
-    return module
 
 
 def required_arguments(function: Callable[..., Any]) -> int:

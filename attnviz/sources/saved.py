@@ -36,10 +36,6 @@ class Saved(Source):
         return self.record.provenance if self.record.provenance in PROVENANCES else "your own"
 
     @property
-    def title(self) -> str:
-        return self.name
-
-    @property
     def does(self) -> str:
         precision = f" Numbers are kept as {self.record.precision}." if self.record.precision else ""
         if self.record.source == self.name:

@@ -2,13 +2,12 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from attnviz import tokenizers
-from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, check_whole
 from attnviz.core.masks import Padding
@@ -126,8 +125,7 @@ class Scratch(Untrained):
             return layers(x, Padding(real) if min(real) < x.shape[1] else None, tap=tap)
 
     def _layers(self) -> Layers:
-        """The layers, built once and cached."""
-        return _stacks.get(self, partial(_build_layers, self))
+        return _build_layers(self)
 
     def _embedded(self, ids: Tensor) -> Embedded:
         """Standard normal vectors of tokens, (B, n, d_model), and sinusoidal positions, (n, d_model)."""
@@ -135,10 +133,7 @@ class Scratch(Untrained):
         return Embedded(words, sinusoidal(*words.shape[1:]) if self.positions else None)
 
 
-_stacks = BoundedCache(200_000_000, lambda stack: sum(weight.nbytes for weight in stack.parameters()))
-"""Cache of at most 200 MB: four of the largest models, or thousands of usual size."""
-
-
+@lru_cache(maxsize=4)
 def _build_layers(source: Scratch) -> Layers:
     """Build the layers from the seed alone, independent of the global random state and of other threads.
 

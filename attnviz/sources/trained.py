@@ -43,6 +43,7 @@ class Trained(Source):
 
     names = ("translator", "story", "induction")
     provenance = "trained here"
+    ends = frozenset({SPECIAL[EOS]})
 
     def __post_init__(self):
         if self.step is not None and type(self.step) is not int:
@@ -75,10 +76,6 @@ class Trained(Source):
         return not self.writes
 
     @property
-    def ends(self) -> frozenset[int]:
-        return frozenset({SPECIAL[EOS]})
-
-    @property
     def longest(self) -> int:
         return self._model.config.longest
 
@@ -103,7 +100,7 @@ class Trained(Source):
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Tokenize texts: the words and <eos> for an encoder, <sos> and the words for a decoder-only model."""
-        longest, words = self._model.config.longest, [len(text.split()) for text in texts]
+        longest, words = self.longest, [len(text.split()) for text in texts]
         reads = f"'{self.model}' reads up to {longest}. Shorten it, or split its lines."
         if max(words, default=0) > MANY_WORDS:
             raise TooLong(words, longest, reads, at_least=True)
@@ -116,9 +113,9 @@ class Trained(Source):
         """Tokenize translations as input of the translator's decoder: <sos> and the words."""
         self.check_targets(texts)
         sentences = tokenizers.batch(self._output_words, texts, sos=True)
-        longest, lengths = self._model.config.longest, lengths_of(sentences)
-        if max(lengths) > longest:
-            raise TooLong(lengths, longest, f"'{self.model}' writes up to {longest}. Shorten it.")
+        if max(lengths_of(sentences)) > self.longest:
+            reads = f"'{self.model}' writes up to {self.longest}. Shorten it."
+            raise TooLong(lengths_of(sentences), self.longest, reads)
         return sentences
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:

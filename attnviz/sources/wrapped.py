@@ -17,7 +17,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Prediction, Record
 from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources.base import Source, WordList, lengths_of, padded, token_ids
+from attnviz.sources.base import Source, WordList, lengths_of, pad_sentences, token_ids
 from attnviz.sources.huggingface.reading import PAIR, places
 from attnviz.sources.own_code import LOCK, errors_said, in_evaluation, moment_of, required_arguments
 
@@ -129,10 +129,6 @@ class Wrapped(Source):
     provenance = PROVENANCE
     untaken = NOT_TAKEN
     lock = LOCK
-
-    @property
-    def title(self) -> str:
-        return self.name
 
     @property
     def does(self) -> str:
@@ -250,7 +246,7 @@ class Wrapped(Source):
         if self.code.pad is None and is_seen and len({*lengths_of(sentences)}) > 1:
             what = "Texts of several lengths in one run need padding, and this model could see it"
             raise InputError(f"{what}: say attnviz.wrap(..., pad=ID), the id by which it knows padding.")
-        return padded(sentences, PADDING, self.code.pad or 0)
+        return pad_sentences(sentences, PADDING, self.code.pad or 0)
 
 
 def ids_of(encoding: Any) -> list[int]:

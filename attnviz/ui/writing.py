@@ -13,7 +13,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence, Token
-from attnviz.generation import Generated, WritingProgress, generate
+from attnviz.generation import Generated, generate
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
@@ -136,8 +136,8 @@ def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
     sentence = cache.sentences(source, replace(job.request, answer=()))[0]
     with progress.counted(job.count) as report, cores.used_by(source):
 
-        def tell(written: WritingProgress) -> bool:
-            return report(written.done, written.of, written.text)
+        def tell(answer: str, count: int) -> bool:
+            return report(count, job.count, answer)
 
         settings = {"sampling_temperature": job.temperature, "top_p": job.top_p, "seed": job.seed}
         return generate(sentence, source, job.count, job.request.edits, begin=begin, report=tell, **settings).ids

@@ -27,7 +27,7 @@ def run(texts, source=Scratch(), edits=Edits()):
 def test_the_same_source_gives_the_same_bits():
     """Also when its layers are built anew."""
     first = run([LONG])
-    scratch._stacks.clear()
+    scratch._build_layers.cache_clear()
     scratch._vector.cache_clear()
 
     assert torch.equal(run([LONG]).output, first.output)
@@ -38,7 +38,7 @@ def test_sources_built_at_the_same_time_are_those_built_one_by_one():
     """Two users who open the page at once get the weights of their seeds."""
     sources = [Scratch(seed=seed, num_layers=6) for seed in range(8)]
     alone = [run([LONG], source).output for source in sources]
-    scratch._stacks.clear()
+    scratch._build_layers.cache_clear()
     together, start = {}, threading.Barrier(len(sources))
 
     def build(source):

@@ -104,7 +104,7 @@ def sentences(facts: ModelFacts, texts: list[str], pictures: Pictures, system: s
     """
     pairs = zip(texts, pictures, strict=True)
     rows = [_sentence(facts, without_surrogates(text), row, system) for text, row in pairs]
-    return reading.padded(facts.processor.tokenizer, rows)
+    return reading.pad(facts.processor.tokenizer, rows)
 
 
 def inputs(loaded: Loaded, sentences: tuple[Sentence, ...]) -> dict[str, Tensor]:
@@ -183,9 +183,9 @@ def _prompt(facts: ModelFacts, text: str, count: int, system: str) -> tuple[str,
         chat = [{"role": turn["role"], "content": [{"type": "text", "text": turn["content"]}]} for turn in part]
         if len(part) == len(turns):
             chat[-1]["content"][:0] = [{"type": "image"}] * count
-        return reading.rendered(processor, facts.name, chat, **options)
+        return reading.render_chat(processor, facts.name, chat, **options)
 
-    if reading.has_template(processor):
+    if processor.chat_template:
         prompt = ""
         with suppress(InputError):  # a template of texts alone
             prompt = render(turns, add_generation_prompt=True)

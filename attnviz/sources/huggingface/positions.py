@@ -173,11 +173,10 @@ class Patching:
 
         Patches of a later stage are 2, 4, 8 ... times as large.
         """
-        for power in range(16):
-            cut = replace(self, extra=()).merged(2**power)
-            if tuple(cells.count for cells in cut.cells(plane)) == (windows.rows, windows.columns):
-                break
-        else:
+        cuts = (replace(self, extra=()).merged(2**power) for power in range(16))
+        size = windows.rows, windows.columns
+        cut = next((cut for cut in cuts if tuple(cells.count for cells in cut.cells(plane)) == size), None)
+        if cut is None:
             return None
         real, (rows, columns) = iter(cut.tokens(plane)), windows.padded
         return tuple(

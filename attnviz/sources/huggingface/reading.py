@@ -63,13 +63,13 @@ def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[
     for number, row in enumerate(rows, 1):
         if all(token.special and token.start == token.end for token in row):
             raise InputError(f"Sentence {number} has no token for this model; type at least one word in it.")
-    return padded(tokenizer, [Sentence(text, row, len(row)) for text, row in zip(texts, rows, strict=True)])
+    return pad(tokenizer, [Sentence(text, row, len(row)) for text, row in zip(texts, rows, strict=True)])
 
 
-def padded(tokenizer: Any, sentences: list[Sentence]) -> tuple[Sentence, ...]:
+def pad(tokenizer: Any, sentences: list[Sentence]) -> tuple[Sentence, ...]:
     """Pad sentences at the end to one length, with the tokenizer's own token."""
     id = next((id for id in (tokenizer.pad_token_id, tokenizer.eos_token_id) if id is not None), 0)
-    return base.padded(sentences, tokenizer.pad_token or tokenizer.eos_token or "<pad>", id)
+    return base.pad_sentences(sentences, tokenizer.pad_token or tokenizer.eos_token or "<pad>", id)
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
@@ -175,11 +175,6 @@ def places(text: str, names: Sequence[str]) -> Iterator[tuple[int, int, bool]]:
         yield start, offset, joined
 
 
-def has_template(tokenizer: Any) -> bool:
-    """Whether a tokenizer or a processor has a chat template."""
-    return bool(getattr(tokenizer, "chat_template", None))
-
-
 def chats(tokenizer: Any, texts: list[str], system: str, name: str) -> tuple[Sentence, ...]:
     """Cut chats of one user's turn each, up to where the assistant's answer begins, padded at the end to one length.
 
@@ -193,20 +188,20 @@ def chats(tokenizer: Any, texts: list[str], system: str, name: str) -> tuple[Sen
     Raises:
         InputError: if the model has no chat template, or its template takes no such turns.
     """
-    if not has_template(tokenizer):
+    if not tokenizer.chat_template:
         raise InputError(f"{name} has no chat template; give it the text without one.")
     sentences = []
     for text in map(without_surrogates, texts):
         turns = [{"role": "system", "content": system}] if system else []
         turns.append({"role": "user", "content": text})
-        render = partial(rendered, tokenizer, name)
+        render = partial(render_chat, tokenizer, name)
         whole = render(turns, add_generation_prompt=True)
         tokens = with_roles(cut(tokenizer, whole, added=False), whole, turns, render)
         sentences.append(Sentence(whole, tokens, len(tokens)))
-    return padded(tokenizer, sentences)
+    return pad(tokenizer, sentences)
 
 
-def rendered(model: Any, name: str, turns: list[dict[str, Any]], **options: bool) -> str:
+def render_chat(model: Any, name: str, turns: list[dict[str, Any]], **options: bool) -> str:
     """Render turns with the chat template of a tokenizer or a processor, in the sandbox of transformers.
 
     Args:
@@ -269,7 +264,7 @@ def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...
         ends = tokens[-1].special and tokens[-1].start == tokens[-1].end
         tokens = (begin, *(tokens[:-1] if ends else tokens))
         rows.append(Sentence(row.text, tokens, len(tokens)))
-    return padded(tokenizer, rows)
+    return pad(tokenizer, rows)
 
 
 def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> tuple[Sentence, ...]:

@@ -63,7 +63,7 @@ def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
     weights, options = next(loaded.model.parameters()), {}
     if loaded.hears:
         options["sampling_rate"] = rate = loaded.processor.sampling_rate
-        arrays = [resampled(sound.samples, sound.rate, rate).numpy() for sound in pictures]
+        arrays = [resample(sound.samples, sound.rate, rate).numpy() for sound in pictures]
     else:
         arrays = [picture.pixels.numpy() for picture in pictures]
     read = loaded.processor(arrays, return_tensors="pt", **options)
@@ -74,7 +74,7 @@ def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
     }
 
 
-def resampled(samples: Tensor, rate: int, wanted: int) -> Tensor:
+def resample(samples: Tensor, rate: int, wanted: int) -> Tensor:
     """Resample a sound; frequencies that both rates can hold stay."""
     if rate == wanted:
         return samples

@@ -194,7 +194,7 @@ class HuggingFace(Pretrained):
 
     @property
     def can_chat(self) -> bool:
-        return reading.has_template(self.facts.tokenizer)
+        return bool(self.facts.tokenizer.chat_template)
 
     @property
     def longest(self) -> int | None:

@@ -103,7 +103,7 @@ def test_of_several_templates_the_default_is_taken(folders):
     turns = [{"role": "user", "content": "«éß» 猫"}, {"role": "assistant", "content": "\n"}]
 
     own = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    assert reading.rendered(tokenizer, "plain", turns, add_generation_prompt=True) == own
+    assert reading.render_chat(tokenizer, "plain", turns, add_generation_prompt=True) == own
 
 
 def test_a_link_to_a_chat_is_exported_with_its_answer(folders, tmp_path):

@@ -7,7 +7,7 @@ from hear import FAMILIES, RATE, folder, tones
 
 import attnviz
 from attnviz.core.errors import InputError
-from attnviz.sources.huggingface.senses import plane_of, resampled
+from attnviz.sources.huggingface.senses import plane_of, resample
 
 SOUND = attnviz.sound(tones(), RATE)
 ENCODER, CROSS = attnviz.Site("encoder", 1), attnviz.Site("cross", 1)
@@ -162,7 +162,7 @@ def test_labels_are_those_of_the_model(load, family):
 def test_a_sound_of_another_rate_is_heard_as_the_same(load):
     """Resampled to the model's rate: tones stay what they are."""
     source, other = load("whisper"), attnviz.sound(tones(rate=44_100), 44_100)
-    samples = resampled(other.pictures[0][0].samples, 44_100, RATE)
+    samples = resample(other.pictures[0][0].samples, 44_100, RATE)
 
     assert len(samples) == RATE
     assert (samples - SOUND.pictures[0][0].samples)[100:6000].abs().max() < 0.02
