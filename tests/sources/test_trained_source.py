@@ -78,17 +78,14 @@ def attention(module, x, memory, allowed):
     return module.w_o(output.transpose(0, 1).flatten(1))
 
 
-def by_hand(text, edit=None, future=False):
-    """The ids that a naive loop writes for one sentence: everything is computed anew for every word.
-
-    With `future`, what is written is seen by the words before it.
-    """
+def by_hand(text, edit=None):
+    """The ids that a naive loop writes for one sentence: everything is computed anew for every word."""
     network = trained.read(trained.place("translator", tiny.STEPS[-1])).double()
     ids = torch.tensor([token.id for token in Trained().tokenize([text])[0].tokens])
 
     def allowed(queries, keys, causal):
         own = torch.ones(queries, keys, dtype=torch.bool)
-        own = own.tril() if causal and not future else own
+        own = own.tril() if causal else own
         return own if edit is None else own & edit.grid(queries, keys)
 
     def embedded(embedding, ids):
@@ -181,16 +178,6 @@ def test_a_model_may_write_nothing(own):
 
 
 # Edits
-
-
-def test_without_its_own_mask_a_decoder_sees_what_it_wrote_later():
-    """Each word changes what those before it are read as, so another text may be written."""
-    plain, record = run(SHORT), run(SHORT, edits=Edits(own_mask=False))
-
-    assert [token.id for token in record.targets[0].tokens] == by_hand(SHORT, future=True)
-    assert record.step(DECODER).mask is None
-    assert (weights(record.step(DECODER)) > 0).all()
-    assert not torch.allclose(record.prediction.logits[:, 0, 2:], plain.prediction.logits[:, 0, 2:])
 
 
 # Words and lengths

@@ -154,10 +154,6 @@ class Patching:
         rows, columns = self.cells(plane)
         return len(self.extra) + rows.count * columns.count
 
-    def merged(self, side: int) -> Self:
-        """Cut in which side x side cells are merged into one."""
-        return replace(self, layers=(*self.layers, (Convolution(side, side, rounds_up=True),) * 2))
-
     def tokens(self, plane: Plane) -> tuple[Token, ...]:
         """Positions row by row, with the boxes of the cells."""
         rows, columns = self.cells(plane)
@@ -168,14 +164,16 @@ class Patching:
             tokens[number] = replace(tokens[number], box=plane.box(left, top, right, bottom))
         return tuple(tokens)
 
-    def in_windows(self, windows: WindowGrid, plane: Plane) -> tuple[Token, ...] | None:
-        """Positions of patches that are padded to windows, without boxes for the padding; None if no cut fits.
+    def stages(self) -> Iterator[Self]:
+        """Cuts of later stages, whose patches are 1, 2, 4, 8 ... times as large."""
+        for power in range(16):
+            merge = Convolution(2**power, 2**power, rounds_up=True)
+            yield replace(self, layers=(*self.layers, (merge, merge)))
 
-        Patches of a later stage are 2, 4, 8 ... times as large.
-        """
-        cuts = (replace(self, extra=()).merged(2**power) for power in range(16))
-        size = windows.rows, windows.columns
-        cut = next((cut for cut in cuts if tuple(cells.count for cells in cut.cells(plane)) == size), None)
+    def in_windows(self, windows: WindowGrid, plane: Plane) -> tuple[Token, ...] | None:
+        """Positions of patches that are padded to windows, without boxes for the padding; None if no stage fits."""
+        stages, size = replace(self, extra=()).stages(), (windows.rows, windows.columns)
+        cut = next((cut for cut in stages if tuple(cells.count for cells in cut.cells(plane)) == size), None)
         if cut is None:
             return None
         real, (rows, columns) = iter(cut.tokens(plane)), windows.padded
