@@ -5,9 +5,9 @@ generated.answer, generated.alternatives(3)
 attnviz.figures.head(generated.record, attnviz.Site("decoder", 0), 1)
 """
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,67 +20,32 @@ from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import MOST_WRITTEN, Source
 
-
-@dataclass(frozen=True)
-class WritingProgress:
-    """Progress of an answer.
-
-    Attributes:
-        text: answer so far.
-        done, of: number of new tokens, and the maximum.
-        per_second: tokens written per second.
-    """
-
-    text: str
-    done: int
-    of: int
-    per_second: float
-
-
-@dataclass(frozen=True)
-class Written:
-    """A prompt with the answer that a model wrote, without a record.
-
-    Attributes:
-        prompt: tokens of the prompt.
-        sentence: tokens of prompt and answer.
-        ended: whether the model ended the answer itself.
-        per_second: tokens written per second.
-    """
-
-    prompt: Sentence
-    sentence: Sentence
-    ended: bool
-    per_second: float
-
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """Ids of the answer."""
-        return tuple(token.id for token in self.sentence.tokens[len(self.prompt.tokens) :])
+APART = 1e-2
+"""Smallest difference of logits that is reported; smaller ones are rounding of a cache in half precision."""
 
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """A prompt with the answer that a model wrote, and the record of both.
+    """A prompt with the answer that a model wrote.
 
     Attributes:
-        record: record of one forward pass over both; row p is the token at p, which predicts the token at p + 1.
+        sentence: tokens of prompt and answer.
         prompt: number of tokens in the prompt, which is the position of the first token of the answer.
         begins: index of the first character of the answer in the text.
         ended: whether the model ended the answer itself.
-        per_second: tokens written per second.
+        run: function that makes the record of both.
     """
 
-    record: Record
+    sentence: Sentence
     prompt: int
     begins: int
     ended: bool
-    per_second: float
+    run: Callable[[], Record]
 
-    @property
-    def sentence(self) -> Sentence:
-        """Tokens of prompt and answer."""
-        return self.record.sentences[0]
+    @cached_property
+    def record(self) -> Record:
+        """Record of one forward pass over both, made when it is needed; row p, the token at p, predicts token p + 1."""
+        return self.run()
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -115,15 +80,11 @@ class Generated:
 
     def first_difference(self, other: "Generated") -> int | None:
         """Find the position of the first token that differs from another answer; None if both are equal."""
-        mine, theirs = ([token.id for token in each.sentence.tokens] for each in (self, other))
-        return first_difference(mine, theirs)
-
-
-def first_difference(ids: Sequence[int], others: Sequence[int]) -> int | None:
-    """Find the index of the first id that differs, or at which the shorter list ends; None if both are equal."""
-    pairs = enumerate(zip(ids, others, strict=False))
-    end = None if len(ids) == len(others) else min(len(ids), len(others))
-    return next((place for place, (one, another) in pairs if one != another), end)
+        mine, theirs = ([token.id for token in answer.sentence.tokens] for answer in (self, other))
+        if mine == theirs:
+            return None
+        pairs = enumerate(zip(mine, theirs, strict=False))
+        return next((position for position, (id, other_id) in pairs if id != other_id), min(len(mine), len(theirs)))
 
 
 def generate(
@@ -136,7 +97,7 @@ def generate(
     sampling_temperature: float = 0.0,
     top_p: float = 1.0,
     seed: int = 0,
-    report: Callable[[WritingProgress], bool | None] = lambda progress: None,
+    report: Callable[[str, int], bool | None] = lambda answer, count: None,
 ) -> Generated:
     """Let a model continue a text, by default with the most probable token at each step.
 
@@ -148,52 +109,13 @@ def generate(
         sampling_temperature: divisor of the logits before a token is sampled; 0 takes the most probable token.
         top_p: total probability of the most probable tokens from which a token is sampled.
         seed: seed of the sampling; the same seed gives the same answer.
-        report: function that is called with the `WritingProgress` after each token; False ends the answer.
+        report: function that is called after each token with the answer so far and its number of tokens; False ends it.
 
     Raises:
         InputError: if the source predicts no next token, or a number is out of its range.
     """
     edits = text.edits if isinstance(text, Request) and edits == Edits() else edits
-    options = {"begin": begin, "sampling_temperature": sampling_temperature, "top_p": top_p, "seed": seed}
     source = api.load(source) if isinstance(source, str) else source
-    written = write(text, source, max_new_tokens, edits, **options, report=report)
-    record, prompt = source.run((written.sentence,), edits), written.prompt
-    if not sampling_temperature:
-        record = replace(record, findings=(*record.findings, *unlike(record, len(prompt.tokens) + len(begin))))
-    return Generated(record, len(prompt.tokens), len(prompt.text), written.ended, written.per_second)
-
-
-APART = 1e-2
-"""Smallest difference of logits that is reported; smaller ones are rounding of a cache in half precision."""
-
-
-def unlike(record: Record, first: int) -> list[str]:
-    """Report tokens from a position on that are not the most probable ones in the record: one sentence, or none."""
-    tokens, logits = record.sentences[0].tokens, record.prediction.logits[0].float()
-    rows, ids = logits[first - 1 : len(tokens) - 1], torch.tensor([token.id for token in tokens[first:]])
-    if not len(ids):
-        return []
-    lacks = rows.amax(-1) - rows.gather(-1, ids[:, None])[:, 0] > APART
-    if not lacks.any():
-        return []
-    where = ", ".join(str(first + int(place)) for place in lacks.nonzero()[:5])
-    what = f"{int(lacks.sum())} of {len(ids)} written tokens are not the most probable ones of this run (at {where})"
-    return [f"{what}: the model's generation settings chose them, or its cache gives other numbers"]
-
-
-def write(
-    text: str | Request | Sentence,
-    source: Source,
-    max_new_tokens: int,
-    edits: Edits = Edits(),
-    *,
-    begin: Sequence[int] = (),
-    sampling_temperature: float = 0.0,
-    top_p: float = 1.0,
-    seed: int = 0,
-    report: Callable[[WritingProgress], bool | None] = lambda progress: None,
-) -> Written:
-    """Write an answer as `generate` does, with the same arguments and errors, but without a record."""
     if not source.generates:
         raise InputError(f"'{source.name}' predicts no next token of a text, so it cannot continue one.")
     for name, value, least, most in (
@@ -209,20 +131,36 @@ def write(
     if room < 1:
         raise InputError(f"The prompt has {prompt:,} tokens, and '{source.name}' reads up to {longest:,}. Shorten it.")
     continuation, generator = source.continuation(sentence, edits, room), torch.Generator().manual_seed(seed)
-    start, ended, written = time.perf_counter(), False, 0
-    while written < room and not ended:
-        forced = begin[written] if written < len(begin) else None
-        id = _next_id(continuation.logits(), sampling_temperature, top_p, generator) if forced is None else forced
-        ended = forced is None and id in source.ends
+    ended = False
+    for count in range(room):
+        if count < len(begin):
+            id = begin[count]
+        else:
+            id = _next_id(continuation.logits(), sampling_temperature, top_p, generator)
+            ended = id in source.ends
         if ended:
             break
         continuation.append(id)
-        written += 1
         answer = continuation.sentence.text[len(sentence.text) :]
-        seconds = max(time.perf_counter() - start, 1e-9)
-        if report(WritingProgress(answer, written, room, written / seconds)) is False:
+        if report(answer, count + 1) is False:
             break
-    return Written(sentence, continuation.sentence, ended, written / max(time.perf_counter() - start, 1e-9))
+    whole = continuation.sentence
+
+    def run() -> Record:
+        record = source.run((whole,), edits)
+        notes = [] if sampling_temperature else _improbable_tokens(record, prompt + len(begin))
+        return replace(record, findings=(*record.findings, *notes))
+
+    return Generated(whole, prompt, len(sentence.text), ended, run)
+
+
+def _improbable_tokens(record: Record, first: int) -> list[str]:
+    """Report tokens from a position on that are not the most probable ones in the record: one sentence, or none."""
+    ids = torch.tensor([token.id for token in record.sentences[0].tokens[first:]], dtype=torch.long)
+    logits = record.prediction.logits[0, first - 1 : first - 1 + len(ids)].float()
+    count = int((logits.amax(-1) - logits.gather(-1, ids[:, None])[:, 0] > APART).sum())
+    what = f"{count} of {len(ids)} written tokens are not the most probable ones of this run"
+    return [f"{what}: the model's generation settings chose them, or its cache gives other numbers"] if count else []
 
 
 def _next_id(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:

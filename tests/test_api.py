@@ -60,7 +60,7 @@ def test_edits_reach_the_run():
         (
             lambda: attnviz.load("scratch", heads=4),
             "The source 'scratch' has no setting 'heads'. It has: tokenizer, sos, d_model, num_heads, num_layers, "
-            "seed, positions, bias, cloned.",
+            "seed, positions, bias.",
         ),
         (
             lambda: attnviz.load("scratch", num_heads=7),

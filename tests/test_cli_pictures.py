@@ -103,7 +103,7 @@ def test_two_pictures_are_compared(tmp_path):
 
 def test_a_sound_is_no_picture(capsys):
     assert main(["predict", str(assets.path("sounds/two-tones.wav")), "--model", "shapes"]) == 2
-    assert "shapes reads a picture; given <Sound of 1.30 s" in capsys.readouterr().err
+    assert "shapes reads one picture, and no text; given <Sound of 1.30 s" in capsys.readouterr().err
 
 
 def test_a_saved_run_of_a_picture_comes_out_the_same_or_says_that_the_file_keeps_a_smaller_one(tmp_path):

@@ -75,10 +75,7 @@ def test_what_a_file_builds_is_a_model(shell, name):
         ("my_model.py:buid", "my_model.py has no 'buid'. It has: Mine, build, made, look, fails, other, model, sized."),
         ("my_model.py:fails", "Line 19 of my_model.py raised ZeroDivisionError: division by zero"),
         ("my_model.py:other", "my_model.py:other gives 'list', which is no source; let it give attnviz.wrap(model, "),
-        (
-            "my_model.py:model",
-            "my_model.py:model gives a model alone; what is missing is how a text becomes",
-        ),
+        ("my_model.py:model", "my_model.py:model gives 'Linear', which is no source; let it give attnviz.wrap(model"),
         ("wrong.py:build", "Line 2 of wrong.py raised SyntaxError: invalid syntax"),
         ("stops.py:build", "Line 3 of stops.py raised SystemExit: 3"),
     ],

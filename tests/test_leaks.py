@@ -19,8 +19,7 @@ from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Full, Not, Padding, Subsequent, Window
-from attnviz.sources.constructed import Constructed
-from attnviz.sources.scratch import Scratch
+from attnviz.sources.scratch import Constructed, Scratch
 from attnviz.sources.trained import Trained
 
 WORDS = "one two three four five six seven"

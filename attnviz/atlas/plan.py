@@ -10,7 +10,7 @@ from attnviz.atlas.corpus import Shard
 from attnviz.atlas.measure import Options
 from attnviz.core import whole
 from attnviz.core.errors import InputError, quoted
-from attnviz.sources import script
+from attnviz.sources import own_code
 from attnviz.sources.base import Source
 
 PLAN, FORMAT = "plan.json", 2
@@ -83,7 +83,7 @@ class Plan:
 def load(name: str, **settings: Any) -> Source:
     """Load a model by its name, or build it with FILE.py:FUNCTION."""
     file, sign, function = name.rpartition(":")
-    return script.build(file, function) if sign and file.endswith(".py") else api.load(name, **settings)
+    return own_code.build(file, function) if sign and file.endswith(".py") else api.load(name, **settings)
 
 
 def read(folder: Path) -> Plan | None:

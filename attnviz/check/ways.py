@@ -27,7 +27,7 @@ from attnviz.core.amounts import counted, percent, rounding
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError, quoted
 from attnviz.sources.base import HUGGING_FACE, Source
-from attnviz.sources.own_code import errors_said, in_evaluation, lock_of
+from attnviz.sources.own_code import LOCK, errors_said, in_evaluation
 from attnviz.sources.wrapped import Wrapped, ids_of
 
 NEEDS = {"packed": {"documents"}, "left": {"tokens"}, "right": {"tokens"}, "cached": {"cache"}, "chunked": {"cache"}}
@@ -233,7 +233,7 @@ def _documents(texts: Any, tokenize: Any) -> list[Tensor]:
         raise InputError(f"{quoted(strings[0])} is a string: give same_run(..., tokenizer=...), or lists of ids.")
     encode = getattr(tokenize, "encode", tokenize)
     with errors_said():
-        documents = [ids_of(encode(text) if isinstance(text, str) else text)[0] for text in texts]
+        documents = [ids_of(encode(text) if isinstance(text, str) else text) for text in texts]
     if not documents or not all(documents):
         raise InputError("There is no text to run, or one without tokens; give strings or lists of token ids.")
     return [torch.tensor(ids) for ids in documents]
@@ -292,7 +292,7 @@ class Runner:
         outputs, passes, device = [], [], next(self.model.parameters(), ids).device
         tensors = {name: tensor.to(device) for name, tensor in tensors.items() if self.takes(name)}
         cache = {"cache": None} if is_cached else {}
-        with lock_of(self.model), in_evaluation(self.model), torch.no_grad(), errors_said():
+        with LOCK, in_evaluation(self.model), torch.no_grad(), errors_said():
             for start, end in pairwise([*starts, ids.shape[1]]):
                 part = {name: x[:, 0 if name == "tokens" else start : end] for name, x in tensors.items()}
                 with capture(self.model, sites=self.sites) as captured:

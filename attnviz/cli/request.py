@@ -19,7 +19,7 @@ from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.files import media
 from attnviz.link import Choices
-from attnviz.sources import estimate, script
+from attnviz.sources import estimate, own_code
 from attnviz.sources.base import Source
 
 PAGES = {"": "", "heads": "", "overview": "overview", "masks": "mask", "compare": "difference"}
@@ -170,7 +170,7 @@ def load(name: str, **settings: object) -> Source:
     if settings:
         what = "What a file builds" if file else "A saved run"
         raise InputError(f"{what} has no setting {quoted(next(iter(settings)))}; it is shown as it is.")
-    return own(*file.groups(), of=script.build) if file else cases.source(name)
+    return own(*file.groups(), of=own_code.build) if file else cases.source(name)
 
 
 def fetch(name: str, **settings: object) -> Source:
@@ -182,8 +182,8 @@ def fetch(name: str, **settings: object) -> Source:
     return source
 
 
-def own(file: str, name: str, of: Callable[[str, str], Any] = script.value_of) -> Any:
-    """Run a user's file and return the result of its function: a model, or any value with `script.value_of`."""
+def own(file: str, name: str, of: Callable[[str, str], Any] = own_code.value_of) -> Any:
+    """Run a user's file and return the result of its function: a model, or any value with `own_code.value_of`."""
     terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(name)}.")
     return of(file, name)
 

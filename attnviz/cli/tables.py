@@ -17,7 +17,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
-from attnviz.generation import WritingProgress, generate
+from attnviz.generation import generate
 from attnviz.sources.base import Source
 from attnviz.sources.huggingface import hub
 
@@ -117,12 +117,12 @@ def write(options: Namespace) -> list[str]:
         raise InputError(f"An answer continues one text; there are {count}. Leave out --lines.")
     length = 0
 
-    def stream(progress: WritingProgress) -> None:
+    def stream(answer: str, count: int) -> None:
         nonlocal length
         if not options.json:
-            sys.stdout.write(progress.text[length:])
+            sys.stdout.write(answer[length:])
             sys.stdout.flush()
-        length = len(progress.text)
+        length = len(answer)
 
     names = {name: getattr(options, name) for name in ("max_new_tokens", "sampling_temperature", "top_p", "seed")}
     prompt, edits = inputs.request.prompt, inputs.request.edits

@@ -17,9 +17,9 @@ from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.request import Pictures, Request
 from attnviz.core.stream import ModelWeights
-from attnviz.core.taking import Donor, Resolved
+from attnviz.core.taking import Resolved
 from attnviz.core.tap import Tap
-from attnviz.core.tokens import Sentence
+from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking
 from attnviz.sources.cards import Card
 from attnviz.tokenizers.vocabulary import UNK
@@ -78,11 +78,6 @@ class Facts:
     labels: tuple[str, ...] = ()
     detail: str = ""
     notes: tuple[str, ...] = ()
-
-    @property
-    def number_type(self) -> str:
-        """Name of the dtype of the weights, such as "float32"."""
-        return str(self.dtype).removeprefix("torch.")
 
     @property
     def does(self) -> str:
@@ -179,9 +174,8 @@ class Source(ABC):
     def settings(cls) -> tuple[str, ...]:
         """Names of the settings that can be chosen when the source is made.
 
-        Two names mean the same in every source: "sos" (a sentence may begin with <sos>) and "changes" (weights that
-        a user has set by hand).
-        A field made by `core.parameters.parameter` also has a control in the app.
+        "sos" means in every source that a sentence may begin with <sos>. A field made by `core.parameters.parameter`
+        also has a control in the app.
         """
         made_of = fields(cls) if is_dataclass(cls) else ()
         return tuple(field.name for field in made_of if field.init and field.name != "model")
@@ -193,17 +187,17 @@ class Source(ABC):
 
     @property
     def heads(self) -> Mapping[Site, int]:
-        """How many heads each site has; a source has these, or `sites` and `num_heads`."""
+        """Number of heads of each site; a source defines `heads`, or `sites` and `num_heads`."""
         return dict.fromkeys(self.sites, self.num_heads)
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """The sites of its attention calls, in their order."""
+        """Sites of the attention calls, in their order."""
         return tuple(self.heads)
 
     @property
     def num_heads(self) -> int:
-        """The heads of a site; of the one that has most, where they differ."""
+        """Number of heads of a site; the largest number if sites differ."""
         return max(self.heads.values())
 
     def current(self) -> Self:
@@ -263,18 +257,13 @@ class Source(ABC):
             raise InputError("A text with a picture takes nothing from another text; give it without the picture.")
         if self.writes and not targets:
             targets = self.run(sentences, replace(edits, taken=())).targets
-        return Resolved(**vars(edits), donors=self.donors(sentences, edits, targets)), targets
+        own = vars(replace(edits, taken=()))
 
-    def donors(
-        self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
-    ) -> tuple[Donor, ...]:
-        """Run each text that edits take numbers from, with all other edits, and return these numbers."""
-        own, records = vars(replace(edits, taken=())), {}
-        for text in dict.fromkeys(take.text for take in edits.taken):
-            entered = frozenset(take.site for take in edits.taken if take.part == "stream" and take.text == text)
+        def run(text: str, entered: frozenset[Site]) -> Record:
             others = self.tokenize([text]) * max(1, len(targets))
-            records[text] = self.run(others, Resolved(**own, entered=entered), targets)
-        return taking.donors(edits.taken, records, sentences, targets)
+            return self.run(others, Resolved(**own, entered=entered), targets)
+
+        return Resolved(**vars(edits), donors=taking.donors(edits.taken, run, sentences, targets)), targets
 
     def edits_of(self, record: Record) -> Edits:
         """Edits of a record of this source, with the numbers that they take, so that the record can be run again."""
@@ -332,7 +321,7 @@ class Source(ABC):
             ("tokens it knows", f"{facts.vocabulary:,}"),
             ("longest text", f"{facts.longest:,} tokens" if facts.longest else "it names no limit"),
             *([("why no longer", facts.limit)] if facts.limit else []),
-            ("kept as", f"{facts.number_type} on {facts.device}"),
+            ("kept as", f"{str(facts.dtype).removeprefix('torch.')} on {facts.device}"),
             ("from", f"commit {facts.commit}" if facts.commit else "files on this machine"),
             *(("note", note) for note in facts.notes),
         ]
@@ -343,14 +332,13 @@ class Source(ABC):
         Raises:
             InputError: if the model does not write a second text, or takes targets only as tokens.
         """
-        if not self.writes:
-            raise InputError(f"'{self.name}' writes no other text, so it takes no target.")
+        self.check_targets(texts)
         raise InputError(f"'{self.name}' takes a target as tokens alone: give `run` its sentences.")
 
-    def check_targets(self, targets: tuple[Sentence, ...]) -> None:
+    def check_targets(self, targets: Sequence[str | Sentence]) -> None:
         """Raise InputError if there are `targets` but the model does not write a second text."""
         if targets and not self.writes:
-            raise InputError(f"'{self.name}' writes no other text, so there is none to give to its decoder.")
+            raise InputError(f"'{self.name}' writes no other text, so it takes no target.")
 
     def check_pictures(self, pictures: Pictures) -> None:
         """Raise InputError if there are pictures but the model reads text only."""
@@ -399,6 +387,51 @@ class Source(ABC):
         raise InputError(f"'{self.name}' {why}, so there are no gradients of a logit.")
 
 
+def token_ids(sentences: Sequence[Sentence]) -> Tensor:
+    """Token ids of a batch, (B, n)."""
+    return torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+
+
+def lengths_of(sentences: Sequence[Sentence]) -> tuple[int, ...]:
+    """Numbers of tokens of sentences without padding."""
+    return tuple(sentence.length for sentence in sentences)
+
+
+def pad_sentences(sentences: Sequence[Sentence], name: str, id: int) -> tuple[Sentence, ...]:
+    """Pad sentences at the end to one length.
+
+    Args:
+        name, id: text and id of the token of padding.
+    """
+    longest, rows = max(lengths_of(sentences), default=0), []
+    for sentence in sentences:
+        end = len(sentence.text)
+        padding = (Token(name, id, end, end, special=True),) * (longest - sentence.length)
+        rows.append(replace(sentence, tokens=sentence.tokens + padding))
+    return tuple(rows)
+
+
+@dataclass(frozen=True)
+class WordList(Sequence):
+    """Words of a model by their ids, looked up when they are needed.
+
+    Attributes:
+        word: function from an id to its word.
+        count: number of words.
+    """
+
+    word: Callable[[int], str]
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, id: int) -> str:
+        if not 0 <= id < self.count:
+            raise IndexError(id)
+        return self.word(id)
+
+
 class Continuation:
     """A text that a source continues token by token, with a complete forward pass for each token.
 
@@ -416,8 +449,7 @@ class Continuation:
 
     def logits(self) -> Tensor:
         """Logits of the next token, (vocabulary,), after the rules of the model's generation settings."""
-        ids = torch.tensor([[token.id for token in self.sentence.tokens]])
-        return self.rules(ids, self.plain_logits()[None])[0]
+        return self.rules(token_ids([self.sentence]), self.plain_logits()[None])[0]
 
     def plain_logits(self) -> Tensor:
         """Logits of the next token, (vocabulary,), before the rules of the model's generation settings."""

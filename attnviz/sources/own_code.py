@@ -1,29 +1,147 @@
-"""Wrappers around runs of a person's own code and model: errors in one sentence, one run at a time, no dropout."""
+"""A person's own code: a Python file such as `my_model.py:build`, or a function that makes records, as a source.
 
+Errors become one sentence. Models run one at a time, without dropout.
+"""
+
+import importlib.util
+import inspect
+import sys
 import threading
 import traceback
-import weakref
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import nn
 
 import attnviz
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.edits import Edits
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.record import Record
+from attnviz.core.tokens import Sentence
+from attnviz.sources.base import Source
+from attnviz.sources.saved import Saved
 
 _OTHERS = (*(str(Path(module.__file__).parent) for module in (torch, attnviz)), "<frozen ")
 """Folders of the code that is not the person's."""
+LOCK = threading.RLock()
+"""Lock to hold while a person's model runs or its weights change."""
+
+
+def build(file: str, name: str) -> Source:
+    """Import a file and return the source with a given name in it, or that the function of this name returns.
+
+    A function with one argument takes edits and returns a record, as for `attnviz.show`.
+
+    Raises:
+        InputError: as for `value_of`, or if the value is not a source.
+    """
+    source = value_of(file, name)
+    if not isinstance(source, Source):
+        what = f"{Path(file).name}:{name} gives {quoted(type(source).__name__)}, which is no source"
+        raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize).")
+    return source
+
+
+def value_of(file: str, name: str) -> Any:
+    """Import a file and return the value of a name in it; a function or a class is called for its value.
+
+    The import runs the code of the file, with the folder of the file on the import path.
+
+    Raises:
+        InputError: if there is no such file or name, or the code of the file raises, with the line.
+    """
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise InputError(f"There is no file {quoted(str(path), 200)}.")
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)  # so that its classes can be pickled
+    with errors_said():
+        spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        has = f"It has: {', '.join(own)}." if own else "It defines nothing."
+        raise InputError(f"{path.name} has no {quoted(name)}. {has}")
+    value = getattr(module, name)
+    if isinstance(value, Source):
+        return value
+    if inspect.isfunction(value) and required_arguments(value) == 1:
+        return Recorded.of(value)
+    with errors_said():
+        value = value() if inspect.isfunction(value) or inspect.isclass(value) else value
+    return Saved(value.source, value) if isinstance(value, Record) else value
+
+
+def required_arguments(function: Callable[..., Any]) -> int:
+    """Number of arguments that a function takes without names and defaults."""
+    positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = inspect.signature(function).parameters.values()
+    return sum(part.kind in positional and part.default is part.empty for part in parameters)
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded(Saved):
+    """A source with one fixed input, such as a picture, that can be run again with edits.
+
+    Attributes:
+        record: record of the run without edits.
+        make: function that runs the model with edits.
+    """
+
+    make: Callable[[Edits], Record]
+    alone = ""
+    lock = LOCK
+
+    @classmethod
+    def of(cls, make: Callable[[Edits], Record]) -> Self:
+        """Make a source from a function that takes edits and returns a record, by calling it without edits.
+
+        Raises:
+            InputError: if the function raises, with the line, or does not return a record.
+        """
+        record = _record_with(make, Edits())
+        return cls(record.source, record, make)
+
+    @property
+    def does(self) -> str:
+        return "Your own model, run in its own code on one input. Nothing of it was measured here."
+
+    def run(
+        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
+    ) -> Record:
+        """Run the model on its fixed input, with edits.
+
+        Raises:
+            InputError: for other sentences or any targets, or if the function raises, with the line.
+        """
+        if edits == Edits() or targets or self.read_only:
+            return super().run(sentences, edits, targets)
+        self.check_own(sentences)
+        with self.lock:
+            return replace(_record_with(self.make, edits), edits=edits)
+
+
+def _record_with(make: Callable[[Edits], Record], edits: Edits) -> Record:
+    """Call a function with edits; raise InputError if it raises or does not return a record."""
+    with errors_said():
+        record = make(edits)
+    if not isinstance(record, Record):
+        what = f"The function gave {quoted(type(record).__name__)}"
+        raise InputError(f"{what}; it takes Edits and gives a Record, as seen.record(...) does.")
+    return record
 
 
 @contextmanager
 def errors_said() -> Iterator[None]:
-    """Turn an error of a person's code into one sentence.
+    """Turn an error of a person's code into one sentence; errors of attnviz pass unchanged.
 
     Raises:
-        InputError: with the line of the innermost frame that is the person's; what attnviz raises is left as it is.
+        InputError: with the line of the innermost frame of the person's code.
     """
     try:
         yield
@@ -41,7 +159,7 @@ def errors_said() -> Iterator[None]:
 
 @contextmanager
 def in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Meanwhile no dropout; then each module is as it was."""
+    """Context manager that puts a model into evaluation mode, and then each module back into its own mode."""
     training = [module for module in model.modules() if module.training]
     for module in training:
         module.training = False
@@ -52,18 +170,8 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-_locks: weakref.WeakKeyDictionary[nn.Module, Any] = weakref.WeakKeyDictionary()
-_locking = threading.Lock()
-
-
-def lock_of(model: nn.Module) -> AbstractContextManager:
-    """Held while a model runs: one for each model."""
-    with _locking:
-        return _locks.setdefault(model, threading.RLock())
-
-
 def moment_of(model: nn.Module) -> int:
-    """A number that changes when a weight does: by what torch counts, and by the first numbers of each tensor."""
+    """Hash that changes when a weight does, of torch's version counts and of the first numbers of each tensor."""
     tensors = [*model.parameters(), *model.buffers()]
     with torch.no_grad():
         sums = [

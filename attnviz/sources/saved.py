@@ -1,10 +1,8 @@
-"""Sources with one fixed input: a saved record without its model, or a function that makes a record for edits."""
+"""A saved record without its model, as a source."""
 
-import threading
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
@@ -13,7 +11,6 @@ from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import PROVENANCES, Source
-from attnviz.sources.own_code import errors_said
 
 ALONE = "A change acts on this attention alone: the rest of the model is not in the file."
 
@@ -39,15 +36,13 @@ class Saved(Source):
         return self.record.provenance if self.record.provenance in PROVENANCES else "your own"
 
     @property
-    def title(self) -> str:
-        return self.name
-
-    @property
     def does(self) -> str:
         precision = f" Numbers are kept as {self.record.precision}." if self.record.precision else ""
         if self.record.source == self.name:
             return "Attention that was computed elsewhere, without its model."
-        return f"One run of {self.record.source}{self._edits_in(', changed: {}')}, without its model.{precision}"
+        edits = "; ".join(self.record.edits.in_words())
+        changed = f", changed: {edits}" if edits else ""
+        return f"One run of {self.record.source}{changed}, without its model.{precision}"
 
     @property
     def read_only(self) -> str | None:
@@ -62,10 +57,6 @@ class Saved(Source):
     @property
     def one_run(self) -> tuple[str, ...]:
         return tuple(sentence.text for sentence in self.record.sentences)
-
-    def _edits_in(self, template: str) -> str:
-        """Insert the edits of the record, in words, into a template; "" if there are none."""
-        return template.format("; ".join(words)) if (words := self.record.edits.in_words()) else ""
 
     @property
     def unseen(self) -> str | None:
@@ -91,16 +82,13 @@ class Saved(Source):
         return f"{site} · {self.record.step(site).name}".rstrip(" ·")
 
     def described(self) -> list[tuple[str, str]]:
-        step = self.record.steps[0]
+        dtype = str(self.record.steps[0].query.dtype).removeprefix("torch.")
         versions = [f"{package} {self.case[package]!s:.40}" for package in ("attnviz", "torch") if package in self.case]
         return [
             *([] if self.record.source == self.name else [("of the model", self.record.source)]),
             ("texts", f"{len(self.record.sentences):,}"),
             ("attention calls", f"{len(self.record.steps):,}"),
-            (
-                "numbers",
-                f"{str(step.query.dtype).removeprefix('torch.')}, kept as {self.record.precision or 'they were'}",
-            ),
+            ("numbers", f"{dtype}, kept as {self.record.precision or 'they were'}"),
             *([("made by", ", ".join(versions))] if versions else []),
         ]
 
@@ -125,9 +113,7 @@ class Saved(Source):
         """
         self.check_own(sentences)
         if targets or (edits != Edits() and self.read_only):
-            raise InputError(
-                self.read_only or f"{quoted(self.name)} holds one run; load its model to read other words."
-            )
+            raise InputError(self.read_only or f"{quoted(self.name)} holds one run; load its model for other words.")
         if edits == Edits():
             return self.record
         tap = Tap(edits)
@@ -139,61 +125,3 @@ class Saved(Source):
         """Raise InputError unless the sentences are those of the record, with unchanged tokens."""
         if tuple(sentences) != self.record.sentences:
             raise InputError(f"{quoted(self.name)} holds one run; load its model to change or repeat its text.")
-
-
-@dataclass(frozen=True, eq=False)
-class Recorded(Saved):
-    """A source with one fixed input, such as a picture, that can be run again with edits.
-
-    Attributes:
-        record: record of the run without edits.
-        make: function that runs the model with edits.
-    """
-
-    make: Callable[[Edits], Record]
-    alone = ""
-    lock: AbstractContextManager = field(default_factory=threading.RLock, repr=False)
-
-    @classmethod
-    def of(cls, make: Callable[[Edits], Record]) -> Self:
-        """Make a source from a function that takes edits and returns a record, by calling it without edits.
-
-        Raises:
-            InputError: if the function raises, with the line, or does not return a record.
-        """
-        record = _record_with(make, Edits())
-        return cls(record.source, record, make)
-
-    @property
-    def does(self) -> str:
-        return "Your own model, run in its own code on one input. Nothing of it was measured here."
-
-    @property
-    def read_only(self) -> str | None:
-        return (
-            f"Only the weights of {self.name} are known, so nothing can be changed." if self.record.read_only else None
-        )
-
-    def run(
-        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
-    ) -> Record:
-        """Run the model on its fixed input, with edits.
-
-        Raises:
-            InputError: for other sentences or any targets, or if the function raises, with the line.
-        """
-        if edits == Edits() or targets or self.read_only:
-            return super().run(sentences, edits, targets)
-        self.check_own(sentences)
-        with self.lock:
-            return replace(_record_with(self.make, edits), edits=edits)
-
-
-def _record_with(make: Callable[[Edits], Record], edits: Edits) -> Record:
-    """Call a function with edits; raise InputError if it raises or does not return a record."""
-    with errors_said():
-        record = make(edits)
-    if not isinstance(record, Record):
-        what = f"The function gave {quoted(type(record).__name__)}"
-        raise InputError(f"{what}; it takes Edits and gives a Record, as seen.record(...) does.")
-    return record

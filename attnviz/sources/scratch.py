@@ -1,13 +1,13 @@
-"""A source with random weights: it shows how attention is computed, without training and without a download."""
+"""Sources without training: random weights, and heads whose weights are set by hand."""
 
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from attnviz import tokenizers
-from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, check_whole
 from attnviz.core.masks import Padding
@@ -15,15 +15,59 @@ from attnviz.core.origin import Embedded, Origin
 from attnviz.core.parameters import parameter, parameters
 from attnviz.core.record import Record
 from attnviz.core.stream import ModelWeights
+from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
-from attnviz.models import streams
+from attnviz.models import constructed, streams
 from attnviz.models.multihead import Watching
 from attnviz.models.transformer import Layers, sinusoidal
-from attnviz.sources.base import Source
+from attnviz.sources import cards
+from attnviz.sources.base import Source, lengths_of, token_ids
+
+
+class Untrained(Source):
+    """Layers of attention on the sum of a vector for each token and a vector for its position."""
+
+    is_normalized = True
+
+    def run(
+        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
+    ) -> Record:
+        self.check_targets(targets)
+        if not (sentences and sentences[0].tokens):
+            raise InputError("There is no token to look at; type a sentence.")
+        tap = Tap(self.resolved(sentences, edits)[0])
+        output = self._run(sentences, tap)
+        return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
+
+    def origin(self, record: Record, site: Site) -> Origin:
+        """Input of the attention call at a site, from another run of the record."""
+        record.step(site)
+        tap = Watching(self.edits_of(record), until=site)
+        with tap.reached:
+            self._run(record.sentences, tap)
+        embedded = self._embedded(token_ids(record.sentences))
+        return replace(tap.origin(site, embedded, embedded), is_normalized=self.is_normalized)
+
+    def model_weights(self) -> ModelWeights:
+        """Weights of the layers, with the vectors of only `streams.SAMPLE` tokens, as the vocabulary is open."""
+        embedded = self._embedded(torch.arange(streams.SAMPLE)[None])
+        return streams.attention_weights(self._layers(), embedded.words[0], embedded.positions)
+
+    @abstractmethod
+    def _run(self, sentences: tuple[Sentence, ...], tap: Tap) -> Tensor:
+        """Run the layers on a batch, and return their output, (B, n, d_model)."""
+
+    @abstractmethod
+    def _layers(self) -> Layers:
+        """Layers of the model."""
+
+    @abstractmethod
+    def _embedded(self, ids: Tensor) -> Embedded:
+        """Vectors of tokens (B, n), and of their positions."""
 
 
 @dataclass(frozen=True)
-class Scratch(Source):
+class Scratch(Untrained):
     """Token embedding, sinusoidal positions, and layers of multi-head attention, all from one seed.
 
     With `sos`, every sentence begins with ``<sos>``, as the input of a decoder does. The embedding of a token depends
@@ -32,8 +76,6 @@ class Scratch(Source):
     Attributes:
         bias: whether the projections have biases.
         positions: whether positions are added to the embeddings.
-        cloned: whether W_K, W_V and W_O are copies of W_Q, as `core.exhibits.clones` makes them: the scores are then
-            symmetric, and most tokens attend most to themselves.
 
     Raises:
         InputError: if a size is out of bounds, or num_heads does not divide d_model.
@@ -47,7 +89,6 @@ class Scratch(Source):
     seed: int = parameter("Seed", default=0, most=2**31 - 1)
     positions: bool = parameter("Positions", default=True, kind="flag")
     bias: bool = parameter("Bias", default=True, kind="flag")
-    cloned: bool = parameter("Cloned weights", default=False, kind="flag")
 
     names = ("scratch",)
     name = "scratch"
@@ -76,59 +117,23 @@ class Scratch(Source):
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         return tokenizers.batch(tokenizers.load(self.tokenizer), texts, sos=self.sos)
 
-    def run(
-        self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
-    ) -> Record:
-        self.check_targets(targets)
-        if not (sentences and sentences[0].tokens):
-            raise InputError("There is no token to look at; type a sentence.")
-        tap = Watching(self.resolved(sentences, edits)[0])
-        output = self._run(sentences, tap)
-        return Record(sentences, self.name, self.provenance, edits, tuple(tap.steps), output)
-
-    def origin(self, record: Record, site: Site) -> Origin:
-        """Input of the attention call at a site, from another run of the record."""
-        record.step(site)
-        tap = Watching(self.edits_of(record), until=site)
-        with tap.reached:
-            self._run(record.sentences, tap)
-        words = torch.stack([self._words(sentence) for sentence in record.sentences])
-        embedded = Embedded(words, sinusoidal(*words.shape[1:]) if self.positions else None)
-        return tap.origin(site, embedded, embedded)
-
-    def model_weights(self) -> ModelWeights:
-        """Weights of the layers, with the embeddings of only `streams.SAMPLE` tokens, as the vocabulary is open."""
-        words = torch.stack([_vector(self.seed, token, self.d_model) for token in range(streams.SAMPLE)])
-        positions = sinusoidal(streams.SAMPLE, self.d_model) if self.positions else None
-        return streams.attention_weights(_stack(self), words, positions)
-
-    def _run(self, sentences: tuple[Sentence, ...], tap: Watching) -> Tensor:
-        """Run the layers on a batch, and return their output, (B, n, d_model)."""
-        lengths = tuple(sentence.length for sentence in sentences)
-        padded = any(length < len(sentence.tokens) for length, sentence in zip(lengths, sentences, strict=True))
-        stack = _stack(self)  # built outside of inference mode, so that gradients can be computed later
+    def _run(self, sentences: tuple[Sentence, ...], tap: Tap) -> Tensor:
+        real, layers = lengths_of(sentences), self._layers()
+        embedded = self._embedded(token_ids(sentences))
         with torch.inference_mode():
-            x = torch.stack([self._embed(sentence) for sentence in sentences])
-            return stack(x, Padding(lengths) if padded else None, tap=tap)
+            x = embedded.words if embedded.positions is None else embedded.words + embedded.positions
+            return layers(x, Padding(real) if min(real) < x.shape[1] else None, tap=tap)
 
-    def _embed(self, sentence: Sentence) -> Tensor:
-        """Input of the layers, (n, d_model): a standard normal vector for each token, plus that of its position."""
-        vectors = self._words(sentence)
-        return vectors + sinusoidal(len(vectors), self.d_model) if self.positions else vectors
+    def _layers(self) -> Layers:
+        return _build_layers(self)
 
-    def _words(self, sentence: Sentence) -> Tensor:
-        return torch.stack([_vector(self.seed, token.id, self.d_model) for token in sentence.tokens])
-
-
-def _stack(source: Scratch) -> Layers:
-    """Layers of a source, built once and cached."""
-    return _stacks.get(source, partial(_build_layers, source))
+    def _embedded(self, ids: Tensor) -> Embedded:
+        """Standard normal vectors of tokens, (B, n, d_model), and sinusoidal positions, (n, d_model)."""
+        words = torch.stack([torch.stack([_vector(self.seed, id, self.d_model) for id in row]) for row in ids.tolist()])
+        return Embedded(words, sinusoidal(*words.shape[1:]) if self.positions else None)
 
 
-_stacks = BoundedCache(200_000_000, lambda stack: sum(weight.nbytes for weight in stack.parameters()))
-"""Cache of at most 200 MB: four of the largest models, or thousands of usual size."""
-
-
+@lru_cache(maxsize=4)
 def _build_layers(source: Scratch) -> Layers:
     """Build the layers from the seed alone, independent of the global random state and of other threads.
 
@@ -145,10 +150,6 @@ def _build_layers(source: Scratch) -> Layers:
         for attention in (layer.attention for layer in stack.layers):
             for linear in (attention.w_q, attention.w_k, attention.w_v, attention.w_o):
                 nn.init.normal_(linear.bias, std=source.d_model**-0.5, generator=generator)
-    if source.cloned:
-        for attention in (layer.attention for layer in stack.layers):
-            for name in ("w_k", "w_v", "w_o"):
-                getattr(attention, name).load_state_dict(attention.w_q.state_dict())
     return stack
 
 
@@ -156,3 +157,43 @@ def _build_layers(source: Scratch) -> Layers:
 def _vector(seed: int, token: int, d_model: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed * 1_000_003 + token)
     return torch.randn(d_model, generator=generator)
+
+
+@dataclass(frozen=True)
+class Constructed(Untrained):
+    """A previous-token, a first-token, a same-token, a uniform head, and an induction head above them, for any text."""
+
+    names = ("constructed",)
+    name = "constructed"
+    provenance = "constructed"
+    sites = constructed.ConstructedHeads.sites
+    num_heads = constructed.ConstructedHeads.num_heads
+    d_model = 4 * constructed.D_K
+    is_normalized = False
+
+    @property
+    def card(self) -> cards.Card:
+        return cards.card(self.name)
+
+    def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
+        return tokenizers.batch(tokenizers.load("words"), texts)
+
+    def _run(self, sentences: tuple[Sentence, ...], tap: Tap) -> Tensor:
+        with torch.inference_mode():
+            return constructed.build()(token_ids(sentences), lengths_of(sentences), tap=tap)
+
+    def _layers(self) -> Layers:
+        return constructed.build().stack
+
+    def _embedded(self, ids: Tensor) -> Embedded:
+        """Codes of tokens, (B, n, d_model), and positions in columns of their own, (n, d_model)."""
+        words = constructed.embed(ids)
+        positions = torch.zeros_like(words[0])
+        positions[:, constructed.POSITION] = words[0, :, constructed.POSITION]
+        words[..., constructed.POSITION] = 0
+        return Embedded(words, positions)
+
+    def model_weights(self) -> ModelWeights:
+        weights = super().model_weights()
+        weights.embedding[0, constructed.PREVIOUS] = 0  # what the first token of a text adds
+        return weights

@@ -1,6 +1,7 @@
 """Get the numbers that edits take from runs of other texts, and check that these texts fit."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -15,47 +16,37 @@ from attnviz.core.tokens import Sentence
 
 def donors(
     takes: tuple[Take, ...],
-    records: Mapping[str, Record],
+    run: Callable[[str, frozenset[Site]], Record],
     sentences: tuple[Sentence, ...],
     targets: tuple[Sentence, ...],
 ) -> tuple[Donor, ...]:
-    """Get the numbers of each `Take` from the record of its text. All heads of a site share the same tensors."""
-    tensors: dict[tuple, dict[str, Tensor]] = {}
-    taken = []
-    for take in takes:
-        step = _step(take, records[take.text], sentences, targets)
-        key = take.text, take.part, take.site, take.position if take.part == "pattern" else None
-        tensors[key] = tensors.get(key) or _tensors(take.part, step, key[-1])
-        taken.append(Donor(take, tensors[key]))
-    return tuple(taken)
+    """Get the numbers of each `Take` from a run of its text. All heads of a site share the same tensors.
 
-
-def _step(take: Take, record: Record, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> Step:
-    """Step of the record from which a `Take` takes its numbers.
+    Args:
+        run: function from a text, and the sites whose input is needed, to its record.
 
     Raises:
         InputError: if there is no such site, head or position, or if the texts differ in length and no position is
             given, with the numbers.
     """
-    step = record.step(take.site)
-    if take.head is not None and take.head >= step.num_heads:
-        raise InputError(f"There is no {take.site.head(take.head)}; there are {step.num_heads}, counted from 0.")
-    of_queries, of_keys = take.part != "values", take.part in ("pattern", "values")
-    texts = record.usual_texts(take.site)
-    own = _usual_texts(take.site, sentences, targets)
-    for is_read, theirs, ours in zip((of_queries, of_keys), texts, own, strict=True):
-        if is_read and theirs is not ours:
-            for sentence in ours:
+    tensors: dict[tuple, dict[str, Tensor]] = {}
+    texts = dict.fromkeys(take.text for take in takes)
+    entered = {text: frozenset(t.site for t in takes if t.part == "stream" and t.text == text) for text in texts}
+    records, taken = {text: run(text, entered[text]) for text in texts}, []
+    for take in takes:
+        record = records[take.text]
+        step = record.step(take.site)
+        if take.head is not None and take.head >= step.num_heads:
+            raise InputError(f"There is no {take.site.head(take.head)}; there are {step.num_heads}, counted from 0.")
+        own = replace(record, sentences=sentences, targets=targets).usual_texts(take.site)
+        is_read = take.part != "values", take.part in ("pattern", "values")
+        for reads, theirs, ours in zip(is_read, record.usual_texts(take.site), own, strict=True):
+            for sentence in ours if reads and theirs is not ours else ():
                 _check_lengths(take, sentence, theirs[0])
-    return step
-
-
-def _usual_texts(
-    site: Site, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]
-) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-    """Sentences at the queries and the keys of a site, as in `Record.usual_texts`, but before the run."""
-    written = targets or sentences
-    return sentences if site.kind == "encoder" else written, written if site.kind == "decoder" else sentences
+        key = take.text, take.part, take.site, take.position if take.part == "pattern" else None
+        tensors[key] = tensors.get(key) or _tensors(take.part, step, key[-1])
+        taken.append(Donor(take, tensors[key]))
+    return tuple(taken)
 
 
 def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:

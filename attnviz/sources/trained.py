@@ -1,4 +1,4 @@
-"""Models that were trained here and ship with attnviz: a translator, and models that predict the next word."""
+"""Models that were trained here and ship with attnviz: a translator, models that predict the next word, and shapes."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,7 +10,7 @@ from torch import Tensor
 from attnviz import tokenizers
 from attnviz.core import checksum
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, InputError, TooLong, quoted
+from attnviz.core.errors import InputError, TooLong, quoted
 from attnviz.core.origin import Embedded, Origin
 from attnviz.core.record import Prediction, Record
 from attnviz.core.stream import ModelWeights
@@ -20,7 +20,8 @@ from attnviz.models import streams, trained
 from attnviz.models.multihead import Watching
 from attnviz.models.transformer import Embedding, EncoderDecoder
 from attnviz.sources import cards, taking
-from attnviz.sources.base import Source
+from attnviz.sources.base import Source, lengths_of, token_ids
+from attnviz.sources.huggingface.sense_models import SenseModel
 from attnviz.tokenizers import EOS, PAD, SOS, SPECIAL, vocabulary
 from attnviz.tokenizers.vocabulary import Vocabulary
 
@@ -33,7 +34,7 @@ class Trained(Source):
     """A shipped model by its name, with the weights after one step of its training; by default after the last step.
 
     Raises:
-        AttnvizError: if the file of the weights or the vocabulary is missing or damaged, with its name.
+        AttnvizError: if the file of the weights is missing or damaged, with its name.
         InputError: if the weights after that step were not kept.
     """
 
@@ -42,18 +43,12 @@ class Trained(Source):
 
     names = ("translator", "story", "induction")
     provenance = "trained here"
+    ends = frozenset({SPECIAL[EOS]})
 
     def __post_init__(self):
         if self.step is not None and type(self.step) is not int:
             raise InputError(f"step is {quoted(self.step)}; it must be a whole number.")
-        config, file = trained.load(self.model, self.step).config, f"{self.model}/vocabulary.json"
-        words = {"reads": (len(self._input_words), config.vocabulary)}
-        if config.written:
-            words["writes"] = (len(self._output_words), config.written)
-        for does, (listed, expected) in words.items():
-            if listed != expected:
-                what = f"lists {listed} words that the model {does}, and its weights are for {expected}"
-                raise AttnvizError(f"The vocabulary {file} {what}; fetch both files again.")
+        trained.load(self.model, self.step)
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> "Trained":
@@ -81,10 +76,6 @@ class Trained(Source):
         return not self.writes
 
     @property
-    def ends(self) -> frozenset[int]:
-        return frozenset({SPECIAL[EOS]})
-
-    @property
     def longest(self) -> int:
         return self._model.config.longest
 
@@ -109,24 +100,22 @@ class Trained(Source):
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Tokenize texts: the words and <eos> for an encoder, <sos> and the words for a decoder-only model."""
-        longest, words = self._model.config.longest, [len(text.split()) for text in texts]
+        longest, words = self.longest, [len(text.split()) for text in texts]
         reads = f"'{self.model}' reads up to {longest}. Shorten it, or split its lines."
         if max(words, default=0) > MANY_WORDS:
             raise TooLong(words, longest, reads, at_least=True)
         sentences = tokenizers.batch(self._input_words, texts, sos=not self.writes, eos=self.writes)
-        lengths = [sentence.length for sentence in sentences]
-        if max(lengths, default=0) > longest:
-            raise TooLong(lengths, longest, reads)
+        if max(lengths_of(sentences), default=0) > longest:
+            raise TooLong(lengths_of(sentences), longest, reads)
         return sentences
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Tokenize translations as input of the translator's decoder: <sos> and the words."""
-        if not self.writes:
-            return super().tokenize_targets(texts)
+        self.check_targets(texts)
         sentences = tokenizers.batch(self._output_words, texts, sos=True)
-        longest, lengths = self._model.config.longest, [sentence.length for sentence in sentences]
-        if max(lengths) > longest:
-            raise TooLong(lengths, longest, f"'{self.model}' writes up to {longest}. Shorten it.")
+        if max(lengths_of(sentences)) > self.longest:
+            reads = f"'{self.model}' writes up to {self.longest}. Shorten it."
+            raise TooLong(lengths_of(sentences), self.longest, reads)
         return sentences
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
@@ -144,23 +133,62 @@ class Trained(Source):
         """
         self.check_targets(targets)
         acting, targets = self.resolved(sentences, edits, targets)
-        tap, written, cut = Tap(acting), (), ()
+        tap, words, written, cut = Tap(acting), self._input_words.names, (), ()
         with torch.inference_mode():
-            if not self.writes:
-                hidden, logits = self._model(self._checked_ids(sentences), _lengths(sentences), tap=tap)
-                words = self._input_words.names
-            else:
-                memory = self._model.encode(self._checked_ids(sentences), _lengths(sentences), tap=tap)
+            if self.writes:
                 if not targets:
-                    targets, cut = _decode_greedily(self._model, memory, _lengths(sentences), self._output_words, edits)
-                hidden, logits = self._decode(targets, memory, sentences, tap)
-                logits = _without_special(logits)
+                    targets, cut = self._decode_greedily(sentences, acting)
                 words, written = self._output_words.names, tuple(target.text for target in targets)
+            hidden, logits = self._run(sentences, targets, tap)
         special = frozenset(range(len(SPECIAL) + 1))  # <unk> comes after <pad>, <sos> and <eos>
         prediction = Prediction(logits, words, written, cut=cut if any(cut) else (), special=special)
-        steps = tuple(tap.steps)
         provenance = "random" if self.step == 0 else self.provenance
-        return Record(sentences, self.name, provenance, edits, steps, hidden, targets, prediction)
+        return Record(sentences, self.name, provenance, edits, tuple(tap.steps), hidden, targets, prediction)
+
+    def _run(
+        self, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...], tap: Tap, vectors: tuple[Tensor, ...] = ()
+    ) -> tuple[Tensor, Tensor]:
+        """Run the model on token ids or on vectors in their place; return its output, (B, n, d_model), and logits."""
+        real, (read, *written) = lengths_of(sentences), vectors or self._ids(sentences, targets)
+        if not self.writes:
+            return self._model(read, real, tap=tap)
+        memory = self._model.encode(read, real, tap=tap)
+        hidden, logits = self._model.decode(written[0], memory, lengths_of(targets), real, tap=tap)
+        return hidden, _without_special(logits)
+
+    def _ids(self, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> tuple[Tensor, ...]:
+        """Token ids of the sentences and of the targets, (B, n); raise InputError if the model cannot read them."""
+        if not (sentences and sentences[0].tokens):
+            raise InputError("There is no token to look at; type a sentence.")
+        ids = token_ids(sentences)
+        if ids.max() >= len(self._input_words) or ids.shape[1] > self.longest:
+            raise InputError(f"These tokens are not for '{self.model}'; cut the text with its own tokenize.")
+        return (ids, token_ids(targets)) if targets else (ids,)
+
+    def _decode_greedily(
+        self, sentences: tuple[Sentence, ...], edits: Edits
+    ) -> tuple[tuple[Sentence, ...], tuple[int, ...]]:
+        """Decode greedily: from <sos> on, append the most probable word, until <eos> or the last position.
+
+        The sentences do not contain <eos>. Also return, for each sentence, the number of words after which it was cut
+        at the last position, 0 if it ended with <eos>.
+        """
+        model, real, (ids,) = self._model, lengths_of(sentences), self._ids(sentences, ())
+        memory = model.encode(ids, real, tap=Tap(edits, keep=False))
+        read = torch.full((len(memory), 1), SPECIAL[SOS])
+        ended = torch.zeros(len(memory), dtype=torch.bool)
+        while read.shape[1] < self.longest:
+            _, logits = model.decode(read, memory, None, real, tap=Tap(edits, keep=False))
+            chosen = _without_special(logits[:, -1]).argmax(-1)
+            ended |= chosen == SPECIAL[EOS]
+            if ended.all():
+                break
+            read = torch.cat([read, chosen.masked_fill(ended, SPECIAL[PAD]).unsqueeze(1)], 1)
+        rows = [
+            (row, next((i for i, id in enumerate(row) if i and id == SPECIAL[PAD]), len(row))) for row in read.tolist()
+        ]
+        written = tuple(self._output_words.sentence(row, length) for row, length in rows)
+        return written, tuple(0 if end else length - 1 for end, (_, length) in zip(ended.tolist(), rows, strict=True))
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
         return self._input_words.extended(sentence, id) if self.generates else super().extended(sentence, id)
@@ -168,20 +196,15 @@ class Trained(Source):
     def origin(self, record: Record, site: Site) -> Origin:
         """Input of the attention call at a site, from another run of the record."""
         record.step(site)
-        model, tap, ids = self._model, Watching(self.edits_of(record)), self._checked_ids(record.sentences)
+        tap, ids = Watching(self.edits_of(record)), self._ids(record.sentences, record.targets)
         with torch.inference_mode():
-            read = _embed(model.embedding, ids)
-            if not self.writes:
-                model(ids, _lengths(record.sentences), tap=tap)
-                return tap.origin(site, read, read)
-            memory = model.encode(ids, _lengths(record.sentences), tap=tap)
-            self._decode(record.targets, memory, record.sentences, tap)
-            written = _embed(model.written, _token_ids(record.targets))
-        query_input, key_input = (
-            (read if site.kind == "encoder" else written),
-            (written if site.kind == "decoder" else read),
-        )
-        return tap.origin(site, query_input, key_input)
+            self._run(record.sentences, record.targets, tap)
+            vectors = {"read": _embed(self._model.embedding, ids[0])}
+            if self.writes:
+                vectors["written"] = _embed(self._model.written, ids[1])
+        query = vectors["written" if self.writes and site.kind != "encoder" else "read"]
+        key = vectors["written" if self.writes and site.kind == "decoder" else "read"]
+        return tap.origin(site, query, key)
 
     def model_weights(self) -> ModelWeights:
         return streams.model_weights(self._model)
@@ -190,36 +213,15 @@ class Trained(Source):
         taking.check_stream(record)
         with torch.inference_mode():
             embedding = self._model.written if self.writes else self._model.embedding
-            embedded = _embed(embedding, _token_ids(record.read))
+            embedded = _embed(embedding, token_ids(record.read))
         return replace(record, stream=streams.stream_of(self._model, record, embedded))
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
-        model, lengths, ids = self._model, _lengths(record.sentences), self._checked_ids(record.sentences)
+        embeddings = [self._model.embedding, *([self._model.written] if self.writes else [])]
+        pairs = zip(embeddings, self._ids(record.sentences, record.targets), strict=True)
         with torch.inference_mode(False), torch.enable_grad():
-            if not self.writes:
-                (read,) = vectors = vectors or (model.embedding.words(ids).detach().requires_grad_(),)
-                return vectors, model(read, lengths, tap=tap)[1]
-            if not vectors:
-                pairs = (model.embedding, ids), (model.written, _token_ids(record.targets))
-                vectors = tuple(embedding.words(batch).detach().requires_grad_() for embedding, batch in pairs)
-            read, written = vectors
-            memory = model.encode(read, lengths, tap=tap)
-            _, logits = model.decode(written, memory, _lengths(record.targets), lengths, tap=tap)
-            return vectors, _without_special(logits)
-
-    def _decode(
-        self, targets: tuple[Sentence, ...], memory: Tensor, sentences: tuple[Sentence, ...], tap: Tap
-    ) -> tuple[Tensor, Tensor]:
-        return self._model.decode(_token_ids(targets), memory, _lengths(targets), _lengths(sentences), tap=tap)
-
-    def _checked_ids(self, sentences: tuple[Sentence, ...]) -> Tensor:
-        """Token ids of a batch, (B, n); raise InputError if the model cannot read them."""
-        if not (sentences and sentences[0].tokens):
-            raise InputError("There is no token to look at; type a sentence.")
-        ids = _token_ids(sentences)
-        if ids.max() >= len(self._input_words) or ids.shape[1] > self._model.config.longest:
-            raise InputError(f"These tokens are not for '{self.model}'; cut the text with its own tokenize.")
-        return ids
+            vectors = vectors or tuple(part.words(ids).detach().requires_grad_() for part, ids in pairs)
+            return vectors, self._run(record.sentences, record.targets, tap, vectors)[1]
 
     @property
     def _model(self) -> trained.Model:
@@ -234,13 +236,22 @@ class Trained(Source):
         return list(_vocabularies(self.model).values())[-1]
 
 
-def _lengths(sentences: tuple[Sentence, ...]) -> tuple[int, ...]:
-    return tuple(sentence.length for sentence in sentences)
+@dataclass(frozen=True)
+class Shapes(SenseModel):
+    """The vision model that ships: it reads a picture of two shapes and says how they lie."""
 
+    names = ("shapes",)
+    name = id = "shapes"
+    provenance = "trained here"
+    reads = "picture"
 
-def _token_ids(sentences: tuple[Sentence, ...]) -> Tensor:
-    """Token ids of a batch, (B, n)."""
-    return torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
+    @classmethod
+    def named(cls, name: str, **settings: Any) -> "Shapes":
+        return cls(str(trained.folder(name)), **settings)
+
+    @property
+    def card(self) -> cards.Card:
+        return cards.card(self.name)
 
 
 def _embed(embedding: Embedding, ids: Tensor) -> Embedded:
@@ -252,35 +263,6 @@ def _vocabularies(name: str) -> dict[str, Vocabulary]:
     return vocabulary.read(trained.folder(name) / "vocabulary.json")
 
 
-def _decode_greedily(
-    model: EncoderDecoder, memory: Tensor, lengths: tuple[int, ...], words: Vocabulary, edits: Edits
-) -> tuple[tuple[Sentence, ...], tuple[int, ...]]:
-    """Decode greedily: from <sos> on, append the most probable word, until <eos> or the last position.
-
-    The sentences do not contain <eos>. Also return, for each sentence, the number of words after which it was cut at
-    the last position, 0 if it ended with <eos>.
-    """
-    read = torch.full((len(memory), 1), SPECIAL[SOS])
-    ended = torch.zeros(len(memory), dtype=torch.bool)
-    while read.shape[1] < model.config.longest:
-        _, logits = model.decode(read, memory, None, lengths, tap=Tap(edits, keep=False))
-        chosen = _without_special(logits[:, -1]).argmax(-1)
-        ended |= chosen == SPECIAL[EOS]
-        if ended.all():
-            break
-        read = torch.cat([read, chosen.masked_fill(ended, SPECIAL[PAD]).unsqueeze(1)], 1)
-    sentences = tuple(_sentence(row, words) for row in read.tolist())
-    return sentences, tuple(
-        0 if end else sentence.length - 1 for end, sentence in zip(ended.tolist(), sentences, strict=True)
-    )
-
-
 def _without_special(logits: Tensor) -> Tensor:
     """Set the logits (..., words) of <pad> and <sos>, which the decoder must not write, to -inf."""
     return logits.index_fill(-1, torch.tensor([SPECIAL[PAD], SPECIAL[SOS]]), -torch.inf)
-
-
-def _sentence(ids: list[int], words: Vocabulary) -> Sentence:
-    """Sentence with these ids, from <sos> on; its length does not count the padding at its end."""
-    length = next((i for i, id in enumerate(ids) if i and id == SPECIAL[PAD]), len(ids))
-    return words.sentence(ids, length)

@@ -25,7 +25,8 @@ from attnviz.core.parameters import parameters
 from attnviz.core.record import Record
 from attnviz.link import Choices
 from attnviz.sources.base import Source
-from attnviz.sources.saved import Recorded, Saved
+from attnviz.sources.own_code import Recorded
+from attnviz.sources.saved import Saved
 from attnviz.ui import launch, server, streamlit_internals
 
 HOST = "127.0.0.1"

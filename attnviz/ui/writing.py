@@ -13,7 +13,7 @@ from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence, Token
-from attnviz.generation import Generated, WritingProgress, write
+from attnviz.generation import Generated, generate
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
@@ -136,11 +136,11 @@ def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
     sentence = cache.sentences(source, replace(job.request, answer=()))[0]
     with progress.counted(job.count) as report, cores.used_by(source):
 
-        def tell(written: WritingProgress) -> bool:
-            return report(written.done, written.of, written.text)
+        def tell(answer: str, count: int) -> bool:
+            return report(count, job.count, answer)
 
         settings = {"sampling_temperature": job.temperature, "top_p": job.top_p, "seed": job.seed}
-        return write(sentence, source, job.count, job.request.edits, begin=begin, report=tell, **settings).ids
+        return generate(sentence, source, job.count, job.request.edits, begin=begin, report=tell, **settings).ids
 
 
 def _answer(context: Context) -> None:
@@ -148,7 +148,7 @@ def _answer(context: Context) -> None:
     sentence, answer = context.record.sentences[0], context.request.answer
     prompt = len(sentence.tokens) - len(answer)
     text = sentence.text[len(context.request.texts[0]) :].strip()
-    generated = Generated(context.record, prompt, len(context.request.texts[0]), False, 0.0)
+    generated = Generated(sentence, prompt, len(context.request.texts[0]), False, lambda: context.record)
     words = {i: label for i, label in enumerate(_words(sentence, prompt), prompt) if label.strip()}
     chosen = context.cell[0] + 1 if context.cell and context.cell[0] + 1 in words else None
 

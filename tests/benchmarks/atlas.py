@@ -26,7 +26,7 @@ from attnviz.analysis.heads import sums_of
 from attnviz.atlas import Engine, build, tables
 from attnviz.atlas.corpus import CorpusLine, Shard
 from attnviz.atlas.measure import Options, measure
-from attnviz.sources.trained import _lengths, _token_ids
+from attnviz.sources.base import lengths_of, token_ids
 from attnviz.studies import texts
 from attnviz.tokenizers import spans
 
@@ -73,7 +73,7 @@ def row(name, source, lines, plain):
 def story(name, lines):
     source = api.load("story")
     model = source._model
-    return row(name, source, lines(source), lambda some: model(_token_ids(some), _lengths(some)))
+    return row(name, source, lines(source), lambda some: model(token_ids(some), lengths_of(some)))
 
 
 def longest(source):

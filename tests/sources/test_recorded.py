@@ -8,7 +8,8 @@ import attnviz
 from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.sources.saved import Recorded, Saved
+from attnviz.sources.own_code import Recorded
+from attnviz.sources.saved import Saved
 from attnviz.studies.ablation import sweep
 
 SITE = Site("encoder", 0)

@@ -1,4 +1,4 @@
-"""The source with random weights: from its seed alone, without a trace, and with padding that changes nothing."""
+"""Sources without training: random weights from a seed alone, and weights that are set by hand."""
 
 import threading
 
@@ -11,7 +11,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.core.tokens import Sentence
 from attnviz.sources import scratch
-from attnviz.sources.scratch import Scratch
+from attnviz.sources.scratch import Constructed, Scratch
 
 LONG, SHORT = "the cat sat on the mat", "the cat sat down"
 SITE = Site("encoder", 0)
@@ -21,27 +21,13 @@ def run(texts, source=Scratch(), edits=Edits()):
     return source.run(source.tokenize(texts), edits)
 
 
-def test_a_sentence_becomes_a_record_of_every_layer():
-    """Its tokens, its name, and where its weights come from."""
-    source = Scratch(d_model=30, num_heads=5, num_layers=3)
-
-    record = run([LONG], source)
-
-    assert record.sites == source.sites == tuple(Site("encoder", layer) for layer in range(3))
-    assert record.sentences[0].labels == tuple(LONG.split())
-    assert (record.source, record.provenance) == ("scratch", "random")
-    assert record.output.shape == (1, 6, 30)
-    assert record.step(SITE).shape == (1, 5, 6, 6)
-    assert record.step(SITE).query.shape[-1] == 6
-
-
 # The seed
 
 
 def test_the_same_source_gives_the_same_bits():
     """Also when its layers are built anew."""
     first = run([LONG])
-    scratch._stacks.clear()
+    scratch._build_layers.cache_clear()
     scratch._vector.cache_clear()
 
     assert torch.equal(run([LONG]).output, first.output)
@@ -52,7 +38,7 @@ def test_sources_built_at_the_same_time_are_those_built_one_by_one():
     """Two users who open the page at once get the weights of their seeds."""
     sources = [Scratch(seed=seed, num_layers=6) for seed in range(8)]
     alone = [run([LONG], source).output for source in sources]
-    scratch._stacks.clear()
+    scratch._build_layers.cache_clear()
     together, start = {}, threading.Barrier(len(sources))
 
     def build(source):
@@ -70,34 +56,6 @@ def test_sources_built_at_the_same_time_are_those_built_one_by_one():
 
 
 # Edits leave no trace
-
-
-EDITS = [
-    Edits(mask=Subsequent()),
-    Edits(own_mask=False),
-    Edits(heads_off={(SITE, 0), (SITE, 3), (Site("encoder", 1), 2)}),
-    Edits(temperature=0.1),
-    Edits(scale=3.0),
-    Edits(mask=~Subsequent(99), empty_rows="nan"),
-]
-
-
-@pytest.mark.parametrize("edits", EDITS, ids=lambda edits: edits.in_words()[0])
-def test_edits_change_the_run_and_leave_the_model_as_it_was(edits):
-    """Every parameter bit by bit, and the next run without edits bit by bit."""
-    stack = scratch._stack(Scratch())
-    before, parameters = run([LONG, SHORT]), {name: p.clone() for name, p in stack.state_dict().items()}
-
-    edited = run([LONG, SHORT], edits=edits)
-
-    assert edited.edits == edits
-    assert not torch.equal(edited.output, before.output)
-    assert all(torch.equal(p, parameters[name]) for name, p in stack.state_dict().items())
-    again = run([LONG, SHORT])
-    assert torch.equal(again.output, before.output)
-    for one, other in zip(again.steps, before.steps, strict=True):
-        for name in ("query", "key", "value", "logsumexp"):
-            assert torch.equal(getattr(one, name), getattr(other, name))
 
 
 # Padding
@@ -126,24 +84,6 @@ def test_a_token_keeps_its_embedding_when_the_sentence_changes():
     one, other = run(["the cat"], source).step(SITE), run(["a black cat ran"], source).step(SITE)
 
     assert_close(one.query[0, :, 1], other.query[0, :, 2], rtol=1e-5, atol=1e-6)
-
-
-def test_without_positions_the_order_of_words_does_not_matter():
-    """And with them it does."""
-    for positions in (False, True):
-        source = Scratch(positions=positions)
-        forward, backward = (run([text], source).output[0] for text in ("cats chase mice", "mice chase cats"))
-
-        assert torch.allclose(forward, backward.flip(0), atol=1e-5) != positions
-
-
-def test_sos_stands_before_the_first_word():
-    """As in the input of a decoder; it is a token like others to attention."""
-    record = run([SHORT], Scratch(sos=True))
-
-    assert len(record.sentences[0].tokens) == 5
-    assert record.sentences[0].tokens[0].special
-    assert record.step(SITE).shape == (1, 4, 5, 5)
 
 
 # What is refused
@@ -192,3 +132,26 @@ def test_biases_are_drawn_and_change_nothing_but_themselves():
     assert not torch.equal(with_bias.steps[0].query, without.steps[0].query)
     change = with_bias.steps[0].query - without.steps[0].query
     assert torch.allclose(change, change[:, :, :1], atol=1e-5)
+
+
+# Weights set by hand
+
+
+def test_heads_set_by_hand_read_any_text():
+    """No word is unknown, and no picture of it can be taken for something learned."""
+    source = Constructed()
+    record = run(["Zürich 猫 🐈 cat 猫"], source)
+
+    assert (record.source, record.provenance, record.prediction) == ("constructed", "constructed", None)
+    assert record.output.shape == (1, 5, source.d_model)
+    assert source.unknown(["Zürich 猫"]) == {}
+
+
+def test_the_induction_head_looks_after_the_earlier_occurrence_and_needs_the_head_below():
+    """The last 'the' looks at what followed the first one; without the previous-token head all look alike to it."""
+    source, text = Constructed(), ["the cat saw the"]
+    below, above = source.sites
+
+    assert run(text, source).step(above).weights(0)[3, 1] > 0.999
+    without = run(text, source, Edits(heads_off={(below, 0)}))
+    assert torch.allclose(without.step(above).weights(0)[3, 1:], torch.full((3,), 1 / 3), atol=1e-3)

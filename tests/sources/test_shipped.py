@@ -3,7 +3,6 @@
 import re
 
 import pytest
-import torch
 
 import attnviz
 from attnviz import api
@@ -99,16 +98,3 @@ def test_what_was_read_twice_is_expected_again_unless_the_head_before_is_off():
     assert next_word(api.analyze(text, "induction")) == ("cold", pytest.approx(1, abs=0.1))
     assert next_word(api.analyze(text, "induction", off))[1] < 0.1
     assert next_word(api.analyze(text, "induction", step=0))[1] < 0.1
-
-
-@pytest.mark.parametrize("name", Trained.names)
-def test_a_batch_of_examples_says_what_each_says_alone(name):
-    examples = list(Trained(name).card.examples)
-    together = api.analyze(examples, name)
-
-    for number, text in enumerate(examples):
-        alone = api.analyze(text, name)
-        length = alone.read[0].length
-        assert together.read[number].tokens[:length] == alone.read[0].tokens
-        logits = together.prediction.logits[number, :length]
-        assert torch.allclose(logits.softmax(-1), alone.prediction.logits[0].softmax(-1), atol=1e-4)

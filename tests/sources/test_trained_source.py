@@ -1,20 +1,15 @@
 """Trained models as a source, on tiny ones: what the decoder writes, what is read, and what edits do to both."""
 
-import json
-import threading
-
 import pytest
 import tiny
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Prefix, Subsequent, Window
 from attnviz.models import trained
-from attnviz.sources.scratch import Scratch
 from attnviz.sources.trained import Trained
 
 LONG, SHORT, OTHER = "the black cat sleeps on the red chair .", "a dog eats and", "the black cat sleeps"
@@ -83,17 +78,14 @@ def attention(module, x, memory, allowed):
     return module.w_o(output.transpose(0, 1).flatten(1))
 
 
-def by_hand(text, edit=None, future=False):
-    """The ids that a naive loop writes for one sentence: everything is computed anew for every word.
-
-    With `future`, what is written is seen by the words before it.
-    """
+def by_hand(text, edit=None):
+    """The ids that a naive loop writes for one sentence: everything is computed anew for every word."""
     network = trained.read(trained.place("translator", tiny.STEPS[-1])).double()
     ids = torch.tensor([token.id for token in Trained().tokenize([text])[0].tokens])
 
     def allowed(queries, keys, causal):
         own = torch.ones(queries, keys, dtype=torch.bool)
-        own = own.tril() if causal and not future else own
+        own = own.tril() if causal else own
         return own if edit is None else own & edit.grid(queries, keys)
 
     def embedded(embedding, ids):
@@ -150,27 +142,7 @@ def test_sentences_of_a_batch_are_what_they_are_alone(exact, edits):
             assert_close(weights(one, sentence)[:, :queries, :keys], weights(other), **CLOSE)
 
 
-def test_one_attention_runs_through_the_house(exact):
-    """What the record shows is what scaled dot-product attention makes of its queries, keys and values."""
-    for step in run(TEXTS, edits=Edits(temperature=0.5)).steps:
-        settings = {"scale": step.scoring.scale, "temperature": step.scoring.temperature}
-        output, expected = scaled_dot_product_attention(step.query, step.key, step.value, step.mask, **settings)
-        for sentence in range(3):
-            assert_close(weights(step, sentence), expected[sentence], **CLOSE)
-            assert_close(step.output(1, sentence=sentence), output[sentence, 1], **CLOSE)
-
-
 # Predictions
-
-
-def test_a_language_model_reads_from_the_start_and_writes_nothing(exact):
-    record = run([SHORT, "the cat"], Trained("story"))
-
-    assert record.sentences[1].labels == ("<sos>", "the", "cat", "<pad>", "<pad>")
-    assert (record.targets, record.prediction.written) == ((), ())
-    assert record.read is record.sentences
-    alone = run("the cat", Trained("story"))
-    assert_close(record.prediction.logits[1, :3], alone.prediction.logits[0], **CLOSE)
 
 
 def with_bias(folder, word, bias, step=tiny.STEPS[-1]):
@@ -205,63 +177,7 @@ def test_a_model_may_write_nothing(own):
     assert record.prediction.words() == ("<eos>",)
 
 
-def test_writing_ends_where_there_is_no_position_left(own):
-    record = run(TEXTS, with_bias(own, EOS, -1000.0))
-
-    assert [target.length for target in record.targets] == [tiny.LONGEST] * 3
-
-
 # Edits
-
-
-@pytest.mark.parametrize("edits", [*EDITS, Edits(own_mask=False), Edits(NOTHING, empty_rows="nan")])
-def test_the_model_is_left_as_it_was(edits):
-    """Bit by bit: every parameter, and the next run without edits."""
-    source = Trained()
-    before, state = run(TEXTS), {name: tensor.clone() for name, tensor in source._model.state_dict().items()}
-    run(TEXTS, edits=edits)
-
-    again = run(TEXTS)
-    assert all(torch.equal(tensor, state[name]) for name, tensor in source._model.state_dict().items())
-    assert torch.equal(again.prediction.logits, before.prediction.logits)
-    assert again.targets == before.targets
-
-
-def test_users_with_different_edits_never_meet():
-    """Eight at once on one model: each writes what it writes alone."""
-    edits = [Edits(), *EDITS]
-    alone, results = [run(TEXTS, edits=e).prediction.written for e in edits], []
-
-    def repeat(index):
-        results.extend((index, run(TEXTS, edits=edits[index]).prediction.written) for _ in range(4))
-
-    threads = [threading.Thread(target=repeat, args=(index % len(edits),)) for index in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert len(set(alone)) > 1
-    assert len(results) == 32
-    assert all(written == alone[index] for index, written in results)
-
-
-@pytest.mark.parametrize("policy", ["zero", "uniform"])
-def test_where_no_key_is_left_it_still_writes(policy):
-    record = run(TEXTS, edits=Edits(NOTHING, empty_rows=policy))
-
-    assert record.step(CROSS).empty_queries(0).all()
-    assert record.prediction.logits[:, :, 2:].isfinite().all()
-
-
-def test_without_its_own_mask_a_decoder_sees_what_it_wrote_later():
-    """Each word changes what those before it are read as, so another text may be written."""
-    plain, record = run(SHORT), run(SHORT, edits=Edits(own_mask=False))
-
-    assert [token.id for token in record.targets[0].tokens] == by_hand(SHORT, future=True)
-    assert record.step(DECODER).mask is None
-    assert (weights(record.step(DECODER)) > 0).all()
-    assert not torch.allclose(record.prediction.logits[:, 0, 2:], plain.prediction.logits[:, 0, 2:])
 
 
 # Words and lengths
@@ -290,16 +206,6 @@ def test_a_text_that_is_too_long_is_told_with_both_lengths(source):
     assert str(caught.value).startswith(f"Line 2 has 14 tokens; '{source}' reads up to 13.")
 
 
-@pytest.mark.parametrize("source", ["translator", "story"])
-def test_tokens_of_another_source_are_refused(source):
-    """Ids that the model has no vectors for, or more than it has positions; and none at all."""
-    for texts in (["the cat"], ["the " * 50]):
-        with pytest.raises(InputError, match=f"These tokens are not for '{source}'"):
-            Trained(source).run(Scratch().tokenize(texts))
-    with pytest.raises(InputError, match="no token"):
-        Trained(source).run(())
-
-
 # The source as a value
 
 
@@ -323,24 +229,6 @@ def test_a_step_is_a_whole_number(step):
 def test_a_step_that_was_not_kept_is_told_with_those_that_were():
     with pytest.raises(AttnvizError, match=r"after step 21; there are those after 0, 20, 300\."):
         Trained(step=21)
-
-
-@pytest.mark.parametrize(
-    ("name", "language", "does"),
-    [("translator", "english", "reads"), ("translator", "french", "writes"), ("story", "english", "reads")],
-)
-def test_words_that_do_not_fit_the_weights_are_refused(own, name, language, does):
-    """A word too many would move every label by one."""
-    path = own / name / "vocabulary.json"
-    words = json.loads(path.read_text())
-    words[language].append("zebra")
-    path.write_text(json.dumps(words))
-    listed, known = len(words[language]) + 4, len(words[language]) + 3
-
-    with pytest.raises(AttnvizError) as caught:
-        Trained(name)
-    what = f"lists {listed} words that the model {does}, and its weights are for {known}"
-    assert str(caught.value) == f"The vocabulary {name}/vocabulary.json {what}; fetch both files again."
 
 
 def test_the_decoder_reads_what_it_is_given():

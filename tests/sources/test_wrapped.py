@@ -1,6 +1,5 @@
 """A person's own model as a source like any other."""
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +14,12 @@ from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window
-from attnviz.studies.ablation import sweep
 
 TEXT = "the cat sat on the mat"
+
+
+def words_of(ids):
+    return [WORDS[id] for id in ids]
 
 
 def wrapped(model=None, **given):
@@ -85,16 +87,6 @@ def test_a_source_knows_the_moment_of_its_weights():
     assert source.current() != source
 
 
-def test_a_model_made_in_inference_mode_is_wrapped():
-    """torch counts no changes of its weights."""
-    with torch.inference_mode():
-        model = Writer()
-
-    source = wrapped(model)
-
-    assert source.current() == source
-
-
 def test_texts_of_several_lengths():
     """A model that sees no later token needs no padding id; any other has to know one."""
     texts = [TEXT, "the dog ran"]
@@ -137,7 +129,7 @@ def tutorial_source(model):
     )
 
 
-@pytest.mark.parametrize("text", ["the cat sat on ||| the dog", "the cat", "cat", "cat ||| the dog ran"])
+@pytest.mark.parametrize("text", ["the cat sat on ||| the dog", "cat"])
 def test_a_transformer_of_a_tutorial_is_seen_unchanged(text):
     """Every call has its kind whatever the lengths are, and heads off are those zeroed by hand."""
     model = Transformer(len(WORDS), len(WORDS), 0, 0).eval()
@@ -157,30 +149,22 @@ def test_a_transformer_of_a_tutorial_is_seen_unchanged(text):
     assert_close(off.prediction.logits, model(ids, read).detach())
 
 
-def test_a_leak_test_and_a_sweep_are_those_of_any_source():
-    """A model that hides nothing sees the future, if it is promised that it does not."""
-    source = wrapped(Writer(hides="nothing"))
-    sentences = source.tokenize([TEXT])
-
-    assert leak_test(wrapped(), wrapped().tokenize([TEXT])).pairs == ()
-    assert leak_test(source, sentences, promised=attnviz.Subsequent()).pairs
-    assert len(sweep(source, sentences).heads) == 6
-
-
 @pytest.mark.parametrize(
-    ("cut", "labels"),
+    ("cut", "words", "labels"),
     [
-        (lambda text: torch.tensor([tokenize(text)]), TEXT.split()),
-        (lambda text: (tokenize(text), [word.upper() for word in text.split()]), TEXT.upper().split()),
-        (lambda text: {"input_ids": tokenize(text)}, TEXT.split()),
-        (lambda text: [ord(c) % 8 for c in text], list(TEXT)),
-        (lambda text: [1, *tokenize(text)], ["#1", "#1", "#2", "#3", "#4", "#1", "#5"]),
+        (lambda text: torch.tensor([tokenize(text)]), WORDS, TEXT.split()),
+        (
+            SimpleNamespace(encode=tokenize, convert_ids_to_tokens=lambda ids: [WORDS[id] for id in ids]),
+            None,
+            TEXT.split(),
+        ),
+        (lambda text: [1, *tokenize(text)], None, ["#1", "#1", "#2", "#3", "#4", "#1", "#5"]),
     ],
-    ids=["tensor", "pair", "dict", "characters", "numbers"],
+    ids=["tensor", "tokenizer", "numbers"],
 )
-def test_what_tokenizers_give(cut, labels):
-    """Strings are those of the tokenizer, else the words or letters of the text if they are as many, else numbers."""
-    assert [*attnviz.wrap(Writer(), cut, TEXT).tokenize([TEXT])[0].labels] == labels
+def test_what_tokenizers_give(cut, words, labels):
+    """Strings are the words, or those of a tokenizer, else numbers."""
+    assert [*attnviz.wrap(Writer(), cut, TEXT, words=words).tokenize([TEXT])[0].labels] == labels
 
 
 def test_attention_over_other_positions_is_not_shown():
@@ -206,7 +190,7 @@ def test_attention_over_other_positions_is_not_shown():
 def test_pieces_stand_in_the_text_and_are_joined():
     """With the marks of tokenizers, whatever the case; what is in no text is special if it looks so."""
     strings = ["[CLS]", "the", "un", "##real", "Ġcat", ".", "<eos>", "#7"]
-    source = attnviz.wrap(Writer(), lambda text: ([1] * 8, strings), "The unreal cat.")
+    source = attnviz.wrap(Writer(), lambda text: [*range(8)], "The unreal cat.", words=strings)
     tokens = source.tokenize(["The unreal cat."])[0].tokens
 
     assert [(token.start, token.end) for token in tokens[1:6]] == [(0, 3), (4, 6), (6, 10), (11, 14), (14, 15)]
@@ -214,7 +198,7 @@ def test_pieces_stand_in_the_text_and_are_joined():
     assert [token.special for token in tokens] == [True, False, False, False, False, False, True, False]
 
 
-@pytest.mark.parametrize("words", [WORDS, dict(enumerate(WORDS)), lambda ids: [WORDS[id] for id in ids]])
+@pytest.mark.parametrize("words", [WORDS, dict(enumerate(WORDS)), words_of])
 def test_words_are_a_list_a_dict_or_a_function(words):
     """And a function that joins what it is given is asked for one at a time."""
     source = attnviz.wrap(Writer(), tokenize, TEXT, words=words)
@@ -249,20 +233,3 @@ def test_what_cannot_be_wrapped_is_said_in_one_sentence():
         attnviz.wrap(len, tokenize, TEXT)
     with pytest.raises(InputError, match="makes no tokens of"):
         attnviz.wrap(Writer(), lambda text: [], TEXT)
-
-
-def test_threads_with_different_edits_never_meet():
-    """One model, run by several at once."""
-    source, site = wrapped(), Site("decoder", 0)
-    expected = [attnviz.analyze(TEXT, source, Edits(heads_off={(site, head)})).output for head in range(3)]
-    found = {}
-
-    def run(head):
-        found[head] = [attnviz.analyze(TEXT, source, Edits(heads_off={(site, head)})).output for _ in range(5)]
-
-    threads = [threading.Thread(target=run, args=(head,)) for head in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(torch.equal(one, expected[head]) for head in range(3) for one in found[head])

@@ -20,7 +20,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.core.tap import Tap
 from attnviz.sources.base import Source
-from attnviz.sources.saved import Recorded
+from attnviz.sources.own_code import Recorded
 from attnviz.sources.scratch import Scratch
 from attnviz.ui import cache, live, server
 

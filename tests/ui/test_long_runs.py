@@ -16,8 +16,8 @@ from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.sources import estimate
-from attnviz.sources.constructed import Constructed
 from attnviz.sources.huggingface import memory
+from attnviz.sources.scratch import Constructed
 from attnviz.studies import ablation
 from attnviz.ui import budget, cache, hosts, runs
 from attnviz.ui.request import TabState

@@ -17,24 +17,9 @@ MODES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
     "cls": ("first token", lambda rows: rows[0]),
     "mean": ("mean of tokens", lambda rows: rows.mean(0)),
     "max": ("maximum of tokens", lambda rows: rows.amax(0)),
-    "mean_sqrt_len_tokens": ("sum of tokens / √n", lambda rows: rows.sum(0) / len(rows) ** 0.5),
-    "weightedmean": ("mean weighted by position", lambda rows: _positions(rows) @ rows / _positions(rows).sum()),
     "lasttoken": ("last token", lambda rows: rows[-1]),
 }
 """Modes of pooling: display name, and function from the hidden states of a sentence, (n, d_model), to its vector."""
-OLDER = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
-"""Modes by their names in older versions, in the order in which the vectors of several modes are joined."""
-
-
-def _positions(rows: Tensor) -> Tensor:
-    return torch.arange(1, len(rows) + 1, dtype=rows.dtype, device=rows.device)
 
 
 @dataclass(frozen=True)
@@ -42,27 +27,26 @@ class Pooling:
     """Pooling of the vectors of tokens into one vector per sentence.
 
     Attributes:
-        modes: keys of `MODES`; the vectors of several modes are concatenated.
+        mode: key of `MODES`.
         named: whether the folder of the model states the pooling.
-        left_out: modules after the pooling that attnviz does not apply, such as "2_Dense": then there are no vectors.
+        left_out: modules that attnviz does not apply, such as "2_Dense" after the pooling: then there are no vectors.
         prompt: text that sentence-transformers puts before each text, such as "query: ".
     """
 
-    modes: tuple[str, ...] = ("mean",)
+    mode: str = "mean"
     named: bool = False
     left_out: tuple[str, ...] = ()
     prompt: str = ""
 
     def __str__(self) -> str:
-        modes = " + ".join(MODES[mode][0] for mode in self.modes)
         prompt = f", prompt {in_title(self.prompt)!r}" if self.prompt else ""
         left_out = f", without {', '.join(self.left_out)}, so no vectors" if self.left_out else ""
-        return f"{modes}{prompt}{left_out}"
+        return f"{MODES[self.mode][0]}{prompt}{left_out}"
 
     def __call__(self, output: Tensor, sentences: tuple[Sentence, ...]) -> Tensor:
-        """Pool hidden states (B, n, d_model) into one vector per sentence, (B, d), without the padding."""
+        """Pool hidden states (B, n, d_model) into one vector per sentence, (B, d_model), without the padding."""
         rows = [row[: sentence.length] for row, sentence in zip(output, sentences, strict=True)]
-        return torch.stack([torch.cat([MODES[mode][1](row) for mode in self.modes]) for row in rows])
+        return torch.stack([MODES[self.mode][1](row) for row in rows])
 
 
 def of_folder(folder: Path) -> Pooling:
@@ -71,19 +55,22 @@ def of_folder(folder: Path) -> Pooling:
     modules = _modules(root)
     if not any(path == folder.name or root == folder for path, kind in modules if kind == "Transformer"):
         return Pooling()
-    after = tuple(path for path, kind in modules if kind not in ("Transformer", "Pooling", "Normalize"))
+    left_out = tuple(path for path, kind in modules if kind not in ("Transformer", "Pooling", "Normalize"))
     settings = _read(root / SETTINGS)
     prompts = settings.get("prompts") if isinstance(settings, dict) else None
     prompt = prompts.get(settings.get("default_prompt_name")) if isinstance(prompts, dict) else None
     prompt = prompt if isinstance(prompt, str) else ""
     for path, kind in modules:
         if kind == "Pooling" and isinstance(settings := _read(root / path / "config.json"), dict):
-            modes = settings.get("pooling_mode")
-            modes = modes or [mode for name, mode in OLDER.items() if settings.get(name)] or "mean"
-            modes = (modes,) if isinstance(modes, str) else tuple(modes)
-            if all(mode in MODES for mode in modes):
-                return Pooling(modes, True, after, prompt)
-    return Pooling(left_out=after, prompt=prompt)
+            # older versions have a flag for each mode, such as "pooling_mode_cls_token"
+            flags = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value]
+            older = [flag.removeprefix("pooling_mode_").removesuffix("s").removesuffix("_token") for flag in flags]
+            modes = settings.get("pooling_mode") or older or "mean"
+            mode = modes if isinstance(modes, str) else "+".join(map(str, modes))
+            if mode not in MODES:
+                return Pooling("mean", True, (path, *left_out), prompt)
+            return Pooling(mode, True, left_out, prompt)
+    return Pooling(left_out=left_out, prompt=prompt)
 
 
 def inside(folder: Path) -> Path | None:

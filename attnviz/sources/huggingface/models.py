@@ -19,7 +19,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.sources.huggingface import embedding, faults, loading, opening, tapped
 from attnviz.sources.huggingface.hub import DownloadProgress
 from attnviz.sources.huggingface.loaded import Loaded, Turns
-from attnviz.sources.huggingface.sense_models import PictureModel, SoundModel
+from attnviz.sources.huggingface.sense_models import SenseModel
 from attnviz.sources.huggingface.source import HuggingFace, Pretrained
 
 EAGER, PIXELS = "eager", "pixel_values"
@@ -40,7 +40,7 @@ def by_name(
     if loaded.hears or loaded.tokenizer is None:
         if settings:
             raise InputError(f"{name} reads no text, and has no setting {quoted(next(iter(settings)))}; leave it out.")
-        return (SoundModel if loaded.hears else PictureModel)(name)
+        return SenseModel(name)
     return HuggingFace(name, **settings)
 
 
@@ -90,7 +90,7 @@ class Lent:
 
 
 @dataclass(frozen=True)
-class LoadedPictureModel(Lent, PictureModel):
+class LoadedPictureModel(Lent, SenseModel):
     """A source of a vision model that a person loaded, made by `attnviz.load(model, image_processor)`."""
 
     borrowed: Loaded = field(default=None, repr=False)

@@ -1,8 +1,8 @@
 """Positions of a model in the picture or the sound that it is given, as boxes.
 
-Convolutions cut what a model is given into maps of cells, whose rows one after the other are its positions. Where the
-pixels of a picture stand is measured on a ramp of colors: every processor resizes, crops, pads and cuts in its own way,
-and none of it is repeated here.
+Convolutions cut the numbers that a model is given into maps of cells; the positions are the cells, row by row. The
+places of pixels are measured on a ramp of colors: every processor resizes, crops, pads and cuts in its own way, and
+attnviz repeats none of it.
 """
 
 import math
@@ -22,23 +22,23 @@ from attnviz.core.windows import WindowGrid
 from attnviz.sources.huggingface.tapped import watching
 
 EDGE = 0.05
-"""Part of the rows and columns at each end that is not measured: there a processor repeats pixels."""
+"""Share of the rows and columns at each end that is not measured, as processors repeat pixels there."""
 PADDING = "padding"
-"""Name of a position beyond the picture, which fills a window."""
+"""Name of a position that fills a window beyond the picture."""
 WAVES = 8
-"""How often noise of one color goes through its range."""
+"""Number of times that noise of one color goes through its range."""
 DIGITS = 3
 """Digits of a measured edge of a box."""
 
 
 @dataclass(frozen=True)
 class Plane:
-    """The numbers that a model is given, as rows and columns, and where they stand in the picture or spectrogram.
+    """Rows and columns of numbers that a model is given, with their places in the picture or spectrogram.
 
     Attributes:
-        height, width: in pixels; those of a sound are bands of frequencies and frames, or samples.
+        height, width: sizes in pixels; for a sound, bands of frequencies and frames or samples.
         across, down: slope and offset: the left edge of column c stands at slope · c + offset of the picture's width.
-        digits: of the edges of boxes.
+        digits: digits of the edges of boxes.
     """
 
     height: int
@@ -48,7 +48,7 @@ class Plane:
     digits: int = DIGITS
 
     def box(self, left: float, top: float, right: float, bottom: float, picture: int = 0) -> Box | None:
-        """Place of a rectangle of pixels; None if it lies outside of the picture, in what was padded."""
+        """Place of a rectangle of pixels; None if it lies outside of the picture, in the padding."""
         (slope, offset), (fall, begin) = self.across, self.down
         x, x2 = sorted((slope * left + offset, slope * right + offset))
         y, y2 = sorted((fall * top + begin, fall * bottom + begin))
@@ -57,47 +57,31 @@ class Plane:
 
 
 def planes(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> list[Plane]:
-    """Planes of the tiles that a processor makes of a picture; of most there is one.
+    """Planes of the tiles that a processor makes of a picture; most processors make one.
+
+    A ramp of 256 colors is processed; noise along the other side keeps the mean of a row free of rounding.
 
     Args:
-        process: from (height, width, 3), uint8, to (tiles, 3, height, width) floats.
+        process: function from (height, width, 3), uint8, to (tiles, 3, height, width) floats.
         size: height and width of the picture.
-    """
-    across, down = (torch.linspace(0, WAVES, side).frac() - 0.5 for side in size)
-    shares, is_real = _ramp(process, size, torch.stack(torch.broadcast_tensors(across[:, None], down, down), -1))
-    return [_plane(*tile, size) for tile in zip(shares, is_real, strict=True)]
-
-
-def centers(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> Tensor:
-    """Places of pixels, (tiles, 2, height, width): x and y in parts of the picture, from the colors of the ramp.
-
-    Args:
-        process, size: see `planes`.
-    """
-    pixels = torch.tensor([size[1], size[0]], dtype=torch.float64)[:, None, None]
-    return _ramp(process, size)[0][:, :2].double() * (pixels - 1) / pixels + 0.5 / pixels
-
-
-def _ramp(
-    process: Callable[[Tensor], Tensor], size: tuple[int, int], noise: Tensor | float = 0.0
-) -> tuple[Tensor, Tensor]:
-    """Colors of a processed ramp in parts of white, and which of it is no padding.
-
-    Args:
-        noise: added to its 256 colors along the other side, so that rounding leaves the mean of a row as it is.
     """
     height, width = size
     ramp = torch.zeros(height, width, 3)
-    ramp[..., 0] = torch.linspace(0, 255, width)
-    ramp[..., 1] = torch.linspace(0, 255, height)[:, None]
+    ramp[..., 0] = torch.linspace(0, 255, width) + (torch.linspace(0, WAVES, height).frac() - 0.5)[:, None]
+    ramp[..., 1] = torch.linspace(0, 255, height)[:, None] + torch.linspace(0, WAVES, width).frac() - 0.5
     low, high = (process(torch.full((height, width, 3), value, dtype=torch.uint8)) for value in (0, 255))
-    span = high - low
-    colors = process((ramp + noise).round().clamp(0, 255).to(torch.uint8))
-    return ((colors - low) / span).nan_to_num(-1), span.abs() > 1e-3
+    span, colors = high - low, process(ramp.round().clamp(0, 255).to(torch.uint8))
+    shares = ((colors - low) / span).nan_to_num(-1)
+    return [_plane(*tile, size) for tile in zip(shares, span.abs() > 1e-3, strict=True)]
 
 
 def _plane(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> Plane:
-    """Plane of one tile, of (3, height, width) parts of the ramp, and which of it is no padding."""
+    """Plane of one tile.
+
+    Args:
+        shares: colors of the processed ramp in parts of white, (3, height, width).
+        is_real: whether a number is no padding, (3, height, width).
+    """
     lines = []
     for channel, pixels in ((0, size[1]), (1, size[0])):
         real, total = is_real[channel], shares[channel].where(is_real[channel], 0).sum(channel)
@@ -114,7 +98,7 @@ def _plane(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> Plane:
 
 
 class Convolution(NamedTuple):
-    """A convolution or pooling along one axis; `rounds_up` counts a part of a cell at the end."""
+    """Convolution or pooling along one axis; with `rounds_up`, a part of a cell at the end counts as a cell."""
 
     kernel: int
     stride: int
@@ -124,14 +108,14 @@ class Convolution(NamedTuple):
 
 
 class CellAxis(NamedTuple):
-    """Cells along one axis: how many, the center of the first, and from one to the next, in pixels."""
+    """Cells along one axis: their number, the center of the first and the step to the next, in pixels."""
 
     count: int
     first: float
     step: float
 
     def convolved(self, layer: Convolution) -> Self:
-        """The cells that a convolution makes of these; each stands for the middle of what it reads."""
+        """Cells that a convolution makes of these cells; each stands at the middle of the cells that it reads."""
         reach = layer.dilation * (layer.kernel - 1)
         rounded = math.ceil if layer.rounds_up else math.floor
         count = rounded((self.count + 2 * layer.padding - reach - 1) / layer.stride) + 1
@@ -148,7 +132,7 @@ class CellAxis(NamedTuple):
 
 @dataclass(frozen=True)
 class Patching:
-    """How a model cuts what it is given into positions.
+    """Cut of the numbers that a model is given into positions.
 
     Attributes:
         layers: convolutions in their order, each for rows and for columns.
@@ -166,35 +150,31 @@ class Patching:
         return rows, columns
 
     def count(self, plane: Plane) -> int:
-        """How many positions there are."""
+        """Number of positions."""
         rows, columns = self.cells(plane)
         return len(self.extra) + rows.count * columns.count
 
-    def merged(self, side: int) -> Self:
-        """The cut in which side x side cells are one."""
-        return replace(self, layers=(*self.layers, (Convolution(side, side, rounds_up=True),) * 2))
-
     def tokens(self, plane: Plane) -> tuple[Token, ...]:
-        """Positions row by row, those of cells with their boxes."""
+        """Positions row by row, with the boxes of the cells."""
         rows, columns = self.cells(plane)
-        tokens, begin = patches(rows.count, columns.count, self.extra), len(self.extra)
-        boxes = []
-        for row in range(rows.count):
-            top, bottom = rows.edges(row)
-            for left, right in map(columns.edges, range(columns.count)):
-                boxes.append(plane.box(left, top, right, bottom))
-        return (*tokens[:begin], *(replace(t, box=box) for t, box in zip(tokens[begin:], boxes, strict=True)))
+        tokens = [*patches(rows.count, columns.count, self.extra)]
+        for i in range(rows.count * columns.count):
+            (top, bottom), (left, right) = rows.edges(i // columns.count), columns.edges(i % columns.count)
+            number = len(self.extra) + i
+            tokens[number] = replace(tokens[number], box=plane.box(left, top, right, bottom))
+        return tuple(tokens)
+
+    def stages(self) -> Iterator[Self]:
+        """Cuts of later stages, whose patches are 1, 2, 4, 8 ... times as large."""
+        for power in range(16):
+            merge = Convolution(2**power, 2**power, rounds_up=True)
+            yield replace(self, layers=(*self.layers, (merge, merge)))
 
     def in_windows(self, windows: WindowGrid, plane: Plane) -> tuple[Token, ...] | None:
-        """Positions of patches that are padded to windows, the padding without boxes; None if their number is another.
-
-        Patches of a later stage are 2, 4, 8 ... times as large.
-        """
-        for power in range(16):
-            cut = replace(self, extra=()).merged(2**power)
-            if tuple(cells.count for cells in cut.cells(plane)) == (windows.rows, windows.columns):
-                break
-        else:
+        """Positions of patches that are padded to windows, without boxes for the padding; None if no stage fits."""
+        stages, size = replace(self, extra=()).stages(), (windows.rows, windows.columns)
+        cut = next((cut for cut in stages if tuple(cells.count for cells in cut.cells(plane)) == size), None)
+        if cut is None:
             return None
         real, (rows, columns) = iter(cut.tokens(plane)), windows.padded
         return tuple(
@@ -207,7 +187,7 @@ class Patching:
 
 
 def square_patching(count: int, plane: Plane, extra: Sequence[str]) -> Patching | None:
-    """The cut into so many positions by square patches beside each other; None if none gives as many.
+    """Cut into `count` positions by square patches beside each other; None if there is no such cut.
 
     Args:
         extra: names of positions that may stand before the patches.
@@ -224,61 +204,54 @@ def square_patching(count: int, plane: Plane, extra: Sequence[str]) -> Patching 
     return None
 
 
-class CellMaps:
-    """Maps of cells that the convolutions of a run make.
+class CellMap(NamedTuple):
+    """A map of cells in a run: the number of attention calls before it, its rows and columns, and its convolutions."""
 
-    Attributes:
-        history: a row for each map: the number of attention calls before it, its rows and columns, its convolutions.
-    """
+    calls: int
+    size: tuple[int, int]
+    layers: tuple[tuple[Convolution, Convolution], ...]
 
-    def __init__(self):
-        self.history: list[tuple[int, tuple[int, int], tuple[tuple[Convolution, Convolution], ...]]] = []
-        self._layers: dict[tuple[int, int], tuple[tuple[Convolution, Convolution], ...]] = {}
 
-    def patching(self, count: int, call: int, extra: tuple[str, ...]) -> Patching | None:
-        """The cut into so many positions before an attention call, by its number; None if no map has as many."""
-        for names in dict.fromkeys((extra, ())):
-            for time, size, layers in reversed(self.history):
-                if time <= call and math.prod(size) + len(names) == count:
-                    return Patching(layers, names)
-        return None
+def patching(maps: list[CellMap], count: int, call: int, extra: tuple[str, ...]) -> Patching | None:
+    """Cut into `count` positions by the convolutions before an attention call; None if no map has as many cells."""
+    for names in dict.fromkeys((extra, ())):
+        for cells in reversed(maps):
+            if cells.calls <= call and math.prod(cells.size) + len(names) == count:
+                return Patching(cells.layers, names)
+    return None
 
-    def add(self, module: nn.Module, before: Tensor, after: Tensor, time: int) -> None:
-        """Take in a call of a convolution."""
-        if before.dim() not in (3, 4) or after.dim() != before.dim():
+
+@contextmanager
+def cell_maps(model: nn.Module, captured: Capture) -> Iterator[list[CellMap]]:
+    """Collect the maps of cells that convolutions make in a run whose attention is captured; the first is the input."""
+    maps: list[CellMap] = []
+    convolutions = [part for part in model.modules() if all(hasattr(part, name) for name in ("kernel_size", "stride"))]
+
+    def keep(module: nn.Module, inputs: tuple, output: Any) -> None:
+        if not (inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor)):
             return
-        size, other = ((1, *tensor.shape[2:])[-2:] for tensor in (before, after))
-        if not self._layers:
-            self._layers[size] = ()  # what the model is given
-        layers, layer = self._layers.get(size), _convolution(module, before.dim() - 2)
+        axes = inputs[0].dim() - 2
+        if axes not in (1, 2) or output.dim() - 2 != axes:
+            return
+        size, other = ((1, *tensor.shape[2:])[-2:] for tensor in (inputs[0], output))
+        if not maps:
+            maps.append(CellMap(0, size, ()))
+        layers = next((cells.layers for cells in reversed(maps) if cells.size == size), None)
+        layer = _convolution(module, axes)
         if layers is None or layer is None:
             return
-        if tuple(CellAxis(n, 0, 1).convolved(part).count for n, part in zip(size, layer, strict=True)) != other:
-            return
-        self._layers[other] = (*layers, layer)
-        self.history.append((time, other, self._layers[other]))
+        if tuple(CellAxis(n, 0, 1).convolved(part).count for n, part in zip(size, layer, strict=True)) == other:
+            maps.append(CellMap(len(captured.calls), other, (*layers, layer)))
+
+    with watching(convolutions, keep):
+        yield maps
 
 
 def _convolution(module: nn.Module, axes: int) -> tuple[Convolution, Convolution] | None:
-    """A module as a convolution of rows and of columns; None if its settings are no numbers."""
-    names = ("kernel_size", "stride", "padding", "dilation")
-    numbers = [getattr(module, name, 1) for name in names]
+    """Convolutions of a module along rows and columns; None if its settings are no numbers."""
+    numbers = [getattr(module, name, 1) for name in ("kernel_size", "stride", "padding", "dilation")]
     if not all(isinstance(number, int | tuple) for number in numbers):
         return None
     columns = zip(*(number if isinstance(number, tuple) else (number,) * axes for number in numbers), strict=True)
     layers = [Convolution(*numbers, getattr(module, "ceil_mode", False)) for numbers in columns]
     return (Convolution(1, 1), *layers)[-2], layers[-1]
-
-
-@contextmanager
-def cell_maps(model: nn.Module, captured: Capture) -> Iterator[CellMaps]:
-    """Watch the convolutions of a run whose attention is captured."""
-    maps = CellMaps()
-    convolutions = [part for part in model.modules() if all(hasattr(part, name) for name in ("kernel_size", "stride"))]
-
-    def keep(module: nn.Module, inputs: tuple, output: Any) -> None:
-        if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
-            maps.add(module, inputs[0], output, len(captured.calls))
-
-    with watching(convolutions, keep):
-        yield maps

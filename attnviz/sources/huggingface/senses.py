@@ -1,7 +1,7 @@
-"""Runs of models of transformers that see or hear: attention in their own code, positions in a picture or a sound.
+"""Runs of models of transformers that see or hear, which compute attention in their own code.
 
-A sound is heard through its spectrogram, which is a picture with time on its axis. Both senses have one idea of
-positions: cells of what the model is given, see `positions`.
+A sound is heard through its spectrogram, which is a picture with time on its axis. Both senses have the same positions,
+cells of the numbers that the model is given; see `positions`.
 """
 
 import math
@@ -22,26 +22,27 @@ from attnviz.core.record import Step
 from attnviz.sources.huggingface import building, faults, positions, running
 from attnviz.sources.huggingface.eager import differ
 from attnviz.sources.huggingface.loaded import Loaded, Trial
-from attnviz.sources.huggingface.positions import CellMaps, Plane
+from attnviz.sources.huggingface.positions import CellMap, Plane
 
 EXAMPLE = Picture(torch.arange(64, dtype=torch.uint8)[:, None, None].expand(64, 90, 3).contiguous())
-"""Picture that a model is tried on."""
+"""Picture for the first run of a model."""
 SECONDS = 0.5
-"""Length of the tone that a model is tried on."""
+"""Length of the tone for the first run of a model."""
 BRIGHT, NOISE = 1.0, 1e-3
-"""Number added to the pixels of a patch, which are mostly within -3 and 3; part of the largest change that is none."""
+"""Number added to the pixels of a patch, which are mostly within -3 and 3; share of the largest change that counts as
+none."""
 SPECIAL = (("cls_token", "[CLS]"), ("class_embedding", "[CLS]"), ("distillation_token", "[DISTILL]"))
-"""Parameters of positions before the patches, and names of these, in their order."""
+"""Parameters of the positions before the patches, with the names of the positions, in their order."""
 REGISTERS = "register_tokens"
 PROMPT = 8
-"""Tokens before the first written one, at most: start, language, task, no timestamps."""
+"""Largest number of tokens before the first written token: start, language, task, no timestamps."""
 HOP, MIDDLE, LOWEST = 0.010, 0.0125, 20
-"""Kaldi's frames, as of Audio Spectrogram Transformers: seconds from one to the next, and to the middle of the first;
-lowest frequency in Hz."""
+"""Kaldi's frames, which Audio Spectrogram Transformers read: seconds from one frame to the next, seconds to the middle
+of the first, and lowest frequency in Hz."""
 
 
 def example(loaded: Loaded) -> Picture:
-    """The picture or the tone that a model is tried on."""
+    """Picture or tone for the first run of a model."""
     if not loaded.hears:
         return EXAMPLE
     rate = loaded.processor.sampling_rate
@@ -50,7 +51,7 @@ def example(loaded: Loaded) -> Picture:
 
 
 def example_inputs(loaded: Loaded) -> dict[str, Tensor]:
-    """Inputs of a model for the picture or the tone that it is tried on."""
+    """Inputs of a model for its first run."""
     read = inputs(loaded, (example(loaded),))
     if loaded.task == "write":
         read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
@@ -58,11 +59,11 @@ def example_inputs(loaded: Loaded) -> dict[str, Tensor]:
 
 
 def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
-    """Inputs of a model for pictures or sounds, by its own processor; a sound is heard at the rate of that."""
+    """Inputs of a model for pictures or sounds, made by its own processor at the sampling rate of the processor."""
     weights, options = next(loaded.model.parameters()), {}
     if loaded.hears:
         options["sampling_rate"] = rate = loaded.processor.sampling_rate
-        arrays = [resampled(sound.samples, sound.rate, rate).numpy() for sound in pictures]
+        arrays = [resample(sound.samples, sound.rate, rate).numpy() for sound in pictures]
     else:
         arrays = [picture.pixels.numpy() for picture in pictures]
     read = loaded.processor(arrays, return_tensors="pt", **options)
@@ -73,8 +74,8 @@ def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
     }
 
 
-def resampled(samples: Tensor, rate: int, wanted: int) -> Tensor:
-    """Samples at another rate: frequencies that both rates hold are kept, others left out."""
+def resample(samples: Tensor, rate: int, wanted: int) -> Tensor:
+    """Resample a sound; frequencies that both rates can hold stay."""
     if rate == wanted:
         return samples
     count = round(len(samples) * wanted / rate)
@@ -83,19 +84,19 @@ def resampled(samples: Tensor, rate: int, wanted: int) -> Tensor:
 
 
 def longest_sound(extractor: Any) -> float:
-    """Seconds that a model hears at most; 0 if it says no bound."""
+    """Largest number of seconds that a model hears; 0 if it states no limit."""
     if _is_of_kaldi(extractor):
         return extractor.max_length * HOP
     return getattr(extractor, "n_samples", 0) / extractor.sampling_rate
 
 
 def _is_of_kaldi(extractor: Any) -> bool:
-    """Whether a feature extractor makes Kaldi's frames, of one number for all sounds."""
+    """Whether a feature extractor makes Kaldi's frames, the same number for all sounds."""
     return hasattr(extractor, "num_mel_bins") and hasattr(extractor, "max_length")
 
 
 def plane_of(processor: Any, picture: Picture) -> Plane:
-    """The numbers that a model is given of a picture or a sound, and where they stand in it."""
+    """Rows and columns of numbers that a model is given for a picture or a sound, with their places in it."""
     if not isinstance(picture, Sound):
         return _picture_plane(processor, picture.size)
     rate, seconds = processor.sampling_rate, picture.seconds
@@ -119,7 +120,7 @@ def _mel(frequency: float) -> float:
 
 
 def pitch(loaded: Loaded, band: float) -> float:
-    """Frequency in Hz of a place among the bands of a model, where 0.5 is the middle of the lowest."""
+    """Frequency in Hz of a place among the bands of a model; the lowest band has its middle at 0.5."""
     low, high = _mel(LOWEST), _mel(loaded.processor.sampling_rate / 2)
     mel = low + (high - low) * (band + 0.5) / (loaded.processor.num_mel_bins + 1)
     return 700 * (10 ** (mel / 2595) - 1)
@@ -141,8 +142,8 @@ def extra_positions(loaded: Loaded) -> tuple[str, ...]:
     return (*names, *(f"[REG {i}]" for i in range(registers)))
 
 
-def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, CellMaps]:
-    """Captured attention of one run, the output, and the maps of cells before each call."""
+def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, list[CellMap]]:
+    """Captured attention of one run, the output of the model, and the maps of cells before each call."""
     model, cache = loaded.model, {"use_cache": False} if loaded.task == "write" else {}
     watched = capture(model, edits, sites=loaded.trial.calls)
     with loaded.turns.turn(), torch.inference_mode(), watched as captured, positions.cell_maps(model, captured) as maps:
@@ -151,20 +152,20 @@ def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple
 
 
 def states(steps: tuple[Step, ...], output: Any) -> Tensor:
-    """The last hidden states, (B, n, d), or what the heads give last where a model has them in another shape."""
+    """Last hidden states, (B, n, d); the last outputs of the heads if the model has hidden states of another shape."""
     states = getattr(output, "decoder_hidden_states", None) or getattr(output, "hidden_states", None)
     last = states[-1] if states else getattr(output, "last_hidden_state", None)
     return last if isinstance(last, Tensor) and last.dim() == 3 else steps[-1].outputs()
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """The same with its attention calls and its positions: seen in a run on a small picture or a tone.
+    """Add the attention calls and the positions of a model, from a run on a small picture or a tone.
 
-    A second run proves the order of patches, and that the model does not draw at random.
+    For pictures, a second run proves the order of patches, and that the model draws no random numbers.
 
     Raises:
-        AttnvizError: if it cannot be run, no attention is seen in it, its first call is not of cells, or it draws at
-            random.
+        AttnvizError: if the model cannot be run, no attention is captured, the positions of its first call are no
+            cells, or it draws random numbers.
     """
     name = f"{faults.name(loaded.name)} ({loaded.made_of})"
     with faults.unforeseen(name):
@@ -175,14 +176,12 @@ def tried(loaded: Loaded) -> Loaded:
         windows = captured.windows.get(step.site)
         count = step.shape[2] if windows is None else windows.rows * windows.columns
         extra, call = extra_positions(loaded), [call.site for call in captured.calls].index(step.site)
-        patching = maps.patching(count, call, extra)
-        if not loaded.hears and (patching is None or patching.count(plane) != count):
-            patching = positions.square_patching(count, plane, extra)
-    if loaded.hears and (patching is None or patching.count(plane) != count):
-        what = f"attends to {count} positions of {SECONDS} s, which are no stretches of time by its convolutions"
-        raise InputError(f"{name} {what}, so attnviz cannot place them.")
-    if patching is None or step.shape[0] > 1:  # of pieces of the picture
-        what = f"attends to {count} positions that are no rows and columns of patches"
+        patching = positions.patching(maps, count, call, extra)
+        if patching is None or patching.count(plane) != count:
+            patching = None if loaded.hears else positions.square_patching(count, plane, extra)
+    if patching is None or step.shape[0] > 1:  # or pieces of the picture
+        kind = "stretches of time by its convolutions" if loaded.hears else "rows and columns of patches"
+        what = f"attends to {count} positions that are no {kind}"
         raise InputError(f"{name} {what}, so attnviz cannot place them.")
     hidden = states(steps, output)
     trial = Trial({step.site: step.num_heads for step in steps}, hidden.shape[-1], calls=captured.sites)
@@ -194,17 +193,16 @@ def tried(loaded: Loaded) -> Loaded:
 
 
 def _prove(loaded: Loaded, name: str, read: dict[str, Tensor], hidden: Tensor, step: Step) -> None:
-    """Run a model again on the same picture, and on it with a patch bright, four times.
+    """Run a model again on the same picture, in a batch with four pictures that have one bright patch each.
 
     Args:
         hidden: states of the first run.
-        step: its first attention call.
+        step: first attention call of the first run.
 
     Raises:
-        InputError: if it draws at random, or a bright patch moves other positions than its own.
+        InputError: if the model draws random numbers, or a bright patch does not move its own position.
     """
-    plane = plane_of(loaded.processor, EXAMPLE)
-    rows, columns = loaded.patching.cells(plane)
+    rows, columns = loaded.patching.cells(plane_of(loaded.processor, EXAMPLE))
     cells = [divmod(i * (rows.count * columns.count - 1) // 6, columns.count) for i in (0, 2, 3, 6)]
     several = {key: torch.cat([value] * (1 + len(cells))) for key, value in read.items()}
     for picture, (row, column) in zip(several["pixel_values"][1:], cells, strict=True):
@@ -216,38 +214,28 @@ def _prove(loaded: Loaded, name: str, read: dict[str, Tensor], hidden: Tensor, s
         raise InputError(f"{what}, so no map would be that of the next run. attnviz.capture(model) shows one run.")
     windows = captured.windows.get(step.site)
     begin, width = len(loaded.patching.extra), columns.count if windows is None else windows.padded[1]
-    queries = [other.query for other in captured.steps if other.site == step.site]
+    query = next((other.query for other in captured.steps if other.site == step.site), None)
     # where patches overlap, or a picture is convolved first, the positions beside a bright patch move, too
-    for (row, column), query in zip(cells, queries[0][1:] if queries else (), strict=False):
-        moved = (query - queries[0][0]).float().abs().amax((0, 2))
+    for number, (row, column) in enumerate(cells if query is not None else (), 1):
+        moved = (query[number] - query[0]).float().abs().amax((0, 2))
         if moved.isfinite().all() and moved[begin + row * width + column] <= NOISE * moved.max():
             what = f"{name} attends to {step.shape[2]} positions, of which a bright patch moves others than its own"
             raise InputError(f"{what}, so attnviz cannot place them.")
 
 
 def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """Words that a model writes of sounds by its own `generate`, each time the most probable token, and its prompt.
+    """Let a model write the words of sounds by its own `generate`, always the most probable token.
 
     Returns:
-        As `running.written`: (B, n) ids, how many of each count, and after how many each was cut, 0 where it ended.
+        Ids (B, n) with the prompt; for each sentence the number of ids without padding, and the number of tokens after
+        which it was cut, 0 if the model ended it.
     """
-    from transformers import LogitsProcessorList
-
     model, settings = loaded.model, deepcopy(loaded.model.generation_config)
     most = min(running.LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
     settings.update(do_sample=False, num_beams=1, max_length=None, max_new_tokens=most, return_dict_in_generate=True)
-    is_edited, rules = edits != Edits(), LogitsProcessorList()
-    watched = capture(model, edits, sites=loaded.trial.calls) if is_edited else nullcontext()
-    with loaded.turns.turn(), torch.inference_mode(), watched as captured, building.quiet():
-        if is_edited:
-
-            def forget(ids: Tensor, scores: Tensor) -> Tensor:
-                """Keep the last attention call of each site alone: all of them are as large as all words' maps."""
-                captured.calls[:] = {call.site: call for call in captured.calls}.values()
-                return scores
-
-            rules.append(forget)
-        ids = model.generate(**read, generation_config=settings, logits_processor=rules)["sequences"].cpu()
+    watched = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
+    with loaded.turns.turn(), torch.inference_mode(), watched, building.quiet():
+        ids = model.generate(**read, generation_config=settings)["sequences"].cpu()
     ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
     ended = torch.isin(ids, torch.tensor([end for end in ends if end is not None], dtype=torch.long))
     ended[:, 0] = False

@@ -1,6 +1,6 @@
 """A model of Hugging Face as a source: its own tokens, its attention through the tap, and what it says."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,10 +19,9 @@ from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking
-from attnviz.sources.base import ANSWER, MOST_WRITTEN, Continuation, Source
+from attnviz.sources.base import ANSWER, MOST_WRITTEN, Continuation, Source, WordList
 from attnviz.sources.estimate import estimate
 from attnviz.sources.huggingface import (
-    chatting,
     faults,
     loading,
     mixing,
@@ -109,14 +108,17 @@ class Pretrained(Source):
         Raises:
             InputError: if the model writes no other text, or reads fewer tokens.
         """
-        if not self.writes:
-            return super().tokenize_targets(texts)
+        self.check_targets(texts)
         with faults.unforeseen(self.name, "given this target"):
             sentences = reading.targets(self.facts.tokenizer, texts, running.begins_with(self.loaded.model))
         lengths = [sentence.length for sentence in sentences]
         if self.facts.longest is not None and max(lengths) > self.facts.longest:
             raise TooLong(lengths, self.facts.longest, f"{self.name} writes up to {self.facts.longest:,}. Shorten it.")
         return sentences
+
+    def word(self, id: int) -> str:
+        """Text of a piece of the tokenizer; see `reading.name_of`."""
+        return reading.name_of(self.facts.tokenizer, id)
 
     def check_heads(self, edits: Edits) -> None:
         """Raises: InputError: if a head is off that is not there."""
@@ -160,7 +162,7 @@ class Pretrained(Source):
             mask = facts.tokenizer.mask_token_id
             blanks = tuple(tuple(i for i, t in enumerate(sentence.tokens) if t.id == mask) for sentence in sentences)
         written = tuple(target.text for target in targets)
-        words, cut = Pieces(facts.tokenizer, logits.shape[-1]), cut if any(cut) else ()
+        words, cut = WordList(self.word, logits.shape[-1]), cut if any(cut) else ()
         special = reading.special_ids(facts.tokenizer)
         return {"prediction": Prediction(logits, words, written, blanks, cut=cut, special=special)}
 
@@ -192,7 +194,7 @@ class HuggingFace(Pretrained):
 
     @property
     def can_chat(self) -> bool:
-        return chatting.has_template(self.facts.tokenizer)
+        return bool(self.facts.tokenizer.chat_template)
 
     @property
     def longest(self) -> int | None:
@@ -226,7 +228,7 @@ class HuggingFace(Pretrained):
             if pictures:
                 sentences = mixing.sentences(self.facts, texts, pictures, self.system)
             elif self.chat:
-                sentences = chatting.sentences(self.facts.tokenizer, texts, self.system, self.name)
+                sentences = reading.chats(self.facts.tokenizer, texts, self.system, self.name)
             else:
                 sentences = self._cut(texts)
         longest, lengths = self.facts.longest, [sentence.length for sentence in sentences]
@@ -359,23 +361,6 @@ class HuggingFace(Pretrained):
         if free is not None:
             what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"
             raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")
-
-
-@dataclass(frozen=True)
-class Pieces(Sequence):
-    """The pieces of a tokenizer by their ids, as text; as many as its model has."""
-
-    tokenizer: Any
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, id: int) -> str:
-        """A piece as text; see `reading.name_of`."""
-        if not 0 <= id < self.count:
-            raise IndexError(id)
-        return reading.name_of(self.tokenizer, id)
 
 
 def _shifted(loaded: Loaded, sentence: Sentence) -> Sentence:

@@ -71,7 +71,7 @@ def held(place, monkeypatch):
 
 def all_anew() -> list[torch.Tensor]:
     """What sources give that keep nothing from before: random weights, set ones, and those from a file."""
-    scratch._stacks.clear()
+    scratch._build_layers.cache_clear()
     for kept in (scratch._vector, constructed.build, constructed._code, weights.load):
         kept.cache_clear()
     return [api.analyze(TEXT, one).output for one in (Scratch(), "constructed", "story")]

@@ -13,7 +13,7 @@ from attnviz import files
 from attnviz.cli import main
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import chatting
+from attnviz.sources.huggingface import reading
 
 PLAIN = (
     "{% for m in messages %}{{ '<s>' + m['role'] + '\n' + m['content'] | trim + '</s>\n' }}{% endfor %}"
@@ -23,15 +23,6 @@ NO_SYSTEM = (
     "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
     "{% for m in messages %}{{ '[' + m['content'] + ']' }}{% endfor %}"
 )
-EVERYTHING = (
-    "{% set seen = namespace(count=0) %}{{ bos_token }}{% for m in messages %}{% if loop.index > 9 %}{% break %}"
-    "{% endif %}{% set seen.count = seen.count + 1 %}{% generation %}{{ m | tojson }}{% endgeneration %}"
-    "{{ dict(a=seen.count) }}{% endfor %}{{ strftime_now('%Y') }}{{ tools is defined }}"
-)
-HANGING = "{{ 9**(9**9) }}"
-LOOPING = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-LONG = "{% for a in range(99) %}{{ 'x' * 99999 }}{% endfor %}"
-HUGE = "{{ 'x' * 9**10 }}"
 TEXT = "A cat sat."
 
 
@@ -92,13 +83,6 @@ def test_an_answer_is_the_assistants(folders, tmp_path):
     assert files.read(path).sentences == generated.record.sentences
 
 
-def test_texts_of_several_lengths_are_padded(folders):
-    """Each is a chat of its own."""
-    short, long = attnviz.load(folders["plain"], chat=True).tokenize(["A cat", "A cat sat here."])
-
-    assert len(short.tokens) == len(long.tokens) == long.length > short.length
-
-
 @pytest.mark.parametrize(
     ("name", "system", "message"),
     [
@@ -112,40 +96,14 @@ def test_what_the_template_does_not_take_is_one_sentence(folders, name, system, 
     assert attnviz.load(folders[name], chat=name != "none").tokenize([TEXT])
 
 
-@pytest.mark.parametrize("template", [PLAIN, NO_SYSTEM, EVERYTHING, {"default": PLAIN, "tool_use": EVERYTHING}])
-def test_a_template_writes_what_transformers_makes_of_it(folders, template):
-    """Its process has all that transformers gives to templates."""
+def test_of_several_templates_the_default_is_taken(folders):
+    """As transformers does, and whatever a text holds."""
     tokenizer = AutoTokenizer.from_pretrained(folders["plain"])
-    tokenizer.chat_template = template
+    tokenizer.chat_template = {"default": PLAIN, "tool_use": NO_SYSTEM}
     turns = [{"role": "user", "content": "«éß» 猫"}, {"role": "assistant", "content": "\n"}]
 
-    for options in ({}, {"add_generation_prompt": True}):
-        own = tokenizer.apply_chat_template(turns, tokenize=False, **options)
-        assert chatting.rendered(tokenizer, "plain", turns, **options) == own
-
-
-@pytest.mark.parametrize(
-    ("template", "why"),
-    [
-        (HANGING, "it did not end within 2 s"),
-        (LOOPING, "it did not end within 2 s"),
-        (LONG, "it writes 9,899,901 characters"),
-        (HUGE, "it needs more than 1.1 GB of memory"),
-        ("{{ messages.__class__ }}{% include 'x' %}", "no loader for this environment specified"),
-    ],
-    ids=["hanging", "looping", "long", "huge", "failing"],
-)
-def test_a_template_that_takes_too_much_is_ended(folders, template, why):
-    """It is code of a model's authors: the sentence names the model, and the next chat is rendered as ever."""
-    tokenizer = AutoTokenizer.from_pretrained(folders["plain"])
-    before = chatting.sentences(tokenizer, [TEXT], "", "'plain'")
-    tokenizer.chat_template = template
-
-    with pytest.raises(InputError, match=f"^The chat template of 'hostile' takes no such turns: {why}"):
-        chatting.sentences(tokenizer, [TEXT], "", "'hostile'")
-
-    tokenizer.chat_template = PLAIN
-    assert chatting.sentences(tokenizer, [TEXT], "", "'plain'") == before
+    own = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    assert reading.render_chat(tokenizer, "plain", turns, add_generation_prompt=True) == own
 
 
 def test_a_link_to_a_chat_is_exported_with_its_answer(folders, tmp_path):

@@ -1,7 +1,6 @@
 """Parts of the run of another text in whole models, against hooks of the test."""
 
 import shutil
-import threading
 from contextlib import contextmanager
 
 import pytest
@@ -12,8 +11,7 @@ from torch.testing import assert_close
 import attnviz
 from attnviz import Edits, Site, Take
 from attnviz.core.errors import InputError
-from attnviz.sources.huggingface import loading, running
-from attnviz.sources.huggingface.tapped import ModelRun
+from attnviz.sources.huggingface import loading
 from attnviz.studies import patching
 
 A, B = "the cat sat on the mat", "the dog ran on the rug"
@@ -118,36 +116,6 @@ def test_gpt2_as_with_hooks(part, positions, tiny):
         model.with_stream(attnviz.analyze(A, model, Edits(taken=(Take(B, "stream", Site("decoder", 1)),))))
 
 
-@pytest.mark.parametrize(("family", "name"), [("gpt2", "GPT2LMHeadModel"), ("llama", "LlamaForCausalLM")])
-@pytest.mark.parametrize("head", [2, None])
-def test_a_pattern_at_one_position_is_the_row_of_weights_of_the_other_text(head, family, name, tiny, monkeypatch):
-    """In the model's own code, with the softmax of layer 1 replaced at one row."""
-    model, position, softmax = tiny(family, name), 4, torch.nn.functional.softmax
-    own, where = model.loaded.model, (0, slice(head, head and head + 1), position)
-    a, b = (torch.tensor([[t.id for t in model.tokenize([text])[0].tokens]]) for text in (A, B))
-    kept = []
-
-    def replaced(scores, **options):
-        weights = softmax(scores, **options)
-        if len(kept) == 3:  # layers 0 and 1 of B, then layer 0 of A
-            weights[where] = kept[1][where]
-        kept.append(weights)
-        return weights
-
-    own.set_attn_implementation("eager")
-    monkeypatch.setattr(torch.nn.functional, "softmax", replaced)
-    with torch.no_grad():
-        expected = [own(ids).logits for ids in (b, a)][1]
-    monkeypatch.undo()
-    own.set_attn_implementation("attnviz")
-    record = attnviz.analyze(A, model, Edits(taken=(Take(B, "pattern", Site("decoder", 1), head, position),)))
-
-    assert len(kept) == 4
-    assert_close(record.prediction.logits, expected, atol=1e-5, rtol=1e-5)
-    assert_close(record.step(Site("decoder", 1)).weights(2), kept[3][0, 2], atol=1e-6, rtol=1e-5)
-    assert model.with_stream(record).stream is not None
-
-
 def test_steps_of_the_house_hold_what_went_on():
     """Their outputs sum to the logits; a file keeps them."""
     model = attnviz.load("story")
@@ -222,19 +190,3 @@ def test_a_captured_model_takes_nothing_and_a_sweep_says_so(family, name, tiny):
 
         assert str(swept.value) == str(single.value)
         assert str(swept.value).startswith("Nothing can be taken from another text here")
-
-
-def test_who_runs_the_model_in_another_thread_takes_nothing(tiny):
-    """The hooks of a run are of its thread alone, and gone after it."""
-    model = tiny("gpt2", "GPT2LMHeadModel")
-    own, results = logits(model), []
-    edits, _ = model.resolved(model.tokenize([A]), Edits(taken=(Take(B, "stream", Site("decoder", 0)),)))
-    read = running.inputs(model.tokenize([A]), model.loaded)
-
-    with running.entering(model.loaded, ModelRun(model.loaded.model, edits), read):
-        thread = threading.Thread(target=lambda: results.append(logits(model)))
-        thread.start()
-        thread.join()
-
-    assert torch.equal(results[0], own)
-    assert all(not module._forward_pre_hooks for module in model.loaded.model.modules())

@@ -173,8 +173,6 @@ def by_hand(folder, text, mode):
         "cls": rows[0],
         "mean": rows.sum(0) / n,
         "max": rows.max(0).values,
-        "mean_sqrt_len_tokens": rows.sum(0) / n**0.5,
-        "weightedmean": sum((i + 1) * row for i, row in enumerate(rows)) / (n * (n + 1) / 2),
         "lasttoken": rows[-1],
     }[mode]
 
@@ -183,7 +181,8 @@ def by_hand(folder, text, mode):
 @pytest.mark.parametrize("older", [True, False])
 def test_vectors_are_pooled_as_the_folder_says(tmp_path, mode, older):
     """In both forms of its file; and the pooling is named where the vectors are compared."""
-    names = {mode: name for name, mode in embedding.OLDER.items()}
+    names = {mode: f"pooling_mode_{mode}" for mode in embedding.MODES}
+    names |= {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "max": "pooling_mode_max_tokens"}
     opened(tmp_path, "BertModel")
     pooled(
         tmp_path, {names[mode]: True, "pooling_mode_mean_tokens": mode == "mean"} if older else {"pooling_mode": mode}
@@ -197,15 +196,14 @@ def test_vectors_are_pooled_as_the_folder_says(tmp_path, mode, older):
     assert record.pooling == embedding.MODES[mode][0]
 
 
-def test_several_poolings_are_joined(tmp_path):
-    """In the order of sentence-transformers."""
+@pytest.mark.parametrize("mode", ["weightedmean", ["cls", "mean"]])
+def test_a_pooling_that_is_not_known_gives_no_vectors(tmp_path, mode):
     opened(tmp_path, "BertModel")
-    pooled(tmp_path, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": True})
+    pooled(tmp_path, {"pooling_mode": mode})
     model = HuggingFace(str(tmp_path))
-    record = model.run(model.tokenize(TEXTS[:1]))
 
-    expected = torch.cat([by_hand(tmp_path, TEXTS[0], mode) for mode in ("cls", "mean")])
-    assert_close(record.vectors[0], expected, rtol=1e-4, atol=1e-5)
+    assert model.facts.does == "sentence embeddings (mean of tokens, without 1_Pooling, so no vectors)"
+    assert model.run(model.tokenize(TEXTS)).vectors is None
 
 
 def test_a_module_that_is_not_applied_is_named(tmp_path):

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 import torch
 from sight import WINDOWED, folder
-from torch.nn.functional import normalize, pad
 
 import attnviz
 from attnviz.core.errors import InputError
-from attnviz.core.request import Request
-from attnviz.core.taking import EachOff
 
 PICTURE = (np.random.RandomState(0).rand(60, 90, 3) * 255).astype(np.uint8)
 TEXT = attnviz.picture(PICTURE)
@@ -82,34 +79,6 @@ def test_weights_are_those_of_the_model_in_its_windows(source):
         assert bool((weights > 0).any())
 
 
-def test_queries_are_those_of_the_patches_in_their_order(source):
-    """Computed from what the block was given. Those of Swin V2 are normalized, and scaled for each head."""
-    record, run = attnviz.analyze(TEXT, source), Run(source)
-    for layer, (step, block) in enumerate(zip(record.steps, blocks(source), strict=True)):
-        states, (height, width) = run.given[layer]
-        rows, columns = run.sides(layer, block.window_size)
-        is_first = hasattr(block.attention, "q_proj")
-        states = block.layernorm_before(states) if is_first else states
-        states = states.view(1, height, width, -1)
-        states = pad(states, (0, 0, 0, columns - width, 0, rows - height)).flatten(1, 2)
-        project = block.attention.q_proj if is_first else block.attention.self.query
-        query = project(states).unflatten(-1, (step.num_heads, -1)).transpose(1, 2)
-        own = step.query if is_first else normalize(step.query, dim=-1)
-        assert torch.allclose(own, query if is_first else normalize(query, dim=-1), atol=1e-5)
-
-
-def test_outputs_are_those_of_the_attention_in_the_order_of_patches(source):
-    """All heads side by side, through the block's own projection, and rolled back by transformers' own function."""
-    record, run = attnviz.analyze(TEXT, source), Run(source)
-    for layer, (step, block) in enumerate(zip(record.steps, blocks(source), strict=True)):
-        rows, columns = run.sides(layer, block.window_size)
-        own = run.attended[layer][0].unflatten(1, (block.window_size, -1))
-        own = of_transformers(block, "window_reverse")(own, block.window_size, rows, columns)
-        own = torch.roll(own, (block.shift_size, block.shift_size), (1, 2)).flatten(0, 2)
-        heads = torch.cat([step.output(head) for head in range(step.num_heads)], -1)
-        assert torch.allclose(output_projection(block)(heads), own, atol=1e-5)
-
-
 def output_projection(block):
     return getattr(block.attention, "o_proj", None) or block.attention.output.dense
 
@@ -168,43 +137,7 @@ def test_blanked_patches_are_blank_in_the_windows(source, monkeypatch):
         assert torch.allclose(weights.sum(-1), torch.ones(weights.shape[:2]))
 
 
-def test_a_temperature_acts_in_the_windows_and_opens_no_other(source, monkeypatch):
-    """What Swin adds to hide a part of a rolled window would leak if it were divided, too."""
-    record = attnviz.analyze(TEXT, source, attnviz.Edits(temperature=20.0))
-    plain = attnviz.analyze(TEXT, source)
-    step, before = record.step(SITES[0]), plain.step(SITES[0])
-
-    assert torch.allclose(step.weights(1), torch.softmax(before.masked_scores(1) / 20, -1), atol=1e-6)
-    if not hasattr(blocks(source)[0].attention, "scaling"):
-        return
-    for block in blocks(source):
-        monkeypatch.setattr(block.attention, "scaling", block.attention.scaling / 20)
-        table = block.attention.relative_position_bias.relative_position_bias_table
-        monkeypatch.setattr(table, "data", table.data / 20)
-    assert torch.allclose(record.labels[1], Run(source).logits, atol=1e-5)
-
-
-def test_heads_are_off_in_one_picture_of_a_batch_alone(source):
-    sentences = source.sentences(Request.of([TEXT, TEXT]))
-    edits = EachOff(each_off=(frozenset(), frozenset({(SITES[1], 0)})))
-    both = source.run(sentences, edits).labels[1]
-
-    assert torch.allclose(both[:1], attnviz.analyze(TEXT, source).labels[1], atol=1e-5)
-    alone = attnviz.analyze(TEXT, source, attnviz.Edits(heads_off={(SITES[1], 0)})).labels[1]
-    assert torch.allclose(both[1:], alone, atol=1e-5)
-
-
 def test_what_cannot_act_in_windows_is_refused(source):
     for edits in (attnviz.Edits(bias=attnviz.ALiBi()), attnviz.Edits(own_mask=False)):
         with pytest.raises(InputError, match="within windows of a picture: no bias can be added, the built-in mask"):
             attnviz.analyze(TEXT, source, edits)
-
-
-def test_a_small_part_of_the_weights_is_computed_alone(source):
-    """Bias and mask are never laid out for all pairs of patches."""
-    step = attnviz.analyze(TEXT, source).step(SITES[1])
-    rows, columns = slice(5, 30, 3), slice(2, 40)
-
-    torch.testing.assert_close(step.weights(1, rows, columns), step.weights(1)[rows, columns])
-    size = blocks(source)[1].window_size
-    assert max(bias.table.numel() for bias in step.scoring.bias) == step.num_heads * size**4
