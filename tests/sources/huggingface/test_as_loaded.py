@@ -134,8 +134,8 @@ def test_a_model_whose_files_have_another_prefix_for_its_body_opens(tmp_path):
 def test_another_formula_than_both_is_never_shown_through_the_tap(tmp_path, monkeypatch):
     """A model whose loaded and eager attention both give other numbers is read-only, and says why."""
     zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
-    monkeypatch.setattr(trial.eager, "differ", lambda *_: True)
-    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
+    monkeypatch.setattr(trial, "differ", lambda *_: True)
+    monkeypatch.setattr(trial, "_capture_trial", lambda loaded: 1 / 0)
 
     source = attnviz.load(str(tmp_path))
     assert "gives other numbers with attnviz's attention than with its own" in source.read_only

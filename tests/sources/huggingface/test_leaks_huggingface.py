@@ -98,7 +98,7 @@ def test_an_encoder_with_a_decoder_is_tested_on_both_sides(opened, family):
 
 def test_a_read_only_model_is_tested_against_the_mask_in_its_weights(opened, monkeypatch):
     """Only unchanged."""
-    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
+    monkeypatch.setattr(trial, "_capture_trial", lambda loaded: 1 / 0)
     model = opened("Bloom")
     test = probed(model)
 

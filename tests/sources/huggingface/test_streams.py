@@ -15,7 +15,7 @@ import attnviz
 from attnviz import Edits, Site
 from attnviz.analysis import contributions, steps
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import loading, module_search
+from attnviz.sources.huggingface import loading, streams
 
 TEXT = "A cat sat on it."
 SPLIT = {
@@ -179,7 +179,7 @@ def test_texts_of_two_lengths(tmp_path):
 def test_runs_of_others_are_not_taken_for_its_own(tmp_path):
     zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
     own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
-    with module_search.calls_of([own.transformer.wte]) as calls:
+    with streams.calls_of([own.transformer.wte]) as calls:
         thread = threading.Thread(target=own, args=(torch.tensor([[5, 6]]),))
         thread.start()
         thread.join()

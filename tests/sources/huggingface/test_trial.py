@@ -129,7 +129,7 @@ def test_attention_that_cannot_be_seen_is_not_changed(opened, monkeypatch):
     """A model that gives other numbers with our attention, and hides its own, is shown read-only."""
     apart = tapped._apart
     monkeypatch.setattr(tapped, "_apart", lambda mask, bias, keys: apart(mask, None, keys))
-    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
+    monkeypatch.setattr(trial, "_capture_trial", lambda loaded: 1 / 0)
     model = opened("t5", "T5EncoderModel")
 
     assert model.read_only.startswith("T5EncoderModel gives other numbers with attnviz's attention than with its own:")
