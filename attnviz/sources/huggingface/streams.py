@@ -109,7 +109,7 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
         with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
             for module in head:
                 state = module(state)
-        states.append(calls[-1].input)
+        states.append(calls[-1].input if head else floats(state))
     return Stream(readout, tuple(states), None, results["no parts"])
 
 
@@ -249,7 +249,9 @@ class Search:
         self.names = {module: name for name, module in loaded.model.named_modules()}
         count, end = loaded.vocabulary, getattr(loaded.config, "eos_token_id", None)
         ids = [[(7 + 11 * j + i * count // (PROBES + 3 * j)) % count for j in range(LENGTH)] for i in range(PROBES)]
-        if isinstance(end, int) and 0 <= end < count:  # some models look for it
+        pad = getattr(loaded.config, "pad_token_id", None)  # some count positions without padding, or look for the end
+        ids = [[(id + 1) % count if id == pad else id for id in row] for row in ids]
+        if isinstance(end, int) and 0 <= end < count:
             ids = [[*row[:-1], end] for row in ids]
         sentences = tuple(Sentence("", tuple(Token("", id, 0, 0) for id in row), LENGTH) for row in ids)
         read = running.inputs(sentences, loaded)
@@ -312,13 +314,18 @@ class Search:
                 raise InputError(f"{who} has no circuits here: {what}, as in latent attention.")
 
     def lens(self) -> tuple[Readout, tuple[nn.Module, ...]]:
-        """Logits of the input of the unembedding, and the modules from a hidden state to it: head(norm(state)).
+        """How words are read from a hidden state, head(norm(state)), and the modules that come first.
 
         States of a post-norm model are normalized by their layers: its head alone reads them.
         """
-        (readout, unembedding), end = self._unembedding(), self.states[-1]
+        end = self.states[-1]
         if any(state.shape != end.shape for state in self.states):
             raise self._refuse("its states are not one vector for each token")
+        with suppress(InputError):
+            readout, norm = self._readout()
+            if any(self._close(part, end) for part in norm[1:]) and not self._is_in_layer(norm.module):
+                return readout, ()
+        readout, unembedding = self._unembedding()
         head, wanted = [], unembedding.output
         while not self._close(wanted, end):
             call = next((call for call in reversed(self.calls) if self._gives(call, wanted, end)), None)
@@ -327,10 +334,12 @@ class Search:
             head.insert(0, call.module)
             wanted = call.input
         for call in reversed(self.calls):
-            in_layer = any(part.isdecimal() for part in self.names[call.module].split("."))
-            if not in_layer and self._gives(call, end, end) and self._norm(call):
+            if self._gives(call, end, end) and not self._is_in_layer(call.module) and self._norm(call):
                 return readout, (call.module, *head)
         return readout, tuple(head)
+
+    def _is_in_layer(self, module: nn.Module) -> bool:
+        return any(part.isdecimal() for part in self.names[module].split("."))
 
     def _gives(self, call: ModuleCall, wanted: Tensor, like: Tensor) -> bool:
         """Whether a module makes the wanted vectors from others, one for each token."""
