@@ -50,17 +50,6 @@ def test_decoders_keep_to_their_masks(opened, family):
     assert not test.promised.triu(1).any()
 
 
-def test_a_sliding_window_is_promised_through_all_layers(opened):
-    """A window of 4 in each of two layers reaches 6 back."""
-    assert probed(opened("Mistral"), "w5 w6 w7 w8 w9 w10 w11 w12").saw[7].tolist() == [False] + [True] * 7
-
-
-def test_a_decoder_without_its_mask_leaks_the_whole_future(opened):
-    test = probed(opened("Llama"), edits=Edits(own_mask=False))
-
-    assert test.pairs == tuple((i, j) for i in range(N) for j in range(i + 1, N))
-
-
 def test_an_encoder_and_packed_documents(opened):
     """Its special tokens stay as they are; documents that are packed without a mask see each other."""
     model, packed = opened("Bert", ends=True), Documents((4, 5))

@@ -14,8 +14,7 @@ from attnviz.analysis.heads import head_metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.sources.huggingface import hub, loading, memory, running, source
-from attnviz.sources.huggingface import models as huggingface_models
+from attnviz.sources.huggingface import loading, memory, source
 from attnviz.sources.huggingface.source import HuggingFace
 
 CAT = "The cat sat on the mat because it was tired."
@@ -176,24 +175,6 @@ def test_a_mask_reaches_every_attention_of_a_model(opened):
 
 
 # Models with attention in code of their own
-
-
-@pytest.mark.parametrize("family", OWN)
-def test_attention_in_code_of_its_own_is_seen_there(opened, family):
-    """The weights are what the model gives, with queries, keys and values; nothing else is computed."""
-    model = opened(family)
-    record = run(model)
-    read = {"input_ids": torch.tensor([[5, 6, 7, 8, 9]])}
-    with torch.inference_mode():
-        given = build(family)(**read, output_attentions=True, output_hidden_states=True)
-
-    assert (record.read_only, model.read_only) == (False, None)
-    assert_close(record.output[:1, :5], running.hidden(given))
-    for layer, step in enumerate(record.steps):
-        assert step.site.layer == layer
-        assert step.query.shape == (2, 4, len(record.sentences[0].tokens), 8)
-        for head in range(4):
-            assert_close(step.weights(head)[:5, :5], given.attentions[layer][0, head].float(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", OWN)
@@ -417,25 +398,3 @@ def test_an_answer_may_be_empty(opened):
     assert [target.length for target in record.targets] == [1, 1]
     assert record.output.shape == (2, 1, 32)
     assert record.prediction.most_probable(0, 1)[0][0] == "</s>"
-
-
-# Loading
-
-
-def test_how_far_a_download_is_reaches_whoever_asked(opened, monkeypatch):
-    """And the model that was fetched is the one that is opened, without another word."""
-    model, told = opened("Bert"), []
-    loaded = model.loaded
-    loading._models.clear()
-
-    def load(name, report):
-        report(hub.DownloadProgress("fetching", 3, 7))
-        return loaded
-
-    monkeypatch.setattr(loading, "load", load)
-    fetched = huggingface_models.by_name(model.model, told.append)
-
-    assert told == [hub.DownloadProgress("fetching", 3, 7)]
-    assert fetched == HuggingFace(model.model)
-    assert fetched.loaded is loaded
-    assert told == [hub.DownloadProgress("fetching", 3, 7)]

@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -69,6 +70,54 @@ def test_the_input_of_a_later_layer_is_its_hidden_state(family, name, tiny):
     assert all(not module._forward_pre_hooks for module in own.modules())
 
 
+@contextmanager
+def replaced(module, change, *, before):
+    def hook(module, given, output=None):
+        return (change(given[0].clone()), *given[1:]) if before else change(output.clone())
+
+    handle = module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook)
+    yield
+    handle.remove()
+
+
+@pytest.mark.parametrize(("part", "positions"), [*((part, None) for part in PARTS), ("output", 2), ("values", 2)])
+def test_gpt2_as_with_hooks(part, positions, tiny):
+    """The slice of a head in the input of c_proj, or in the output of c_attn."""
+    model = tiny("gpt2", "GPT2LMHeadModel")
+    own, layer, head = model.loaded.model, 1, 2
+    module = own.transformer.h[layer].attn.c_proj if part == "output" else own.transformer.h[layer].attn.c_attn
+    cut = slice(head * WIDTH, head * WIDTH + WIDTH)
+    whole = HEADS * WIDTH
+    starts = {"output": (0,), "pattern": (0, whole), "values": (2 * whole,)}[part]
+    rows = slice(None) if positions is None else slice(positions, positions + 1)
+    a, b = (torch.tensor([[t.id for t in model.tokenize([text])[0].tokens]]) for text in (A, B))
+    kept = {}
+
+    def put(tensor):
+        for start in starts:
+            there = slice(cut.start + start, cut.stop + start)
+            tensor[:, rows, there] = kept["b"][:, rows, there]
+        return tensor
+
+    own.set_attn_implementation("eager")
+    with torch.no_grad():
+        with replaced(module, lambda tensor: kept.setdefault("b", tensor), before=part == "output"):
+            own(b)
+        with replaced(module, put, before=part == "output"):
+            expected = own(a).logits
+    own.set_attn_implementation("attnviz")
+
+    take = Take(B, part, Site("decoder", layer), head, positions)
+    record = attnviz.analyze(A, model, Edits(taken=(take,)))
+
+    assert_close(record.prediction.logits, expected, atol=1e-5, rtol=1e-5)
+    assert record.edits.taken == (take,)
+    took = model.with_stream(record)  # its parts, outputs of heads among them, sum to the logits
+    assert took.stream is not None
+    with pytest.raises(InputError, match="so the logits are not taken apart"):
+        model.with_stream(attnviz.analyze(A, model, Edits(taken=(Take(B, "stream", Site("decoder", 1)),))))
+
+
 @pytest.mark.parametrize(("family", "name"), [("gpt2", "GPT2LMHeadModel"), ("llama", "LlamaForCausalLM")])
 @pytest.mark.parametrize("head", [2, None])
 def test_a_pattern_at_one_position_is_the_row_of_weights_of_the_other_text(head, family, name, tiny, monkeypatch):
@@ -93,8 +142,6 @@ def test_a_pattern_at_one_position_is_the_row_of_weights_of_the_other_text(head,
     own.set_attn_implementation("attnviz")
     record = attnviz.analyze(A, model, Edits(taken=(Take(B, "pattern", Site("decoder", 1), head, position),)))
 
-    with pytest.raises(InputError, match="so the logits are not taken apart"):
-        model.with_stream(attnviz.analyze(A, model, Edits(taken=(Take(B, "stream", Site("decoder", 1)),))))
     assert len(kept) == 4
     assert_close(record.prediction.logits, expected, atol=1e-5, rtol=1e-5)
     assert_close(record.step(Site("decoder", 1)).weights(2), kept[3][0, 2], atol=1e-6, rtol=1e-5)
