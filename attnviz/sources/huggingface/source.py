@@ -262,17 +262,17 @@ class HuggingFace(Pretrained):
 
     def origin(self, record: Record, site: Site) -> Origin | None:
         record.step(site)
-        with self._unforeseen():
+        with self._guard():
             return streams.origin_of(self.loaded, replace(record, edits=self.edits_of(record)), site)
 
     def model_weights(self) -> ModelWeights:
-        with self._unforeseen():
+        with self._guard():
             return streams.modules_of(self.loaded, all_projections=True).weights
 
     def with_stream(self, record: Record) -> Record:
         taking.check_stream(record)
         acting = replace(record, edits=self.edits_of(record))
-        with self._unforeseen():
+        with self._guard():
             return replace(record, stream=streams.stream_of(self.loaded, acting))
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -283,11 +283,11 @@ class HuggingFace(Pretrained):
         if record.prediction is None or any(sentence.pictures for sentence in record.sentences):
             why = "predicts no words" if record.prediction is None else "has read a picture"
             raise InputError(f"{self.name} {why}, so there are no gradients of a logit.")
-        with self._unforeseen():
+        with self._guard():
             return running.graph(loaded, record, tap, vectors)
 
-    def _unforeseen(self) -> AbstractContextManager[None]:
-        """Turn errors of a library into one sentence with the name and the class of the model."""
+    def _guard(self) -> AbstractContextManager[None]:
+        """Context manager that turns errors of a library into one sentence with the name and the class of the model."""
         return faults.unforeseen(f"{self.name} ({self.facts.made_of})")
 
     def _cut(self, texts: list[str]) -> tuple[Sentence, ...]:
@@ -319,7 +319,7 @@ class HuggingFace(Pretrained):
         self.check_heads(edits)
         self._check_room(sentences)
         acting, targets = self.resolved(sentences, edits, targets)
-        with self._unforeseen():
+        with self._guard():
             return replace(self._record(loaded, sentences, acting, targets), edits=edits)
 
     def _record(

@@ -105,7 +105,7 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
             results["lens"] = Search(loaded).lens()
     readout, head = results["lens"]
     states, unembedding = [], loaded.model.get_output_embeddings()
-    for state in states_of(_again(loaded, record))[:-1]:
+    for state in states_of(_rerun(loaded, record))[:-1]:
         with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
             for module in head:
                 state = module(state)
@@ -124,7 +124,7 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
             little memory for its projections, with both numbers.
     """
     if loaded.keeps_own_attention and not loaded.trial.is_captured:
-        raise _unproven(loaded, "its attention is its own, and what its heads give is not known")
+        raise _refusal(loaded, "its attention is its own, and what its heads give is not known")
     _check_words(loaded)
     results = _results.setdefault(loaded.model, {})
     modules = results.get("all parts") or (not all_projections and results.get("parts"))
@@ -152,14 +152,14 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     embeddings = {kind: stack.get_input_embeddings() for kind, stack in stacks.items()}
     readers = [parts[name].module for name in ("w_q", "w_k")]
     with calls_of([*readers, *embeddings.values()]) as calls:
-        returned = _again(loaded, record)
+        returned = _rerun(loaded, record)
     query, key = (next(call.input for call in reversed(calls) if call.module is module) for module in readers)
     tokens = {}
     for kind, module in embeddings.items():
         states = getattr(returned, "encoder_hidden_states", None) if kind == "encoder" else states_of(returned)
         words = [call.output for call in calls if call.module is module]
         words = words[0 if kind == "encoder" else -1] if words else None
-        tokens[kind] = states and _embedded(loaded, floats(states[0]), words, adds_positions)
+        tokens[kind] = states and _embedded_tokens(loaded, floats(states[0]), words, adds_positions)
     own, other = tokens.get("encoder", tokens["decoder"]), tokens["decoder"]
     if own is None:
         return None
@@ -176,7 +176,7 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     )
 
 
-def _embedded(loaded: Loaded, first: Tensor, words: Tensor | None, adds_positions: bool) -> Embedded:
+def _embedded_tokens(loaded: Loaded, first: Tensor, words: Tensor | None, adds_positions: bool) -> Embedded:
     """Tokens as the first layer reads them, with positions apart if the model adds nothing else.
 
     Args:
@@ -197,10 +197,10 @@ def _embedded(loaded: Loaded, first: Tensor, words: Tensor | None, adds_position
 def _check_words(loaded: Loaded) -> None:
     """Raise InputError if a model gives no word a logit."""
     if loaded.task not in ("next", "fill", "write"):
-        raise _unproven(loaded, "it gives no word a logit")
+        raise _refusal(loaded, "it gives no word a logit")
 
 
-def _again(loaded: Loaded, record: Record) -> Any:
+def _rerun(loaded: Loaded, record: Record) -> Any:
     """Output of the model for the texts of a record, as in its run."""
     read = running.inputs(record.sentences, loaded)
     if record.targets:
@@ -212,7 +212,7 @@ def _again(loaded: Loaded, record: Record) -> Any:
 def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Stream:
     """Residual stream with its parts, after a check that they sum to the whole."""
     with calls_of([modules.words, modules.last, *(module for module, _ in modules.feed_forward.values())]) as calls:
-        states = states_of(_again(loaded, record))
+        states = states_of(_rerun(loaded, record))
     by_module, first = {call.module: call for call in calls}, floats(states[0])
     words = by_module[modules.words].output * modules.factor
     feed_forward = {
@@ -281,7 +281,7 @@ class Search:
         needs = sum(4 * matrices * width * step.num_heads * step.value.shape[-1] for step in steps)
         if needs > (free := memory.free(torch.device("cpu"))) // 2:
             what = f"its projections take {size(needs)} of memory as float32, and {size(free)} are free"
-            raise InputError(str(_unproven(self.loaded, what)))
+            raise InputError(str(_refusal(self.loaded, what)))
         readout, last = self._readout()
         states = [*self.states[:-1], last.input]
         calls = {step.site: self._call(step, all_projections=all_projections) for step in steps}
@@ -289,12 +289,12 @@ class Search:
         for layer in range(len(states) - 1):
             here = [site for site in sites if site.layer == layer]
             written = [calls[site][2] for site in here]
-            module, factor = self._added(states[layer + 1] - states[layer], written, layer)
+            module, factor = self._addition(states[layer + 1] - states[layer], written, layer)
             if module is not None:
                 feed_forward[layer] = module, factor
             sites |= {site: replace(sites[site], factor=factor) for site in here}
         if beyond := [site for site in sites if site.layer >= len(states) - 1]:
-            raise self._refuse(f"{beyond[0]} is beyond the layers whose states it tells")
+            raise _refusal(self.loaded, f"{beyond[0]} is beyond the layers whose states it tells")
         if all_projections:
             for site, (_, parts, _) in calls.items():
                 self._check_read(site, parts)
@@ -307,7 +307,7 @@ class Search:
         """Refuse projections that read other vectors than those that enter their layer, though they may be as wide."""
         entered = self.states[site.layer]
         for name, part in parts.items():
-            same = part.read.numel() == entered.numel() and self._close(part.read.reshape(entered.shape), entered)
+            same = part.read.numel() == entered.numel() and self._is_close(part.read.reshape(entered.shape), entered)
             if site.kind != "cross" and not same:
                 what = f"the {NAMES[name]} of {site} are not projected from what enters the layer"
                 who = f"{self.loaded.name} ({self.loaded.made_of})"
@@ -320,17 +320,19 @@ class Search:
         """
         end = self.states[-1]
         if any(state.shape != end.shape for state in self.states):
-            raise self._refuse("its states are not one vector for each token")
+            raise _refusal(self.loaded, "its states are not one vector for each token")
         with suppress(InputError):
             readout, norm = self._readout()
-            if any(self._close(part, end) for part in norm[1:]) and not self._is_in_layer(norm.module):
+            if any(self._is_close(part, end) for part in norm[1:]) and not self._is_in_layer(norm.module):
                 return readout, ()
         readout, unembedding = self._unembedding()
         head, wanted = [], unembedding.output
-        while not self._close(wanted, end):
+        while not self._is_close(wanted, end):
             call = next((call for call in reversed(self.calls) if self._gives(call, wanted, end)), None)
             if call is None or len(head) > LONGEST_HEAD:
-                raise self._refuse("its words are not read from its last states by modules one after the other")
+                raise _refusal(
+                    self.loaded, "its words are not read from its last states by modules one after the other"
+                )
             head.insert(0, call.module)
             wanted = call.input
         for call in reversed(self.calls):
@@ -345,24 +347,24 @@ class Search:
         """Whether a module makes the wanted vectors from others, one for each token."""
         if call.input is None or call.input.shape[:-1] != like.shape[:-1]:
             return False
-        return self._close(call.output, wanted) and not self._close(call.input, wanted)
+        return self._is_close(call.output, wanted) and not self._is_close(call.input, wanted)
 
     def _unembedding(self) -> tuple[Readout, ModuleCall]:
         """Logits of the input of the unembedding, and its call."""
         unembedding = self.loaded.model.get_output_embeddings()
         weight = getattr(unembedding, "weight", None)
         if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
-            raise self._refuse("it has no matrix that gives words their logits")
+            raise _refusal(self.loaded, "it has no matrix that gives words their logits")
         call = next((call for call in reversed(self.calls) if call.module is unembedding), None)
         if call is None or call.input is None or call.input.shape[-1] != weight.shape[1]:
-            raise self._refuse("its logits do not come from its output embeddings")
+            raise _refusal(self.loaded, "its logits do not come from its output embeddings")
         bias = getattr(unembedding, "bias", None)
         linear = Linear(floats(weight), None if bias is None else floats(bias))
         unbounded, softcap = linear(call.input), getattr(self.config, "final_logit_softcapping", None)
         before = self.logits if softcap is None else softcap * torch.atanh(self.logits / softcap)
         factor = ratio(before, unbounded)
-        if factor is None or not self._close(before, unbounded * factor):
-            raise self._refuse("its logits are more than a matrix times its last vectors")
+        if factor is None or not self._is_close(before, unbounded * factor):
+            raise _refusal(self.loaded, "its logits are more than a matrix times its last vectors")
         return Readout(None, linear, factor, softcap), call
 
     def _readout(self) -> tuple[Readout, ModuleCall]:
@@ -370,13 +372,13 @@ class Search:
         readout, call = self._unembedding()
         for norm_call in reversed(self.calls):
             scale = None if norm_call.input is None else ratio(call.input, norm_call.output)
-            if scale is None or not self._close(call.input, norm_call.output * scale):
+            if scale is None or not self._is_close(call.input, norm_call.output * scale):
                 continue
             if norm := self._norm(norm_call):
                 gain = torch.tensor(scale) if norm.weight is None else norm.weight * scale
                 scaled = replace(norm, weight=gain, bias=None if norm.bias is None else norm.bias * scale)
                 return replace(readout, norm=norm if scale == 1 else scaled), norm_call
-        raise self._refuse("its logits are not read off a plain norm of what its layers gave")
+        raise _refusal(self.loaded, "its logits are not read off a plain norm of what its layers gave")
 
     def _call(self, step: Step, *, all_projections: bool) -> tuple[Projections, dict[str, Projected], Tensor]:
         """Weights around a call, the projections by their names, and what W^O and a norm after it give.
@@ -386,8 +388,8 @@ class Search:
         call, w_o = self._w_o(step)
         written, after = call.output, None
         for other in self.calls:  # a norm may follow W^O
-            reads = other.input is not None and self._close(other.input, call.output)
-            if reads and not self._close(other.output, call.output) and (after := self._norm(other)):
+            reads = other.input is not None and self._is_close(other.input, call.output)
+            if reads and not self._is_close(other.output, call.output) and (after := self._norm(other)):
                 written = other.output
                 break
         vectors = {"w_q": step.query, "w_k": step.key, "w_v": step.value}
@@ -402,7 +404,7 @@ class Search:
             before=next((part.before for part in parts.values()), None),
             after=after,
             scale=step.scoring.scale,
-            rotary=query is not None and not self._close(query.vectors[:, 1], _joined(step.query)[:, 1]),
+            rotary=query is not None and not self._is_close(query.vectors[:, 1], _join_heads(step.query)[:, 1]),
             value_bias=value and value_bias_of(value.linear, value.before),
         )
         return projections, parts, written
@@ -413,12 +415,12 @@ class Search:
         for call in reversed(self.calls):
             if call.input is None or call.output.shape[-1] != width or call.input.numel() != outputs.numel():
                 continue
-            reads = call.input.shape[-1] == outputs.shape[-1] and self._close(
+            reads = call.input.shape[-1] == outputs.shape[-1] and self._is_close(
                 call.input.reshape(outputs.shape), outputs
             )
             if reads and (linear := self._linear(call)):
                 return call._replace(output=call.output.reshape(*outputs.shape[:2], width)), linear
-        raise self._refuse(f"the outputs of the heads of {step.site} do not go through one matrix")
+        raise _refusal(self.loaded, f"the outputs of the heads of {step.site} do not go through one matrix")
 
     def _parts(self, w_o: nn.Module, vectors: Mapping[str, Tensor]) -> dict[str, Projected]:
         """Projections to queries, keys and values, by their names; those that are not known are left out."""
@@ -427,11 +429,11 @@ class Search:
             parent = parent.rpartition(".")[0]
             inside = [c for c in self.calls if c.input is not None and self.names[c.module].startswith(f"{parent}.")]
             for name in [name for name in vectors if name not in parts]:
-                if part := self._projected(_joined(vectors[name])[:, 0], inside):
+                if part := self._projection(_join_heads(vectors[name])[:, 0], inside):
                     parts[name] = part
         return {name: parts[name] for name in vectors if name in parts}
 
-    def _projected(self, wanted: Tensor, calls: list[ModuleCall]) -> Projected | None:
+    def _projection(self, wanted: Tensor, calls: list[ModuleCall]) -> Projected | None:
         """The layer that gave (B, H · d) vectors at position 0, where rotary positions turn nothing."""
         for call in calls:
             if (picked := self._columns(call.output, wanted)) is None:
@@ -450,7 +452,7 @@ class Search:
             bias = None if linear.bias is None else linear.bias[columns] * factor
             before, read = None, layer.input
             for norm_call in reversed(self.calls):  # a norm of normalized vectors gives them again
-                gives = norm_call.input is not None and self._close(norm_call.output, layer.input)
+                gives = norm_call.input is not None and self._is_close(norm_call.output, layer.input)
                 if gives and (before := self._norm(norm_call)):
                     read = norm_call.input
                     break
@@ -467,17 +469,19 @@ class Search:
                 return near.indices, factor
         return None
 
-    def _added(self, whole: Tensor, written: list[Tensor], layer: int) -> tuple[nn.Module | None, float]:
+    def _addition(self, whole: Tensor, written: list[Tensor], layer: int) -> tuple[nn.Module | None, float]:
         """Module that gives a layer's addition besides its attention, and the factor of both."""
         for factor in dict.fromkeys((1.0, float(getattr(self.config, "residual_multiplier", None) or 1.0))):
             rest = whole - factor * sum(written)
-            if written and self._close(rest, torch.zeros_like(rest), whole):
+            if written and self._is_close(rest, torch.zeros_like(rest), whole):
                 return None, factor
             for call in self.calls:
-                if call.output.numel() == rest.numel() and self._close(call.output.reshape(rest.shape) * factor, rest):
+                if call.output.numel() == rest.numel() and self._is_close(
+                    call.output.reshape(rest.shape) * factor, rest
+                ):
                     return call.module, factor
         what = f"layer {layer} adds more than its attention and one other part"
-        raise self._refuse(f"{what}, or normalizes their sum, as in a post-norm model" if written else what)
+        raise _refusal(self.loaded, f"{what}, or normalizes their sum, as in a post-norm model" if written else what)
 
     def _embedding(self) -> tuple[nn.Module, float, Tensor | None, Tensor | None]:
         """The module of tokens, its factor, the vectors added for positions, (n, d_model), and the table of tokens.
@@ -488,16 +492,16 @@ class Search:
         module, first = owner.get_input_embeddings(), self.states[0]
         call = next((call for call in reversed(self.calls) if call.module is module), None)
         if call is None:
-            raise self._refuse("its tokens do not come from its table of vectors")
+            raise _refusal(self.loaded, "its tokens do not come from its table of vectors")
         words = call.output
         factor = ratio(first - first[:1], words - words[:1])
-        if factor is None or not self._close((words - words[:1]) * factor, first - first[:1]):
+        if factor is None or not self._is_close((words - words[:1]) * factor, first - first[:1]):
             return module, 1.0, None, None
         positions, weight = (first - words * factor)[0], floats(module.weight)
         scale = None if call.input is None else ratio(words, weight[call.input.long()])
         if scale is not None and scale * factor != 1:
             weight = weight * (scale * factor)
-        is_zero = self._close(positions, torch.zeros_like(positions), first)
+        is_zero = self._is_close(positions, torch.zeros_like(positions), first)
         return module, factor, None if is_zero else positions, None if scale is None else weight
 
     def _position_table(self, rows: Tensor) -> Tensor | None:
@@ -506,7 +510,7 @@ class Search:
             weight = getattr(module, "weight", None)
             if isinstance(weight, Tensor) and weight.dim() == 2 and weight.shape[1] == rows.shape[1]:
                 for start in range(min(8, len(weight) - LENGTH + 1)):
-                    if self._close(floats(weight[start : start + LENGTH]), rows):
+                    if self._is_close(floats(weight[start : start + LENGTH]), rows):
                         return floats(weight[start:])
         return None
 
@@ -525,7 +529,7 @@ class Search:
                 raise
             return None
         linear = Linear(weight, bias if bool(bias.any()) else None)
-        is_linear = weight.shape[0] == call.output.shape[-1] and self._close(linear(call.input), call.output)
+        is_linear = weight.shape[0] == call.output.shape[-1] and self._is_close(linear(call.input), call.output)
         return linear if is_linear else None
 
     def _norm(self, call: ModuleCall) -> Norm | None:
@@ -542,20 +546,17 @@ class Search:
         for is_centered in (True, False):
             for gain in (weight,) if weight is None else (weight, 1 + weight):
                 norm = Norm(gain, bias, eps, is_centered)
-                if self._close(norm(call.input), call.output):
+                if self._is_close(norm(call.input), call.output):
                     return norm
         return None
 
-    def _close(self, a: Tensor, b: Tensor, scale: Tensor | None = None) -> bool:
+    def _is_close(self, a: Tensor, b: Tensor, scale: Tensor | None = None) -> bool:
         """Whether two tensors have one shape and differ by rounding, for the largest number of `scale` or `b`."""
         most = float((b if scale is None else scale).abs().max())
         return a.shape == b.shape and float((a - b).abs().max()) <= self.within * max(most, 1e-3)
 
-    def _refuse(self, why: str) -> Unproven:
-        return _unproven(self.loaded, why)
 
-
-def _unproven(loaded: Loaded, why: str) -> Unproven:
+def _refusal(loaded: Loaded, why: str) -> Unproven:
     return Unproven(f"{loaded.name} ({loaded.made_of}) is not taken apart into what each head adds: {why}.")
 
 
@@ -582,7 +583,7 @@ def _by_position(tensor: Tensor) -> Tensor | None:
     return (tensor if tensor.shape[1] == LENGTH else tensor.transpose(1, 2)).flatten(2)
 
 
-def _joined(tensor: Tensor) -> Tensor:
+def _join_heads(tensor: Tensor) -> Tensor:
     """(B, H, n, d) -> (B, n, H · d)."""
     return floats(tensor).transpose(1, 2).flatten(2)
 
