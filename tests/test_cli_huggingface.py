@@ -245,7 +245,7 @@ def test_a_finding_about_a_model_stands_on_stderr(run, tmp_path):
 
 def test_a_read_only_model_says_why(run, folder, monkeypatch):
     """Its weights and vectors can be had; a change is refused and nothing is drawn."""
-    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
+    monkeypatch.setattr(trial, "_capture_trial", lambda loaded: 1 / 0)
     loading._models.clear()
     monkeypatch.setattr(trial, "_trials", {})
     model, why = folder("DebertaV2Model"), "computes attention in its own code"

@@ -29,7 +29,7 @@ def first(error: BaseException) -> str:
 
 @contextmanager
 def unforeseen(model: str, what: str = "run") -> Iterator[None]:
-    """Turn unexpected errors of a library into one sentence that a user can report.
+    """Turn unexpected errors of a library into one sentence that a user can report, and log the traceback.
 
     Raises:
         AttnvizError: for such an error, with the model, the error and the versions. An AttnvizError passes unchanged.
@@ -41,22 +41,16 @@ def unforeseen(model: str, what: str = "run") -> Iterator[None]:
     except BaseException as error:  # a tokenizer written in Rust panics past Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise fault(model, what, error) from error
-
-
-def fault(model: str, what: str, error: BaseException) -> AttnvizError:
-    """Make an error with one sentence from an unexpected error, and log its traceback."""
-    logging.getLogger(__name__).error("%s cannot be %s.", name(model), what, exc_info=error)
-    if of_memory(error):
-        return AttnvizError(
-            f"{name(model)} needs more memory than is free here. Shorten the text, or free some memory."
-        )
-    short = f"{type(error).__name__}, {first(error).rstrip('.')}"
-    return AttnvizError(f"{name(model)} cannot be {what}: {short} ({_versions()}). Please send us this sentence.")
+        logging.getLogger(__name__).error("%s cannot be %s.", name(model), what, exc_info=error)
+        sentence = f"{name(model)} needs more memory than is free here. Shorten the text, or free some memory."
+        if not of_memory(error):
+            short = f"{type(error).__name__}, {first(error).rstrip('.')}"
+            sentence = f"{name(model)} cannot be {what}: {short} ({_versions()}). Please send us this sentence."
+        raise AttnvizError(sentence) from error
 
 
 def of_memory(error: BaseException) -> bool:
-    """Whether an error means that there was too little memory."""
+    """Whether an error reports too little memory."""
     return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
 
 

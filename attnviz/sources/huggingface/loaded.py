@@ -1,4 +1,4 @@
-"""A model that was loaded: its facts, what its trial showed, the model itself, and when it may run."""
+"""A loaded model: its facts, the results of its first runs, the model itself, and when it may run."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,44 +14,41 @@ from attnviz.sources.huggingface.embedding import Pooling
 from attnviz.sources.huggingface.positions import Patching
 
 CHANGING = frozenset({"dynamic", "longrope"})
-"""Kinds of rotary positions whose frequencies follow the longest text so far."""
+"""Kinds of rotary positions whose frequencies depend on the longest text so far."""
 DELTAS = "rope_deltas"
-"""Attribute of models that keep, for the next token, how far a picture moved the positions behind it."""
+"""Attribute in which models keep, for the next token, how far a picture moved the positions after it."""
 
 
 class Turns:
     """Runs of a model: at once or, if a run could change what another reads, one after the other.
 
-    A run finds such a model as it was loaded, so its numbers do not depend on the runs before it.
+    Each run starts with the model as it was loaded, so its numbers do not depend on the runs before it.
     """
 
     def __init__(self, model: nn.Module):
-        self._parts = tuple(part for part in model.modules() if _rotary(part) & CHANGING or hasattr(part, DELTAS))
-        self._lock = Lock()
+        self._parts, self._lock = [part for part in model.modules() if hasattr(part, DELTAS)], Lock()
+        for part in model.modules():
+            kind = getattr(part, "rope_type", None)  # one, or one for each kind of layer
+            if CHANGING & set(kind.values() if isinstance(kind, dict) else [kind]):
+                self._parts.append(part)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
+        """Context manager for one run; it restores the attributes and buffers that a run can change."""
         if not self._parts:
             yield
             return
         with self._lock:
-            before = [(part, vars(part).copy(), _buffers(part)) for part in self._parts]
+            before = [(part, vars(part).copy()) for part in self._parts]
+            for _, attributes in before:
+                buffers = attributes["_buffers"].items()
+                attributes["_buffers"] = {name: None if buffer is None else buffer.clone() for name, buffer in buffers}
             try:
                 yield
             finally:
-                for part, attributes, buffers in before:
+                for part, attributes in before:
                     vars(part).clear()
-                    vars(part).update(attributes, _buffers=buffers)
-
-
-def _rotary(part: nn.Module) -> set[str]:
-    """Kinds of rotary positions of a module, which has one, or one for each kind of layer."""
-    kind = getattr(part, "rope_type", None)
-    return set(kind.values()) if isinstance(kind, dict) else {kind}
-
-
-def _buffers(part: nn.Module) -> dict:
-    return {name: None if buffer is None else buffer.clone() for name, buffer in vars(part)["_buffers"].items()}
+                    vars(part).update(attributes)
 
 
 @dataclass(frozen=True)
@@ -61,13 +58,12 @@ class Trial:
     Attributes:
         heads: number of heads of each site that is shown.
         d_model: width of the hidden states.
-        read_only: reason why nothing can be changed in it; None if it can.
-        unseen: attention of the model that is not shown; None if all of it is.
-        layers: numbers of its layers, at sites where they are not counted from 0 without a gap.
-        alone: kind of its attention, where it has only one and its parts do not say it right.
-        calls: modules that compute attention, of a model that is seen and edited in its own code by
-            `attnviz.capturing`; else none.
-        takes_rules: whether it hands on what stands for a causal mask, see `tapped.rules`, and gives the same.
+        read_only: reason why nothing can be changed in the model; None if it can.
+        unseen: description of attention that is not shown; None if all is shown.
+        layers: layer numbers of the sites, if the layers that are shown are not counted from 0 without a gap.
+        alone: kind of the attention of a model that has only one, if its modules do not say it.
+        calls: modules that compute attention, if `attnviz.capturing` shows and edits it in the model's own code.
+        takes_rules: whether the model passes on the sign for a causal mask of `tapped.rules`, with the same numbers.
         findings: differences between the model as it was loaded and as it is shown.
     """
 
@@ -88,18 +84,18 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelFacts(Facts):
-    """Facts of a model that was loaded, which stay after its weights were let go of.
+    """Facts of a loaded model, which stay after its weights were dropped from memory.
 
     Attributes:
         name: title for people.
-        tokenizer: tokenizer of transformers; None of a model that reads no text.
-        keeps_own_attention: whether it computes attention in its own code, so that the tap does not reach it.
-        size: bytes of its weights and buffers.
-        provenance: "pretrained", or "from a folder", of which nobody says more.
-        pooling: how a vector of a sentence is made.
-        processor: what makes the inputs of a model that hears or reads pictures, alone or within a text; else None.
-        unread: weights in its files that the model leaves unread, and inputs that it does without: a sentence each.
-        patching: how it cuts a picture or a sound into positions; None where it reads none alone.
+        tokenizer: tokenizer of transformers; None if the model reads no text.
+        keeps_own_attention: whether the model computes attention in its own code, which the tap does not reach.
+        size: bytes of the weights and buffers.
+        provenance: "pretrained", or "from a folder" if its origin is not known.
+        pooling: pooling of token vectors to a vector of a sentence.
+        processor: processor of pictures or sounds, alone or within a text; None if the model reads none.
+        unread: sentences about weights of its files and inputs of the model that are not used.
+        patching: positions of a picture or a sound; None if the model reads none alone.
     """
 
     name: str
@@ -120,27 +116,27 @@ class ModelFacts(Facts):
 
     @property
     def hears(self) -> bool:
-        """Whether it reads sounds."""
+        """Whether the model reads sounds."""
         return hasattr(self.processor, "sampling_rate")
 
     @property
     def squares(self) -> int:
-        """Masks; weights of all heads where the model computes them itself; biases of relative positions, as T5's."""
-        heads, config = self.trial.heads.values(), self.config.get_text_config()
-        of_own = 2 * sum(heads) if self.keeps_own_attention else 0
-        biases = 3 * max(heads, default=0) if hasattr(config, "relative_attention_num_buckets") else 0
-        masks = 0 if self.trial.takes_rules else 2
-        return masks + (of_own or biases)
+        """Number of (n, n) maps in a run: masks, and weights in the model's own code or T5's biases of positions."""
+        heads, masks = self.trial.heads.values(), 0 if self.trial.takes_rules else 2
+        if self.keeps_own_attention:
+            return masks + 2 * sum(heads)
+        has_biases = hasattr(self.config.get_text_config(), "relative_attention_num_buckets")
+        return masks + (3 * max(heads, default=0) if has_biases else 0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded(ModelFacts):
-    """A model that is ready to run. Nothing of it is ever changed.
+    """A model that is ready to run; a run never changes it.
 
     Attributes:
-        model: in evaluation, without gradients.
-        turns: when it may run.
-        implementation: attention that it was loaded with, such as "sdpa".
+        model: model in evaluation, without gradients.
+        turns: times at which the model may run.
+        implementation: attention that the model was loaded with, such as "sdpa".
     """
 
     model: nn.Module

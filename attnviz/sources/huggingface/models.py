@@ -1,13 +1,12 @@
-"""Sources of transformers: by a name or a folder, or of a model that a person loaded.
+"""Sources of transformers: by a name or a folder, or from a model that a user loaded.
 
-A person's model may be quantized, with adapters, on several devices or of remote code. It is their own object: during a
-run it is in evaluation and its attention is attnviz's, and afterwards it is as it was.
+A user's model may be quantized, with adapters, on several devices or of remote code. It is the user's own object:
+during a run it is in evaluation and its attention is attnviz's, and afterwards it is as it was.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
-from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
@@ -28,7 +27,7 @@ EAGER, PIXELS = "eager", "pixel_values"
 def by_name(
     name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None, **settings: object
 ) -> Pretrained:
-    """A model by its name or folder, of text, pictures or sounds.
+    """Source of a model by its name or folder, which reads text, pictures or sounds.
 
     Args:
         report: called with the progress of a download and of the load; False ends it.
@@ -45,10 +44,10 @@ def by_name(
 
 
 class Borrowed(Turns):
-    """Runs of a person's own model, one after the other; between them it is as the person has it.
+    """Runs of a user's own model, one after the other; between runs it is as the user has it.
 
     Attributes:
-        attention: name of its attention during a run; "" to leave it as it is.
+        attention: name of the model's attention during a run; "" to leave it as it is.
     """
 
     def __init__(self, model: nn.Module, whole: nn.Module, adapters: bool):
@@ -76,42 +75,13 @@ class Borrowed(Turns):
                     part.training = True
 
 
-class Lent:
-    """The part of a source whose model a person loaded: it is held, and loaded by nobody."""
-
-    borrowed: Loaded
-
-    def __post_init__(self):
-        object.__setattr__(self, "facts", self.borrowed.facts)
-
-    @property
-    def loaded(self) -> Loaded:
-        return self.borrowed
-
-
-@dataclass(frozen=True)
-class LoadedPictureModel(Lent, SenseModel):
-    """A source of a vision model that a person loaded, made by `attnviz.load(model, image_processor)`."""
-
-    borrowed: Loaded = field(default=None, repr=False)
-
-
-@dataclass(frozen=True)
-class LoadedModel(Lent, HuggingFace):
-    """A source of a model that a person loaded, made by `attnviz.load(model, tokenizer)`."""
-
-    borrowed: Loaded = field(default=None, repr=False)
-
-
-def of_model(
-    model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bool = True
-) -> LoadedModel | LoadedPictureModel:
-    """Source of a model of transformers as it is, with its tokenizer.
+def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bool = True) -> HuggingFace | SenseModel:
+    """Source of a loaded model of transformers, with its tokenizer; the model runs as it is.
 
     Args:
         tokenizer: or the processor of a model of texts and pictures, or the image processor of a vision model.
         title: title for people; by default its own name, or its class.
-        adapters: False runs a model of PEFT without its adapters.
+        adapters: whether a model of PEFT runs with its adapters.
 
     Raises:
         InputError: if it is no such model, there is no tokenizer, it does not read text, or the object around the model
@@ -126,16 +96,29 @@ def of_model(
         raise InputError(f"{what}; for other models there is attnviz.wrap(model, tokenize).")
     processor = tokenizer if isinstance(tokenizer, ProcessorMixin) else None
     tokenizer = getattr(processor, "tokenizer", tokenizer)
-    of_pictures = PIXELS in getattr(tokenizer, "model_input_names", ()) and inner.main_input_name == PIXELS
-    if not of_pictures and not isinstance(tokenizer, PreTrainedTokenizerBase):
+    sees = PIXELS in getattr(tokenizer, "model_input_names", ()) and inner.main_input_name == PIXELS
+    if not sees and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise InputError(f"{quoted(tokenizer)} is no tokenizer of transformers; give attnviz.load(model, tokenizer).")
     if not adapters and inner is model:
         raise InputError(f"{type(model).__name__} has no adapters of PEFT to leave out.")
-    off = "" if adapters else " without adapters"
-    name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1] + off
     config, turns = copy(inner.config), Borrowed(inner, model, adapters)
     config.architectures = [type(inner).__name__]
-    facts = _of_pictures(inner, tokenizer, config) if of_pictures else _of_text(inner, tokenizer, config, turns)
+    name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1]
+    name += "" if adapters else " without adapters"
+    if sees:
+        if (opened := opening.sense_class(config)) is None:
+            raise opening.not_of_text(type(inner).__name__)
+        task, processor, tokenizer, is_tapped = opened[1], tokenizer, None, False
+        vocabulary, device, more = 0, next(inner.parameters()).device, {"longest": None}
+    else:
+        task = opening.task_of(inner, config)
+        with turns.turn():
+            is_tapped = tapped.use_on(inner)
+        turns.attention = tapped.NAME if is_tapped else EAGER
+        table = inner.get_input_embeddings().weight
+        vocabulary, device = len(table), table.device if table.device.type != "meta" else torch.device("cpu")
+        more = {"longest": loading.longest_of(inner, tokenizer), "unread": opening.without(inner)}
+        more["implementation"] = config._attn_implementation if inner._can_set_attn_implementation() else EAGER
     loaded = Loaded(
         turns=turns,
         config=config,
@@ -144,49 +127,20 @@ def of_model(
         limit="",
         notes=("a model that you loaded",),
         provenance=PROVENANCE,
-        **{"processor": processor} | facts,
-        **loading.facts_of(inner, config, facts["task"], embedding.Pooling()),
+        task=task,
+        tokenizer=tokenizer,
+        processor=processor,
+        device=device,
+        vocabulary=vocabulary,
+        keeps_own_attention=not is_tapped,
+        **more,
+        **loading.facts_of(inner, config, task, embedding.Pooling()),
     )
     if inner is not model:
         loading.check_whole(loaded, model)
     with turns.turn(), faults.unforeseen(name):
         loaded = loading.tried(loaded)
-    if of_pictures:
-        return LoadedPictureModel(name, borrowed=loaded)
+    if sees:
+        return SenseModel(name, borrowed=loaded)
     turns.attention = EAGER if loaded.keeps_own_attention else tapped.NAME
-    return LoadedModel(name, borrowed=loaded)
-
-
-def _of_pictures(model: Any, processor: Any, config: Any) -> dict[str, Any]:
-    """Facts of a vision model."""
-    opened = opening.sense_class(config)
-    if opened is None:
-        raise opening.not_of_text(type(model).__name__)
-    return {
-        "task": opened[1],
-        "device": next(model.parameters()).device,
-        "tokenizer": None,
-        "processor": processor,
-        "longest": None,
-        "keeps_own_attention": True,
-        "vocabulary": 0,
-    }
-
-
-def _of_text(model: Any, tokenizer: Any, config: Any, turns: Borrowed) -> dict[str, Any]:
-    """Facts of a model that reads text, whose attention is set in each turn from now on."""
-    task = opening.task_of(model, config)
-    with turns.turn():
-        taken = tapped.use_on(model)
-    turns.attention = tapped.NAME if taken else EAGER
-    table = model.get_input_embeddings().weight
-    return {
-        "task": task,
-        "device": table.device if table.device.type != "meta" else torch.device("cpu"),
-        "tokenizer": tokenizer,
-        "longest": loading.longest_of(model, tokenizer),
-        "keeps_own_attention": not taken,
-        "implementation": config._attn_implementation if model._can_set_attn_implementation() else EAGER,
-        "unread": opening.without(model),
-        "vocabulary": len(table),
-    }
+    return HuggingFace(name, borrowed=loaded)

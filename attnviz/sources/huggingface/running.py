@@ -16,29 +16,36 @@ from attnviz.capturing import capture
 from attnviz.core.attention import LONG
 from attnviz.core.edits import KINDS, Edits, Site
 from attnviz.core.errors import InputError
+from attnviz.core.naming import named
 from attnviz.core.record import Record, Step
+from attnviz.core.scoring import Scoring
 from attnviz.core.taking import enters
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Continuation, Source
-from attnviz.sources.huggingface import eager, faults, mixing, tapped
+from attnviz.sources.huggingface import faults, mixing, tapped
 from attnviz.sources.huggingface.loaded import DELTAS, Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
 
 LONGEST_ANSWER = 64
-"""Tokens that an encoder-decoder writes, at most."""
+"""Most tokens that an encoder-decoder writes."""
 IN_MODULES = ("recurrent_gemma",)
-"""Types of models that keep what they have read in their modules, where two readers would meet."""
+"""Types of models that keep what they have read in their modules, where two runs would meet."""
+SCORES = {"squeezebert": ("encoder", "decoder"), "prophetnet": ("encoder", "cross")}
+"""Kinds of attention for which a family, by its model_type, returns the scores before the softmax, masks added."""
+BLOCKED = -1e30
+"""Returned score below which a cell is masked: families add about the lowest float32."""
+
 _layers: WeakKeyDictionary[nn.Module, dict[nn.Module, list[Site]]] = WeakKeyDictionary()
 """Layers of models, by `layers_of`."""
 
 
 def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]:
-    """Inputs of a model, (B, n): ids, which of them are no padding, and of a pair which text each is of."""
+    """Inputs of a model, (B, n): ids, which of them are no padding, and the text of a pair that each belongs to."""
     ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
     real = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
-    named = (getattr(loaded.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
-    pad = next((id for id in named if id is not None and 0 <= id < loaded.vocabulary), 0)
+    pads = (getattr(loaded.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
+    pad = next((id for id in pads if id is not None and 0 <= id < loaded.vocabulary), 0)
     read = {"input_ids": ids.where(real, pad), "attention_mask": real.long()}  # some look for it where a text ends
     types = getattr(loaded.config, "type_vocab_size", None)
     if "token_type_ids" in loaded.tokenizer.model_input_names and types not in (0, 1):
@@ -47,10 +54,15 @@ def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]
     return read | (mixing.inputs(loaded, sentences) if sentences[0].pictures else {})
 
 
+def model_run(loaded: Loaded, edits: Edits, lengths: tuple[int, ...] | None, **options: Any) -> ModelRun:
+    """A call of a loaded model through the tap."""
+    return ModelRun(loaded.model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, **options)
+
+
 def watched(
     loaded: Loaded, edits: Edits, read: dict[str, Any], lengths: tuple[int, ...]
 ) -> tuple[Any, tuple[Step, ...]]:
-    """Run a model once; gives what it gave, and a step per attention call."""
+    """Run a model once; gives its output, and a step per attention call."""
     model = loaded.model
     with loaded.turns.turn(), torch.inference_mode():
         if loaded.trial.is_captured:
@@ -59,8 +71,8 @@ def watched(
             return output, captured.steps_of(dict.fromkeys(KINDS, lengths))
         if loaded.keeps_own_attention:
             output = model(**read, output_attentions=True, **settings(model))
-            return output, eager.steps(loaded, output, read, lengths)
-        run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone)
+            return output, returned_steps(loaded, output, read, lengths)
+        run = model_run(loaded, edits, lengths)
         takes_rule = loaded.trial.takes_rules and max(lengths) > LONG
         replaced = entering(loaded, run, read) if enters(edits) else nullcontext()
         with tapped.rules() if takes_rule else nullcontext(), replaced:
@@ -78,12 +90,11 @@ def graph(loaded: Loaded, record: Record, tap: Tap, vectors: tuple[Tensor, ...])
         embeddings = [model.get_encoder().get_input_embeddings(), model.get_decoder().get_input_embeddings()]
     if not set(parts[: len(ids)]) <= signature(model.forward).parameters.keys():
         raise InputError(f"{loaded.name} reads tokens, and no vectors in their place, so gradients have no beginning.")
-    lengths = tuple(sentence.length for sentence in record.sentences)
-    run = ModelRun(model, record.edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, tap=tap)
+    run = model_run(loaded, record.edits, tuple(sentence.length for sentence in record.sentences), tap=tap)
     with loaded.turns.turn(), torch.inference_mode(False), torch.enable_grad():
         if not vectors:
             pairs = zip(embeddings, ids, strict=True)
-            vectors = tuple(embedding(one).detach().requires_grad_() for embedding, one in pairs)
+            vectors = tuple(embedding(rows).detach().requires_grad_() for embedding, rows in pairs)
         whole = read | dict(zip(parts, vectors, strict=False))
         return vectors, model(**whole, attnviz=run, **settings(model)).logits.float()
 
@@ -94,23 +105,90 @@ def settings(model: nn.Module) -> dict[str, bool]:
 
 
 def hidden(output: Any) -> Tensor:
-    """The last hidden states, (B, n, d_model); the decoder's where there is one."""
+    """The last hidden states, (B, n, d_model); the decoder's if there is one."""
     states = getattr(output, "decoder_hidden_states", None) or getattr(output, "hidden_states", None)
     return states[-1] if states else output.last_hidden_state
+
+
+def returned_maps(output: Any, alone: str) -> dict[Site, Tensor]:
+    """Attention weights that a model returns, by site, in the order of the calls.
+
+    Args:
+        alone: kind of the attention of a model that has only one.
+    """
+    names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+    if not hasattr(output, "decoder_attentions"):
+        names = {alone: "attentions"}
+    by_site = {
+        Site(kind, layer): weights
+        for kind, name in names.items()
+        for layer, weights in enumerate(getattr(output, name, None) or ())
+        if isinstance(weights, Tensor)
+    }
+    return dict(
+        sorted(by_site.items(), key=lambda item: (item[0].kind != "encoder", item[0].layer, item[0].kind == "cross"))
+    )
+
+
+def map_sizes(read: dict[str, Tensor]) -> dict[str, tuple[int, int]]:
+    """Numbers of queries and keys of a whole map of each kind."""
+    n = read["input_ids"].shape[1]
+    m = read.get("decoder_input_ids", read["input_ids"]).shape[1]
+    return {"encoder": (n, n), "decoder": (m, m), "cross": (m, n)}
+
+
+def returns_scores(model: nn.Module, site: Site) -> bool:
+    """Whether a model returns scores in place of weights at a site."""
+    return site.kind in SCORES.get(model.config.model_type, ())
+
+
+def is_map(model: nn.Module, site: Site, weights: Tensor, read: dict[str, Tensor]) -> bool:
+    """Whether a model returned a map (B, H, Q, K) of all queries over all keys; see `SCORES`."""
+    if weights.dim() != 4 or weights.shape[2:] != map_sizes(read)[site.kind]:
+        return False
+    if returns_scores(model, site):
+        return True
+    off = (weights.float().sum(-1) - 1).abs()
+    return not bool((weights < 0).any() or (off > 0.02).any())  # NaN is a weight of a model that is broken
+
+
+def returned_steps(loaded: Loaded, output: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:
+    """Steps of attention that a model computed itself, n x n, at the sites that are shown.
+
+    Queries and keys are not known: the logarithm of a weight is the bias of a score that is zero, so that the softmax
+    gives the weight back.
+
+    Raises:
+        InputError: if the model cuts a text of this length into pieces.
+    """
+    maps, tap = returned_maps(output, next(iter(loaded.trial.heads)).kind), Tap()
+    for site in loaded.trial.heads:
+        weights = maps[site].float().cpu()
+        if weights.dim() != 4 or weights.shape[2:] != map_sizes(read)[site.kind]:
+            cut = f"{faults.name(loaded.name)} cuts a text of {read['input_ids'].shape[1]:,} tokens into pieces"
+            raise InputError(f"{cut}, of which there is no map of all queries and keys. Shorten the text.")
+        has_scores = returns_scores(loaded.model, site)
+        blocked = weights.amax(1, keepdim=True) <= (BLOCKED if has_scores else 0)
+        bias = weights.masked_fill(blocked, 0) if has_scores else weights.log()
+        nothing = weights.new_zeros(*weights.shape[:2], sum(weights.shape[2:]), 1)
+        query, key = nothing.split(weights.shape[2:], 2)
+        mask = named(~blocked, *weights.shape[2:], lengths)
+        tap.attend(query, key, key, site=site, scoring=Scoring(bias=bias, scale=1.0), mask=mask)
+    return tuple(tap.steps)
 
 
 def written(
     loaded: Loaded, edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
 ) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """Text that an encoder-decoder writes, each time the most probable token, as its decoder then reads it.
+    """Decoder input for the text that an encoder-decoder writes: at each step the most probable token.
 
     Returns:
-        (B, n) ids from the start token on, without the end; how many of each sentence count, the start included; and
-        after how many tokens each was cut, 0 where the model ended it.
+        (B, n) ids from the start token on, without the end; the number of ids of each sentence, with the start; and the
+        number of tokens after which each text was cut, 0 if the model ended it.
     """
-    model, settings, start = loaded.model, loaded.model.generation_config, begins_with(loaded.model)
-    ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
-    ends = torch.tensor([end for end in ends if end is not None], device=loaded.device, dtype=torch.long)
+    model, start, end_ids = loaded.model, begins_with(loaded.model), loaded.model.generation_config.eos_token_id
+    end_ids = [id for id in (end_ids if isinstance(end_ids, list) else [end_ids]) if id is not None]
+    end_ids = torch.tensor(end_ids, device=loaded.device, dtype=torch.long)
     batch, most = len(lengths), min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER)
     chooses = rules(loaded, 1, most, read.get("input_ids"))
     ids = torch.full((batch, 1), start, device=loaded.device)
@@ -118,8 +196,7 @@ def written(
     options = {"attention_mask": read["attention_mask"], "use_cache": False}
 
     def tap() -> dict[str, ModelRun]:
-        run = ModelRun(model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, keep=False)
-        return {} if loaded.keeps_own_attention else {"attnviz": run}
+        return {} if loaded.keeps_own_attention else {"attnviz": model_run(loaded, edits, lengths, keep=False)}
 
     trial = loaded.trial
     captured = capture(model, edits, sites=trial.calls) if trial.is_captured else nullcontext()
@@ -128,7 +205,7 @@ def written(
         while ids.shape[1] < most:
             output = model(decoder_input_ids=ids, encoder_outputs=memory, **tap(), **options)
             chosen = chooses(ids, output.logits[:, -1].float()).argmax(-1)
-            ended |= torch.isin(chosen, ends)
+            ended |= torch.isin(chosen, end_ids)
             if ended.all():
                 break
             counts += ~ended.cpu()
@@ -138,7 +215,7 @@ def written(
 
 
 def begins_with(model: Any) -> int:
-    """The token with which the decoder of an encoder-decoder begins, found as `generate` does; else, as T5's, padding.
+    """Start token of the decoder of an encoder-decoder, as in `generate`; else padding, as for T5.
 
     Raises:
         InputError: if the model names none.
@@ -154,15 +231,15 @@ def begins_with(model: Any) -> int:
 
 
 def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None) -> Callable[[Tensor, Tensor], Tensor]:
-    """Logits processors of `generate`: words that a model's own settings force or forbid it to write.
+    """Logits processors of `generate`: a model's own settings force it to write words, or forbid them.
 
     Args:
-        prompt: how many tokens are read before the first that is written.
-        longest: how many there are at most, with those of the prompt.
+        prompt: number of tokens before the first that is written.
+        longest: most tokens, with those of the prompt.
         read: ids that an encoder read, (B, n).
 
     Returns:
-        A function of the ids so far, (B, n), and of logits, (B, vocabulary), that gives these anew.
+        A function from the ids so far, (B, n), and logits, (B, vocabulary), to new logits.
     """
     from transformers import LogitsProcessorList
 
@@ -180,13 +257,13 @@ def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None)
 def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site]]:
     """The module of each layer, and the sites of its calls in their order: ALBERT calls one module for all layers.
 
-    It is the innermost member of a list of modules around the one that computes attention; found once, by a run.
+    A layer is the innermost member of a list of modules around the attention; a run finds it once per model.
     """
     model = loaded.model
     if model not in _layers:
         lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-        around = {part: member for one in lists for member in one for part in [*member.modules()][1:]}
-        run = ModelRun(model, Edits(), layers=loaded.trial.layers, alone=loaded.trial.alone)
+        around = {part: member for members in lists for member in members for part in [*member.modules()][1:]}
+        run = model_run(loaded, Edits(), None)
         model(**read, attnviz=run, **({"use_cache": False} if hasattr(model.config, "use_cache") else {}))
         layers: dict[nn.Module, list[Site]] = {}
         for step, module in zip(run.tap.steps, run.modules, strict=True):
@@ -198,7 +275,7 @@ def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site
 
 @contextmanager
 def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[None]:
-    """Let the tap of a run see and replace what enters each layer, meanwhile, in this thread alone."""
+    """Context manager in which the tap of a run reads and replaces the input of each layer, in this thread alone."""
     thread, left = get_ident(), {module: iter(sites) for module, sites in layers_of(loaded, read).items()}
 
     def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
@@ -221,17 +298,17 @@ def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[No
 
 def ends(loaded: Loaded) -> frozenset[int]:
     """Ids with which a model ends a text, by its generation settings, else by its tokenizer."""
-    named = getattr(getattr(loaded.model, "generation_config", None), "eos_token_id", None)
-    named = loaded.tokenizer.eos_token_id if named is None else named
-    return frozenset(id for id in (named if isinstance(named, list) else [named]) if id is not None)
+    ids = getattr(getattr(loaded.model, "generation_config", None), "eos_token_id", None)
+    ids = loaded.tokenizer.eos_token_id if ids is None else ids
+    return frozenset(id for id in (ids if isinstance(ids, list) else [ids]) if id is not None)
 
 
 def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
-    """Empty cache for keys and values of the text so far; None where the whole text has to be run for each token.
+    """Empty cache for keys and values of the text so far; None if the whole text must be run for each token.
 
-    A cache cannot be used if a token sees later ones, a bias counts positions, something is taken from another text, a
-    mask meets layers that drop keys, only a capture sees the calls, the class takes no cache of transformers, or a
-    picture moves the positions behind it.
+    That is so if a token attends to later ones, a bias counts positions, edits take from another text, a mask meets
+    layers that drop keys, a capture reads the calls, the class takes no cache of transformers, or a picture moves the
+    positions after it.
     """
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer
@@ -247,7 +324,7 @@ def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
 
 
 class CachedContinuation(Continuation):
-    """The next token's logits, of the new tokens alone and the keys and values of those before."""
+    """Continuation that runs new tokens alone, with the cached keys and values of earlier tokens."""
 
     def __init__(self, source: Source, loaded: Loaded, cache: Any, sentence: Sentence, edits: Edits, room: int):
         from transformers.cache_utils import DynamicLayer
@@ -261,14 +338,11 @@ class CachedContinuation(Continuation):
         ids = torch.tensor([[token.id for token in self.sentence.tokens]], device=loaded.device)
         shown = mixing.inputs(loaded, (self.sentence,)) if self.sentence.pictures and not self.done else {}
         read: dict[str, Any] = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **shown}
-        if self.is_hybrid:  # their first layer keeps no keys, by which the model would count what is before
+        if self.is_hybrid:  # the first layer keeps no keys, by which the model counts earlier tokens
             read["position_ids"] = torch.arange(self.done, ids.shape[1], device=loaded.device)[None]
         if not loaded.keeps_own_attention:
-            trial, count = loaded.trial, ids.shape[1]
-            shifted = self.edits.mask and self.edits.mask.shifted(self.done)
-            edits = replace(self.edits, mask=shifted)
-            run = ModelRun(loaded.model, edits, (count,), layers=trial.layers, alone=trial.alone, keep=False)
-            read["attnviz"] = run
+            edits = replace(self.edits, mask=self.edits.mask and self.edits.mask.shifted(self.done))
+            read["attnviz"] = model_run(loaded, edits, (ids.shape[1],), keep=False)
         is_long = loaded.trial.takes_rules and not self.done and ids.shape[1] > LONG
         with (
             faults.unforeseen(f"{self.source.name} ({loaded.made_of})"),

@@ -20,9 +20,9 @@ from attnviz.core.errors import InputError
 from attnviz.core.places import Picture, Sound
 from attnviz.core.record import Step
 from attnviz.sources.huggingface import building, faults, positions, running
-from attnviz.sources.huggingface.eager import differ
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.positions import CellMap, Plane
+from attnviz.sources.huggingface.trial import differ
 
 EXAMPLE = Picture(torch.arange(64, dtype=torch.uint8)[:, None, None].expand(64, 90, 3).contiguous())
 """Picture for the first run of a model."""

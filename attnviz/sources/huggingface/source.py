@@ -1,6 +1,7 @@
-"""A model of Hugging Face as a source: its own tokens, its attention through the tap, and what it says."""
+"""Models of Hugging Face as sources: their tokens, their attention through the tap, and their predictions."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,28 +36,30 @@ from attnviz.sources.huggingface.loading import loaded_model
 from attnviz.tokenizers.vocabulary import UNK
 
 MOST_LOGITS = 2**28
-"""Numbers (1 GiB) that may say how probable each word is at each position."""
+"""Most logits of a run, 1 GiB."""
 
 
 @dataclass(frozen=True)
 class Pretrained(Source):
-    """A model by its Hub name, perhaps with @revision, or by its folder.
+    """A model by its Hub name, perhaps with @revision, by its folder, or as a user loaded it.
 
-    Its weights are loaded now, and kept while there is room: half of the memory holds models, and the one that was not
-    run for the longest is let go of first. One that was let go of is loaded again when it is run.
+    Weights are loaded now, and kept while there is room: half of the memory holds models, and the model that was not
+    run for the longest time is dropped first. It is loaded again when it is run.
 
     Attributes:
-        facts: what needs no weights.
+        facts: facts that need no weights.
+        borrowed: model that a user loaded; None for a name or a folder.
 
     Raises:
-        AttnvizError: one sentence that says why it cannot be loaded.
+        AttnvizError: if the model cannot be loaded, with the reason.
     """
 
     model: str
     facts: ModelFacts = field(init=False, repr=False, compare=False)
+    borrowed: Loaded | None = field(default=None, repr=False, kw_only=True)
 
     def __post_init__(self):
-        object.__setattr__(self, "facts", loaded_model(self.model).facts)
+        object.__setattr__(self, "facts", self.loaded.facts)
 
     @property
     def name(self) -> str:
@@ -72,8 +75,8 @@ class Pretrained(Source):
 
     @property
     def loaded(self) -> Loaded:
-        """The model with its weights; ask once for each run, as they may be let go of at any time."""
-        return loaded_model(self.model)
+        """The model with its weights; ask once for each run, as the weights may be dropped at any time."""
+        return self.borrowed or loaded_model(self.model)
 
     @property
     def read_only(self) -> str | None:
@@ -103,10 +106,10 @@ class Pretrained(Source):
         return checksum.of(self.loaded.model.state_dict())
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Decoder input for texts in the language that it writes: its start token, then their tokens.
+        """Decoder input for target texts: the start token, then their tokens.
 
         Raises:
-            InputError: if the model writes no other text, or reads fewer tokens.
+            InputError: if the model writes no second text, or reads fewer tokens.
         """
         self.check_targets(texts)
         with faults.unforeseen(self.name, "given this target"):
@@ -121,7 +124,7 @@ class Pretrained(Source):
         return reading.name_of(self.facts.tokenizer, id)
 
     def check_heads(self, edits: Edits) -> None:
-        """Raises: InputError: if a head is off that is not there."""
+        """Raise InputError if a head that does not exist is switched off."""
         for site, head in sorted(edits.heads_off):
             if head >= self.heads.get(site, 0):
                 has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
@@ -135,15 +138,12 @@ class Pretrained(Source):
         targets: tuple[Sentence, ...],
         cut: tuple[int, ...],
     ) -> dict[str, Any]:
-        """The prediction, the labels or the vectors of a record, by what the model is for."""
+        """Fields of a record for the task of the model: the prediction, the labels or the vectors."""
         facts = self.facts
-        if facts.task == "states":
-            return {}
-        if facts.task == "vectors":
-            if facts.pooling.left_out:
-                return {}
+        if facts.task == "vectors" and not facts.pooling.left_out:
             return {"vectors": facts.pooling(output, sentences), "pooling": str(facts.pooling)}
-        if not isinstance(logits := getattr(returned, "logits", None), Tensor):
+        logits = getattr(returned, "logits", None)
+        if facts.task in ("states", "vectors") or not isinstance(logits, Tensor):
             return {}
         logits = logits.float().cpu()
         if facts.task == "labels":
@@ -172,9 +172,8 @@ class HuggingFace(Pretrained):
     """A model that reads text, alone or with pictures.
 
     Attributes:
-        chat: whether a text is what a user says in a chat, for the answer of an assistant: its tokens are those of the
-            model's own chat template.
-        system: what the template is given as the system's turn; "" for none.
+        chat: whether a text is the turn of a user in a chat, in the model's own chat template.
+        system: turn of the system in the template; "" for none.
     """
 
     chat: bool = False
@@ -222,7 +221,7 @@ class HuggingFace(Pretrained):
         """Cut texts into tokens.
 
         Raises:
-            InputError: if there are more than the model reads, with both numbers, or one that it has no vector for.
+            InputError: if the model reads fewer tokens, with both numbers, or has no vector for one of them.
         """
         with faults.unforeseen(self.name, "given this text"):
             if pictures:
@@ -245,7 +244,7 @@ class HuggingFace(Pretrained):
         return running.rules(self.loaded, prompt, longest)
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> Continuation:
-        """With a cache, so that a token costs one step; see `running.cache_for` for what needs whole runs."""
+        """Continue a text with a cache, one step per token; `running.cache_for` lists what needs whole runs."""
         if self.read_only and edits != Edits():
             raise InputError(self.read_only)
         loaded = self.loaded
@@ -258,24 +257,24 @@ class HuggingFace(Pretrained):
         if not 0 <= id < self.facts.vocabulary:
             raise InputError(f"There is no token with the id {id}; {self.name} has {self.facts.vocabulary:,} of them.")
         longer = reading.extended(self.facts.tokenizer, sentence, id)
-        if sentence.pictures and not longer.tokens[-1].role:  # it is no part of a prompt that is read at once
+        if sentence.pictures and not longer.tokens[-1].role:  # a prompt with its pictures is read in one step
             last = replace(longer.tokens[-1], role=ANSWER)
             return replace(longer, tokens=(*longer.tokens[:-1], last))
         return longer
 
     def origin(self, record: Record, site: Site) -> Origin | None:
         record.step(site)
-        with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):
+        with self._guard():
             return streams.origin_of(self.loaded, replace(record, edits=self.edits_of(record)), site)
 
     def model_weights(self) -> ModelWeights:
-        with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):
+        with self._guard():
             return streams.modules_of(self.loaded, all_projections=True).weights
 
     def with_stream(self, record: Record) -> Record:
         taking.check_stream(record)
         acting = replace(record, edits=self.edits_of(record))
-        with faults.unforeseen(f"{self.name} ({self.facts.made_of})"):
+        with self._guard():
             return replace(record, stream=streams.stream_of(self.loaded, acting))
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -286,15 +285,19 @@ class HuggingFace(Pretrained):
         if record.prediction is None or any(sentence.pictures for sentence in record.sentences):
             why = "predicts no words" if record.prediction is None else "has read a picture"
             raise InputError(f"{self.name} {why}, so there are no gradients of a logit.")
-        with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
+        with self._guard():
             return running.graph(loaded, record, tap, vectors)
+
+    def _guard(self) -> AbstractContextManager[None]:
+        """Context manager that turns errors of a library into one sentence with the name and the class of the model."""
+        return faults.unforeseen(f"{self.name} ({self.facts.made_of})")
 
     def _cut(self, texts: list[str]) -> tuple[Sentence, ...]:
         prompted = [f"{self.facts.pooling.prompt}{text}" for text in texts]
         return reading.sentences(self.facts.tokenizer, prompted, pairs=not self.generates)
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
-        """The words for which the tokenizer has no pieces."""
+        """Words for which the tokenizer has no pieces."""
         unknown = self.facts.tokenizer.unk_token_id
         if unknown is None:
             return {}
@@ -304,13 +307,12 @@ class HuggingFace(Pretrained):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model; what a decoder reads may be given as `targets`, else it is what the model writes.
+        """Run the model; a decoder reads the `targets`, or the text that the model writes.
 
         Raises:
-            InputError: if something is changed in a model whose attention is its own, or a head that is not there; if
-                there are `targets` for a model that writes no other text; or if the run needs more memory than there
-                is, with the numbers.
-            AttnvizError: if the model fails on it, with what to send us.
+            InputError: if edits cannot act in this model or at a head; if there are `targets` but the model writes no
+                second text; or if the run needs more memory than is free, with both numbers.
+            AttnvizError: if the model fails, with the sentence to send us.
         """
         self.check_targets(targets)
         loaded = self.loaded
@@ -319,7 +321,7 @@ class HuggingFace(Pretrained):
         self.check_heads(edits)
         self._check_room(sentences)
         acting, targets = self.resolved(sentences, edits, targets)
-        with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
+        with self._guard():
             return replace(self._record(loaded, sentences, acting, targets), edits=edits)
 
     def _record(
@@ -344,7 +346,7 @@ class HuggingFace(Pretrained):
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **limits, **fields)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
-        """Raises: InputError: with the numbers, if a run over a batch would need too much."""
+        """Raise InputError if a run over a batch needs too much memory, with the numbers."""
         facts, batch, length = self.facts, len(sentences), len(sentences[0].tokens)
         config = facts.config.get_text_config()
         looks_for_end = facts.task == "labels" and "decoder" in {site.kind for site in self.sites}
@@ -364,7 +366,7 @@ class HuggingFace(Pretrained):
 
 
 def _shifted(loaded: Loaded, sentence: Sentence) -> Sentence:
-    """Decoder input of a model that classifies: the sentence, one place later."""
+    """Decoder input of a model that classifies: the sentence after a start token."""
     id = running.begins_with(loaded.model)
     start = Token(str(loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
     return Sentence(sentence.text, (start, *sentence.tokens[:-1]), sentence.length)

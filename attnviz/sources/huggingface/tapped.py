@@ -1,6 +1,6 @@
-"""The tap in models of transformers: attention and mask functions that it calls by name, and nothing else.
+"""The tap in models of transformers: attention and mask functions that a model calls by name.
 
-Nothing is changed on a model but the name of its attention, once, when it is loaded. The tap goes down as a keyword
+Nothing is changed on a model but the name of its attention, once, when it is loaded. The tap is passed as a keyword
 argument of the call, so two runs never meet.
 """
 
@@ -27,6 +27,9 @@ NAME = "attnviz"
 BLOCKED = -1e4
 """Number in a mask below which a cell is blocked."""
 CROSS = ("encdecattention", "encoder_attn", "cross", "encoder_decoder_attention")
+"""Beginnings of names of modules with cross-attention."""
+
+_rules: ContextVar[bool] = ContextVar("rules", default=False)
 
 
 class ModelRun:
@@ -35,9 +38,9 @@ class ModelRun:
     Layers are counted as they are called: some modules do not know their layer, and ALBERT calls one module for all.
 
     Args:
-        layers: the number of a layer where it is not how many were called before.
-        alone: the kind of the attention of a model that has only one, where its parts do not say it right.
-        tap: computes attention; by default a new one, with the edits.
+        layers: layer numbers, for sites whose layer is not the number of calls before.
+        alone: kind of the attention of a model that has only one, if its modules do not say it.
+        tap: tap that computes the attention; by default a new one, with the edits.
     """
 
     def __init__(
@@ -53,42 +56,35 @@ class ModelRun:
     ):
         self.modules: list[nn.Module] = []
         self.by_rule = 0  # calls
-        self._layers = layers
         self.tap = tap or Tap(edits, keep=keep)
         self.lengths = lengths
-        self._kinds = kinds(model, alone)
-        self._calls: Counter[str] = Counter()
+        self._layers, self._calls = layers, Counter()
+        self._kinds = {module: _kind(model, name, module, alone) for name, module in model.named_modules()}
 
     def site(self, module: nn.Module) -> Site:
-        """The site of the call that a module makes now."""
+        """Site of the call that a module makes now."""
         kind = self._kinds.get(module)
         if kind is None:
             raise AttnvizError(f"{type(module).__name__} is not a part of the model that is run.")
         self.modules.append(module)
+        counted = Site(kind, self._calls[kind])
         self._calls[kind] += 1
-        counted = Site(kind, self._calls[kind] - 1)
         return Site(kind, self._layers.get(counted, counted.layer))
 
 
-def kinds(model: nn.Module, alone: str | None = None) -> dict[nn.Module, str]:
-    """Kind of attention that each module would compute, by its name and by the module that it is part of."""
-    config = model.config
-    both = bool(getattr(config, "is_encoder_decoder", False))
-
-    def kind(name: str, module: nn.Module) -> str:
-        parts = name.lower().split(".")
-        if any(part.startswith(CROSS) for part in parts):
-            return "cross"
-        if both:
-            return "decoder" if any(part.endswith("decoder") for part in parts) else "encoder"
-        return alone or ("decoder" if getattr(module, "is_causal", False) else "encoder")
-
-    return {module: kind(name, module) for name, module in model.named_modules()}
+def _kind(model: nn.Module, name: str, module: nn.Module, alone: str | None) -> str:
+    """Kind of attention that a module would compute, by its name and by the module that it is part of."""
+    parts = name.lower().split(".")
+    if any(part.startswith(CROSS) for part in parts):
+        return "cross"
+    if getattr(model.config, "is_encoder_decoder", False):
+        return "decoder" if any(part.endswith("decoder") for part in parts) else "encoder"
+    return alone or ("decoder" if getattr(module, "is_causal", False) else "encoder")
 
 
 @cache
 def register() -> str:
-    """Make the functions known to transformers, once per process; gives the name to set on a model."""
+    """Register the functions with transformers, once per process; gives the name to set on a model."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(NAME, _attention)
@@ -97,11 +93,11 @@ def register() -> str:
 
 
 def use_on(model: nn.Module) -> bool:
-    """Set the attention of a model by its name; False if it keeps its own, whatever it is asked for."""
+    """Set the attention of a model by its name; False if the model keeps its own in spite of that."""
     if not model._can_set_attn_implementation():
         return False
     parts = model.config.sub_configs
-    if any(map(is_sense, parts)):  # they look at a picture in their own way
+    if any(map(is_sense, parts)):  # towers keep their own way to see a picture
         names = {name: "eager" if is_sense(name) else register() for name in parts}
         model.set_attn_implementation({"": register()} | names)
     else:
@@ -110,18 +106,15 @@ def use_on(model: nn.Module) -> bool:
 
 
 def is_sense(config_name: str) -> bool:
-    """Whether a part of a configuration is that of a tower for pictures or sounds."""
+    """Whether a part of a configuration belongs to a tower for pictures or sounds."""
     return config_name in ("vision_config", "audio_config", "image_config")
-
-
-_rules: ContextVar[bool] = ContextVar("rules", default=False)
 
 
 @contextmanager
 def rules() -> Iterator[None]:
-    """Meanwhile models hand on one number in the shape of a causal mask, which takes no memory: 9 GB of 32,768 tokens.
+    """Context manager in which models pass on one NaN in the shape of a causal mask: a sign that needs no memory.
 
-    It is NaN: what adds it to scores instead of handing it on gives no numbers, which `trial` sees.
+    A mask of 32,768 tokens takes 9 GB. A model that adds the sign to scores gives no numbers, which `trial` notices.
     """
     token = _rules.set(True)
     try:
@@ -131,31 +124,23 @@ def rules() -> Iterator[None]:
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor:
-    """The mask that eager attention adds, always explicit: left out for a kernel, decoders would see the future.
+    """Mask that eager attention adds. It is always explicit: decoders without it would see the future.
 
-    Not booleans: parts of a model that compute attention in their own code add it to their scores.
+    It holds numbers, not booleans: parts of a model that compute attention in their own code add it to their scores.
     """
     from transformers.masking_utils import causal_mask_function, eager_mask
 
-    if _rules.get() and not args and kwargs["mask_function"] is causal_mask_function and _is_whole(kwargs):
-        shape = kwargs["batch_size"], 1, kwargs["q_length"], kwargs["kv_length"]
-        return torch.full((1, 1, 1, 1), torch.nan, dtype=kwargs["dtype"], device=kwargs["device"]).expand(shape)
+    if _rules.get() and not args and kwargs["mask_function"] is causal_mask_function:
+        padding, queries, keys = kwargs.get("attention_mask"), kwargs["q_length"], kwargs["kv_length"]
+        is_whole = queries == keys and not kwargs.get("q_offset", 0) and not kwargs.get("kv_offset", 0)
+        if is_whole and (padding is None or bool(padding.all())):
+            sign = torch.full((1, 1, 1, 1), torch.nan, dtype=kwargs["dtype"], device=kwargs["device"])
+            return sign.expand(kwargs["batch_size"], 1, queries, keys)
     return eager_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})
 
 
-def _is_whole(arguments: dict[str, Any]) -> bool:
-    """Whether a mask is of all tokens, none of which is padding."""
-    padding = arguments.get("attention_mask")
-    starts = arguments.get("q_offset", 0), arguments.get("kv_offset", 0)
-    return (
-        starts == (0, 0)
-        and arguments["q_length"] == arguments["kv_length"]
-        and (padding is None or bool(padding.all()))
-    )
-
-
-def stands_for_a_rule(mask: Tensor | None) -> bool:
-    """Whether a mask, or a part of one, is what `rules` has models hand on."""
+def _is_rule(mask: Tensor | None) -> bool:
+    """Whether a mask, or a part of one, is the sign of `rules`."""
     return mask is not None and mask.dim() == 4 and mask.stride()[2:] == (0, 0) and bool(mask[0, 0, 0, 0].isnan())
 
 
@@ -167,22 +152,6 @@ def _attention(
     attention_mask: Tensor | None,
     *,
     attnviz: ModelRun | None = None,
-    **settings: Any,
-) -> tuple[Tensor, None]:
-    """Attention for transformers: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out."""
-    if attnviz is None:
-        raise AttnvizError(f"{type(module).__name__} does not hand on what attnviz gives it.")
-    return _attend(module, query, key, value, attention_mask, attnviz, **settings), None
-
-
-def _attend(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    attnviz: ModelRun,
-    *,
     scaling: float | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
@@ -191,40 +160,42 @@ def _attend(
     block_indices: Tensor | None = None,
     position_bias: Tensor | None = None,
     **_: Any,
-) -> Tensor:
-    """Attention through the tap, (B, n, H, d_v)."""
+) -> tuple[Tensor, None]:
+    """Attention for transformers: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out.
+
+    Args:
+        indices: keys that DeepSeek's indexer picks for each query, (B, Q, k).
+    """
+    if attnviz is None:
+        raise AttnvizError(f"{type(module).__name__} does not hand on what attnviz gives it.")
     if block_indices is not None:
         raise AttnvizError(f"{type(module).__name__} picks blocks of keys in its own code.")
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:
+    if (groups := query.shape[1] // key.shape[1]) > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
-    by_rule = stands_for_a_rule(attention_mask)
-    mask, bias = _apart(None if by_rule else attention_mask, position_bias, key.shape[2])
-    if by_rule:
+    queries, keys = query.shape[2], key.shape[2]
+    if by_rule := _is_rule(attention_mask):
         attnviz.by_rule += 1
-    if indices is not None:
-        picked = _picked(indices, query, key)
+        mask, bias = Subsequent(), position_bias
+    else:
+        mask, bias = _split_mask_and_bias(attention_mask, position_bias, keys)
+    if indices is not None and not by_rule:
+        picked = torch.zeros(len(query), 1, queries, keys, dtype=torch.bool, device=query.device)
+        picked.scatter_(-1, indices.long().unsqueeze(1), True)
         mask = picked if mask is None else mask & picked
     output = attnviz.tap.attend(
         query,
         key,
         value,
         site=attnviz.site(module),
-        mask=Subsequent() if by_rule else named(mask, query.shape[2], key.shape[2], attnviz.lengths),
+        mask=mask if by_rule else named(mask, queries, keys, attnviz.lengths),
         scoring=Scoring(scale=scaling, softcap=softcap, bias=bias),
         sinks=s_aux if sinks is None else sinks,
     )
-    return output.transpose(1, 2).contiguous()
+    return output.transpose(1, 2).contiguous(), None
 
 
-def _picked(indices: Tensor, query: Tensor, key: Tensor) -> Tensor:
-    """Cells (B, 1, Q, K) of the keys that DeepSeek's indexer picks for each query, from their numbers (B, Q, k)."""
-    picked = torch.zeros(len(query), 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
-    return picked.scatter_(-1, indices.long().unsqueeze(1), True)
-
-
-def _apart(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
-    """The mask, as booleans, and the bias added to the scores; a float mask may hold both."""
+def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
+    """The mask as booleans, and the bias added to the scores; a float mask may hold both."""
     if mask is not None:
         mask = mask[..., :keys]
         if mask.dtype is not torch.bool:
@@ -238,7 +209,7 @@ def _apart(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor 
 
 @contextmanager
 def watching(modules: Iterable[nn.Module], keep: Callable[[nn.Module, tuple, Any], None]) -> Iterator[None]:
-    """Meanwhile call a function with each module, its inputs and its output, in this thread alone."""
+    """Context manager that calls `keep` with each module, its inputs and its output, in this thread alone."""
     thread = get_ident()
 
     def after(module: nn.Module, inputs: tuple, output: Any) -> None:

@@ -1,4 +1,4 @@
-"""Short test runs of a loaded model: whether it runs, which attention can be shown, and what can be changed.
+"""First runs of a loaded model: whether it runs, which attention can be shown, and what can be changed.
 
 With attnviz's attention, a model must give the same numbers as it was loaded, and each attention call must have one map
 of all queries and keys. If only the eager implementation of the model gives the same numbers, this is a finding. Each
@@ -19,8 +19,9 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
-from attnviz.sources.huggingface import eager, faults, reading, running, tapped
+from attnviz.sources.huggingface import faults, reading, running, tapped
 from attnviz.sources.huggingface.loaded import Loaded, Trial
+from attnviz.sources.huggingface.running import is_map, map_sizes, returned_maps
 from attnviz.sources.huggingface.tapped import ModelRun
 
 Batch = tuple[dict[str, Tensor], tuple[int, ...]]
@@ -28,7 +29,6 @@ Batch = tuple[dict[str, Tensor], tuple[int, ...]]
 TEXTS = ["A test.", "A test of a few more words."]
 """Texts of two lengths: windows and blocks can look like a full map at one length, and padding is tested, too."""
 OWN = "{} computes attention in its own code."
-NO_MAP = "has no attention that is one map of all queries and keys"
 ELSEWHERE = "work in code of their own"
 MIXERS = {
     "delta": "linear attention (gated delta rule)",
@@ -38,10 +38,10 @@ MIXERS = {
     "conv": "short convolution",
 }
 """Descriptions of layers without attention, by a part of the name or the class of one of their modules."""
-BESIDE = "mamba"
-"""Key of `MIXERS` for modules that a layer can have in addition to attention."""
 FEED_FORWARD = re.compile("norm|mlp|moe")
 """Pattern for the name and class of every module in a layer that is only feed-forward."""
+ROUNDING = 0.01
+"""Largest difference of a weight, and of hidden states in parts of their norm, computed in two ways in float32."""
 
 _trials: dict[Hashable, tuple[Trial, bool]] = {}
 """Cached trials by class, configuration and implementation, and whether the model keeps its own attention."""
@@ -82,7 +82,7 @@ def _first_working_trial(loaded: Loaded) -> tuple[Trial, bool]:
             why = f"{name} fails with attnviz's attention: {faults.first(error)}"
         loaded.model.set_attn_implementation("eager")
     try:
-        return _captured(loaded), True
+        return _capture_trial(loaded), True
     except Canceled:
         raise
     except Exception:  # then only the weights can be shown, if the model returns them
@@ -121,7 +121,7 @@ def _tap_trial(loaded: Loaded) -> Trial:
     steps, hidden = run.tap.steps, running.hidden(output)
     if not steps:
         raise AttnvizError(OWN.format(name))
-    if not all(eager.is_whole(step, eager.sizes(batch[0])) for step in steps):
+    if not _are_whole(steps, batch[0]):
         raise AttnvizError(f"{name} has attention without one map of all queries and keys.")
     kind = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
     sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
@@ -130,7 +130,7 @@ def _tap_trial(loaded: Loaded) -> Trial:
     findings = _compare(loaded, [single, batch], [single_output, output])
     layers = {site: _layer_number(model, module) for site, module in zip(sites, run.modules, strict=True)}
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and run.modules[0] in part.modules()]
-    layers, others = not_shown(output, layers, ELSEWHERE, lists)
+    layers, others = _not_shown(output, layers, ELSEWHERE, lists)
     heads = {
         Site(site.kind, layers.get(site, site.layer)): step.num_heads for site, step in zip(sites, steps, strict=True)
     }
@@ -152,16 +152,18 @@ def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
     except Exception:  # the model does more with a mask than pass it to the attention
         return None
     hidden = running.hidden(output)[0]
-    same = hidden.isfinite().all() and not eager.differ(hidden, expected)
+    same = hidden.isfinite().all() and not differ(hidden, expected)
     return output if run.by_rule == len(run.tap.steps) and same else None
 
 
 def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
     """Compare runs through the tap with the model as loaded; give a finding if only its eager implementation agrees."""
-    name, finding = type(loaded.model).__name__, ""
+    model, name, finding = loaded.model, type(loaded.model).__name__, ""
     for implementation in dict.fromkeys((loaded.implementation, "eager")):
+        model.set_attn_implementation(implementation)
         try:
-            own = _own_outputs(loaded.model, implementation, batches)
+            with torch.inference_mode():
+                own = [model(**read, **running.settings(model)) for read, _ in batches]
         except Canceled:
             raise
         except Exception as error:
@@ -169,79 +171,96 @@ def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[
                 raise
             finding = f"{name} fails under {implementation}: {faults.first(error).rstrip('.')}"
             continue
-        if not _differ(outputs, own, batches):
-            return (f"{finding}. Its eager attention is shown",) if finding else ()
+        finally:
+            tapped.use_on(model)
         size = _difference(outputs, own, batches)
+        if not size:
+            return (f"{finding}. Its eager attention is shown",) if finding else ()
         finding = f"{name} answers otherwise under {implementation} than under eager: {size}"
     raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
 
 
-def _own_outputs(model: nn.Module, implementation: str, batches: list[Batch]) -> list[Any]:
-    """Run a model with one of its own attention implementations, then switch it back to the tap."""
-    model.set_attn_implementation(implementation)
-    try:
-        with torch.inference_mode():
-            return [model(**read, **running.settings(model)) for read, _ in batches]
-    finally:
-        tapped.use_on(model)
-
-
-def _differ(outputs: list[Any], own: list[Any], batches: list[Batch]) -> bool:
-    """Whether the hidden states of two lists of outputs differ, in shape or in value."""
-    for ours, expected, (read, lengths) in zip(outputs, own, batches, strict=True):
-        hidden, states = running.hidden(ours), running.hidden(expected)
-        real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
-        if hidden.shape != states.shape or any(map(eager.differ, hidden, states, real)):
-            return True
-    return False
-
-
 def _difference(outputs: list[Any], own: list[Any], batches: list[Batch]) -> str:
-    """Largest difference of two outputs, and the largest number in the model's own output: "0.48 of 0.47"."""
-    pairs = []
+    """Largest difference of two answers, and the largest number in the model's own answer: "0.48 of 0.47".
+
+    An empty string if their hidden states agree; padding does not count.
+    """
+    same, pairs = True, []
     for ours, expected, (read, lengths) in zip(outputs, own, batches, strict=True):
-        answers = [getattr(output, "logits", None) for output in (ours, expected)]
-        if any(answer is None for answer in answers):
-            answers = [running.hidden(output) for output in (ours, expected)]
-        mine, theirs = (answer.float() for answer in answers)
-        if "decoder_input_ids" not in read and theirs.dim() == 3:
-            mine, theirs = (torch.cat([row[:n] for row, n in zip(x, lengths, strict=True)]) for x in (mine, theirs))
+        real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
+        hidden, states = running.hidden(ours), running.hidden(expected)
+        same = same and hidden.shape == states.shape and not any(map(differ, hidden, states, real))
+        mine, theirs = getattr(ours, "logits", None), getattr(expected, "logits", None)
+        if mine is None or theirs is None:
+            mine, theirs = hidden, states
+        if theirs.dim() == 3:
+            mine, theirs = (torch.cat([row[:n] for row, n in zip(x, real, strict=True)]) for x in (mine, theirs))
         pairs.append((float((mine - theirs).abs().max()), float(theirs.abs().max())))
-    return "{:.2g} of {:.2g}".format(*max(pairs))
+    return "" if same else "{:.2g} of {:.2g}".format(*max(pairs))
 
 
-def _captured(loaded: Loaded) -> Trial:
+def differ(hidden: Tensor, expected: Tensor, length: int | None = None) -> bool:
+    """Whether hidden states of one sentence differ, without padding; NaN does not: a broken model is shown as it is.
+
+    Rounding is far below the bound, another formula is above it. In 16 bits the bound is ten times as large.
+    """
+    off, own = (hidden - expected)[:length].double().norm(), expected[:length].double().norm()
+    return bool(off > (ROUNDING if hidden.dtype.itemsize > 2 else 10 * ROUNDING) * own)
+
+
+def _are_whole(steps: Sequence[Step], read: dict[str, Tensor]) -> bool:
+    """Whether each step is one map of all queries and keys."""
+    sizes = map_sizes(read)
+    return all((step.shape[2], step.shape[3] - step.has_sink) == sizes[step.site.kind] for step in steps)
+
+
+def _capture_trial(loaded: Loaded) -> Trial:
     """Run a model with the attention in its own code, and capture the attention calls there."""
     model, name = loaded.model, type(loaded.model).__name__
     read, lengths = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
         output = model(**read, output_attentions=True, **running.settings(model))
-    steps, expected = {step.site: step for step in captured.steps}, eager.sizes(read)
-    partly, others = not_shown(output, {site: site.layer for site in steps}, ELSEWHERE)
+    steps = {step.site: step for step in captured.steps}
+    partly, others = _not_shown(output, {site: site.layer for site in steps}, ELSEWHERE)
     hidden = any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps.values())
-    if hidden or partly or not all(eager.is_whole(step, expected) for step in steps.values()):
+    if hidden or partly or not _are_whole(captured.steps, read):
         raise AttnvizError(OWN.format(name))
-    family = model.config.model_type
-    for site, weights in eager.maps(output, next(iter(steps)).kind).items():
-        is_map = eager.is_map(family, site, weights, *expected[site.kind])
-        if is_map and not eager.are_weights(steps[site], weights, family, lengths):
+    for site, weights in returned_maps(output, next(iter(steps)).kind).items():
+        if is_map(model, site, weights, read) and not _are_weights(steps[site], weights, model, lengths):
             raise AttnvizError(f"{name} returns weights that differ from the softmax of its scores.")
     heads = {site: step.num_heads for site, step in steps.items()}
     return Trial(heads, _width(loaded, running.hidden(output), read), None, others, calls=captured.sites)
 
 
+def _are_weights(step: Step, weights: Tensor, model: nn.Module, lengths: tuple[int, ...]) -> bool:
+    """Whether the map that a model returned at a site has the weights of a step, as it has not in LiLT."""
+    weights = weights.softmax(-1) if running.returns_scores(model, step.site) else weights
+    for sentence, length in enumerate(lengths):
+        for head in range(step.num_heads):
+            own = weights[sentence, head, :length].float().cpu()
+            if not (step.weights(head, slice(length), sentence=sentence).float() - own).abs().max() <= ROUNDING:
+                return False
+    return True
+
+
 def _weights_trial(loaded: Loaded, why: str) -> Trial:
     """Run a model on texts of two lengths, and search the weights that it returns for full maps."""
-    name, model, whole = faults.name(loaded.name), loaded.model, []
+    name, model, shown = faults.name(loaded.name), loaded.model, []
     for text in TEXTS:
         read, _ = inputs(loaded, [text])
         with torch.inference_mode():
             output = model(**read, output_attentions=True, **running.settings(model))
-        whole.append(eager.whole(model, output, read))
-    heads = {site: heads for site, heads in whole[1].items() if site in whole[0]}
+        weights = [w for w in getattr(output, "attentions", None) or () if isinstance(w, Tensor) and w.dim() == 4]
+        is_decoder = not any(w.triu(1).any() for w in weights)
+        if not weights or weights[0].shape[-1] < 2:  # one token shows no mask
+            is_decoder = model.can_generate()
+        maps = returned_maps(output, "decoder" if is_decoder else "encoder")
+        shown.append({site: map.shape[1] for site, map in maps.items() if is_map(model, site, map, read)})
+    heads = {site: heads for site, heads in shown[1].items() if site in shown[0]}
     if not heads:
-        raise InputError(f"{name} ({type(model).__name__}) {NO_MAP}, so attnviz cannot show it.")
-    _, others = not_shown(output, {site: site.layer for site in heads}, "give no map of all queries and keys")
+        what = "has no attention that is one map of all queries and keys, so attnviz cannot show it"
+        raise InputError(f"{name} ({type(model).__name__}) {what}.")
+    _, others = _not_shown(output, {site: site.layer for site in heads}, "give no map of all queries and keys")
     only = f"{why.rstrip('.')}: its weights can be shown, but masks and heads cannot be changed."
     return Trial(heads, _width(loaded, running.hidden(output), read), only, others)
 
@@ -269,16 +288,16 @@ def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
     rows = read.get("decoder_input_ids", read["input_ids"]).shape
     if hidden.shape[:2] == rows:
         return hidden.shape[-1]
-    name = f"{faults.name(loaded.name)} ({type(loaded.model).__name__})"
     what = f"gives hidden states of {tuple(hidden.shape)} for {rows[1]} tokens"
     if hidden.shape[1:3] == rows:
         what = f"keeps {len(hidden)} vectors for each token"
     elif hidden.dim() == 3:
         what = f"shortens its texts: {rows[1]} tokens have {hidden.shape[1]} hidden states"
+    name = f"{faults.name(loaded.name)} ({type(loaded.model).__name__})"
     raise InputError(f"{name} {what}, and attnviz shows models with one vector for each token.")
 
 
-def not_shown(
+def _not_shown(
     output: Any, layer_numbers: dict[Site, int], how: str, lists: Sequence[nn.ModuleList] = ()
 ) -> tuple[dict[Site, int], str | None]:
     """Describe the attention of a model that is not shown, by the number of layers with hidden states.
@@ -323,13 +342,15 @@ def _other_parts(lists: Sequence[nn.ModuleList], total: int, with_attention: set
     for number, layer in enumerate(next((part for part in lists if len(part) == total), ())):
         parts = [f"{name} {type(part).__name__}".lower() for name, part in layer.named_children()]
         mixer = next((words for sign, words in MIXERS.items() if any(sign in part for part in parts)), "")
-        if number not in with_attention and not mixer and not all(map(FEED_FORWARD.search, parts)):
+        if number in with_attention:
+            is_mamba_beside = any("mamba" in part for part in parts)
+            words = f"attention beside {MIXERS['mamba']}, and the latter is not shown" if is_mamba_beside else ""
+        elif mixer or all(map(FEED_FORWARD.search, parts)):
+            words = f"{mixer or 'feed-forward alone'}, not shown"
+        else:
             return ""
-        if number not in with_attention:
-            layers_by_part.setdefault(f"{mixer or 'feed-forward alone'}, not shown", []).append(number)
-        elif any(BESIDE in part for part in parts):
-            beside = f"attention beside {MIXERS[BESIDE]}, and the latter is not shown"
-            layers_by_part.setdefault(beside, []).append(number)
+        if words:
+            layers_by_part.setdefault(words, []).append(number)
     return "; ".join(f"{_format_layers(numbers)} {words}" for words, numbers in layers_by_part.items())
 
 

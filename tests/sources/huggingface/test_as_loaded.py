@@ -63,13 +63,6 @@ def test_a_loaded_model_is_held_to_the_attention_that_it_has(doge):
         assert model.config._attn_implementation == implementation
 
 
-def test_a_model_whose_paths_agree_has_no_finding(tmp_path):
-    zoo.save("doge", "DogeForCausalLM", tmp_path, sliding_window=None)
-    source = attnviz.load(str(tmp_path))
-
-    assert source.findings == source.run(source.tokenize(zoo.TEXTS)).findings == ()
-
-
 def test_a_class_and_configuration_are_tried_once(tmp_path, monkeypatch):
     """A second model of the same class and configuration is not run when it is loaded; another configuration is."""
     zoo.save("bert", "BertForMaskedLM", tmp_path / "a")
@@ -129,13 +122,3 @@ def test_a_model_whose_files_have_another_prefix_for_its_body_opens(tmp_path):
 
     assert source.facts.task == "states"
     assert torch.equal(source.loaded.model.embed_tokens.weight, weights["model.embed_tokens.weight"])
-
-
-def test_another_formula_than_both_is_never_shown_through_the_tap(tmp_path, monkeypatch):
-    """A model whose loaded and eager attention both give other numbers is read-only, and says why."""
-    zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
-    monkeypatch.setattr(trial.eager, "differ", lambda *_: True)
-    monkeypatch.setattr(trial, "_captured", lambda loaded: 1 / 0)
-
-    source = attnviz.load(str(tmp_path))
-    assert "gives other numbers with attnviz's attention than with its own" in source.read_only

@@ -22,14 +22,6 @@ def words(ids: torch.Tensor) -> list[str]:
     return [str(id) for id in ids[0].tolist()]
 
 
-def test_albert_has_as_many_sites_as_calls():
-    """One module for all layers."""
-    seen = captured(zoo.build("albert", "AlbertModel"))
-
-    assert len(seen.steps) == 3
-    assert len(set(seen.sites.values())) == 1
-
-
 def test_longformer_is_refused():
     """Its scores are a band, which has the shape of heads."""
     model = zoo.build("longformer", "LongformerModel", attention_window=4)
@@ -39,31 +31,6 @@ def test_longformer_is_refused():
         seen.record(words(IDS))
     with pytest.raises(AttnvizError, match="The edits"):
         captured(model, edits=Edits(temperature=2.0))
-
-
-def test_sparse_bigbird_is_refused():
-    """Blocks of one attention, each with a softmax of its own."""
-    ids = torch.randint(5, 90, (1, 192))
-    model = zoo.build("big_bird", "BigBirdModel", max_position_embeddings=256, attention_type="block_sparse")
-    seen = captured(model, ids)
-
-    with pytest.raises(AttnvizError):
-        seen.record(words(ids))
-    with pytest.raises(AttnvizError, match="pieces"):
-        captured(model, ids, Edits(temperature=2.0))
-
-
-def test_canine_in_chunks_is_refused():
-    """It calls one module for each chunk; the whole maps between stay."""
-    model = zoo.build("canine", "CanineModel", local_transformer_stride=4)
-    for module in model.modules():
-        if hasattr(module, "attend_from_chunk_width"):
-            module.attend_from_chunk_width = module.attend_to_chunk_width = 4
-            module.attend_from_chunk_stride = module.attend_to_chunk_stride = 4
-    seen = captured(model, torch.randint(5, 90, (1, 12)))
-
-    assert any("in pieces" in call.refused for call in seen.calls)
-    assert all("initial" not in name for name in seen.sites.values())
 
 
 @pytest.mark.parametrize(("family", "name"), [("gpt2", "GPT2LMHeadModel"), ("bloom", "BloomForCausalLM")])

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import peft
@@ -87,46 +86,6 @@ def test_adapters_are_on_or_off(folder, tokenizer):
     assert torch.equal(off.run(sentences).output, before)
     assert not torch.allclose(on.run(sentences).output, before, atol=1e-3)
     assert_own(model.get_base_model(), on.run(sentences))
-
-
-class Wrapper(nn.Module):
-    """A stand-in for a model of PEFT, whose own forward adds three inputs or three keys to those of the model in it."""
-
-    def __init__(self, model: nn.Module, added: str):
-        super().__init__()
-        self.base, self.config, self.added = model, model.config, added
-
-    def get_base_model(self) -> nn.Module:
-        return self.base
-
-    @contextmanager
-    def disable_adapter(self):
-        added, self.added = self.added, ""
-        yield
-        self.added = added
-
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, **options):
-        more = attention_mask.new_ones(len(input_ids), 3) if self.added else attention_mask[:, :0]
-        read = {"attention_mask": torch.cat([more, attention_mask], 1), "input_ids": input_ids}
-        if self.added == "inputs":
-            vectors = self.base.get_input_embeddings()
-            read["inputs_embeds"] = torch.cat([vectors(more + 5), vectors(read.pop("input_ids"))], 1)
-        if self.added == "keys":
-            read["past_key_values"] = self.base(more + 5, use_cache=True).past_key_values
-        return self.base(**read, **options)
-
-
-@pytest.mark.parametrize("added", ["inputs", "keys"])
-def test_a_wrapper_that_adds_inputs_or_keys_is_refused(folder, tokenizer, added):
-    """As prompt and prefix tuning do: the model within would be shown, with fewer keys. Without them it is shown."""
-    model = read(folder)
-    before = ran(model, tokenizer)
-
-    with pytest.raises(InputError, match=r"^Wrapper gives other logits than the LlamaForCausalLM in it: it adds"):
-        attnviz.load(Wrapper(model, added), tokenizer)
-    for plain in (ran(Wrapper(model, ""), tokenizer), ran(Wrapper(model, added), tokenizer, adapters=False)):
-        assert torch.equal(plain.prediction.logits, before.prediction.logits)
-    assert model.config._attn_implementation == "sdpa"
 
 
 @pytest.mark.parametrize("kind", ["PromptTuningConfig", "PrefixTuningConfig", "IA3Config"])

@@ -3,7 +3,6 @@
 import families
 import pytest
 import torch
-import transformers
 import zoo
 
 import attnviz
@@ -29,11 +28,6 @@ def test_a_causal_family_gives_the_same_however_it_is_run(family):
     assert causes(attnviz.same_run(families.build(family), TEXTS)) == EXPECTED.get(family, {})
 
 
-@pytest.mark.parametrize("family", ["GPT2", "Llama", "Mistral", "Gemma3Text", "GPTNeoX"])
-def test_with_the_kernels_of_pytorch_too(family):
-    assert attnviz.same_run(families.build(family, "sdpa"), TEXTS).ok
-
-
 def test_a_leak_of_packed_texts_is_one():
     """OPT ignores restarting positions; the outputs of its second document change with the first."""
     model = families.build("OPT")
@@ -46,60 +40,6 @@ def test_a_leak_of_packed_texts_is_one():
     assert "Document 2 sees document 1 (35 cells" in result.message
     assert "query 7, key 0" in result.message
     assert "causal over the whole row" in result.message
-
-
-def test_padding_on_the_left_is_run_as_generate_does():
-    """GPT-2 counts positions from the padding on; Llama's are relative."""
-    absolute, rotary = (
-        result_of(attnviz.same_run(families.build(family), TEXTS, "left"), "left") for family in ("GPT2", "Llama")
-    )
-
-    assert absolute.same
-    assert rotary.same
-
-
-def wrong(model, ids, tokens=None, documents=None, **given):
-    """Packs without positions, pads without a mask, and forgets the cache when it counts positions."""
-    if "cache" not in given:
-        return model(input_ids=ids)
-    positions = torch.arange(ids.shape[1])[None]
-    output = model(input_ids=ids, past_key_values=given["cache"], position_ids=positions, use_cache=True)
-    return output, output.past_key_values
-
-
-@pytest.mark.parametrize("family", ["GPT2", "Llama", "Qwen3"])
-def test_wrong_calls_of_right_models_are_named(family):
-    ways = ("packed", "left", "right", "cached", "chunked", "batched")
-    test = attnviz.same_run(families.build(family), TEXTS, ways, call=wrong)
-
-    assert causes(test) == {"packed": "mask", "left": "mask", "cached": "positions", "chunked": "positions"}
-    assert "sees padding" in result_of(test, "left").message
-    assert "takes token 3 to stand at position 0" in result_of(test, "cached").message
-
-
-@pytest.mark.parametrize("family", ["Llama", "Mistral"])
-def test_a_cache_of_a_fixed_size_gives_the_same(family):
-    model = families.build(family)
-
-    def fixed(model, ids, **given):
-        if "cache" not in given:
-            return model(input_ids=ids)
-        cache = given["cache"] or transformers.StaticCache(config=model.config, max_cache_len=16)
-        return model(input_ids=ids, past_key_values=cache, use_cache=True), cache
-
-    assert attnviz.same_run(model, TEXTS, ("cached", "chunked"), call=fixed).ok
-
-
-def test_a_call_of_your_own_is_judged_as_it_is():
-    """GPT-2 padded on the left without position_ids gives other outputs, and is not run as `generate` does."""
-
-    def plain(model, ids, tokens=None):
-        return model(input_ids=ids, attention_mask=None if tokens is None else tokens.long())
-
-    test = attnviz.same_run(families.build("GPT2"), TEXTS, ("left", "right"), call=plain)
-
-    assert causes(test) == {"left": "positions"}
-    assert "takes token 0 to stand at position 2" in test.results[0].message
 
 
 def test_an_encoder_is_padded_and_batched_and_the_rest_is_not_tried():

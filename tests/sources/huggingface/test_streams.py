@@ -3,6 +3,7 @@
 import shutil
 import threading
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -13,9 +14,9 @@ from torch import Tensor
 
 import attnviz
 from attnviz import Edits, Site
-from attnviz.analysis import contributions, steps
+from attnviz.analysis import circuits, contributions, logit_lens, pushed, steps
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import loading, module_search
+from attnviz.sources.huggingface import loading, streams
 
 TEXT = "A cat sat on it."
 SPLIT = {
@@ -37,14 +38,6 @@ SPLIT = {
     ("pegasus", "PegasusForConditionalGeneration"): {},
 }
 """Classes that are taken apart, with settings that change how parts are added."""
-WHOLE = {
-    ("bert", "BertForMaskedLM"): "post-norm",
-    ("bart", "BartForConditionalGeneration"): "post-norm",
-    ("openai-gpt", "OpenAIGPTLMHeadModel"): "post-norm",
-    ("jamba", "JambaForCausalLM"): "layer 0 adds more than its attention and one other part",
-    ("bert", "BertModel"): "it gives no word a logit",
-}
-"""Classes that are not, and words of why."""
 
 
 def named(classes) -> list:
@@ -69,7 +62,8 @@ def test_contributions_sum_to_the_logit(family, name, tmp_path):
     model = loaded(family, name, tmp_path, **SPLIT[family, name])
     site = next(site for site in model.sites if site.kind == "decoder")
     for edits in (Edits(), Edits(heads_off={(site, 1)}, temperature=2, mask=attnviz.mask("window(2)"))):
-        record = model.with_stream(attnviz.analyze(TEXT, model, edits))
+        record = model.with_stream(attnviz.analyze([TEXT, "A cat"], model, edits))
+        assert abs(contributions(record, sentence=1).residual) < 1e-4
         for position in range(0, record.read[0].length, 2):
             for token, minus in ((None, None), (5, None), (5, 9)):
                 added = contributions(record, token, position, minus=minus)
@@ -83,54 +77,6 @@ def test_contributions_sum_to_the_logit(family, name, tmp_path):
                 assert (off[off["head"] == 1]["contribution"] == 0).all() == bool(edits.heads_off)
 
 
-@pytest.mark.parametrize(
-    ("family", "name", "w_o"), [("gpt2", "GPT2LMHeadModel", "c_proj"), ("llama", "LlamaForCausalLM", "o_proj")]
-)
-def test_contributions_of_heads_are_those_that_hooks_see(family, name, w_o, tmp_path):
-    """In float64: the input of W_O, cut into heads, times its rows, over the last norm's own scale, times the word."""
-    model = loaded(family, name, tmp_path)
-    record = model.with_stream(attnviz.analyze(TEXT, model))
-    own = model.loaded.model
-    joined, ends = {}, {}
-    norm = next(one for one_name, one in own.named_modules() if one_name in ("transformer.ln_f", "model.norm"))
-    hooks = [norm.register_forward_pre_hook(lambda module, given: ends.update(end=given[0].double()))]
-    for layer, part in enumerate(m for n, m in own.named_modules() if n.endswith(f"attn.{w_o}")):
-        hooks.append(
-            part.register_forward_pre_hook(lambda m, given, layer=layer: joined.update({layer: (m, given[0])}))
-        )
-    ids = torch.tensor([[token.id for token in record.sentences[0].tokens]])
-    own.set_attn_implementation("eager")
-    with torch.no_grad():
-        logits = own(ids).logits[0, -1]
-    [hook.remove() for hook in hooks]
-    word = int(logits.argmax())
-    end = ends["end"][0, -1]
-    centered = end - end.mean() if family == "gpt2" else end
-    eps = own.config.layer_norm_epsilon if family == "gpt2" else own.config.rms_norm_eps
-    scale = norm.weight.double() / (centered.square().mean() + eps).sqrt()
-    table = contributions(record, word).table.dropna(subset="head")  # heads and their biases of values
-    added = table.groupby(["layer", "head"])["contribution"].sum()
-    for layer, (module, outputs) in joined.items():
-        weight = module.weight.double() if family == "gpt2" else module.weight.double().T
-        for head in range(4):
-            part = outputs[0, -1, head * 8 : head * 8 + 8].double() @ weight[head * 8 : head * 8 + 8]
-            part = part - part.mean() if family == "gpt2" else part
-            assert added[layer, head] == pytest.approx(
-                float(part * scale @ own.lm_head.weight[word].double()), abs=1e-5
-            )
-
-
-@pytest.mark.parametrize(("family", "name"), named(WHOLE))
-def test_a_model_that_is_no_sum_is_refused_in_one_sentence(family, name, tmp_path):
-    model = loaded(family, name, tmp_path)
-    record = attnviz.analyze(TEXT, model)
-
-    with pytest.raises(InputError, match=WHOLE[family, name]) as error:
-        contributions(model.with_stream(record))
-
-    assert "\n" not in str(error.value)
-
-
 def test_a_layer_that_adds_more_than_its_parts_is_refused(tmp_path):
     zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
     own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
@@ -139,6 +85,13 @@ def test_a_layer_that_adds_more_than_its_parts_is_refused(tmp_path):
 
     with pytest.raises(InputError, match="layer 1 adds more than its attention"):
         contributions(model.with_stream(attnviz.analyze(TEXT, model)))
+
+
+def test_a_model_without_words_has_no_parts(tmp_path):
+    model = loaded("bert", "BertModel", tmp_path)
+
+    with pytest.raises(InputError, match="it gives no word a logit"):
+        model.with_stream(attnviz.analyze(TEXT, model))
 
 
 def test_adapters_are_part_of_the_projections(tmp_path):
@@ -169,17 +122,10 @@ def test_a_model_in_half_precision_shows_what_rounding_leaves(tmp_path):
     assert all(stage.matrices for stage in stages if stage.is_used)
 
 
-def test_texts_of_two_lengths(tmp_path):
-    model = loaded("llama", "LlamaForCausalLM", tmp_path)
-    record = model.with_stream(attnviz.analyze(["A cat", "A cat sat on it."], model))
-    for sentence in (0, 1):
-        assert abs(contributions(record, sentence=sentence).residual) < 1e-4
-
-
 def test_runs_of_others_are_not_taken_for_its_own(tmp_path):
     zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
     own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
-    with module_search.calls_of([own.transformer.wte]) as calls:
+    with streams.calls_of([own.transformer.wte]) as calls:
         thread = threading.Thread(target=own, args=(torch.tensor([[5, 6]]),))
         thread.start()
         thread.join()
@@ -262,14 +208,101 @@ def test_a_call_without_known_projections_begins_at_its_vectors(tmp_path):
     assert "queries, keys and values on" in steps.chain(record, model, record.sites[0], 0)[0].missing
 
 
-def test_the_model_is_left_without_hooks(tmp_path):
-    model = loaded("gpt2", "GPT2LMHeadModel", tmp_path)
-    record = attnviz.analyze(TEXT, model)
-    before = [len(part._forward_hooks) for part in model.loaded.model.modules()]  # transformers has some of its own
+@pytest.mark.parametrize(
+    ("sizes", "name"),
+    [
+        ({}, "queries"),
+        ({"q_lora_rank": 32, "kv_lora_rank": 32}, "queries"),
+        ({"q_lora_rank": None, "kv_lora_rank": 32}, "values"),
+    ],
+)
+def test_latent_attention_has_no_circuits_also_where_the_latent_is_as_wide_as_the_stream(sizes, name):
+    """Its matrices read a normalized vector between, and not the stream; what its heads add is known all the same."""
+    source = attnviz.load(zoo.build("deepseek_v3", "DeepseekV3ForCausalLM", **sizes), zoo.tokenizer())
+    with pytest.raises(InputError, match=f"has no circuits here: the {name} of decoder layer 0 are not projected from"):
+        circuits(source.model_weights())
+    record = source.with_stream(attnviz.analyze("A cat", source))
 
-    model.with_stream(record), model.origin(record, record.sites[0])
+    assert contributions(record).logit == pytest.approx(float(record.prediction.logits[0, -1].max()), abs=1e-4)
 
-    assert [len(part._forward_hooks) for part in model.loaded.model.modules()] == before
+
+def test_a_model_that_normalizes_its_embeddings_still_reads_what_enters_its_layers():
+    """A norm of normalized vectors gives them again."""
+    source = attnviz.load(zoo.build("nanochat", "NanoChatForCausalLM"), zoo.tokenizer())
+
+    assert circuits(source.model_weights()).composition["v"].notna().all()
+
+
+NORMS = {
+    "gpt2": "transformer.ln_f",
+    "gpt_neox": "gpt_neox.final_layer_norm",
+    "falcon": "transformer.ln_f",
+    "bloom": "transformer.ln_f",
+    "phi": "model.final_layernorm",
+}
+"""Last norms by family; of the others model.norm."""
+FAMILIES = [key for key in SPLIT if key[0] not in ("t5", "pegasus")]
+
+
+@pytest.mark.parametrize(("family", "name"), named(FAMILIES))
+def test_each_row_reads_the_hidden_states_of_transformers(family, name, tmp_path):
+    """Most probable words and probabilities after the embedding and each layer; what a head pushes is its part."""
+    model = loaded(family, name, tmp_path, **SPLIT[family, name])
+    record = attnviz.analyze(TEXT, model, stream=True)
+    own = model.loaded.model
+    norm = own.get_submodule(NORMS.get(family, "model.norm"))
+    own.set_attn_implementation("eager")
+    with torch.no_grad():
+        given = own(torch.tensor([[token.id for token in record.sentences[0].tokens]]), output_hidden_states=True)
+        logits = [own.lm_head(norm(states))[0] for states in given.hidden_states[:-1]]
+    factor, cap = record.stream.parts.weights.readout.factor, getattr(own.config, "final_logit_softcapping", None)
+    logits = [cap * torch.tanh(scores / cap) if cap else scores * factor for scores in logits]
+    probabilities = torch.stack([*logits, given.logits[0]]).double().softmax(-1)
+
+    np.testing.assert_allclose(logit_lens(record).values, probabilities.max(-1).values, atol=1e-4)
+    site, vocabulary = record.sites[-1], record.prediction.vocabulary
+    grid = pushed(record, site, 2, 1, count=2)
+    for (word,), (value,) in zip(grid.words, grid.values, strict=True):
+        table = contributions(record, [*vocabulary].index(word), 1).table
+        rows = (table["layer"] == site.layer) & (table["head"] == 2)
+        assert value == pytest.approx(table["contribution"][rows.fillna(False)].sum(), abs=1e-4)  # with its bias
+
+
+HEADS = {
+    ("bert", "BertForMaskedLM"): lambda own, states: own.cls(states),
+    ("roberta", "RobertaForMaskedLM"): lambda own, states: own.lm_head(states),
+    ("distilbert", "DistilBertForMaskedLM"): lambda own, states: own.vocab_projector(
+        own.vocab_layer_norm(own.activation(own.vocab_transform(states)))
+    ),
+    ("roberta-prelayernorm", "RobertaPreLayerNormForMaskedLM"): lambda own, states: own.lm_head(
+        own.roberta_prelayernorm.LayerNorm(states)
+    ),
+    ("bart", "BartForConditionalGeneration"): lambda own, states: own.lm_head(states),
+    ("openai-gpt", "OpenAIGPTLMHeadModel"): lambda own, states: own.lm_head(states),
+    ("jamba", "JambaForCausalLM"): lambda own, states: own.lm_head(own.model.final_layernorm(states)),
+}
+"""Heads of models whose parts are not known, by their own modules: the norm of post-norm models is in their layers."""
+
+
+@pytest.mark.parametrize(("family", "name"), named(HEADS))
+def test_a_model_that_is_no_sum_has_a_lens(family, name, tmp_path):
+    """Each row is the model's own head on its hidden states, also where contributions are refused."""
+    model = loaded(family, name, tmp_path)
+    record = attnviz.analyze(TEXT, model, stream=True)
+    own, texts = model.loaded.model, {"input_ids": [token.id for token in record.sentences[0].tokens]}
+    if record.targets:
+        texts["decoder_input_ids"] = [token.id for token in record.targets[0].tokens]
+    own.set_attn_implementation("eager")
+    with torch.no_grad():
+        given = own(**{key: torch.tensor([ids]) for key, ids in texts.items()}, output_hidden_states=True)
+        states = given.decoder_hidden_states if record.targets else given.hidden_states
+        logits = [HEADS[family, name](own, state)[0] for state in states[:-1]]
+    probabilities = torch.stack([*logits, given.logits[0]]).double().softmax(-1)
+
+    np.testing.assert_allclose(logit_lens(record).values, probabilities.max(-1).values, atol=1e-4)
+    reason = {"jamba": "layer 0 adds more than its attention and one other part"}.get(family, "post-norm")
+    with pytest.raises(InputError, match=f"is not taken apart into .*{reason}[^\n]*$"):
+        contributions(record)
 
 
 @pytest.mark.sweep

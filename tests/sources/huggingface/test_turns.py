@@ -1,6 +1,7 @@
 """Runs do not change what later runs, or runs beside them, give: also of models that would."""
 
 import threading
+from contextlib import suppress
 
 import fake_hub
 import pytest
@@ -56,6 +57,9 @@ def test_what_a_run_gives_does_not_depend_on_the_run_before(kind):
     fresh = {length: output(made(kind), length) for length in lengths}
     model, plain = made(kind), made(kind)
     turns = Turns(model)
+    with suppress(MemoryError), turns.turn():  # a run that fails leaves the model as it was
+        output(model, 12)
+        raise MemoryError
 
     assert all(output(model, length, turns).equal(fresh[length]) for length in lengths)
     if kind == "dynamic":
@@ -84,19 +88,3 @@ def test_short_and_long_texts_run_one_after_the_other(place, monkeypatch):
 
     assert free == [False] * 4
     assert all(given[text].equal(expected[text]) for text in expected)
-
-
-def test_a_run_that_fails_leaves_the_model_as_it_was():
-    """And the next one runs."""
-    model = made("dynamic")
-    turns, expected = Turns(model), output(made("dynamic"), 9)
-
-    def fails() -> None:
-        with turns.turn():
-            output(model, 12)
-            raise MemoryError
-
-    with pytest.raises(MemoryError):
-        fails()
-
-    assert output(model, 9, turns).equal(expected)

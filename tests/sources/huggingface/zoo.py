@@ -16,7 +16,7 @@ from transformers.models.auto import modeling_auto as tables
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError
 from attnviz.core.record import Record
-from attnviz.sources.huggingface import eager, running
+from attnviz.sources.huggingface import running
 from attnviz.sources.huggingface.source import HuggingFace
 
 TABLES = ("FOR_CAUSAL_LM", "FOR_MASKED_LM", "FOR_SEQ_TO_SEQ_CAUSAL_LM", "FOR_SEQUENCE_CLASSIFICATION")
@@ -271,7 +271,7 @@ def check(source: HuggingFace, record: Record) -> None:
         if maps and not record.unseen and not step.has_sink:
             rows = (record.sentences if step.site.kind == "encoder" else record.read)[1].length
             expected = maps[step.site.layer][1, :, :rows]
-            if step.site.kind in eager.SCORES.get(own.config.model_type, ()):
+            if running.returns_scores(own, step.site):
                 expected = expected.softmax(-1)
             for head in range(step.num_heads):
                 close(step.weights(head, sentence=1)[:rows], expected[head])
