@@ -147,8 +147,8 @@ def of_model(
         **{"processor": processor} | facts,
         **loading.facts_of(inner, config, facts["task"], embedding.Pooling()),
     )
-    if inner is not model:
-        loading.check_whole(loaded, model)
+    if adapters:
+        loading.check_adapters(model)
     with turns.turn(), faults.unforeseen(name):
         loaded = loading.tried(loaded)
     if of_pictures:

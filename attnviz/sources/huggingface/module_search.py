@@ -20,7 +20,8 @@ from attnviz.core.origin import Linear
 from attnviz.core.record import Step
 from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout, value_bias_of
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources.huggingface import faults, memory, running
+from attnviz.sources import estimate
+from attnviz.sources.huggingface import faults, running
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import watching
 
@@ -188,7 +189,7 @@ class Search:
     def _check_room(self, matrices: int) -> None:
         d_model = self.states[0].shape[-1]
         needs = sum(4 * matrices * d_model * step.num_heads * step.value.shape[-1] for step in self.of_stream)
-        if needs > (free := memory.free(torch.device("cpu"))) // 2:
+        if needs > (free := estimate.free_bytes(torch.device("cpu"))) // 2:
             what = f"its projections take {size(needs)} of memory as float32, and {size(free)} are free"
             raise InputError(f"{refused(self.loaded, what)}")
 
