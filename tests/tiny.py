@@ -66,14 +66,12 @@ def write(root: Path, name: str) -> Path:
 def card(name: str) -> dict:
     kind, layer, head = OPENS[name]
     return {
-        "name": name,
         "title": f"A tiny {name}",
         "does": "Says something at random.",
         "made": "Not trained at all.",
         "trained_on": "Nothing.",
         "sizes": {"words": len(ENGLISH), "parameters": 12345},
         "measured": [{"what": "of 100 sentences are right", "value": 0.125, "goal": 0.9}],
-        "command": "python -m tiny",
         "findings": [
             {
                 "kind": kind,
@@ -87,7 +85,6 @@ def card(name: str) -> dict:
         "cannot": ["translate a sentence."],
         "examples": ["the black cat sleeps"],
         "opens": {"kind": kind, "layer": layer, "head": head},
-        "curve": [{"step": 0, "loss": None, "score": 0.0}, {"step": 300, "loss": 1.5, "score": 0.125}],
     }
 
 

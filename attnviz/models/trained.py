@@ -1,15 +1,13 @@
 """Shipped weights: one file per saved training step, without pickle."""
 
 import json
-from collections.abc import Callable
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch.overrides import TorchFunctionMode
 
 from attnviz.core import assets, whole
 from attnviz.core.errors import AttnvizError
@@ -54,32 +52,21 @@ def read(path: Path) -> Model:
     """Read a model from a file.
 
     Raises:
-        AttnvizError: if the file is missing or damaged, or its weights are not finite; the message names the file.
+        AttnvizError: if the file is missing or damaged; the message names the file.
     """
     what = f"The weights {path.parent.name}/{path.name}"
     try:
         with safe_open(path, "pt") as file:
-            config = Config.from_json(json.loads((file.metadata() or {}).get("config", "null")))
+            config = Config(**json.loads(file.metadata()["config"]))
             weights = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118 (not a dict)
-        with torch.device("meta"), Uninitialized():  # a damaged file may claim huge sizes
+        with torch.random.fork_rng(devices=[]):
             model = config.build()
-        model.load_state_dict(weights, assign=True)
-    except (AttnvizError, RuntimeError):  # before ValueError, its base class
+        model.load_state_dict(weights)
+    except (AttnvizError, RuntimeError):
         raise AttnvizError(f"{what} do not fit the sizes that the file states; choose another model.") from None
-    except (OSError, SafetensorError, ValueError):
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError):
         raise AttnvizError(f"{what} are damaged or missing; fetch the file again, or choose another model.") from None
-    if not all(torch.isfinite(tensor).all() for tensor in weights.values()):
-        raise AttnvizError(f"{what} hold numbers that are not finite; choose another model.")
     return model.eval().requires_grad_(False)
-
-
-class Uninitialized(TorchFunctionMode):
-    """Mode in which modules are built without initial values: normal ones on "meta" cost torch a second of imports."""
-
-    def __torch_function__(self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
-        if getattr(func, "__module__", None) == "torch.nn.init":
-            return kwargs["tensor"]
-        return func(*args, **(kwargs or {}))
 
 
 def write(model: Model, path: Path) -> None:
@@ -87,5 +74,5 @@ def write(model: Model, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
     with whole.unfinished(path) as part:
-        save_file(weights, part, {"config": json.dumps(model.config.to_json())})
+        save_file(weights, part, {"config": json.dumps(asdict(model.config))})
         part.chmod(0o644)  # safetensors makes files that only their owner can read

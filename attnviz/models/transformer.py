@@ -4,14 +4,13 @@ Layers are pre-norm: each part reads the normalized vectors and adds its output 
 """
 
 import math
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
-from attnviz.core.errors import AttnvizError, check_whole
 from attnviz.core.masks import Mask, Padding, Subsequent
 from attnviz.core.tap import Tap
 from attnviz.models.multihead import MultiHeadAttention
@@ -98,30 +97,6 @@ class Config:
     d_ff: int
     longest: int
     written: int = 0
-
-    BOUNDS: ClassVar = {
-        "vocabulary": (1, 10_000),
-        "d_model": (1, 1024),
-        "num_heads": (1, 64),
-        "num_layers": (1, 24),
-        "d_ff": (0, 8192),
-        "longest": (1, 4096),
-        "written": (0, 10_000),
-    }
-
-    def __post_init__(self):
-        for name, (least, most) in self.BOUNDS.items():
-            check_whole(name, getattr(self, name), least, most)
-
-    def to_json(self) -> dict[str, int]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> "Config":
-        """Read the sizes from JSON; raise AttnvizError for sizes that are missing, unknown or out of bounds."""
-        if not isinstance(data, dict) or set(data) != {field.name for field in fields(cls)}:
-            raise AttnvizError("The sizes of the model cannot be read.")
-        return cls(**data)
 
     def build(self) -> "LanguageModel | EncoderDecoder":
         return EncoderDecoder(self) if self.written else LanguageModel(self)

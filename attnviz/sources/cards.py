@@ -1,8 +1,6 @@
 """Cards of the shipped models, with facts and their evidence; `make evidence` measures the numbers."""
 
 import json
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -52,15 +50,9 @@ class Behavior:
     def acts_at(self, prediction: Prediction, length: int, *, sentence: int = 0) -> int | None:
         """Position with the most probable predicted word that is in `next`; None if no predicted word is in it."""
         words = prediction.words(sentence=sentence)[:length]
-        there = [position for position, word in enumerate(words) if word in self.next]
-        return max(
-            there, key=lambda position: prediction.most_probable(position, 1, sentence=sentence)[0][1], default=None
-        )
-
-    @property
-    def lost(self) -> float:
-        """Accuracy that the model loses without the most important of these heads."""
-        return self.on - min(self.off) if self.off and self.on is not None else 0.0
+        positions = [position for position, word in enumerate(words) if word in self.next]
+        best = {position: prediction.most_probable(position, 1, sentence=sentence)[0][1] for position in positions}
+        return max(best, key=best.get, default=None)
 
 
 @dataclass(frozen=True)
@@ -73,48 +65,26 @@ class Card:
         trained_on: description of the training texts.
         sizes: sizes of the model by their names.
         measured: results of the trained model on held-out texts.
-        command: shell commands that measure the model and train it again, for a checkout of the source.
-        behaviors: behaviors of heads, sorted by `Behavior.lost`, largest first.
+        behaviors: behaviors of heads; first those without which the model loses the most accuracy.
         cannot: limits of the model, a sentence each.
         examples: texts in the model's vocabulary; the first one is shown when the model is opened.
         opens: site and head to show first.
-        curve: learning curve: training step, loss (None before the first step) and held-out score; empty if nothing was
-            trained.
-        score: description of the held-out score, with the score of a guess; "" if nothing was trained.
     """
 
-    name: str
     title: str
     does: str
     origin: str
     trained_on: str
     sizes: dict[str, int]
     measured: tuple[Measure, ...]
-    command: str
     behaviors: tuple[Behavior, ...]
     cannot: tuple[str, ...]
     examples: tuple[str, ...]
     opens: tuple[Site, int]
-    curve: tuple[tuple[int, float | None, float], ...] = ()
-    score: str = ""
 
     def behaviors_of(self, site: Site, head: int | str) -> tuple[Behavior, ...]:
         """Known behaviors of a head, one per role."""
         return tuple(behavior for behavior in self.behaviors if behavior.site == site and head in behavior.heads)
-
-    def behavior(self, site: Site, head: int | str) -> Behavior | None:
-        """Known behavior of a head, if any; several roles are joined into one text, without their numbers."""
-        return joined(self.behaviors_of(site, head))
-
-
-def joined(behaviors: Sequence[Behavior]) -> Behavior | None:
-    """Join the behaviors of a head into one, without their numbers; None if there are no behaviors."""
-    if len(behaviors) < 2:
-        return behaviors[0] if behaviors else None
-    roles = ", ".join(behavior.role for behavior in behaviors)
-    evidence = " ".join(behavior.evidence for behavior in behaviors)
-    clauses = ", and ".join(behavior.does.rstrip(". ") for behavior in behaviors)
-    return Behavior(behaviors[0].site, behaviors[0].heads, roles, clauses, evidence)
 
 
 @cache
@@ -125,53 +95,26 @@ def card(name: str) -> Card:
         AttnvizError: if the file is missing or damaged, with its name.
     """
     try:
-        return _card_from(json.loads((folder(name) / "card.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return from_json(json.loads((folder(name) / "card.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
         raise AttnvizError(f"The card {name}/card.json is missing or damaged.") from None
 
 
-def _card_from(data: dict[str, Any]) -> Card:
-    """Build a card from its JSON; raise TypeError, ValueError or KeyError if a value is not valid."""
-    texts = {name: _as(str, data[name]) for name in ("name", "title", "does", "trained_on", "command")}
-    measured = [Measure(**measure) for measure in data["measured"]]
-    for measure in measured:
-        _as(str, measure.what)
-        _all_as(float, [measure.value, measure.goal or 0], 1)
-    curve = [(point["step"], point["loss"], point["score"]) for point in data["curve"]]
+def from_json(data: dict[str, Any]) -> Card:
+    """Build a card from the data of its file, which `training.report.card` writes."""
+    behaviors = []
+    for finding in data["findings"]:
+        texts = {"role": finding["role"], "does": finding["does"], "evidence": finding["known"]}
+        shares = {name: tuple(finding.get(name, ())) for name in ("rates", "shares", "off")}
+        means = {name: finding.get(name) for name in ("chance", "on")}
+        site, words = Site(finding["kind"], finding["layer"]), frozenset(finding.get("next", "").split())
+        behaviors.append(Behavior(site, tuple(finding["heads"]), **texts, **shares, **means, next=words))
+    behaviors.sort(key=lambda behavior: min(behavior.off) - behavior.on if behavior.off else 0.0)
     return Card(
-        **texts,
-        origin=_as(str, data["made"]),
-        sizes={name: _as(int, size) for name, size in data["sizes"].items()},
-        measured=tuple(measured),
-        behaviors=tuple(sorted((_behavior(**each) for each in data["findings"]), key=lambda each: -each.lost)),
-        cannot=_all_as(str, data["cannot"]),
-        examples=_all_as(str, data["examples"] or [None]),
-        opens=(Site(data["opens"]["kind"], _as(int, data["opens"]["layer"])), _as(int, data["opens"]["head"])),
-        curve=tuple((_as(int, step), loss and _as(float, loss), _as(float, score, 1)) for step, loss, score in curve),
-        score=_as(str, data.get("score", "")),
+        **{name: data[name] for name in ("title", "does", "trained_on", "sizes")},
+        **{name: tuple(data[name]) for name in ("cannot", "examples")},
+        origin=data["made"],
+        measured=tuple(Measure(**measure) for measure in data["measured"]),
+        behaviors=tuple(behaviors),
+        opens=(Site(data["opens"]["kind"], data["opens"]["layer"]), data["opens"]["head"]),
     )
-
-
-def _behavior(kind: str, layer: int, heads: list[int], role: str, does: str, known: str, **more: Any) -> Behavior:
-    site, texts, words = Site(kind, _as(int, layer)), _all_as(str, [role, does, known]), _as(str, more.pop("next", ""))
-    each = {name: _all_as(float, more.pop(name, []), 1) for name in ("rates", "shares", "off")}
-    if any(shares and len(shares) != len(heads) for shares in each.values()):
-        raise ValueError
-    shares = {name: None if share is None else _as(float, share, 1) for name, share in more.items()}
-    return Behavior(site, _all_as(int, heads), *texts, **each, **shares, next=frozenset(words.split()))
-
-
-def _as(kind: type, value: Any, most: float = math.inf) -> Any:
-    """Return a value if it is a text, or a finite number from 0 to `most`; an int passes as a float. Else raise."""
-    if type(value) is not kind and not (kind is float and type(value) is int):
-        raise TypeError
-    if kind is not str and not (0 <= value <= most and math.isfinite(value)):
-        raise ValueError
-    return value
-
-
-def _all_as(kind: type, values: Any, most: float = math.inf) -> tuple:
-    """Check each value of a list with `_as`."""
-    if not isinstance(values, list):
-        raise TypeError
-    return tuple(_as(kind, value, most) for value in values)

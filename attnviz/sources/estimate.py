@@ -1,10 +1,16 @@
-"""Estimates of the time and the memory that a run, or an analysis of its attention maps, takes on this machine."""
+"""Time and memory that a run, or an analysis of attention maps, takes on this machine, and the memory that it has."""
 
+import ctypes
+import gc
+import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 
+import psutil
 import torch
 
 from attnviz.core import attention
@@ -14,18 +20,15 @@ from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.record import Record, Step
 from attnviz.sources.base import Source
 
-FEW = 5e9
-"""Number of operations below which a run is short on any machine, so that its speed need not be measured."""
-
-USUAL = 5e9
-"""Operations per second that are assumed below `FEW`: any machine of the last ten years is faster."""
-
-
+FEW, USUAL = 5e9, 5e9
+"""Operations of a run that is short on any machine, so that its speed need not be measured; and the operations per
+second that are assumed for it: any machine of the last ten years is faster."""
 A_WEIGHT, A_CALL = 2_000, 1e9
 """Cost of computing all metrics, in operations: for each attention weight, and for each call of any size."""
-
 NARROWEST = 64
 """Width of a head below which the time for a cell stays the same, because its exp takes most of the time."""
+GROUP = Path("/sys/fs/cgroup")
+"""Folder in which Linux shows the control group of a process."""
 
 
 @dataclass(frozen=True)
@@ -74,13 +77,11 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
     - bytes = record_bytes + 32 · tokens · d_model for the activations of a layer + 4 · length² for each sentence and
       each of `Facts.squares`. Blocks of at most 64 MB are not counted.
     """
-    layers, width, tokens = len(source.sites), source.d_model, sentences * length
-    operations = _operations(source, length, edits, sentences)
-    words = source.facts.words if source.facts else 0
+    layers, width, tokens, facts = len(source.sites), source.d_model, sentences * length, source.facts
+    words, squares = (facts.words, facts.squares) if facts else (0, 0)
     stored = 4 * tokens * (3 * width * layers + width + words) + 8 * tokens * source.num_heads * layers
-    squares = 4 * sentences * length**2 * source.facts.squares if source.facts else 0
-    rate = USUAL if operations < FEW else operations_per_second()
-    return Estimate(tokens, operations / rate, stored + 32 * tokens * width + squares, stored)
+    peak = stored + 32 * tokens * width + 4 * sentences * length**2 * squares
+    return Estimate(tokens, _seconds(_operations(source, length, edits, sentences)), peak, stored)
 
 
 def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edits()) -> Estimate:
@@ -89,19 +90,19 @@ def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edi
     - seconds = (operations of all runs and of the texts that the model writes + `A_WEIGHT` for each attention weight
       + `A_CALL` for each attention call) / operations per second. A model that writes is assumed to write as many
       tokens as it reads, and processes all previous tokens again for each new token.
-    - bytes and record_bytes are those of the largest run.
+    - bytes are those of the largest run.
 
     Args:
         runs: pairs of the number of texts in a run and the number of tokens that each text is padded to.
     """
-    parts = [estimate(source, length, edits, count) for count, length in runs]
     written = sum(site.kind != "encoder" for site in source.sites) / len(source.sites) if source.writes else 0
-    operations = 0.0
+    tokens, operations, peak = 0, 0.0, 0
     for count, length in runs:
+        tokens += count * length
         operations += _operations(source, length, edits, count) * (1 + written * length / 2)
         operations += len(source.sites) * (A_WEIGHT * count * source.num_heads * length**2 + A_CALL)
-    most = {name: max((getattr(part, name) for part in parts), default=0) for name in ("bytes", "record_bytes")}
-    return Estimate(sum(part.tokens for part in parts), operations / operations_per_second(), **most)
+        peak = max(peak, estimate(source, length, edits, count).bytes)
+    return Estimate(tokens, operations / operations_per_second(), peak, 0)
 
 
 def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: range | None = None) -> Estimate:
@@ -116,17 +117,14 @@ def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: ra
     sides = [queries if rows is None else len(rows), keys if columns is None else len(columns)]
     cells = _computed_pairs(step.mask, queries) if whole else sides[0] * sides[1]
     operations = 2 * maps * cells * max(2 * NARROWEST, step.query.shape[-1] + step.value.shape[-1])
-    rate = USUAL if operations < FEW else operations_per_second()
-    return Estimate(max(sides), operations / rate, (12 * maps + 2) << 20, 0, maps)
+    return Estimate(max(sides), _seconds(operations), (12 * maps + 2) << 20, 0, maps)
 
 
 def of_all_maps(record: Record) -> Estimate:
     """Estimate the cost of processing the attention maps of all heads of a run."""
     parts = [of_maps(step, step.num_heads) for step in record.steps]
-    together = {
-        name: sum(getattr(part, name) for part in parts) for name in ("seconds", "bytes", "record_bytes", "maps")
-    }
-    return Estimate(max(part.tokens for part in parts), **together)
+    seconds, peak, maps = (sum(getattr(part, name) for part in parts) for name in ("seconds", "bytes", "maps"))
+    return Estimate(max(part.tokens for part in parts), seconds, peak, 0, maps)
 
 
 def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits = Edits(), sentences: int = 1) -> int:
@@ -141,12 +139,29 @@ def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits 
 
 def _operations(source: Source, length: int, edits: Edits, sentences: int) -> float:
     """Number of operations of a run; see `estimate`."""
-    cells = sum(_computed_pairs(_mask(edits, site.kind), length) for site in source.sites)
+    cells = 0
+    for site in source.sites:
+        causal, edited = (Subsequent() if site.kind == "decoder" and edits.own_mask else None), edits.mask_at(site.kind)
+        cells += _computed_pairs(causal & edited if causal and edited else causal or edited, length)
     parameters = 12 * source.d_model**2 * len(source.sites)
     if facts := source.facts:
         parameters = facts.parameters - (0 if facts.words else facts.vocabulary * source.d_model)
     heads = source.num_heads * max(NARROWEST, source.d_model // source.num_heads)
     return 4 * sentences * cells * heads + 2 * sentences * length * parameters
+
+
+@lru_cache(maxsize=64)
+def _computed_pairs(mask: Mask | None, length: int) -> int:
+    """Number of pairs of a query and a key that one head computes."""
+    if mask is None or length <= attention.LONG:
+        return length**2
+    parts = [range(start, min(start + attention.TILE, length)) for start in range(0, length, attention.TILE)]
+    pairs = ((rows, columns) for rows in parts for columns in parts)
+    return sum(len(rows) * len(columns) for rows, columns in pairs if mask.is_open(rows, columns) is not False)
+
+
+def _seconds(operations: float) -> float:
+    return operations / (USUAL if operations < FEW else operations_per_second())
 
 
 @cache
@@ -162,17 +177,53 @@ def operations_per_second() -> float:
     return operations / best
 
 
-def _mask(edits: Edits, kind: str) -> Mask | None:
-    causal, edited = (Subsequent() if kind == "decoder" and edits.own_mask else None), edits.mask_at(kind)
-    return causal & edited if causal and edited else causal or edited
+def devices() -> list[torch.device]:
+    """Devices of this machine that can run models, the fastest first."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    return [torch.device(name) for name, is_available in available.items() if is_available]
 
 
-@lru_cache(maxsize=64)
-def _computed_pairs(mask: Mask | None, length: int) -> int:
-    """Number of pairs of a query and a key that one head computes."""
-    if mask is None or length <= attention.LONG:
-        return length**2
-    parts = [range(start, min(start + attention.TILE, length)) for start in range(0, length, attention.TILE)]
-    return sum(
-        len(rows) * len(columns) for rows in parts for columns in parts if mask.is_open(rows, columns) is not False
-    )
+def free_bytes(device: torch.device) -> int:
+    """Bytes that are available on a device, including those that torch has reserved and does not use."""
+    if device.type == "cuda":
+        reserve = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + reserve
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
+    limit, used = _control_group()
+    return min(psutil.virtual_memory().available, limit - used)
+
+
+def total_bytes(device: torch.device) -> int:
+    """Total memory of a device in bytes."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    if device.type == "mps":
+        return torch.mps.recommended_max_memory()
+    return min(psutil.virtual_memory().total, _control_group()[0])
+
+
+def _control_group() -> tuple[int, int]:
+    """Memory limit and used bytes of this process's control group under Linux; `sys.maxsize` and 0 without a limit.
+    The cache of inactive files is not counted as used, as the system frees it when memory is needed."""
+    with suppress(OSError, ValueError):  # no such group, or "max": no limit
+        limit, used = (int((GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
+        lines = (line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
+        return limit, used - sum(int(count) for name, count in lines if name == "inactive_file")
+    return sys.maxsize, 0
+
+
+def used_bytes() -> int:
+    """Bytes that this process and its child processes use."""
+    own, total = psutil.Process(), 0
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.Error):  # it has ended
+            total += process.memory_info().rss
+    return total
+
+
+def give_back() -> None:
+    """Return freed memory to the system; without this call the C library may keep it for later allocations."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

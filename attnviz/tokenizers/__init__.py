@@ -1,6 +1,6 @@
 """Text to tokens and back: words, characters, and pieces of words (byte-pair encoding); padded batches."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from hashlib import blake2b
 from typing import Protocol
@@ -23,18 +23,9 @@ ID_BYTES = 6
 
 
 class Tokenizer(Protocol):
-    """Cuts a text into tokens with their positions in the text."""
+    """Cuts any text into tokens in order; every character except whitespace is in a token, and none is special."""
 
-    @property
-    def name(self) -> str: ...
-
-    def encode(self, text: str) -> tuple[Token, ...]:
-        """Cut a text into tokens, in order and without special tokens; each token holds `text[start:end]`.
-
-        Every character except whitespace is in a token. Any text is allowed, including lone surrogates and control
-        characters.
-        """
-        ...
+    def encode(self, text: str) -> tuple[Token, ...]: ...
 
 
 def hashed(piece: str) -> int:
@@ -55,8 +46,6 @@ class Characters:
     Code points would not do: "é" may be one or two, a family emoji is seven, and a lone combining mark or half a flag
     on the axis of a figure could not be read.
     """
-
-    name = "characters"
 
     def encode(self, text: str) -> tuple[Token, ...]:
         spans = (span for _, span in _CLUSTERS.pre_tokenize_str(without_surrogates(text)))
@@ -83,8 +72,6 @@ _PARTS = Split(
 class Words:
     """Words with inner apostrophes and hyphens, case kept; each punctuation mark, ideograph or emoji is a token."""
 
-    name = "words"
-
     def encode(self, text: str) -> tuple[Token, ...]:
         return tuple(Token(text[start:end], hashed(text[start:end]), start, end) for start, end in spans(text))
 
@@ -101,8 +88,6 @@ class Subword:
     do not. If a character is cut into several bytes, each of these tokens has the span and text of the character.
     """
 
-    name = "bpe"
-
     def __init__(self):
         self._encoder = Encoder.from_file(str(assets.path("tokenizers/bpe.json")))
         self._encoder.encode_special_tokens = True  # a typed "<pad>" is text
@@ -117,10 +102,6 @@ class Subword:
             tokens.append(Token(piece, number, start, end, joined=word == before))
             before = None if piece.isspace() else word
         return tuple(tokens)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Decode ids to text, without special tokens; bytes that are not UTF-8 become U+FFFD."""
-        return self._encoder.decode(list(ids), skip_special_tokens=True)
 
 
 _KINDS = {"words": Words, "characters": Characters, "bpe": Subword}

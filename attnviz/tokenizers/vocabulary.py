@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.tokens import Sentence, Token
@@ -31,8 +30,6 @@ class Vocabulary:
     """
 
     words: tuple[str, ...]
-
-    name = "vocabulary"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,15 +112,6 @@ def read(path: Path) -> dict[str, Vocabulary]:
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if not data or not all(map(_is_word_list, data.values())):
-            raise ValueError
         return {language: Vocabulary(tuple(words)) for language, words in data.items()}
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (OSError, ValueError, AttributeError):
         raise AttnvizError(f"The vocabulary {path.parent.name}/{path.name} is missing or damaged.") from None
-
-
-def _is_word_list(data: Any) -> bool:
-    """Whether data are a list of distinct, non-empty texts without special tokens."""
-    if not isinstance(data, list) or not all(isinstance(word, str) and word for word in data):
-        return False
-    return len({*data, *SPECIAL, UNK}) == len(data) + len(SPECIAL) + 1

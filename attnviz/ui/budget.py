@@ -77,14 +77,12 @@ def check_memory(needed: int, let_go: Callable[[], object]) -> None:
     global _emptied
     if not public():
         return
-    from attnviz.sources.huggingface import memory as machine
-
     most = int(1e9 * _number(GIGABYTES)) - needed
-    if machine.used() > most and time.monotonic() > _emptied + EMPTIED:
+    if estimate.used_bytes() > most and time.monotonic() > _emptied + EMPTIED:
         let_go()
-        machine.give_back()
+        estimate.give_back()
         _emptied = time.monotonic()
-    if machine.used() > most:
+    if estimate.used_bytes() > most:
         raise Busy("This server has no memory left for another run; try again in a minute.")
 
 

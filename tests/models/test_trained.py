@@ -4,6 +4,7 @@ import io
 import json
 import pickle
 import struct
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def refused(path, how):
 
 def rewritten(path, weights=None, config=None, **other):
     """The file with other weights, or other sizes in its header."""
-    metadata = {"config": json.dumps(CONFIG.to_json() | (config or {}))} | other
+    metadata = {"config": json.dumps(asdict(CONFIG) | (config or {}))} | other
     save_file(load_file(path) if weights is None else weights, path, metadata)
     return path
 
@@ -57,25 +58,16 @@ def test_what_was_written_is_read(tmp_path, name):
     """The same sizes, and the same numbers as far as float16 holds them; ready to run, and not to be trained on."""
     model = tiny.config(name).build()
     trained.write(model, tmp_path / "deep" / "er" / "00000.safetensors")
+    state = torch.get_rng_state()
     read = trained.read(tmp_path / "deep" / "er" / "00000.safetensors")
 
     assert read.config == model.config
+    assert torch.equal(torch.get_rng_state(), state)
     assert not read.training
-    assert {
-        name: tensor.half().float() for name, tensor in model.state_dict().items()
-    }.keys() == read.state_dict().keys()
+    assert model.state_dict().keys() == read.state_dict().keys()
     for name, tensor in read.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name].half().float())
     assert not any(parameter.requires_grad for parameter in read.parameters())
-
-
-def test_reading_draws_no_random_numbers(file):
-    """Whatever else a process draws."""
-    torch.manual_seed(5)
-    state = torch.get_rng_state()
-    trained.read(file)
-
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_the_last_kept_moment_is_the_model(folder):
@@ -88,19 +80,11 @@ def test_the_last_kept_moment_is_the_model(folder):
     assert not torch.equal(first.unembedding.weight, last.unembedding.weight)
 
 
-def test_other_files_in_the_folder_are_no_weights(folder):
-    (folder / "story" / "notes.safetensors").write_bytes(b"x")
-    (folder / "story" / "00400.safetensors.part").write_bytes(b"x")
-
-    assert trained.checkpoints("story") == tiny.STEPS
-
-
 @pytest.mark.parametrize(
     ("name", "step", "message"),
     [
         ("story", 7, "No weights of 'story' were kept after step 7; there are those after 0, 20, 300."),
         ("none", None, "The weights of 'none' are missing: there is no *.safetensors in assets/models/none."),
-        ("none", 3, "The weights of 'none' are missing: there is no *.safetensors in assets/models/none."),
     ],
 )
 def test_what_is_not_there_is_told_with_what_is(folder, name, step, message):
@@ -110,108 +94,24 @@ def test_what_is_not_there_is_told_with_what_is(folder, name, step, message):
     assert str(caught.value) == message
 
 
-# Damaged files
-
-
-def test_a_missing_file_and_a_folder_are_refused(tmp_path):
-    assert refused(tmp_path / "00001.safetensors", "are damaged or missing")
-    assert refused(tmp_path, "are damaged or missing")
-
-
-@pytest.mark.parametrize("left", [0, 4, 8, 100, 1000, -1])
-def test_a_truncated_file_is_refused(file, left):
-    file.write_bytes(file.read_bytes()[:left])
+@pytest.mark.parametrize("left", [0, 8, 100, -1, None])
+def test_a_missing_or_truncated_file_is_refused(file, left):
+    file.write_bytes(file.read_bytes()[:left]) if left is not None else file.unlink()
 
     assert refused(file, "are damaged or missing")
 
 
-@pytest.mark.parametrize("size", [2**64 - 1, 2**63, 10**9, 100_000_001, 0, 1])
-def test_a_header_that_claims_another_length_is_refused(file, size):
-    """No memory is taken for what it claims."""
-    file.write_bytes(struct.pack("<Q", size) + file.read_bytes()[8:])
-
-    assert refused(file, "are damaged or missing")
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        b"{}",
-        b"null",
-        b"[" * 100_000,
-        b'{"a":' * 100_000,
-        b'{"__metadata__": {"config": 3}}',
-        b'{"x": {"dtype": "F16", "shape": [1099511627776], "data_offsets": [0, 2199023255552]}}',
-        b'{"x": {"dtype": "F16", "shape": [4294967296, 4294967296, 4294967296], "data_offsets": [0, 8]}}',
-        b'{"x": {"dtype": "Q9", "shape": [1], "data_offsets": [0, 8]}}',
-        b'{"x": {"dtype": "F16", "shape": [-1], "data_offsets": [8, 0]}}',
-        b"\xff\xfe\x00",
-    ],
-)
-def test_a_header_that_claims_what_is_not_there_is_refused(file, header):
-    file.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
-
-    assert refused(file, "")
-
-
-@pytest.mark.parametrize("config", ["", "null", "{", "[" * 10_000, "9" * 10_000, '{"d_model": 15}', "NaN"])
+@pytest.mark.parametrize("config", [None, {}, {"more": 1}])
 def test_sizes_that_cannot_be_read_are_refused(file, config):
-    save_file(load_file(file), file, {"config": config})
+    """Without a header, and with other names in it."""
+    save_file(load_file(file), file, None if config is None else {"config": json.dumps(config)})
 
-    assert refused(file, "")
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [
-        {"d_model": 18},
-        {"d_model": 16},
-        {"num_layers": 3},
-        {"num_layers": 1},
-        {"d_ff": 0},
-        {"vocabulary": 22},
-        {"written": 0},
-        {"longest": 12},
-        {"longest": "13"},
-        {"d_model": 10**100},
-    ],
-)
-def test_sizes_that_the_weights_do_not_have_are_refused(file, sizes):
-    assert refused(rewritten(file, config=sizes), "do not fit the sizes that the file states")
+    assert refused(file, "are damaged or missing")
 
 
-def test_large_sizes_that_are_only_claimed_take_no_memory(file, monkeypatch):
-    """A thousand million parameters, drawn at random, would end a small server."""
-    largest = {name: most for name, (_, most) in CONFIG.BOUNDS.items()}
-
-    def no_numbers(tensor, *_, **__):
-        assert tensor.is_meta
-        return tensor
-
-    monkeypatch.setattr(torch.nn.init, "normal_", no_numbers)
-    monkeypatch.setattr(torch.nn.init, "xavier_uniform_", no_numbers)
-    assert refused(rewritten(file, config=largest), "do not fit the sizes that the file states")
-
-
-@pytest.mark.parametrize("change", ["gone", "more", "shape"])
-def test_weights_that_are_missing_or_too_many_are_refused(file, change):
-    weights = load_file(file)
-    name = next(iter(weights))
-    if change == "gone":
-        del weights[name]
-    else:
-        weights["more" if change == "more" else name] = torch.zeros(3)
-
-    assert refused(rewritten(file, weights), "do not fit the sizes that the file states")
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_weights_that_are_no_numbers_are_refused(file, value):
-    """One among thousands is enough: it would blank every picture."""
-    weights = load_file(file)
-    weights["unembedding.bias"][3] = value
-
-    assert refused(rewritten(file, weights), "hold numbers that are not finite")
+@pytest.mark.parametrize("change", [{"d_model": 18}, {"d_model": 16}, {"num_layers": 3}, {"written": 0}])
+def test_sizes_that_the_weights_do_not_have_are_refused(file, change):
+    assert refused(rewritten(file, config=change), "do not fit the sizes that the file states")
 
 
 class Trap:

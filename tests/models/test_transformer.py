@@ -1,5 +1,6 @@
 """Layers beside PyTorch's own with the same weights; models whose padding changes nothing and that see no future."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,9 @@ from torch import nn
 from torch.testing import assert_close
 
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Padding, Subsequent
 from attnviz.core.tap import Tap
-from attnviz.models.transformer import Config, EncoderDecoder, LanguageModel, Layer, Layers
+from attnviz.models.transformer import Config, LanguageModel, Layer, sinusoidal
 
 B, H, Q, K, D_K, D_FF = 2, 3, 5, 7, 11, 13
 D_MODEL = H * D_K
@@ -94,14 +94,17 @@ def test_a_layer_without_feed_forward_and_norm_only_adds_attention():
     assert_close(layer(x, None, None, None, tap=None, site=LAYER), x + layer.attention(x, x, x), **EXACT)
 
 
-def test_a_stack_is_its_layers_one_after_another():
-    stack = drawn(Layers("encoder", D_MODEL, H, 3, d_ff=D_FF))
-    x = torch.randn(B, Q, D_MODEL, dtype=torch.float64)
-    expected = x
-    for layer in stack.layers:
-        expected = layer(expected, None, None, None, tap=None, site=LAYER)
+@pytest.mark.parametrize(("length", "d_model"), [(1, 2), (7, 16), (13, 5), (53, 64), (3, 1), (0, 4)])
+def test_the_table_of_positions_is_the_formula_of_the_paper(length, d_model):
+    """PE(p, 2i) = sin(p / 10000^(2i / d_model)), PE(p, 2i + 1) = cos of the same; an odd width ends with a sine."""
+    table = sinusoidal(length, d_model)
 
-    assert_close(stack(x), expected, **EXACT)
+    assert table.shape == (length, d_model)
+    for position in range(length):
+        for column in range(d_model):
+            angle = position / 10_000 ** (2 * (column // 2) / d_model)
+            expected = math.cos(angle) if column % 2 else math.sin(angle)
+            assert math.isclose(table[position, column].item(), expected, abs_tol=1e-5)
 
 
 # Models
@@ -191,32 +194,3 @@ def test_without_a_tap_the_same_comes_out():
     memory = model.encode(ids, (Q, 3))
 
     assert_close(model.decode(ids, memory, None, (Q, 3)), run(model, ids, (Q, 3), ids, None), **EXACT)
-
-
-# Sizes
-
-
-def test_sizes_survive_json():
-    for config in (READER, WRITER):
-        assert Config.from_json(config.to_json()) == config
-    assert isinstance(READER.build(), LanguageModel)
-    assert isinstance(WRITER.build(), EncoderDecoder)
-
-
-@pytest.mark.parametrize("name", Config.BOUNDS)
-@pytest.mark.parametrize("beyond", ["least", "most", "text", "float", "bool", "none"])
-def test_sizes_out_of_bounds_are_refused(name, beyond):
-    """With the bounds, as a damaged file may state any."""
-    least, most = Config.BOUNDS[name]
-    bad = {"least": least - 1, "most": most + 1, "text": "3" * 100, "float": 3.0, "bool": True, "none": None}
-
-    with pytest.raises(
-        AttnvizError, match=rf"^{name} is .{{1,45}}; it must be a whole number from {least} to {most:,}\."
-    ):
-        Config.from_json(WRITER.to_json() | {name: bad[beyond]})
-
-
-@pytest.mark.parametrize("data", [None, [], {}, 3, "x", {"vocabulary": 3}, READER.to_json() | {"more": 1}])
-def test_sizes_that_are_none_are_refused(data):
-    with pytest.raises(AttnvizError, match="sizes of the model cannot be read"):
-        Config.from_json(data)

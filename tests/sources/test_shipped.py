@@ -21,7 +21,6 @@ def test_a_card_speaks_of_places_that_the_model_has(name):
     card = source.card
     places = [(card.opens[0], (card.opens[1],)), *((found.site, found.heads) for found in card.behaviors)]
 
-    assert card.name == name
     assert card.measured
     assert card.cannot
     for site, heads in places:
@@ -71,7 +70,6 @@ def test_its_moments_are_those_of_a_training(name):
 
     assert steps[0] == 0
     assert len(seen) == len(steps) >= 5
-    assert Trained(name).card.curve[-1][0] == steps[-1]
 
 
 @pytest.mark.parametrize(

@@ -43,14 +43,6 @@ def test_nothing_typed_is_lost(name, text):
     assert {place for place, character in enumerate(text) if not character.isspace()} <= covered
 
 
-@pytest.mark.parametrize("name", ["words", "characters"])
-@given(text=ANY_TEXT)
-def test_no_two_tokens_share_a_character(name, text):
-    tokens = tokenizers.load(name).encode(text)
-
-    assert all(one.end <= other.start for one, other in pairwise(tokens))
-
-
 @given(text=ANY_TEXT)
 def test_pieces_stand_in_order_and_share_a_character_only_where_it_was_cut(text):
     """Only the bytes of one character outside ASCII are told apart by no span."""
@@ -62,20 +54,6 @@ def test_pieces_stand_in_order_and_share_a_character_only_where_it_was_cut(text)
         if one.end > other.start:
             assert one.end - other.start == 1
             assert ord(text[other.start]) > 127
-
-
-@given(text=ANY_TEXT)
-def test_characters_spell_the_text(text):
-    assert "".join(token.text for token in tokenizers.load("characters").encode(text)) == text
-
-
-@given(text=ANY_TEXT)
-def test_ids_of_pieces_spell_the_text(text):
-    """Byte-level encoding loses nothing but lone surrogates, which no file could hold."""
-    bpe = tokenizers.load("bpe")
-    readable = "".join("\ufffd" if "\ud800" <= character <= "\udfff" else character for character in text)
-
-    assert bpe.decode(token.id for token in bpe.encode(text)) == readable
 
 
 @EVERY
@@ -101,14 +79,13 @@ def test_ids_are_the_same_in_every_run_of_python(seed):
         check=True,
     )
 
+    assert json.loads(there.stdout)[0][:2] == [
+        20442307232627,
+        28490760094753,
+    ]  # another id changes every random picture
     assert json.loads(there.stdout) == [
         [token.id for token in tokenizers.load(name).encode("The cat é")] for name in tokenizers.NAMES
     ]
-
-
-def test_known_ids_stay_what_they_are():
-    """Written down, because a changed id changes every random picture."""
-    assert [token.id for token in tokenizers.load("words").encode("The cat")] == [20442307232627, 28490760094753]
 
 
 @pytest.mark.parametrize(
@@ -136,12 +113,6 @@ def test_characters_are_what_a_reader_counts():
     tokens = tokenizers.load("characters").encode("e\u0301 👩‍👩‍👧🇩🇪🇫🇷\r\n")
 
     assert [token.text for token in tokens] == ["e\u0301", " ", "👩‍👩‍👧", "🇩🇪", "🇫🇷", "\r\n"]
-
-
-def test_case_is_kept():
-    cat, capital = tokenizers.load("words").encode("cat Cat")
-
-    assert cat.id != capital.id
 
 
 def test_common_words_are_one_piece_and_rare_ones_are_cut_where_it_makes_sense():
@@ -192,10 +163,6 @@ def test_an_unknown_tokenizer_is_answered_with_those_that_exist():
         tokenizers.load("letters")
 
 
-def test_a_tokenizer_is_made_once():
-    assert tokenizers.load("bpe") is tokenizers.load("bpe")
-
-
 @EVERY
 @given(texts=st.lists(ANY_TEXT, min_size=1, max_size=4), sos=st.booleans(), eos=st.booleans())
 @example(texts=TEXTS, sos=True, eos=True)
@@ -218,15 +185,6 @@ def test_a_batch_is_padded_at_the_end_to_one_length(name, texts, sos, eos):
         padding = sentence.tokens[sentence.length :]
         assert all((token.text, token.id, token.special) == ("<pad>", 0, True) for token in padding)
         assert all(token.start == token.end == len(text) for token in padding)
-
-
-def test_a_batch_can_begin_and_end_with_special_tokens():
-    (sentence,) = tokenizers.batch(tokenizers.load("words"), ["a cat"], sos=True, eos=True)
-
-    first, *_, last = sentence.tokens
-    assert sentence.labels == ("<sos>", "a", "cat", "<eos>")
-    assert (first.id, first.start, first.end, first.special) == (1, 0, 0, True)
-    assert (last.id, last.start, last.end, last.special) == (2, 5, 5, True)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_the_shipped_card_says_what_a_fresh_measurement_says(name):
     shipped = json.loads((trained.folder(name) / "card.json").read_text(encoding="utf-8"))
     fresh = import_module(f"attnviz.training.{name}").card(NUMBERS[name])
 
-    cards._card_from(fresh)  # can be read
+    cards.from_json(fresh)  # can be read
     assert {key: shipped[key] for key in shipped if key not in ("measured", "findings")} == {
         key: fresh[key] for key in fresh if key not in ("measured", "findings")
     }

@@ -16,7 +16,6 @@ from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.sources import estimate
-from attnviz.sources.huggingface import memory
 from attnviz.sources.scratch import Constructed
 from attnviz.studies import ablation
 from attnviz.ui import budget, cache, hosts, runs
@@ -175,7 +174,7 @@ def test_a_budget_that_is_no_number_is_one_sentence(name, value, monkeypatch):
 def public_app(monkeypatch):
     """The app is a public one, with the bounds that it has unless others are set."""
     monkeypatch.setenv("ATTNVIZ_PUBLIC", "1")
-    monkeypatch.setattr(memory, "used", lambda: 0)  # the process of the tests may have a browser, too
+    monkeypatch.setattr(estimate, "used_bytes", lambda: 0)  # the process of the tests may have a browser, too
     kept = hosts.public, budget._number
     for function in kept:
         function.cache_clear()
@@ -188,8 +187,8 @@ def public_app(monkeypatch):
 def test_a_public_server_without_memory_lets_go_of_what_it_keeps_and_then_refuses_runs(public_app, monkeypatch):
     """What was let go of may be enough."""
     used, freed = [0], [0]
-    monkeypatch.setattr(memory, "used", lambda: used[0])
-    monkeypatch.setattr(memory, "give_back", lambda: used.__setitem__(0, used[0] - freed[0]))
+    monkeypatch.setattr(estimate, "used_bytes", lambda: used[0])
+    monkeypatch.setattr(estimate, "give_back", lambda: used.__setitem__(0, used[0] - freed[0]))
     opened(model="constructed", text=TEXT)
     before = cache.SHARED.bytes
     used[0] = 1_000_000_000

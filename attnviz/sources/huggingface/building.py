@@ -8,7 +8,6 @@ for the previous one. Runs need not wait, as the default dtype is not changed he
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import deepcopy
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,7 +17,6 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.core.progress import tell
-from attnviz.sources.huggingface import opening
 
 CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 """Methods of a tensor that convert it to the dtype in their name."""
@@ -58,21 +56,24 @@ def quiet() -> Iterator[None]:
                     logging.enable_progress_bar()
 
 
-def plan(model: Any, config: Any) -> nn.Module:
-    """Build a model of a class on the device "meta", where its weights take no memory."""
-    with torch.device("meta"), Unfilled():
-        return model._from_config(deepcopy(config), dtype=torch.get_default_dtype(), attn_implementation="eager")
-
-
 def build(
-    model: Any, folder: Path, config: Any, dtype: torch.dtype, prefix: str = ""
+    model: Any,
+    folder: Path,
+    config: Any,
+    dtype: torch.dtype,
+    *,
+    prefix: str = "",
+    check: Callable[[nn.Module], None] = lambda model: None,
+    packed: bool = False,
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """Build a model of a class with the weights of a folder, unpacked if necessary, and return its loading info, too.
+    """Build a model of a class with the weights of a folder, and return its loading info, too.
 
     The subclass here replaces the context in which `from_pretrained` builds, as that would set the default dtype.
 
     Args:
         prefix: prefix to remove from the names of the weights.
+        check: function that gets the model before its weights are read, on the device "meta"; its errors end the build.
+        packed: whether the weights are packed to 4 bits, and have to be unpacked.
     """
     from transformers import Mxfp4Config
 
@@ -81,7 +82,9 @@ def build(
         return [*model.get_init_context(torch.get_default_dtype(), *rest), *typed, Unfilled()]
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
-        return model(*args, **kwargs)
+        instance = model(*args, **kwargs)
+        check(instance)
+        return instance
 
     sparing_others = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
     return sparing_others.from_pretrained(
@@ -93,7 +96,7 @@ def build(
         attn_implementation="eager",
         ignore_mismatched_sizes=True,  # the loading info names them
         output_loading_info=True,
-        **({"quantization_config": Mxfp4Config(dequantize=True)} if opening.is_packed(vars(config)) else {}),
+        **({"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}),
         **({"key_mapping": {f"^{re.escape(prefix)}": ""}} if prefix else {}),
     )
 

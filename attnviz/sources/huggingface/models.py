@@ -136,8 +136,8 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
         **more,
         **loading.facts_of(inner, config, task, embedding.Pooling()),
     )
-    if inner is not model:
-        loading.check_whole(loaded, model)
+    if adapters:
+        loading.check_adapters(model)
     with turns.turn(), faults.unforeseen(name):
         loaded = loading.tried(loaded)
     if sees:

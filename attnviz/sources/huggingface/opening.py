@@ -1,39 +1,32 @@
-"""Read the configuration of a model before its weights: check its numbers, and find the task, class and tokenizer."""
+"""Read the configuration of a model before its weights: find its task, class, and tokenizer or processor."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from attnviz.core.amounts import size
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import embedding, faults, files, mixing
 
 Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states", "objects"]
 """Tasks of a model; `sources.base.TASKS` describes them."""
-HEADS: tuple[tuple[str, Task, str], ...] = (
+TABLES: tuple[tuple[str, Task, str], ...] = (
     ("FOR_SEQUENCE_CLASSIFICATION_", "labels", "AutoModelForSequenceClassification"),
-    ("FOR_NEXT_SENTENCE_PREDICTION_", "labels", "AutoModelForNextSentencePrediction"),
     ("FOR_TOKEN_CLASSIFICATION_", "tokens", "AutoModelForTokenClassification"),
+    ("FOR_SEQ_TO_SEQ_CAUSAL_LM_", "write", "AutoModelForSeq2SeqLM"),
+    ("FOR_CAUSAL_LM_", "next", "AutoModelForCausalLM"),
+    ("FOR_MASKED_LM_", "fill", "AutoModelForMaskedLM"),
+    ("FOR_TEXT_ENCODING_", "vectors", "AutoModelForTextEncoding"),
 )
-"""Tables of transformers for classes of classifiers, with the task and the automatic class of each table."""
-NEXT_SENTENCE = ("the second text follows the first", "the second text is another one")
-"""Labels of models for the prediction of the next sentence, by their ids."""
+"""Tables of transformers with classes that read text, and the task and the automatic class of each table."""
 BY_HAND = (
     "load it with transformers, AutoModelForCausalLM.from_pretrained, and show it by attnviz.load(model, tokenizer)"
 )
 PACKED = "mxfp4"
 """Method of quantization for which transformers can unpack the weights on any device."""
-LONGEST_CONFIG = 2_000_000
-"""Largest size of a config.json, in bytes."""
-MOST = {"layers": 1_000, "heads": 4_096, "experts": 4_096, "labels": 100_000}
-"""Largest numbers of parts of a model. The limit for all other integers is `LARGEST`, or `ROTATION` for the base of
-rotary positions."""
-LARGEST, ROTATION = 2**31, 10**15
 ADD_TOKENIZER = (
     'Add it to the folder: AutoTokenizer.from_pretrained("the model that it was made from").save_pretrained(folder).'
 )
@@ -85,75 +78,37 @@ def read(folder: Path, name: str) -> Unweighted:
 
 
 def configuration(folder: Path, name: str) -> Any:
-    """Read the configuration of a folder, and check that its numbers are plausible.
+    """Read the configuration of a folder.
 
     Raises:
-        InputError: if a number is too large, or if transformers cannot load the model as it is stored.
+        InputError: if it names no model of transformers, or transformers cannot load the model as it is stored.
         AttnvizError: if the file is damaged.
     """
     from transformers import CONFIG_MAPPING, AutoConfig
 
-    settings = _settings(folder / files.CONFIG, f"config.json of {faults.name(name)}")
-    kind = settings["model_type"]
+    who = faults.name(name)
+    try:
+        settings = json.loads((folder / files.CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise AttnvizError(f"config.json of {who} is missing or damaged; fetch it again.") from None
+    kind = settings.get("model_type") if isinstance(settings, dict) else None
+    if not isinstance(kind, str):
+        raise InputError(f"config.json of {who} does not name its model_type: it is not a model of transformers.")
     if "quantization_config" in settings and not is_packed(settings):
-        raise InputError(f"{faults.name(name)} is quantized; {BY_HAND}, or choose the original.")
+        raise InputError(f"{who} is quantized; {BY_HAND}, or choose the original.")
     if kind not in CONFIG_MAPPING:
         own = " It would need code of its own, which attnviz does not run." if "auto_map" in settings else ""
-        raise InputError(f"{faults.name(name)} is a {faults.name(kind)}, which transformers does not know.{own}")
+        raise InputError(f"{who} is a {faults.name(kind)}, which transformers does not know.{own}")
     try:
         return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # wrong settings raise any type of error
-        raise AttnvizError(f"config.json of {faults.name(name)} does not fit a {kind}: {faults.first(error)}") from None
-
-
-def _settings(path: Path, what: str) -> dict[str, Any]:
-    """Read the settings of a config.json, and check each number; see `configuration`."""
-    try:
-        if path.stat().st_size > LONGEST_CONFIG:
-            raise InputError(f"{what} has {size(path.stat().st_size)}; {size(LONGEST_CONFIG)} is the most.")
-        settings = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(settings, dict) or not isinstance(settings.get("model_type"), str):
-            raise InputError(f"{what} does not name its model_type: it is not a model of transformers.")
-        listed = settings.get("architectures")
-        if not (listed is None or (isinstance(listed, list) and all(isinstance(name, str) for name in listed))):
-            raise InputError(f"{what} says 'architectures': {quoted(listed)}; it must be a list of names of classes.")
-        for key, number in _numbers(settings):
-            most = MOST.get(_counted_part(key), ROTATION if "theta" in key else LARGEST)
-            if abs(number) > most:
-                raise InputError(f"{what} says {quoted(key)}: {quoted(number)}; the most is {most}. It is not built.")
-    except InputError:
-        raise
-    except (OSError, ValueError, RecursionError):
-        raise AttnvizError(f"{what} is missing or damaged; fetch it again.") from None
-    return settings
-
-
-def layers(config: Any) -> int:
-    """Largest number of layers in a configuration; 0 if it states none."""
-    return max((number for key, number in _numbers(config.to_dict()) if _counted_part(key) == "layers"), default=0)
+        raise AttnvizError(f"config.json of {who} does not fit a {kind}: {faults.first(error)}") from None
 
 
 def is_packed(settings: dict[str, Any]) -> bool:
     """Whether a configuration is for weights of 4 bits that are unpacked when they are loaded, as those of GPT-OSS."""
     quantization = settings.get("quantization_config")
     return isinstance(quantization, dict) and quantization.get("quant_method") == PACKED
-
-
-def _counted_part(key: str) -> str:
-    """Key of `MOST` for a setting: "layers" of n_layer, encoder_layers, num_hidden_layers; "" if it counts none."""
-    words = {*key.lower().split("_")}
-    if "window" in words:  # max_window_layers of Qwen may exceed the number of layers
-        return ""
-    return next((part for part in MOST if words & {part, part[:-1]} and words & {"num", "n", part}), "")
-
-
-def _numbers(value: Any, key: str = "") -> Iterator[tuple[str, int]]:
-    """Iterate over all integers in a configuration, each with its key."""
-    if isinstance(value, dict | list):
-        for inner, item in value.items() if isinstance(value, dict) else ((key, item) for item in value):
-            yield from _numbers(item, str(inner))
-    elif isinstance(value, int) and not isinstance(value, bool):
-        yield key, value
 
 
 def sense_class(config: Any) -> tuple[Any, Task, Any, str] | None:
@@ -212,8 +167,6 @@ def label_kind(config: Any) -> LabelKind:
 
 def labels(config: Any, count: int) -> tuple[str, ...]:
     """Names of the labels of a classifier, in the order of their ids."""
-    if _class_name(config).endswith("ForNextSentencePrediction"):
-        return NEXT_SENTENCE
     names = config.id2label or {}
     return tuple(str(names.get(i, i)) for i in range(count))
 
@@ -240,7 +193,7 @@ def _task_and_class(config: Any, name: str, pooling: embedding.Pooling) -> tuple
     who = f"{faults.name(name)} ({class_name or config.model_type})"
     if model is None or not _reads_text(model):
         raise not_of_text(who)
-    if _has_encoder_and_decoder(config) and auto is transformers.AutoModel:
+    if config.is_encoder_decoder and auto is transformers.AutoModel:
         raise InputError(f"{who} has a decoder but no language modeling head; choose a model with one.")
     return task, model
 
@@ -280,11 +233,6 @@ def _is_listed(config: Any, table: str) -> bool:
     return _class_name(config) in ([listed] if isinstance(listed, str) else listed or ())
 
 
-def _has_encoder_and_decoder(config: Any) -> bool:
-    """Whether a model has an encoder and a decoder."""
-    return bool(getattr(config, "is_encoder_decoder", False))
-
-
 def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     """Task of a model, and the automatic class for this task; both are None if the model does not read text.
 
@@ -295,25 +243,20 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     from transformers.models.auto import modeling_auto as names
 
     class_name, kind, among = _class_name(config), config.model_type, partial(_is_listed, config)
-    fills = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and class_name.endswith("ForPreTraining")
-    fills = fills and kind not in ("electra", "funnel")  # these were trained to detect replaced tokens
     if has_senses(config):
-        reads = among("FOR_IMAGE_TEXT_TO_TEXT_") and not _has_encoder_and_decoder(config)
+        reads = among("FOR_IMAGE_TEXT_TO_TEXT_") and not config.is_encoder_decoder
         return ("next", transformers.AutoModelForImageTextToText) if reads else (None, None)
     if pooled:
         encodes = kind in names.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
         return "vectors", transformers.AutoModelForTextEncoding if encodes else transformers.AutoModel
-    for table, task, auto in HEADS:
+    for table, task, auto in TABLES:
         if among(table):
             return task, getattr(transformers, auto)
-    if _has_encoder_and_decoder(config) and (among("FOR_SEQ_TO_SEQ_CAUSAL_LM_") or among("")):
+    if config.is_encoder_decoder and among(""):
         return "write", transformers.AutoModelForSeq2SeqLM
-    if among("FOR_CAUSAL_LM_"):
-        return "next", transformers.AutoModelForCausalLM
-    if among("FOR_MASKED_LM_") or fills:
+    is_masked = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and kind not in ("electra", "funnel")
+    if is_masked and class_name.endswith("ForPreTraining"):  # those two were trained to detect replaced tokens
         return "fill", transformers.AutoModelForMaskedLM
-    if among("FOR_TEXT_ENCODING_"):
-        return "vectors", transformers.AutoModelForTextEncoding
     return "vectors" if not class_name or among("") else "states", transformers.AutoModel
 
 
@@ -327,7 +270,7 @@ def task_of(model: Any, config: Any) -> Task:
         raise not_of_text(type(model).__name__)
     task = _task(config, False)[0]
     if task in (None, "vectors", "states") and model.get_output_embeddings() is not None:
-        return "write" if _has_encoder_and_decoder(config) else "next"
+        return "write" if config.is_encoder_decoder else "next"
     return task or "states"
 
 
@@ -340,39 +283,26 @@ def _reads_text(model: type) -> bool:
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
-    """Load the tokenizer of a folder with transformers, fast or written in Python, and try it on a text."""
+    """Load the tokenizer of a folder with transformers, and try it on a text.
+
+    Raises:
+        InputError: if there is none that can be used. Transformers makes an empty vocabulary of missing files.
+    """
     import transformers
 
-    files_there, who, broken = {path.name for path in folder.iterdir()}, faults.name(name), ""
-    if not files_there & files.TOKENIZER:
-        raise InputError(f"{who} has no tokenizer. {ADD_TOKENIZER}")
-    try:
-        settings = json.loads((folder / files.TOKENIZER_CONFIG).read_text(encoding="utf-8"))
-        kind = getattr(transformers, settings["tokenizer_class"], None)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        kind = None
+    names, kind = {path.name for path in folder.iterdir()}, None
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         kind = type(tokenizer)
-        if not tokenizer("A test.")["input_ids"]:
-            broken = "finds no token in 'A test.'; it is damaged."
+        problem = "" if tokenizer("A test.")["input_ids"] else "it finds no token in 'A test.'."
     except BaseException as error:  # a tokenizer written in Rust panics past Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        broken = f"cannot be used: {faults.first(error)}"
-    if missing := _missing_file(kind, files_there):
-        raise InputError(f"{who} has no tokenizer: a {kind.__name__} needs {missing}. {ADD_TOKENIZER}")
-    if broken:
-        raise AttnvizError(f"The tokenizer of {who} {broken}")
+        problem = faults.first(error)
+    needed = getattr(kind, "vocab_files_names", {})
+    missing = [needed[part] for part in ("vocab_file", "merges_file") if part in needed and needed[part] not in names]
+    if missing and not any(file == files.FAST or file.endswith((".model", ".spm")) for file in names):
+        problem = f"a {kind.__name__} needs {files.FAST} or {' and '.join(missing)}."
+    if problem:
+        raise InputError(f"{faults.name(name)} has no tokenizer that can be used: {problem} {ADD_TOKENIZER}")
     return tokenizer
-
-
-def _missing_file(kind: Any, files_there: set[str]) -> str:
-    """Missing file without which transformers would make an empty vocabulary without an error; "" if there is none."""
-    if kind is None or files.FAST in files_there:
-        return ""
-    needed = {*kind.vocab_files_names.values()} & files.VOCABULARIES
-    if needed and not files_there & (needed | files.SENTENCEPIECE):
-        return " or ".join(sorted(needed))
-    both = files.MERGES in needed and not files_there & files.SENTENCEPIECE
-    return files.MERGES if both and files.MERGES not in files_there else ""

@@ -21,7 +21,8 @@ from attnviz.core.origin import Embedded, Linear, Origin
 from attnviz.core.record import Record, Step
 from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout, Stream, StreamParts, value_bias_of
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources.huggingface import faults, memory, running
+from attnviz.sources import estimate
+from attnviz.sources.huggingface import faults, running
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import watching
 
@@ -279,7 +280,7 @@ class Search:
         steps = [step for step in self.steps if not self.has_encoder or step.site.kind != "encoder"]
         width, matrices = self.states[0].shape[-1], len(NAMES) + 1 if all_projections else 1
         needs = sum(4 * matrices * width * step.num_heads * step.value.shape[-1] for step in steps)
-        if needs > (free := memory.free(torch.device("cpu"))) // 2:
+        if needs > (free := estimate.free_bytes(torch.device("cpu"))) // 2:
             what = f"its projections take {size(needs)} of memory as float32, and {size(free)} are free"
             raise InputError(str(_refusal(self.loaded, what)))
         readout, last = self._readout()

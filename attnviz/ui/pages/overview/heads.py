@@ -179,10 +179,11 @@ def _numbers(context: Context, swept: Sweep | None) -> pd.DataFrame:
     """Table with a row per head: its role, its metrics and, if measured, the effects of switching it off."""
     rows, source = metrics(context), context.source
     measured = source.card if source.step is None else None
-    behaviors = [measured and measured.behavior(*place_of(row)) for row in rows.to_dict("records")]
-    by_weights = [", ".join(f"{role.name}?" for role in roles(row)) for row in rows.to_dict("records")]
-    each = zip(behaviors, by_weights, strict=True)
-    rows.insert(3, "role", [behavior.role if behavior else guess for behavior, guess in each])
+    names = []
+    for row in rows.to_dict("records"):
+        behaviors = measured.behaviors_of(*place_of(row)) if measured else ()
+        names.append(", ".join([b.role for b in behaviors] or [f"{role.name}?" for role in roles(row)]))
+    rows.insert(3, "role", names)
     if swept is not None:
         filled = [name for name in EFFECTS if swept.table[name].notna().any()]
         rows = rows.merge(swept.table[["kind", "layer", "head", *filled]], "left", on=["kind", "layer", "head"])
