@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from attnviz.capturing.conditions import why_not
 from attnviz.core.errors import ShapeError
 
 PRODUCTS = frozenset({"matmul", "bmm", "mm", "baddbmm", "baddbmm_", "einsum", "__matmul__", "__rmatmul__"})
@@ -63,6 +62,13 @@ def is_plain(value: Any) -> bool:
     if not isinstance(value, Tensor) or not value.is_floating_point() or why_not((value,)):
         return False
     return value.layout is torch.strided and not value.is_meta and value.numel() > 0
+
+
+def why_not(tensors: Sequence[Tensor]) -> str:
+    """Reason why a call on these tensors is not captured; "" if it is."""
+    if any(tensor.is_nested for tensor in tensors):
+        return "on nested tensors"
+    return "under vmap" if any(map(torch._C._functorch.is_batchedtensor, tensors)) else ""
 
 
 def is_learned(tensor: Tensor) -> bool:

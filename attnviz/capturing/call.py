@@ -1,10 +1,15 @@
-"""A captured attention call, which is converted to a step on demand."""
+"""Captured attention calls: their conversion to steps, and how calls join to one map.
 
+Heads that a model computes one by one, and the passes of a generation with a cache, form one map.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from attnviz.capturing.verify import Sample
 from attnviz.core.edits import Edits, Site
@@ -79,13 +84,13 @@ class Call:
 
         `lengths`, the number of keys without padding per sentence, helps to recognize named rules in the mask.
         """
-        tap, value = Tap(self.in_windows(edits)), self.value.cpu()
-        arguments = {name: to_cpu(argument) for name, argument in self.computed_from().items()}
-        if isinstance(arguments["mask"], Tensor):
-            arguments["mask"] = named(arguments["mask"], *self.shape[2:], lengths)
-        scoring = replace(arguments["scoring"], bias=tuple(map(to_cpu, arguments["scoring"].bias)))
+        tap, parts = Tap(self.in_windows(edits)), self.computed_from() | {"value": self.value.to(self.query.dtype)}
+        parts = {name: part.cpu() if isinstance(part, Tensor) else part for name, part in parts.items()}
+        if isinstance(parts["mask"], Tensor):
+            parts["mask"] = named(parts["mask"], *self.shape[2:], lengths)
+        parts["scoring"] = replace(self.scoring, bias=tuple(bias.cpu() for bias in self.scoring.bias))
         with torch.no_grad():
-            tap.attend(**arguments | {"scoring": scoring, "value": value.to(arguments["query"].dtype)}, site=self.site)
+            tap.attend(**parts, site=self.site)
         return replace(tap.steps[0], name=self.name, line=self.line, weights_only=self.weights_only)
 
     def computed_from(self) -> dict[str, Any]:
@@ -101,15 +106,6 @@ def scored(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, An
     bias = scores if mask is None else scores.masked_fill(~mask, 0)
     scoring = Scoring(scale=1.0, bias=bias, empty_rows=empty_rows)
     return {"query": query, "key": key, "mask": mask, "scoring": scoring, "sinks": None}
-
-
-def to_cpu(value: object) -> object:
-    return value.cpu() if isinstance(value, Tensor) else value
-
-
-def detached_copy(tensor: Tensor) -> Tensor:
-    """A copy that later in-place operations of the model cannot change."""
-    return tensor.detach().clone()
 
 
 def apart(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
@@ -128,3 +124,161 @@ def apart(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
         blocked = blocked & ~rows
     bias = mask.masked_fill(blocked, 0)
     return (~blocked if bool(blocked.any()) else None), (bias if bool(bias.any()) else None), policy
+
+
+Pass = dict[Site, Call]
+"""The calls of one forward pass, by site."""
+
+
+class Run:
+    """The calls of one run of a model: one forward pass, or all passes of a generation with a cache."""
+
+    def __init__(self, first: Pass):
+        self._parts: dict[Site, list[list[Call]]] = {site: [[call]] for site, call in first.items()}
+
+    @property
+    def last(self) -> Pass:
+        """The last call of each site."""
+        return {site: parts[-1][-1] for site, parts in self._parts.items()}
+
+    def add(self, after: Pass) -> bool:
+        """Add the calls of the next pass if it continues this run; return whether it does.
+
+        Self-attention decides, because cross-attention has the same keys when a text is read again. Without
+        self-attention, as in a recurrent decoder, each pass must have one query.
+        """
+        pairs = {site: (self._parts[site][-1][-1], call) for site, call in after.items() if site in self._parts}
+        own = [site for site in pairs if site.kind != "cross"]
+        joins = {site: goes_on(*pair) for site, pair in pairs.items()}
+        is_joined = any(joins[site] for site in own)
+        is_next = is_joined or any(self._is_cut(site, after[site]) for site in own)
+        if not own:
+            is_joined = is_next = all(joins.values()) and all(a.shape[2] == b.shape[2] == 1 for a, b in pairs.values())
+        for site, call in after.items() if is_next else ():
+            parts = self._parts.setdefault(site, [])
+            if not (is_joined and joins.get(site)):
+                parts.append([])
+            parts[-1].append(call)
+        return is_next
+
+    def whole(self) -> tuple[Pass, list[str]]:
+        """Join the passes to one call per site; gives the calls, and a message per site that cannot be joined."""
+        calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
+        cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
+        why = "uses keys of earlier passes that are not shown: its cache was cut or its sentences changed places"
+        return calls, [f"{site} ({calls[site].name or 'the model'}) {why}" for site in cut]
+
+    def _is_cut(self, site: Site, call: Call) -> bool:
+        """Whether a call has cached keys of earlier passes, although the first call of the run had none."""
+        before, after = (used_keys(part) - part.shape[2] for part in (self._parts[site][0][0], call))
+        return after > max(0, before)
+
+
+def runs_of(calls: Iterable[Call]) -> list[Run]:
+    """Group calls into runs, in order: a pass that does not continue the run before it begins a new run."""
+    runs: list[Run] = []
+    for after in _split_into_passes(list(calls)):
+        if not runs or not runs[-1].add(after):
+            runs.append(Run(after))
+    return runs
+
+
+def goes_on(before: Call, after: Call) -> int | None:
+    """Number of used keys of a call if the next call starts with the same keys, and so continues it; else None."""
+    more, used, all_keys = after.shape[2], before.shape[3], after.shape[3]
+    if before.site.kind == "cross":
+        more = 0
+    elif used == all_keys:  # a cache of fixed size, which is filled step by step
+        used, all_keys = used_keys(before), used_keys(after)
+    old, new = (call.value if call.weights_only else call.key for call in (before, after))
+    if used + more != all_keys or _join_key(before) != _join_key(after) or old is None or new is None:
+        return None
+    return used if torch.equal(old[:, :, :used], new[:, :, :used]) else None
+
+
+def used_keys(call: Call) -> int:
+    """Number of keys up to the last key to which a query may attend."""
+    if not isinstance(call.mask, Tensor) or call.mask.shape[-1] != call.shape[3]:
+        return call.shape[3]
+    places = call.mask.flatten(0, -2).any(0).nonzero()
+    return int(places[-1]) + 1 if len(places) else call.shape[3]
+
+
+def _split_into_passes(calls: list[Call]) -> list[Pass]:
+    """Split calls into forward passes: a new pass begins where the order of sites starts again."""
+    order = {site: place for place, site in enumerate(dict.fromkeys(call.site for call in calls))}
+    passes: list[dict[Site, dict[int | None, Call]]] = []
+    for call in calls:
+        heads = passes[-1].get(call.site) if passes else None
+        is_next_head = heads is not None and call.head is not None and call.head not in heads
+        if not passes or (not is_next_head and order[call.site] <= max(order[site] for site in passes[-1])):
+            passes.append({})
+        passes[-1].setdefault(call.site, {})[call.head] = call
+    joined = [{site: _join_heads(heads) for site, heads in sites.items()} for sites in passes]
+    return [{site: call for site, call in sites.items() if call is not None} for sites in joined]
+
+
+def _join_heads(heads: dict[int | None, Call]) -> Call | None:
+    """Join the single-head calls of a site to one call; None if their shapes or scales differ."""
+    calls = [call for _, call in sorted(heads.items())]
+    if len(calls) == 1:
+        return replace(calls[0], head=None)
+    if len({(call.shape, _join_key(call)) for call in calls}) > 1:
+        for call in calls:
+            call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they form no map"
+        return None
+    samples = ()
+    if all(call.samples for call in calls):
+        samples = (replace(calls[0].samples[0], own=torch.cat([call.samples[0].own for call in calls], 1)),)
+    return replace(_concatenate(calls, 1), head=None, samples=samples)
+
+
+def _join_key(call: Call) -> tuple:
+    """Properties that must agree for calls to be joined."""
+    return call.shape[1], call.weights_only, call.sinks is None, replace(call.scoring, bias=(), empty_rows="zero")
+
+
+def _join_passes(calls: list[Call]) -> Call:
+    """Join the passes of a site to one call, without the unfilled keys of a cache of fixed size."""
+    call, start, samples = calls[-1], 0, []
+    if len(calls) > 1:
+        for part in calls:
+            samples += [sample.moved(start, part.shape[3], call.shape[3]) for sample in part.samples]
+            start += part.shape[2]
+        call = replace(_concatenate(calls, 2), samples=tuple(samples), offset=calls[0].offset)
+    queries, keys = call.shape[2:]
+    if call.site.kind == "cross" or keys <= queries or used_keys(call) != queries:
+        return call
+    filled = {"key": call.key[:, :, :queries], "value": call.value[:, :, :queries], "mask": call.mask[..., :queries]}
+    bias = tuple(numbers[..., :queries] for numbers in call.scoring.bias)
+    return replace(call, **filled, scoring=replace(call.scoring, bias=bias))
+
+
+def _concatenate(calls: list[Call], axis: int) -> Call:
+    """Concatenate calls along heads (axis 1) or queries (axis 2); keys that earlier passes lack are masked."""
+    last = calls[-1]
+
+    def joined(parts: list[Tensor]) -> Tensor:
+        batch, heads = (max(sizes) for sizes in zip(*(part.shape[:2] for part in parts), strict=True))
+        wide = [pad(part, (0, parts[-1].shape[3] - part.shape[3])) for part in parts]
+        return torch.cat([part.expand(batch, heads, -1, -1) for part in wide], axis)
+
+    names = ("query",) if axis == 2 else ("query", "key", "value")
+    parts = {name: [getattr(call, name) for call in calls] for name in names}
+    if last.sinks is not None:
+        parts["sinks"] = [call.sinks.expand(*call.shape[:3], 1) for call in calls]
+    if any(call.mask is not None or call.shape[3] != last.shape[3] for call in calls):
+        parts["mask"] = [_cells(call, True if call.mask is None else call.mask) for call in calls]
+    biases = [_cells(call, sum(call.scoring.bias, 0.0)) for call in calls]
+    bias = (joined(biases),) if any(call.scoring.bias for call in calls) else ()
+    empty_rows = next((call.scoring.empty_rows for call in calls if call.scoring.empty_rows != "zero"), "zero")
+    scoring = replace(last.scoring, bias=bias, empty_rows=empty_rows)
+    return replace(last, **{name: joined(tensors) for name, tensors in parts.items()}, scoring=scoring)
+
+
+def _cells(call: Call, cells: Tensor | Mask | float) -> Tensor:
+    """Expand a mask or bias of a call to (B or 1, H or 1, Q, K)."""
+    cells = cells.tensor(*call.shape[2:]) if isinstance(cells, Mask) else cells
+    cells = torch.as_tensor(cells, device=call.value.device)
+    cells = cells.reshape(*(1,) * (4 - cells.dim()), *cells.shape)
+    return cells.expand(*cells.shape[:2], *call.shape[2:])

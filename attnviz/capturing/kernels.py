@@ -16,7 +16,6 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 from attnviz.capturing.axes import Lead
 from attnviz.capturing.call import BLOCKED, apart
 from attnviz.capturing.call_site import CallPlace, causal, positions
-from attnviz.capturing.conditions import LIBRARIES
 from attnviz.capturing.verify import Sample
 from attnviz.capturing.watched import Watched
 from attnviz.core.errors import InputError
@@ -43,6 +42,12 @@ ARGUMENTS = {
 }
 """Arguments of these functions: the name used here, and the names in the libraries."""
 OUR_NAMES = {name: ours for ours, names in ARGUMENTS.items() for name in names.split()}
+LIBRARIES = {
+    "flash_attn": "flash_attn_func flash_attn_qkvpacked_func flash_attn_kvpacked_func flash_attn_varlen_func "
+    "flash_attn_varlen_qkvpacked_func flash_attn_varlen_kvpacked_func flash_attn_with_kvcache".split(),
+    "xformers.ops": ["memory_efficient_attention"],
+}
+"""Attention functions of other libraries, by the module from which they are imported."""
 NAMED_ONLY = frozenset(
     "_flash_attn_forward _flash_attn_varlen_forward _varlen_attn_out flash_fwd _flash_attention_forward "
     "_efficient_attention_forward efficient_attention_forward_cutlass memory_efficient_attention".split()

@@ -1,14 +1,22 @@
-"""The function mode that intercepts the torch functions of attention while a model runs."""
+"""The function mode that intercepts the torch functions of attention while a model runs.
 
+A function mode does not intercept functions of other libraries, and `from flash_attn import flash_attn_func` copies the
+name to the model's file. During a capture, each such name refers to a wrapper that checks for a mode in its thread.
+"""
+
+import inspect
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
-from attnviz.capturing import conditions, kernels
+from attnviz.capturing import kernels
 from attnviz.capturing.axes import PRODUCTS
 from attnviz.capturing.scores import INSTEAD, Scores, carry
 from attnviz.capturing.seen import Capture
@@ -28,6 +36,11 @@ PARTS |= dict.fromkeys(kernels.NAMES, kernels.attend) | dict.fromkeys(DROPOUTS, 
 """Replacements of functions that are parts of attention; their second argument is the original function."""
 UNREAD = frozenset({*ROUTES, *PARTS} - {*DROPOUTS})
 """Functions whose results need no tracking by `carry`."""
+
+_lock = threading.Lock()
+_running = 0
+_stances = ExitStack()
+_stand_ins: dict[Callable, Callable] = {}
 
 
 @contextmanager
@@ -66,10 +79,10 @@ def capture(
         raise InputError(NOT_TAKEN)
     mode = Mode(model, edits, heads, sites or {})
     encoders = [module for module in model.modules() if isinstance(module, nn.TransformerEncoder)]
-    handles = [encoder.register_forward_hook(mode.fill, with_kwargs=True) for encoder in encoders]
+    handles = [encoder.register_forward_hook(mode.fill_padding, with_kwargs=True) for encoder in encoders]
     handles += [model.register_forward_pre_hook(mode.begin), model.register_forward_hook(mode.end)]
     try:
-        with conditions.all_visible(), mode:
+        with _all_visible(), mode:
             yield mode.captured
     finally:
         for handle in handles:
@@ -105,3 +118,81 @@ class Mode(Watched, TorchFunctionMode):
         if isinstance(result, Tensor) and name not in UNREAD:
             carry(self.tracked, func, name, args, kwargs, result)
         return result
+
+    def begin(self, *_: object) -> None:
+        """Pre-forward hook of the model: start a new forward pass."""
+        if threading.get_ident() == self._thread:
+            self._sites.begin()
+
+    def end(self, model: nn.Module, inputs: object, output: Any) -> None:
+        """Forward hook of the model: keep its output."""
+        self.captured.output = output if threading.get_ident() == self._thread else self.captured.output
+
+    def fill_padding(
+        self, encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor
+    ) -> Tensor:
+        """Forward hook of an encoder: set its output to zero at padding, as PyTorch's fast path does.
+
+        A function mode disables that path. The conditions are those of `nn.TransformerEncoder.forward`.
+        """
+        is_torch = type(encoder).forward is nn.TransformerEncoder.forward and encoder.use_nested_tensor
+        if threading.get_ident() != self._thread or not is_torch:
+            return output
+        arguments = inspect.signature(nn.TransformerEncoder.forward).bind(encoder, *args, **kwargs).arguments
+        source, padding, layer = arguments["src"], arguments.get("src_key_padding_mask"), encoder.layers[0]
+        is_whole = padding is None or arguments.get("mask") is not None or source.dim() != 3 or source.is_nested
+        learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (source, *layer.parameters()))
+        if is_whole or learns or layer.training or torch.is_autocast_enabled():
+            return output
+        is_padding = padding if padding.dtype is torch.bool else padding < 0
+        is_left = encoder.mask_check and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any())
+        if is_left or not torch.backends.mha.get_fastpath_enabled():
+            return output
+        zeros = output.new_zeros(output.shape[-1])
+        return output.where(~is_padding.unsqueeze(-1), zeros if encoder.norm is None else encoder.norm(zeros))
+
+
+@contextmanager
+def _all_visible() -> Iterator[None]:
+    """Run compiled functions as Python, and install the wrappers, until the last capture of all threads ends."""
+    global _running
+    with _lock:
+        _running += 1
+        if {"torch._dynamo", "torch.nn.attention.flex_attention"} & sys.modules.keys():  # else nothing is compiled
+            _stances.enter_context(torch.compiler.set_stance("force_eager"))
+        for library, names in kernels.LIBRARIES.items():
+            functions = {getattr(sys.modules.get(library), name, None) for name in names}
+            for function in functions - {None, *_stand_ins, *_stand_ins.values()}:
+                _stand_ins[function] = _stand_in(function)
+        _exchange(_stand_ins)
+    try:
+        yield
+    finally:
+        with _lock:
+            _running -= 1
+            if not _running:
+                _stances.close()
+                _exchange({stand_in: function for function, stand_in in _stand_ins.items()})
+                _stand_ins.clear()
+
+
+def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that a mode of the calling thread, if there is one, intercepts it."""
+
+    @wraps(function)
+    def stand_in(*args: Any, **kwargs: Any) -> Any:
+        if has_torch_function((None,)):
+            return handle_torch_function(stand_in, (None,), *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return stand_in
+
+
+def _exchange(functions: dict[Callable, Callable]) -> None:
+    """Replace functions in all loaded modules, wherever a module-level name refers to one of them."""
+    by_id = {id(old): new for old, new in functions.items()}  # not every value is hashable
+    for module in list(sys.modules.values()) if by_id else ():
+        names = getattr(module, "__dict__", {})
+        for name, value in list(names.items()):
+            if id(value) in by_id:
+                names[name] = by_id[id(value)]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing.axes import Lead, Product, is_learned, is_plain, read_product
-from attnviz.capturing.call import BLOCKED, Call, detached_copy, scored
+from attnviz.capturing.call import BLOCKED, Call, scored
 from attnviz.capturing.call_site import CallPlace, causal
 from attnviz.capturing.scores import LOST, Scores, compact, empty_rows_of
 from attnviz.capturing.verify import Sample
@@ -253,7 +253,7 @@ def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, o
     elif not pending.is_met:
         held = tensor.permute(order).reshape(pending.passed_on.shape)
         _report_zeros(mode, pending.call, *map(pending.lead.fold, (held, pending.passed_on)))
-        pending.call.value = detached_copy(pending.lead.fold(product.values(side, rest[:-1], keys)))
+        pending.call.value = pending.lead.fold(product.values(side, rest[:-1], keys)).detach().clone()
     return None
 
 

@@ -12,11 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnviz.capturing import conditions
-from attnviz.capturing.axes import Lead
-from attnviz.capturing.call import Call, detached_copy, scored
+from attnviz.capturing.axes import Lead, why_not
+from attnviz.capturing.call import Call, goes_on, scored, used_keys
 from attnviz.capturing.call_site import CallPlace, Places, Sites, kind, positions
-from attnviz.capturing.joining import goes_on, used_keys
 from attnviz.capturing.seen import Capture
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
@@ -38,20 +36,6 @@ class Watched:
         self._latest: dict[Site, Call] = {}
         self._unsorted: tuple[Call, Tensor] | None = None
 
-    def begin(self, *_: object) -> None:
-        """Pre-forward hook of the model: start a new forward pass."""
-        if threading.get_ident() == self._thread:
-            self._sites.begin()
-
-    def end(self, model: nn.Module, inputs: object, output: Any) -> None:
-        """Forward hook of the model: keep its output."""
-        self.captured.output = output if threading.get_ident() == self._thread else self.captured.output
-
-    def fill(self, encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor) -> Tensor:
-        """Forward hook of an encoder: make the output at padding the same as without a capture."""
-        is_here = threading.get_ident() == self._thread
-        return conditions.fill_padding(encoder, args, kwargs, output) if is_here else output
-
     def place(self, tensors: tuple[Tensor, ...]) -> CallPlace | None:
         """The place of the current call in the model; None if the call cannot be captured.
 
@@ -59,8 +43,8 @@ class Watched:
             AttnvizError: if edits would act in only one of the two runs of a checkpoint, with wrong gradients.
         """
         place = self._places.now()
-        if place is not None and (why_not := conditions.why_not(tensors)):
-            return self.captured.note(f"{self.name(place)} computes attention {why_not}, which is not captured")
+        if place is not None and (reason := why_not(tensors)):
+            return self.captured.note(f"{self.name(place)} computes attention {reason}, which is not captured")
         if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
             what = "is checkpointed, so the backward pass runs it again without the edits"
             raise AttnvizError(f"{self.name(place)} {what}. Switch checkpointing off to edit it.")
@@ -155,8 +139,9 @@ class Watched:
     def keep(self, call: Call, place: CallPlace) -> Call:
         """Keep a copy of a call, safe from later in-place operations of the model. A repeated bias is stored once."""
         parts = {field.name: getattr(call, field.name) for field in fields(Call)}
-        copies = {name: detached_copy(part) for name, part in parts.items() if isinstance(part, Tensor)}
-        copy = replace(call, **copies, scoring=replace(call.scoring, bias=tuple(map(detached_copy, call.scoring.bias))))
+        copies = {name: part.detach().clone() for name, part in parts.items() if isinstance(part, Tensor)}
+        bias = tuple(part.detach().clone() for part in call.scoring.bias)
+        copy = replace(call, **copies, scoring=replace(call.scoring, bias=bias))
         biases = (self._last[1].scoring.bias, copy.scoring.bias) if self._last else ()
         if any(old.device == new.device and torch.equal(old, new) for old, new in zip(*biases, strict=False)):
             copy.scoring = replace(copy.scoring, bias=biases[0])

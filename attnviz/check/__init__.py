@@ -17,14 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import CONVENTIONS, closed, conventions_of, is_binary, kind_of, lay, opened, real_tensor
+from attnviz.check.arrays import CONVENTIONS, closed, is_binary, kind_of, lay, opened, real_tensor
 from attnviz.check.findings import AXES, NOT_SURE, SEVERITIES, ArrayReport, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
-from attnviz.check.masks import check_mask
-from attnviz.check.weights import check_scores, check_weights, tolerance
+from attnviz.check.rules import check_mask, check_scores, check_weights, tolerance
 from attnviz.core.errors import InputError, MaskError, ShapeError, quoted
 from attnviz.core.masks import Full, Mask, Padding
-from attnviz.core.stack import Stack
 
 AS_PADDING = "Its rows are read as texts, (B, K), padded at one end. If they are queries, say the shape of the scores."
 """Reason to read a mask with two axes as padding."""
@@ -36,7 +34,7 @@ MOST_CELLS = 2**24
 def check(
     array: Tensor | np.ndarray,
     *,
-    intent: str | Mask | Stack | None = None,
+    intent: str | Mask | None = None,
     padding: Tensor | np.ndarray | None = None,
     convention: str | None = None,
     kind: str | None = None,
@@ -47,10 +45,10 @@ def check(
     Without an intent, a mask is compared with a few usual masks; if it equals none of them, the report asks a question.
 
     Args:
-        array: booleans or numbers, (B, H, Q, K), (H, Q, K), (Q, K) or (K,); or a BlockMask of FlexAttention. A padding
-            mask may be (B, K), as in PyTorch, if `convention` and a two-way `intent` are given.
-        intent: intended mask: a name in `MEANT`, a mask, the text of a mask, or a stack. The report then names the
-            smallest set of mistakes that gives the mask, and every cell that still differs.
+        array: booleans or numbers, (B, H, Q, K), (H, Q, K), (Q, K) or (K,). A padding mask may be (B, K), as in
+            PyTorch, if `convention` and a two-way `intent` are given.
+        intent: intended mask: a name in `MEANT`, a mask, or the text of a mask. The report then names the smallest set
+            of mistakes that gives the mask, and every cell that still differs.
         padding: boolean (B, K), True at tokens; by default, padding at the ends of texts is inferred from the mask.
         convention: one of `CONVENTIONS`; implies that the array is a mask.
         kind: "mask", "weights" (after the softmax) or "scores" (before it).
@@ -60,14 +58,10 @@ def check(
         ShapeError: if the array has more than four axes, or no cells.
         InputError: if the array holds no numbers or more than `MOST_CELLS`, or an option has an unknown value.
     """
-    tensor = array if hasattr(array, "mask_mod") else real_tensor(array)
+    tensor = real_tensor(array)
     dims, size = tuple(tensor.shape), None if shape is None else tuple(shape)
     if prod(dims) > MOST_CELLS:
         raise InputError(f"The array has {prod(dims):,} cells; at most {MOST_CELLS:,} are checked. Check a part of it.")
-    if hasattr(array, "mask_mod"):
-        from torch.nn.attention.flex_attention import create_mask
-
-        tensor = create_mask(array.mask_mod, *dims, device=array.kv_num_blocks.device)
     if not 1 <= len(dims) <= 4:
         more = "Check one layer at a time: array[0]" if dims else "Give at least the keys of one query"
         raise ShapeError(f"The array has {len(dims)} axes, {dims}; attention has (B, H, Q, K), or fewer. {more}.")
@@ -113,7 +107,7 @@ def _mask_report(
     tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: tuple[int, ...] | None
 ) -> ArrayReport:
     """Make the report on a mask. Its `repaired` mask has True = may attend, and has not been checked again yet."""
-    as_padding, assumed = False, ""
+    as_padding = False
     if size is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
         as_padding = tokens is not None and tensor.shape == tokens.shape
         if intent and isinstance(intent.mask, Full | Padding) and convention not in (None, "additive"):
@@ -121,15 +115,6 @@ def _mask_report(
             as_padding |= bool((steps <= 0).all() | (steps >= 0).all())
     values, axes, of_shape = lay(tensor[:, None, None] if as_padding else tensor, "mask", size)
     axes = ("batch", "key") if as_padding else axes
-    if tokens is None and (intent is None or intent.is_usual) and not (size and size[3] == 1):
-        tokens = _padding_of_queries(values, axes, convention)
-        by_text = values.transpose(0, 1)  # (B, Q, 1), whose first axis is read as heads
-        if tokens is None and size is None and len(values) == values.shape[3] == 1:
-            tokens = _padding_of_queries(by_text, axes, convention)
-            if tokens is not None:
-                values, axes = by_text, tuple("batch" if axis == "head" else axis for axis in axes)
-        if tokens is not None and intent is None:
-            intent, assumed = Intent("a two-way encoder", Full()), "a two-way encoder with padding"
     values = _expand_texts(values, tokens, intent)
     if intent is not None and size is not None and values.shape[2] == 1:  # one row holds for all queries
         values = values.expand(-1, -1, size[2], -1)
@@ -137,18 +122,7 @@ def _mask_report(
         values = values.float()  # integers such as -10,000 are an additive mask
     report = check_mask(Laid(values, axes), convention, intent, tokens)
     reasons, findings = (AS_PADDING, *report.reasons) if as_padding else report.reasons, (*of_shape, *report.findings)
-    return replace(report, reasons=reasons, findings=findings, assumed=assumed or report.assumed)
-
-
-def _padding_of_queries(values: Tensor, axes: Sequence[str], convention: str | None) -> Tensor | None:
-    """Find tokens, (B, Q), in a mask with padding on the query axis, where each row is all open or all blocked."""
-    queries, keys = values.shape[2:]
-    mask = opened(values, conventions_of(values, convention)[0])
-    tokens = mask[:, 0, :, 0]
-    if queries < 2 or "query" not in axes or keys not in (1, queries) or (mask != tokens[:, None, :, None]).any():
-        return None
-    at_one_end = bool((tokens.int().diff(dim=1).abs().sum(1) < 2).all())
-    return tokens if at_one_end and tokens.any() and not tokens.all() else None
+    return replace(report, reasons=reasons, findings=findings)
 
 
 def _expand_texts(values: Tensor, tokens: Tensor | None, intent: Intent | None) -> Tensor:

@@ -17,7 +17,6 @@ from attnviz.check.findings import SEVERITIES, Finding, Laid, Report
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
-from attnviz.core.stack import Stack
 
 IDS = ("input_ids", "ids", "tokens")
 """Names of the token ids, (B, n)."""
@@ -49,7 +48,7 @@ def check_batch(
     *,
     pad: int | None = None,
     padded: bool = True,
-    intent: str | Mask | Stack | None = None,
+    intent: str | Mask | None = None,
 ) -> BatchReport:
     """Check that the mask, the positions and the labels of a batch fit its tokens.
 
@@ -150,7 +149,7 @@ class _Texts:
         if self.is_numbered:
             self.starts = pad_ends(self.flat.diff(dim=1) != 0, (1, 0), value=True) & (self.flat != 0)
 
-    def findings(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
+    def findings(self, intent: str | Mask | None) -> Iterator[Finding]:
         """Check the mask, positions, documents and labels, in this order."""
         name, mask, mended = self.mask_name, self.flat, "1 = a token, 0 = padding"
         mended = mended if self.pad is None else f"{name} = ({self.name} != {self.pad}).long()"
@@ -243,7 +242,7 @@ class _Texts:
             message = "whose first token is predicted from the one before."
             yield from self._find("labels", "warning", message, "labels[position_ids == 0] = -100", across, "document")
 
-    def _check_square(self, intent: str | Mask | Stack | None) -> Iterator[Finding]:
+    def _check_square(self, intent: str | Mask | None) -> Iterator[Finding]:
         """Check a mask (B, H, Q, K) against padding, and against documents that restarting positions mark."""
         from attnviz.check import check
 

@@ -26,7 +26,6 @@ from attnviz.check.findings import future
 from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.masks import And, Documents, Full, Mask, Not, Or, Padding, Prefix, Subsequent, Window, mask_from_text
 from attnviz.core.masks.base import KEYWORDS
-from attnviz.core.stack import Stack
 
 MEANT = {"causal": "causal mask", "two-way": "mask that blocks nothing but padding"}
 """Intents with a name, and their titles; all other intents are masks or texts of masks."""
@@ -98,14 +97,12 @@ class Intent:
     is_usual: bool = True
 
     @classmethod
-    def of(cls, meant: str | Mask | Stack) -> "Intent":
-        """Make the intent from a name in `MEANT`, a mask, the text of a mask, or a stack.
+    def of(cls, meant: str | Mask) -> "Intent":
+        """Make the intent from a name in `MEANT`, a mask, or the text of a mask.
 
         Raises:
             AttnvizError: if a text is neither a name in `MEANT` nor the text of a mask.
         """
-        if isinstance(meant, Stack):
-            meant = meant.mask() or Full()
         intended = meant if isinstance(meant, Mask) else kind_or_mask(meant)
         if isinstance(intended, Mask):
             return cls(f"the mask that is meant ({intended})", intended, is_usual=False)

@@ -90,7 +90,6 @@ def check_model(
     edits: Edits = Edits(),
     padded: bool = True,
     runs: Sequence[str] = (),
-    site: str | None = None,
     targets: tuple[Sentence, ...] = (),
     report: Callable[[int, int], object] = lambda done, of: None,
 ) -> ModelReport:
@@ -105,7 +104,6 @@ def check_model(
         edits: changes to the attention.
         padded: False if no token is padding, even if the vocabulary has a padding token.
         runs: further ways to run the text and a longer one, as in `attnviz.same_run`.
-        site: outputs to compare, as in `attnviz.leak_test`; by default those of the decoder, if there is one.
         targets: decoder input for the leak test, one sentence; by default what the model writes.
         report: function that is called with the number of tokens changed so far and the number of all.
 
@@ -114,17 +112,17 @@ def check_model(
     """
     text = text or next(iter(source.examples), moves.PROBE)
     intent = kind_or_mask(intent) if isinstance(intent, str) and intent != "two-way" else intent
-    checked = _Check(source, text, intent, edits, site)
+    checked = _Check(source, text, intent, edits)
     future = ran = None
     with torch.random.fork_rng():
         state = moves.keeps_state(lambda: source.run(checked.alone, edits).output[0], moves.MOVED)
     if state:
         checked.error("random", *state)
     else:
-        future = checked.future(targets, report)
-        if not checked.has("nan", "random"):
-            checked.beside()
-    if runs and not checked.has("random"):
+        future = checked.test_tokens(targets, report)
+    if not checked.errors & {"nan", "random"}:
+        checked.test_batch()
+    if runs and "random" not in checked.errors:
         ran = same_run(source, moves.beside_longer(text), runs)
         for result in ran.results:
             message = result.message or "the same answer."
@@ -136,7 +134,7 @@ def check_model(
         passed=tuple(checked.passed),
         skipped=tuple(checked.skipped),
         masks={checked.name(site): report for site, report in checked.reports.items()},
-        future=future and replace(future, is_faulty=checked.has_error),
+        future=future and replace(future, is_faulty=bool(checked.errors)),
         runs=ran,
         findings=tuple(sorted(checked.findings, key=lambda finding: -SEVERITIES.index(finding.severity))),
         question=(padded and source.padding_question) or checked.question(),
@@ -147,42 +145,40 @@ def check_model(
 class _Check:
     """State of a model check: the record of a text and a longer one, the intent, and the findings so far."""
 
-    def __init__(self, source: Source, text: str, intent: str | Mask | None, edits: Edits, site: str | None):
+    def __init__(self, source: Source, text: str, intent: str | Mask | None, edits: Edits):
         self.source, self.text, self.intent, self.edits = source, text, intent, edits
         self.alone = source.tokenize([text])
         try:
             self.record = source.run(source.tokenize(moves.beside_longer(text)), edits)
         except AttnvizError:  # the model takes no longer text, or no texts of different lengths
             self.record = source.run(self.alone, edits)
-        self.site = site or ("decoder" if any(place.kind == "decoder" for place in self.record.sites) else "encoder")
+        self.site = "decoder" if any(place.kind == "decoder" for place in self.record.sites) else "encoder"
         self.targets = [step for step in self.record.steps if step.site.kind == self.site]
-        self.findings: list[Finding] = []
         self.passed: list[str] = []
         self.skipped: list[str] = []
         self.reports = {step.site: self._mask_report(step) for step in self.record.steps}
         looks_causal = any(self.reports[step.site].causal for step in self.targets)
-        self.is_causal = self.intent == "causal" or (self.intent is None and (self.site == "decoder" or looks_causal))
-        if isinstance(self.intent, Mask) and (size := len(self.alone[0].tokens)) > 1:
-            self.is_causal = not bool(self.intent.grid(size, size)[-2, -1])
+        self.is_causal = intent == "causal" or (intent is None and (self.site == "decoder" or looks_causal))
+        if isinstance(intent, Mask) and (size := len(self.alone[0].tokens)) > 1:
+            self.is_causal = not bool(intent.grid(size, size)[-2, -1])
+        last = len(self.record.sentences) - 1
+        self.hides_some = any(bool((~moves.open_cells(step, last)).triu(1).any()) for step in self.targets)
         calls: dict[Finding, list[str]] = {}
-        for step, report in zip(self.record.steps, self.reports.values(), strict=True):
-            for finding in (finding for finding in report.findings if finding.severity != "note"):
+        for step in self.record.steps:
+            for finding in (finding for finding in self.reports[step.site].findings if finding.severity != "note"):
                 line = f" ({step.line})" if step.line else ""
                 calls.setdefault(finding, []).append(self.name(step.site) + line)
-        self.findings += (replace(finding, calls=tuple(names)) for finding, names in calls.items())
+        self.findings = [replace(finding, calls=tuple(names)) for finding, names in calls.items()]
         self.findings += map(of_capture, (*self.record.findings, *filter(None, [self.record.unseen])))
+
+    @property
+    def errors(self) -> set[str]:
+        """Rules of the errors found so far."""
+        return {finding.rule for finding in self.findings if finding.severity == "error"}
 
     def error(self, rule: str, message: str, fix: str = "") -> None:
         """Add an error to the findings."""
         self.findings.append(Finding(rule, "error", message, fix))
-
-    def has(self, *rules: str) -> bool:
-        """Whether a finding has one of the rules."""
-        return any(finding.rule in rules for finding in self.findings)
-
-    @property
-    def has_error(self) -> bool:
-        return any(finding.severity == "error" for finding in self.findings)
 
     def name(self, site: Site) -> str:
         """Name an attention call; in a causal model that reads one text, every call counts as a decoder's."""
@@ -193,21 +189,21 @@ class _Check:
     def _mask_report(self, step: Step) -> ArrayReport:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) if all heads share it."""
         mask = torch.stack([moves.masks(step, text) for text in range(step.shape[0])])
-        tokens = _tokens(self.record, step)
         mask = mask[:, :1] if bool((mask == mask[:, :1]).all()) else mask
-        intent = self.intent if step.site.kind == self.site else None
-        if intent is None and step.site.kind == "decoder":
+        tokens, kind = _tokens(self.record, step), step.site.kind
+        intent = self.intent if kind == self.site else None
+        if intent is None and kind == "decoder":
             rows = mask[tokens[:, None].expand(-1, mask.shape[1], -1)] if mask.shape[2] == mask.shape[3] else mask
             later = torch.ones(mask.shape[2:], dtype=torch.bool).triu(1) & mask & tokens[:, None, :, None]
             intent = None if bool(rows.any(-1).all()) and not bool(later.any()) else "causal"
-        intent = "two-way" if step.site.kind == "cross" and intent is None else intent
+        intent = "two-way" if kind == "cross" and intent is None else intent
         modules = dict(self.source.code.model.named_modules()) if isinstance(self.source, Wrapped) else {}
         is_masked = isinstance(modules.get(step.name), nn.MultiheadAttention)  # there True = masked, also in repairs
         convention, array = ("true-is-masked", ~mask) if is_masked else ("may-attend", mask)
         known = {"kind": "mask", "convention": convention, "padding": None if bool(tokens.all()) else tokens}
         report = check(array, intent=intent, **known)
-        if report.question and intent is None and step.site.kind == "encoder" and not self.record.targets:
-            assumed = [check(array, intent=kind, **known) for kind in ("causal", "two-way")]
+        if report.question and intent is None and kind == "encoder" and not self.record.targets:
+            assumed = [check(array, intent=meant, **known) for meant in ("causal", "two-way")]
             wrong = [[finding for finding in each.findings if finding.severity == "error"] for each in assumed]
             counts = [len(w) if w and not any(f.message.startswith("It is not") for f in w) else 9 for w in wrong]
             if min(counts) < 9:  # a causal or two-way mask with named mistakes
@@ -218,21 +214,21 @@ class _Check:
             cells = tuple(tuple(cell[place] for place in places) for cell in finding.cells)
             findings.append(replace(finding, axes=tuple(finding.axes[place] for place in places), cells=cells))
         for bias in (bias for bias in step.scoring.bias if isinstance(bias, Tensor)):
-            if bool(((bias == 0) | (bias == 1)).all()) and bool((bias == 0).any()) and bool((bias == 1).any()):
+            if bias.unique().tolist() == [0, 1]:
                 message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
                 fix = f"Hand over mask.bool(), where True = {'masked' if is_masked else 'may attend'}."
                 findings.insert(0, Finding("values", "error", message, fix))
-        question = "" if step.site.kind == "decoder" else report.question
-        return replace(report, findings=tuple(findings), question=question)
+        return replace(report, findings=tuple(findings), question="" if kind == "decoder" else report.question)
 
-    def future(self, targets: tuple[Sentence, ...], report: Callable[[int, int], object]) -> LeakTest | None:
+    def test_tokens(self, targets: tuple[Sentence, ...], report: Callable[[int, int], object]) -> LeakTest | None:
         """Run the leak test and add its findings; None if it could not be run."""
         promised = self.intent if isinstance(self.intent, Mask) else PROMISED.get(self.intent)
         if promised is None and self.is_causal and self.site == "encoder":
             promised = PROMISED["causal"]
-        options = {"site": self.site, "promised": promised, "targets": targets, "report": report}
         try:
-            test = moves.leak_test(self.source, self.alone, self.edits, **options)
+            test = moves.leak_test(
+                self.source, self.alone, self.edits, promised=promised, report=report, targets=targets
+            )
         except UnsteadyError as error:
             return self.error("random", str(error), RANDOM)
         except NotFiniteError as error:
@@ -256,13 +252,13 @@ class _Check:
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(test.in_words(*pair) for pair in test.pairs[:LISTED]) + "."
             self._add_moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
-        elif self.has_error:
+        elif self.errors:
             self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
         else:
             self.passed += [f"Hidden tokens: n{hides}", *(f"  {as_sentence(note)}" for note in test.notes)]
         return test
 
-    def beside(self) -> None:
+    def test_batch(self) -> None:
         """Run the text with padding and beside another text, and add the findings."""
         try:
             for result in moves.batch_test(self.source, self.text, self.edits, self.name):
@@ -283,34 +279,27 @@ class _Check:
 
     def _add_moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
         """Add a finding about outputs that changed: an error, or a note if a wrong mask explains it."""
-        explained = self.has("late-mask", "softmax-axis") or (rule == "batch" and self.has("broadcast"))
-        is_note = self.has_error and (is_open or explained)
+        explained = self.errors & {"late-mask", "softmax-axis", *(["broadcast"] if rule == "batch" else [])}
+        is_note = bool(self.errors) and (is_open or bool(explained))
         fix = FIRST if is_note or (is_open and rule != "runs") else fix
         self.findings.append(Finding(rule, "note" if is_note else "error", message, fix))
 
     def question(self) -> str:
         """Ask for the intent of a mask, or whether a model without a causal mask predicts the next token."""
-        if question := next((report.question for report in self.reports.values() if report.question), ""):
-            return question
-        prediction, is_open = self.record.prediction, self.intent is None and not self.is_causal and not self._hides()
-        if is_open and prediction and prediction.blanks is None and not self.record.targets:
-            return "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
-        return ""
-
-    def _hides(self) -> bool:
-        """Whether any mask hides a part of the future."""
-        last = len(self.record.sentences) - 1
-        return any(bool((~moves.open_cells(step, last)).triu(1).any()) for step in self.targets)
+        prediction, is_open = self.record.prediction, self.intent is None and not (self.is_causal or self.hides_some)
+        is_open = is_open and prediction and prediction.blanks is None and not self.record.targets
+        ask = "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
+        return next((report.question for report in self.reports.values() if report.question), ask if is_open else "")
 
     def assumed(self) -> str:
         """Describe the assumed kind of model, and the option that corrects the assumption."""
         if self.intent is not None:
             return ""
         is_padded = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)
-        padding, what = " with padding" if is_padded else "", "a two-way encoder"
+        padding = " with padding" if is_padded else ""
         if self.is_causal:
             return f"Assumed: a causal decoder{padding}. If it is an encoder: --intent two-way"
-        what = "a mask that hides a part of the future" if self._hides() else what
+        what = "a mask that hides a part of the future" if self.hides_some else "a two-way encoder"
         return f"Assumed: {what}{padding}. If it is a decoder: --intent causal"
 
 

@@ -5,10 +5,9 @@ test.pairs            # ((3, 7), ...): position 3 saw position 7, and must not
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 import torch
@@ -17,8 +16,8 @@ from torch import Tensor
 from attnviz.check.intent import PerText
 from attnviz.check.leaks import MOST, LeakTest, distance, tolerance
 from attnviz.core.amounts import counted, percent
-from attnviz.core.edits import KINDS, Edits, Site
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.edits import Edits, Site
+from attnviz.core.errors import InputError
 from attnviz.core.finite import check_finite, odd_rows
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.record import Record, Step
@@ -50,29 +49,33 @@ class RunResult:
 
     Attributes:
         run: way to run the text: one of `attnviz.check.ways.RUNS`, or "padding" or "batch".
-        same: whether all outputs are equal up to rounding; False if the way was not tried.
         cause: one of `attnviz.check.ways.CAUSES`; "" if no number differs at all.
+        message: one or two sentences.
+        fix: repair; "" if there is nothing to do.
+        difference: largest change of an output, relative to its norm; 0 if the way was not tried.
         layer: layer of the first attention call that differs; None if no call differs, or none could be captured.
         position: position of the first token whose output differs, within its text, from 0.
         text: index of the first text that differs, from 0.
-        difference: largest change of an output, relative to its norm; 0 if the way was not tried.
-        message: one or two sentences.
-        fix: repair; "" if there is nothing to do.
     """
 
     run: str
-    same: bool
     cause: str
+    message: str = ""
+    fix: str = ""
+    difference: float = 0.0
     layer: int | None = None
     position: int | None = None
     text: int | None = None
-    difference: float = 0.0
-    message: str = ""
-    fix: str = ""
+
+    @property
+    def same(self) -> bool:
+        """Whether all outputs are equal up to rounding; False if the way was not tried."""
+        return self.cause in ("", "rounding")
 
     def to_json(self) -> dict[str, Any]:
         """Convert all fields for `json.dumps`; an infinite difference, from NaN, becomes None."""
-        return asdict(self) | {"difference": self.difference if math.isfinite(self.difference) else None}
+        difference = self.difference if math.isfinite(self.difference) else None
+        return asdict(self) | {"same": self.same, "difference": difference}
 
 
 def leak_test(
@@ -80,7 +83,6 @@ def leak_test(
     sentences: Sequence[Sentence] | str | None = None,
     edits: Edits = Edits(),
     *,
-    site: str | None = None,
     promised: Mask | None = None,
     report: Callable[[int, int], object] = lambda done, of: None,
     targets: tuple[Sentence, ...] = (),
@@ -96,16 +98,15 @@ def leak_test(
         sentences: result of `source.tokenize`, of which the first is tested, with its padding; or a text; by default
             the first example of the source.
         edits: changes to the attention.
-        site: outputs to compare: "encoder", "decoder" (its own text is changed), or "cross" (outputs of the decoder
-            while the text of the encoder is changed). None for the decoder, if there is one.
-        promised: mask that each layer of that kind should keep. By default the built-in mask and the mask of the edits,
-            even if the edits switch the built-in mask off; a decoder always promises to hide the future.
+        promised: mask that each layer of the decoder, or of a model without one, should keep. By default the built-in
+            mask and the mask of the edits, even if the edits switch the built-in mask off; a decoder always promises to
+            hide the future.
         report: function that is called with the number of positions done and the number of all.
         targets: decoder input, one sentence; by default what the model writes.
 
     Raises:
-        InputError: if there is no such site, if outputs for the same input differ, or if the tokens change the mask
-            and `promised` is not given.
+        InputError: if there is no self-attention, if outputs for the same input differ, or if the tokens change the
+            mask and `promised` is not given.
         NotFiniteError: if the model gives NaN or infinite numbers, unless the edits request NaN for empty rows.
     """
     if sentences is None or isinstance(sentences, str):
@@ -113,36 +114,28 @@ def leak_test(
     acting = replace(edits, mask=edits.mask and edits.mask.of_sentence(0))
     before = source.run(sentences[:1], acting, targets[:1])
     fixed = before.targets if source.writes else ()
-    if fixed and not targets and all(token.special for token in fixed[0].tokens):  # the model wrote nothing
-        fixed = source.run(sentences[:1], Edits()).targets
-        before = source.run(sentences[:1], acting, fixed)
     own = before if edits == Edits() else source.run(sentences[:1], Edits(), fixed)
-    kinds = [kind for kind in KINDS if any(place.kind == kind for place in before.sites)]
-    kind = site or ("decoder" if "decoder" in kinds else kinds[0])
+    text, kinds = before.read[0], {place.kind for place in before.sites}
+    kind = "decoder" if "decoder" in kinds else "encoder"
     if kind not in kinds:
-        raise InputError(f"'{source.name}' has no {quoted(kind)}. It has: {', '.join(kinds)}.")
-    probe = _Probe(source, acting, fixed, before, kind)
-    compared, changed = probe.texts
-    outputs = [output_of(before, 0, kind).cpu()]
+        raise InputError(f"'{source.name}' has no self-attention, so no mask can hide a token of its text.")
+    outputs = [before.output[0].cpu(), *([before.prediction.logits[0]] if before.prediction is not None else [])]
     odd = odd_rows(outputs[0])
-    if compared is before.read[0] and before.prediction is not None:
-        outputs.append(before.prediction.logits[0])
     for output in outputs if edits.empty_rows != "nan" else ():
-        check_finite(before, output, compared.length, compared.labels)
-    usual = [i for i, token in enumerate(changed.tokens) if not token.special or i >= changed.length]
+        check_finite(before, output, text.length, text.labels)
+    usual = [i for i, token in enumerate(text.tokens) if not token.special or i >= text.length]
     if not usual:
         raise InputError("There is no token to change but special ones; give another text.")
     places = usual[:: -(-len(usual) // MOST)]
-    moved, noise, masking = probe.change(places, report)
+    moved, noise, masking = _Probe(source, acting, fixed, before).change(places, report)
     moved[odd] = torch.nan
-    allowed, promise = _promise(own, probe, promised)
+    allowed, promise = _promise(own, edits.mask_at(kind), kind, promised)
     if masking and promised is None and kind != "decoder":
         what = f"What stands at position{_join_numbers(masking)} decides the mask itself: say what it must hide"
         raise InputError(f"{what}, --intent causal or two-way, or promised=Subsequent() in Python.")
-    if masking and kind != "cross":
-        allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
-    left = [i for i in range(len(changed.tokens)) if i not in places]
-    special = "special tokens are" if all(changed.tokens[i].special for i in left) else "some tokens are"
+    allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
+    left = [i for i in range(len(text.tokens)) if i not in places]
+    special = "special tokens are" if all(text.tokens[i].special for i in left) else "some tokens are"
     dead = [place for place in places if moved[~odd, place].isnan().all() and not odd.all()]
     notes = (
         (left, f"{special} left as they are, at position{{}}"),
@@ -151,22 +144,21 @@ def leak_test(
         (odd.nonzero().flatten().tolist(), "the output at position{} is no number, so nothing is known of it"),
     )
     free = ["every output may depend on every token, so nothing can leak"] if allowed.all() else []
-    layers = counted(sum(step.site.kind == kind for step in own.steps), "layer")
     return LeakTest(
         moved=moved,
         promised=allowed,
         noise=noise,
         tolerance=tolerance(noise, torch.float32),
-        queries=compared.tokens,
-        keys=changed.tokens,
-        where=f"{kind}, {layers}",
+        queries=text.tokens,
+        keys=text.tokens,
+        where=f"{kind}, {counted(sum(step.site.kind == kind for step in own.steps), 'layer')}",
         promise=promise,
         source=source.name,
         provenance=source.provenance,
         edits=edits,
         text=sentences[0].text,
         notes=(*free, *(note.format(_join_numbers(numbers)) for numbers, note in notes if numbers)),
-        opened=probe.reached({step.site: open_cells(step) for step in before.steps}),
+        opened=_reached(open_cells(step) for step in before.steps if step.site.kind == kind),
     )
 
 
@@ -182,29 +174,18 @@ class _Probe:
 
     Attributes:
         targets: fixed decoder input; empty for a model without a decoder input.
-        kind: outputs to compare: "encoder", "decoder", or "cross" (outputs of a decoder while the text of its encoder
-            is changed).
     """
 
     source: Source
     edits: Edits
     targets: tuple[Sentence, ...]
     before: Record
-    kind: str
-
-    @property
-    def texts(self) -> tuple[Sentence, Sentence]:
-        """Sentence whose outputs are compared, and sentence whose tokens are changed."""
-        queries, keys = self.before.usual_texts(Site(self.kind, 0))
-        return queries[0], keys[0]
 
     def run(self, copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
         """Run copies as a batch, or as two halves if that is too large; return a record and a row in it per copy."""
-        sentences, targets, mask = self.before.sentences * len(copies), self.targets * len(copies), self.edits.mask
-        if targets and self.kind == "decoder":
-            targets = tuple(copies)
-        else:
-            sentences = tuple(copies)
+        sentences, targets, mask = tuple(copies), (), self.edits.mask
+        if self.targets:
+            sentences, targets = self.before.sentences * len(copies), sentences
         mask = PerText((mask,) * len(copies)) if mask is not None and mask.batch_size else mask
         try:
             record = self.source.run(sentences, replace(self.edits, mask=mask), targets)
@@ -219,12 +200,12 @@ class _Probe:
         """Change the token at each of the given positions.
 
         Returns:
-            Change of each output, (Q, K), float64, NaN in columns without any change; the noise; and the positions
+            Change of each output, (n, n), float64, NaN in columns without any change; the noise; and the positions
             where every replacement changed the mask itself, such as a separator between documents.
         """
-        plain, sizes = self.texts[1], [len(text.tokens) for text in self.texts]
-        moved, noise, masking = torch.full(sizes, torch.nan, dtype=torch.float64), 0.0, []
-        at_once = max(1, TOKENS_AT_ONCE // max(sizes) - 3)
+        plain, noise, masking = self.before.read[0], 0.0, []
+        size = len(plain.tokens)
+        moved, at_once = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, TOKENS_AT_ONCE // size - 3)
         waiting = [(place, others) for place in places if (others := self._replacements(place))]
         while waiting:
             batch, waiting, copies = waiting[:at_once], waiting[at_once:], []
@@ -233,17 +214,17 @@ class _Probe:
                 copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
             half = len(copies) // 2
             first, *ran = self.run([plain, *copies[:half], plain, *copies[half:], plain])
-            before, again = output_of(*first, self.kind), (ran.pop(half), ran.pop())
-            noise = max(noise, *(float(distance(before, output_of(*run, self.kind)).max()) for run in again))
-            for (place, others), run in zip(batch, ran, strict=True):
-                pairs = () if first[0].read_only else zip(first[0].steps, run[0].steps, strict=True)
-                is_masking = any(not torch.equal(open_cells(a, first[1]), open_cells(b, run[1])) for a, b in pairs)
+            before, again = first[0].output[first[1]], (ran.pop(half), ran.pop())
+            noise = max(noise, *(float(distance(before, record.output[row]).max()) for record, row in again))
+            for (place, others), (record, row) in zip(batch, ran, strict=True):
+                pairs = () if record.read_only else zip(first[0].steps, record.steps, strict=True)
+                is_masking = any(not torch.equal(open_cells(a, first[1]), open_cells(b, row)) for a, b in pairs)
                 if is_masking and len(others) > 1:
                     waiting.append((place, others[1:]))
                     continue
                 if is_masking:
                     masking.append(place)
-                column = distance(before, output_of(*run, self.kind)).cpu()
+                column = distance(before, record.output[row]).cpu()
                 moved[:, place] = column if column.any() else torch.nan
             report(len(places) - len(waiting), len(places))
         return moved, noise, sorted(masking)
@@ -251,71 +232,58 @@ class _Probe:
     def _replacements(self, place: int) -> list[Token]:
         """List replacement tokens for a position: later tokens of the sentence, then earlier ones, then `PROBES`, or in
         the text of a decoder its most probable tokens there."""
-        changed, prediction, more = self.texts[1], self.before.prediction, ()
-        if self.targets and self.kind == "decoder":
+        (text, *_), prediction, more = self.before.read, self.before.prediction, ()
+        if self.targets:
             best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
             more = (Token(prediction.vocabulary[id], id, 0, 0) for id in best)
         else:
             with suppress(InputError):  # the tokenizer of a user may not know these words
                 more = self.source.tokenize([PROBES])[0].tokens
-        tokens = (*changed.tokens[place + 1 : changed.length], *changed.tokens[:place], *more)
-        usual = {token.id: token for token in tokens if not token.special and token.id not in self.source.padding_ids}
-        usual.pop(changed.tokens[place].id, None)
+        others = (*text.tokens[place + 1 : text.length], *text.tokens[:place], *more)
+        usual = {token.id: token for token in others if not token.special and token.id not in self.source.padding_ids}
+        usual.pop(text.tokens[place].id, None)
         return [*usual.values()][:TRIES]
 
-    def reached(self, cells: Mapping[Site, Tensor], kind: str = "") -> Tensor:
-        """Mark the tokens that reach each output through the open cells, (Q, K), of all layers: boolean (Q, tokens).
 
-        A position keeps the tokens that reached it (residual connection); each layer adds those of its open keys.
-        """
-        kind = kind or self.kind
-        sites = [site for site in cells if site.kind in (("decoder", "cross") if kind == "cross" else (kind,))]
-        memory = self.reached(cells, "encoder") if kind == "cross" else None
-        size = len(cells[sites[0]])
-        tokens = torch.eye(size) if memory is None else torch.zeros(size, len(memory))
-        for site in sites:
-            keys = memory.float() if memory is not None and site.kind == "cross" else tokens
-            tokens = ((tokens + cells[site].float() @ keys) > 0).float()
-        return tokens > 0
+def _reached(layers: Iterable[Tensor]) -> Tensor:
+    """Mark the tokens that reach each output through the open cells, (n, n), of all layers: boolean (n, n).
+
+    A position keeps the tokens that reached it (residual connection); each layer adds those of its open keys.
+    """
+    tokens = torch.ones(())
+    for cells in layers:
+        paths = cells.float() + torch.eye(len(cells))
+        tokens = ((paths @ tokens if tokens.dim() else paths) > 0).float()
+    return tokens > 0
 
 
-def _promise(own: Record, probe: _Probe, promised: Mask | None) -> tuple[Tensor, str]:
-    """Compute on which tokens each output may depend through all layers, boolean (Q, K), and describe the promised
+def _promise(own: Record, edit: Mask | None, kind: str, promised: Mask | None) -> tuple[Tensor, str]:
+    """Compute on which tokens each output may depend through all layers, boolean (n, n), and describe the promised
     mask: "window (1 before, 0 after), through 2 layers".
 
     Args:
         own: run of the model without edits, whose masks are promised even if the edits switch them off.
-        promised: mask to promise for the compared kind, instead of the masks of the model and the edits.
+        edit: mask of the edits for the compared kind.
+        promised: mask to promise instead of the masks of the model and the edits.
     """
-    cells, names, edit = {}, [], probe.edits.mask_at(probe.kind)
-    for step in own.steps:
-        site, allowed, added = step.site, open_cells(step), probe.edits.mask_at(step.site.kind)
+    cells, names, steps = [], [], [step for step in own.steps if step.site.kind == kind]
+    for step in steps:
+        allowed = open_cells(step)
         name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
         name = "full" if step.mask is None else name
         name = name if allowed.any() else "every key blocked"
-        if site.kind == "decoder" and not own.read_only:  # for a read-only model, the mask is inferred from weights
+        if kind == "decoder" and not own.read_only:  # for a read-only model, the mask is inferred from weights
             causal = Subsequent().grid(*allowed.shape)
             opens = step.mask is None or (isinstance(step.mask, Tensor) and bool((allowed & ~causal).any()))
             allowed, name = causal if opens else allowed & causal, "causal" if opens else name
-        allowed = allowed if added is None else allowed & added.grid(*allowed.shape)
-        is_compared = site.kind == probe.kind
-        cells[site] = promised.grid(*allowed.shape) if promised is not None and is_compared else allowed
-        if is_compared:
-            names.append(name)
+        allowed = allowed if edit is None else allowed & edit.grid(*allowed.shape)
+        cells.append(allowed if promised is None else promised.grid(*allowed.shape))
+        names.append(name)
     named = " or ".join(dict.fromkeys(names))
     if edit is not None and named != str(edit):
         named = str(edit) if named == "full" else f"{named} and {edit}"
     named = named if promised is None else str(promised)
-    return probe.reached(cells), f"{named}, through {len(names)} layers" if len(names) > 1 else named
-
-
-def output_of(record: Record, row: int, kind: str) -> Tensor:
-    """Select the output of one sentence of a batch, (n, numbers). For an encoder of an encoder-decoder, return the keys
-    and values of the first cross-attention, which are linear maps of its output."""
-    if kind != "encoder" or not record.targets:
-        return record.output[row]
-    step = next(step for step in record.steps if step.site.kind == "cross")
-    return torch.cat([step.key[row], step.value[row]], -1).transpose(0, 1).flatten(1)
+    return _reached(cells), f"{named}, through {len(steps)} layers" if len(steps) > 1 else named
 
 
 def masks(step: Step, sentence: int = 0) -> Tensor:
@@ -370,39 +338,34 @@ def batch_test(
         return  # a batch would show the same change again
     if more:
         message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
-        yield RunResult("padding", True, "rounding", difference=moved, message=message)
+        yield RunResult("padding", "rounding", message, difference=moved)
     else:
         message = f"Padding: not tested. '{source.name}' gives a text no padding, so that there is none to see."
-        yield RunResult("padding", False, "not tried", message=message)
-    if other == alone:
-        message = "Other texts: not tested. The text has one token alone, so there is no other text to run beside it."
-        yield RunResult("batch", False, "not tried", message=message)
-        return
+        yield RunResult("padding", "not tried", message)
     moved, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
     if moved > MOVED:
         message = f"Outputs move by up to {percent(moved)} when another text is in the batch, and the text is {place}."
-        yield RunResult("batch", False, "other", None, None, 0, moved, message, JOINED)
+        yield RunResult("batch", "other", message, JOINED, moved, text=0)
     else:
         message = "Other texts: no output moved when another text was in the batch."
-        yield RunResult("batch", True, "rounding", text=0, difference=moved, message=message)
+        yield RunResult("batch", "rounding", message, difference=moved, text=0)
 
 
 def _padding_result(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:
     """Make the result for outputs that changed with padding, naming the head with most weight on padding."""
-    heads = []
+    most, head_name = 0.0, ""
     for step in record.steps:
         query, key = record.texts(step.site)
         for head in range(step.num_heads):
             weights = step.weights(head, slice(0, query.length), slice(key.length, len(key.tokens))).sum(-1)
             part = round(float(weights.nan_to_num(1).max()), 6)  # of equal heads, the first
-            heads.append((part, f"head {head} of {name(step.site)}"))
-    part, head = max(heads, key=itemgetter(0))
-    message, cause, fix = "though attention gives it no weight.", "other", ELSEWHERE
-    if part > LEAST_WEIGHT:
-        message, cause = f"to which {head} gives up to {percent(part)} of a row.", "mask"
-        fix = "Block the keys of padding in every layer, before the softmax."
-    message = f"Outputs move by up to {percent(moved)} when padding follows the text, {message}"
-    return RunResult("padding", False, cause, None, None, 0, moved, message, fix)
+            if part > most:
+                most, head_name = part, f"head {head} of {name(step.site)}"
+    message = f"Outputs move by up to {percent(moved)} when padding follows the text, "
+    if most <= LEAST_WEIGHT:
+        return RunResult("padding", "other", f"{message}though attention gives it no weight.", ELSEWHERE, moved)
+    message += f"to which {head_name} gives up to {percent(most)} of a row."
+    return RunResult("padding", "mask", message, "Block the keys of padding in every layer, before the softmax.", moved)
 
 
 def beside_longer(text: str) -> list[str]:

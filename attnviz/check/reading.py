@@ -2,16 +2,13 @@
 
 import io
 import json
-import math
 import re
-import zipfile
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from torch import Tensor
 
 from attnviz.check import MOST_CELLS
@@ -108,51 +105,37 @@ def read_file(name: str, content: bytes) -> ArrayFile:
     # NumPy, zipfile and safetensors raise almost any error for a damaged file (TokenError, struct.error, a negative
     # seek), so every error is caught while they read, and only there.
     try:
-        if ending == ".npz":
-            every = _npz(name, content)
-        elif ending == ".npy":
-            every = {"": _npy(name, content)}
-        else:
+        if ending == ".safetensors":
             import safetensors.torch
 
             every = dict(safetensors.torch.load(content))
+        else:
+            every = _read_numpy(name, content)
     except InputError:
         raise
     except Exception:
         kind = {".npz": "npz file", ".npy": "NumPy array"}.get(ending, "safetensors file")
-        raise InputError(f"{quoted(name)} is damaged or no {kind}.") from None
-    is_pickled = any(array is None for array in every.values())
+        raise InputError(f"{quoted(name)} is damaged, holds a pickle, or is no {kind}.") from None
     texts = {key: array for key, array in every.items() if isinstance(array, np.ndarray) and array.dtype.kind in "US"}
-    arrays = {key: array for key, array in every.items() if key not in texts and array is not None}
+    arrays = {key: array for key, array in every.items() if key not in texts}
     if not arrays:
-        holds = "holds pickled objects, which could run code; save an array of numbers."
-        raise InputError(f"{quoted(name)} {holds if is_pickled else 'holds no array of numbers.'}")
+        raise InputError(f"{quoted(name)} holds no array of numbers.")
     return ArrayFile(name, arrays, texts=texts)
 
 
-def _npz(name: str, content: bytes) -> dict[str, np.ndarray | None]:
-    """Read the arrays of an npz file, None for a pickled array, after a check of the sizes in the zip directory."""
-    with zipfile.ZipFile(io.BytesIO(content)) as file:
-        members = file.infolist()
-        total = sum(member.file_size for member in members)
-        if total > MOST_BYTES or len(members) > 1000:
-            what = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
-            raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
-        if other := next((member.filename for member in members if not member.filename.endswith(".npy")), None):
-            raise InputError(f"{quoted(name)} holds {quoted(other)}, which is no NumPy array.")
-        return {member.filename.removesuffix(".npy"): _npy(name, file.read(member)) for member in members}
-
-
-def _npy(name: str, content: bytes) -> np.ndarray | None:
-    """Read one array, None if it is pickled, after a check that its header promises no more than the file holds."""
-    file = io.BytesIO(content)
-    read = npy.read_array_header_1_0 if npy.read_magic(file) == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = read(file)
-    if dtype.hasobject:
-        return None
-    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize > len(content):
-        raise InputError(f"{quoted(name)} is cut short: its header has shape {quoted(shape)}, and the file is smaller.")
-    return npy.read_array(io.BytesIO(content), allow_pickle=False)
+def _read_numpy(name: str, content: bytes) -> dict[str, np.ndarray]:
+    """Read the array of an npy file, named "", or the arrays of an npz file, whose zip directory is checked first."""
+    file = np.load(io.BytesIO(content), allow_pickle=False)
+    if isinstance(file, np.ndarray):
+        return {"": file}
+    members = file.zip.infolist()
+    total = sum(member.file_size for member in members)
+    if total > MOST_BYTES or len(members) > 1000:
+        what = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
+        raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
+    if other := next((member.filename for member in members if not member.filename.endswith(".npy")), None):
+        raise InputError(f"{quoted(name)} holds {quoted(other)}, which is no NumPy array.")
+    return dict(file)
 
 
 def read_text(text: str, name: str = "") -> ArrayFile:

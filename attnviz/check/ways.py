@@ -196,28 +196,24 @@ def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
 
 def _runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]:
     """Make the runner for a model; also return its tokenizer, if it has one."""
-    source, tokenize, name = api.load(model) if isinstance(model, str) else model, None, ""
+    source, tokenize = api.load(model) if isinstance(model, str) else model, None
+    name = source.name if isinstance(source, Source) else type(source).__name__
     if isinstance(source, Wrapped) and not source.writes:
         code = source.code
-        return Runner(code.model, source.name, call or code.call, code.pad), code.tokenize
+        return Runner(code.model, name, call or code.call, code.pad), code.tokenize
     if isinstance(source, Source) and source.facts and source.provenance in HUGGING_FACE:
-        loaded, name, source_model = source.loaded, source.name, deepcopy(source.loaded.model)
+        loaded, tokenize, source = source.loaded, partial(_ids_of, source), deepcopy(source.loaded.model)
         if not loaded.keeps_own_attention:  # the attention of attnviz needs a tap
             try:
-                source_model.set_attn_implementation("sdpa")
+                source.set_attn_implementation("sdpa")
             except (ValueError, ImportError):
-                source_model.set_attn_implementation("eager")
-        tokenize, source = partial(_ids_of, source), source_model
-    if isinstance(source, Source) or not isinstance(source, nn.Module):
-        what = "reads two texts" if getattr(source, "writes", False) else "is no model that is run in several ways"
-        raise InputError(f"{quoted(source)} {what}; give a model of transformers, attnviz.wrap(...), or a module.")
-    name = name or type(source).__name__
-    if not (hasattr(source, "config") and hasattr(source, "base_model_prefix")):
+                source.set_attn_implementation("eager")
+    is_pair = getattr(source, "writes", False) or getattr(getattr(source, "config", None), "is_encoder_decoder", False)
+    if isinstance(source, Source) or not isinstance(source, nn.Module) or is_pair:
+        what = "reads two texts" if is_pair else "is no model that is run in several ways"
+        raise InputError(f"{quoted(name)} {what}; give a model of transformers, attnviz.wrap(...), or a module.")
+    if call is not None or not (hasattr(source, "config") and hasattr(source, "base_model_prefix")):
         return Runner(source, name, call or (lambda model, ids: model(ids))), tokenize
-    if getattr(source.config, "is_encoder_decoder", False):
-        raise InputError(f"{name} reads two texts; same_run compares models of one text.")
-    if call is not None:  # its arguments show whether it supports padding
-        return Runner(source, name, call), tokenize
     pad = getattr(source.config, "pad_token_id", None)
     return Runner(source, name, transformers_call, pad if isinstance(pad, int) and pad >= 0 else 0), tokenize
 
@@ -406,7 +402,7 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
                     if bool((far := moved > runner.bound).any()):
                         wrong.append((number, ran, row, slots, _index(far)))
         if not wrong:
-            return RunResult(run, True, "rounding" if largest else "", difference=largest)
+            return RunResult(run, "rounding" if largest else "", difference=largest)
         number, ran, row, slots, place = min(wrong, key=itemgetter(0))
 
         def repeated(token: int, length: int) -> Ran:
@@ -415,7 +411,7 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
         why = cause(ran, row, slots, alone[number], repeated, runner.bound * LAYERS)
     except AttnvizError as error:
         begin = "" if isinstance(error, NotTriedError) else "The model refuses to run this way. It says: "
-        return RunResult(run, False, "not tried", message=f"{begin}{error}")
+        return RunResult(run, "not tried", f"{begin}{error}")
     noun = f"Document {ran.order(row, number)}" if run == "packed" else f"Text {number + 1}"
     message = f"{noun} {why.message.rstrip('.')}."
     return replace(why, run=run, position=place, text=number, difference=largest, message=message)
@@ -517,7 +513,7 @@ def cause(
 def _cause(symptom: str, call: JoinedCall | None = None, **values: Any) -> RunResult:
     """Make the result for a symptom at an attention call, with message and repair."""
     message, fix = (table[symptom].format(layer=call, **values) for table in (SYMPTOMS, REMEDIES))
-    return RunResult("", False, symptom.split()[0], call and call.site.layer, message=message, fix=fix)
+    return RunResult("", symptom.split()[0], message, fix, layer=call and call.site.layer)
 
 
 def _index(places: Tensor) -> int:

@@ -342,13 +342,3 @@ def test_weights_beside_a_sink_sum_to_less_than_1():
     assert report.rules("warning", "error") == set()
     assert report.verdict == NOT_SURE
     assert check(weights() * 0.9, kind="weights").rules("error") == {"row-sum"}
-
-
-def test_a_block_mask_is_read_by_its_cells():
-    """As torch makes them of its rule."""
-    flex = pytest.importorskip("torch.nn.attention.flex_attention")
-    mask = flex.create_block_mask(lambda b, h, q, k: q >= k, 1, 1, 128, 128, device="cpu")
-    report = check(mask)
-
-    assert (report.convention, report.causal, report.shape) == ("may-attend", True, (1, 1, 128, 128))
-    assert report.rules("warning", "error") == set()

@@ -95,22 +95,6 @@ def test_padding_of_texts_needs_no_shape_where_its_convention_and_a_two_way_mask
     assert check(causal(6), convention="may-attend", **stated).shape == (1, 1, 6, 6)
 
 
-def test_padding_that_blocks_queries_is_named():
-    """(B, 1, Q, 1) or cell by cell, in any convention; (B, 1, 1, K) is right."""
-    right = padded((4, 6, 2), 6)
-    wrong = right.mT
-
-    for mask in (wrong, wrong.expand(3, 1, 6, 6)):
-        for said in ({}, {"convention": "may-attend"}, {"convention": "may-attend", "shape": (3, 2, 6, 6)}):
-            report = check(mask, **said)
-            (found,) = [one for one in report.findings if one.severity == "error"]
-            assert (found.rule, {cell[0] for cell in found.cells}) == ("wrong-axis", {0, 2})
-            assert "tokens[:, None, None, :]" in found.fix
-        assert check(~mask, convention="true-is-masked").rules("error") == {"wrong-axis"}
-    for mask in (right, right.expand(3, 1, 6, 6), right & wrong):
-        assert "wrong-axis" not in check(mask, convention="may-attend").rules()
-
-
 def test_a_mask_of_sentences_on_as_many_heads_is_silently_wrong():
     """PyTorch takes (B, 1, K) for (H, 1, K) if B = H: sentence 1 then has the mask of head 1, not its own."""
     real = padded((7, 3), 7)
@@ -155,12 +139,3 @@ def test_weights_and_scores_are_never_repeated():
 
     assert check(weights, shape=SHAPE).rules("error") == {"broadcast"}
     assert check(weights, shape=(1, 3, 5, 7)).rules() == set()
-
-
-def test_padding_of_queries_is_named_also_where_texts_are_read_as_heads():
-    """(B, Q, 1) stands for one text with B heads; heads have no padding of their own."""
-    tokens = torch.arange(6) < torch.tensor([[6], [4]])
-
-    for mask in (tokens[:, :, None], tokens[:, None, :, None]):
-        errors = [finding for finding in check(mask).findings if finding.severity == "error"]
-        assert [finding.message for finding in errors] == ["Padding blocks queries instead of keys."]

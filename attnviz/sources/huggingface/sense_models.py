@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from attnviz.capturing import Capture
-from attnviz.capturing.tokens import pictured
+from attnviz.capturing.seen import pictured
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Sound

@@ -211,14 +211,14 @@ def _report(context: Context, intent: str | None) -> ModelReport:
     edits = replace(context.edits, mask=mask and mask.of_sentence(sentence if mask.batch_size else 0))
     length = min(len(cache.sentences(source, context.request)[sentence].tokens), MOST)
     cost = Estimate(length, estimate(source, length, sentences=length).seconds, 0, 0)
-    tested = source, replace(context.request, edits=edits), context.site.kind, intent, sentence
+    tested = source, replace(context.request, edits=edits), intent, sentence
     return cache.worked(_check_model, *tested, cost=cost, unit="tokens changed")
 
 
-def _check_model(source: Source, request: Request, kind: str, intent: str | None, sentence: int) -> ModelReport:
+def _check_model(source: Source, request: Request, intent: str | None, sentence: int) -> ModelReport:
     targets = cache.targets(source, request)[sentence : sentence + 1]
     with progress.counted(MOST) as report, cores.used_by(source):
-        options = {"intent": intent, "site": kind, "targets": targets, "report": report}
+        options = {"intent": intent, "targets": targets, "report": report}
         return check_model(source, request.texts[sentence], edits=request.edits, **options)
 
 
