@@ -38,7 +38,7 @@ def run(options: Namespace) -> list[str]:
         return put({path: explore(after, before=before, **place).encode()})
     record = inputs.record()
     path = single(options, f"{stem(record)}{files.ENDING}", "a saved run")
-    settings = cases.settings_of(inputs.source) | cases.made_with(inputs.request)
+    settings = cases.settings_of(inputs.source, inputs.request)
     return [str(files.save(record, path, settings=settings, precision=options.precision))]
 
 
