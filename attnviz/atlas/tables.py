@@ -92,7 +92,9 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
     distance = np.concatenate([numbers.distance for numbers in measured.sites.values()], 1)
     each = places.loc[places.index.repeat(2 * FURTHEST + 1)]
     bin_numbers = np.tile(np.arange(-FURTHEST, FURTHEST + 1), len(places))
-    empty = sum(problem.error == EMPTY for problem in measured.problems)
+    types = {"file": object, "line": np.int64, "problem": object}
+    problems = [(shard.file, problem.line, problem.error) for problem in measured.problems if problem.error != EMPTY]
+    empty = len(measured.problems) - len(problems)
     tokens = sum(sentence.length for _, sentence in measured.read)
     return {
         "numbers": rows.assign(texts=count, mean=mean, m2=m2),
@@ -101,7 +103,7 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
         "examples": _keep_largest(examples, ["row"], options.keep),
         "pairs": _pairs(measured, shard, lines),
         "dropped": places.assign(value=np.concatenate([numbers.dropped for numbers in measured.sites.values()])),
-        "problems": _problems(measured, shard),
+        "problems": pd.DataFrame(problems, columns=[*types]).astype(types),
         "totals": pd.DataFrame({"texts": [len(lines)], "tokens": [tokens], "empty_lines": [empty]}),
     }
 
@@ -132,12 +134,6 @@ def _pairs(measured: Measured, shard: Shard, lines: np.ndarray) -> pd.DataFrame:
 
 def _tokens(texts: Sequence[Sentence], numbers: np.ndarray, positions: np.ndarray) -> list[str]:
     return [texts[text].tokens[position].text for text, position in zip(numbers, positions, strict=True)]
-
-
-def _problems(measured: Measured, shard: Shard) -> pd.DataFrame:
-    rows = [(shard.file, problem.line, problem.error) for problem in measured.problems if problem.error != EMPTY]
-    types = {"file": object, "line": np.int64, "problem": object}
-    return pd.DataFrame(rows, columns=[*types]).astype(types)
 
 
 def _bins(values: np.ndarray) -> np.ndarray:

@@ -15,8 +15,7 @@ import psutil
 import pytest
 
 from attnviz import atlas
-from attnviz.atlas import building, engine
-from attnviz.atlas.engine import Engine
+from attnviz.atlas import Engine, building
 from attnviz.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +71,7 @@ def test_a_worker_and_the_driver_are_killed_and_the_atlas_comes_out_the_same(cou
 def test_a_scheduler_that_is_not_there_is_said(tmp_path, monkeypatch):
     """With its address."""
     (tmp_path / "corpus.txt").write_text("a b\n")
-    monkeypatch.setattr(engine, "SECONDS", 0.2)
+    monkeypatch.setattr(building, "SECONDS", 0.2)
 
     with pytest.raises(InputError, match=r"There is no Dask scheduler at 'tcp://127\.0\.0\.1:9'"):
         atlas.build(
@@ -133,7 +132,7 @@ def test_as_many_workers_start_as_are_asked_for_and_have_work(tmp_path, monkeypa
     asked = {}
 
     def cluster(**how):
-        asked.update(how | {"trim": dask.config.get(engine.TRIM)})
+        asked.update(how | {"trim": dask.config.get(building.TRIM)})
         raise ValueError("Could not parse\n'4XB'")
 
     monkeypatch.setattr(distributed, "LocalCluster", cluster)
@@ -148,7 +147,7 @@ def test_as_many_workers_start_as_are_asked_for_and_have_work(tmp_path, monkeypa
 
 def test_a_scheduler_without_workers_is_said(tmp_path, monkeypatch):
     """Nobody waits for ever."""
-    monkeypatch.setattr(engine, "SECONDS", 0.2)
+    monkeypatch.setattr(building, "SECONDS", 0.2)
     (tmp_path / "corpus.txt").write_text("a b\n")
     how = {"processes": False, "dashboard_address": None, "silence_logs": logging.CRITICAL}
     with distributed.LocalCluster(n_workers=0, **how) as cluster:
@@ -170,7 +169,7 @@ def test_what_ends_a_shard_on_a_worker_is_said(raised, says):
     def result():
         raise raised
 
-    assert engine._outcome(SimpleNamespace(result=result)) == says
+    assert building._outcome(SimpleNamespace(result=result)) == says
     raised = OSError(28, "No space left on device")
     with pytest.raises(OSError, match="No space left"):
-        engine._outcome(SimpleNamespace(result=result))
+        building._outcome(SimpleNamespace(result=result))
