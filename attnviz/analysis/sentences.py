@@ -100,17 +100,13 @@ def cell(
     else:
         share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
         share += " (special tokens aside)" if view.special == "renormalize" else ""
-        text = CELL[state].format(**ends, weight=_weight_text(float(cells.weights[0, 0])), share=share)
+        weight = float(cells.weights[0, 0])
+        written = f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
+        written = "less than 0.0001" if 0 < weight < 0.0001 else written
+        text = CELL[state].format(**ends, weight=written, share=share)
         if cell_view.predicted and (word := cell_view.predicted[0]):
             text = CELL["predicts"].format(what=PREDICTED[_preposition(record)], word=quoted(word)) + text
     return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
-
-
-def _weight_text(weight: float) -> str:
-    """A weight with two decimals; below 0.005 with two significant digits, or "less than 0.0001"."""
-    if 0 < weight < 0.0001:
-        return "less than 0.0001"
-    return f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
 
 
 def named(groups: Groups, i: int) -> str:
@@ -298,8 +294,14 @@ def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
         parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
     if row is None and cell is None:
         parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
+    for axis, places in enumerate((both.rows, both.columns)):
+        for end, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
+            alone = [pair[end] for pair in places if pair[1 - end] is None]
+            tokens = ", ".join(quoted_token(side.tokens[axis][i].text, i) for i in alone[:MOST_NAMED])
+            more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
+            parts += [f"Only in {name}, and left blank: {tokens}{more}."] if alone else []
     where = [as_sentence(window_text(both))] if window_text(both) else []
-    return " ".join([*where, *parts, *_unpaired_tokens(both)])
+    return " ".join([*where, *dict.fromkeys(parts)])  # once if queries and keys are the same
 
 
 def compared_cell(both: AlignedPair, row: int, column: int) -> str:
@@ -347,19 +349,6 @@ def _place(both: AlignedPair, axis: int, index: int) -> str:
     if len(named) == 1 or named[0][0] == named[1][0]:
         return texts[0]
     return f"{texts[0]}, in B {texts[1]}"
-
-
-def _unpaired_tokens(both: AlignedPair) -> list[str]:
-    """Sentences about tokens that are missing from A or B; one sentence if queries and keys are the same."""
-    sentences = []
-    for axis, places in enumerate((both.rows, both.columns)):
-        for end, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
-            alone = [pair[end] for pair in places if pair[1 - end] is None]
-            tokens = [quoted_token(side.tokens[axis][i].text, i) for i in alone[:MOST_NAMED]]
-            more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
-            if tokens:
-                sentences.append(f"Only in {name}, and left blank: {', '.join(tokens)}{more}.")
-    return list(dict.fromkeys(sentences))
 
 
 def window_text(both: AlignedPair) -> str:

@@ -250,7 +250,9 @@ class AttentionView(_Window):
     def largest(self) -> float:
         """The largest weight of all heads in the whole map, NaN aside."""
         if self.plain:
-            return maps.largest_weight(self.record, self.site, sentence=self.sentence)
+            tile = max(1, -(-max(self.step.shape[2:]) // 128))
+            each = maps.cells_of(self.step, range(self.step.num_heads), sentence=self.sentence, tile=tile)
+            return max((float(np.nan_to_num(part.weights).max(initial=0.0)) for part in each), default=0.0)
         every = see(self.record, self.site, sentence=self.sentence, view=self.view)
         return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
 

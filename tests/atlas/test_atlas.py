@@ -262,7 +262,7 @@ def test_an_atlas_of_texts_has_a_folder_that_goes_with_it(tmp_path, monkeypatch)
 def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
     """When it is built again, and when it changes while it is built; what was done stays."""
     atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
-    made, before = building.plan.read(tmp_path / "atlas"), bytes_of(tmp_path / "atlas" / "shards")
+    made, before = building.opened.read_plan(tmp_path / "atlas"), bytes_of(tmp_path / "atlas" / "shards")
     corpus.write_text(corpus.read_text("utf-8").replace("dog sleeps", "cat sleeps"), "utf-8")
 
     with pytest.raises(InputError, match=r"the corpus changed at line 1 of 'corpus.txt' or after it"):
