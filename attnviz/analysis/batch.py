@@ -120,11 +120,7 @@ class HeadBlock:
     @cached_property
     def scores(self) -> Tensor:
         """Scores before the mask, (B, H, R, K)."""
-        return self.scores_of(self.rows)
-
-    def scores_of(self, rows: slice, columns: slice = ALL) -> Tensor:
-        """Scores before the mask, for the given rows and columns."""
-        return self.step.scoring.scores(self.step.query, self.step.key, Area(self.texts, ALL, rows, columns))
+        return self.step.scoring.scores(self.step.query, self.step.key, Area(self.texts, ALL, self.rows))
 
     @cached_property
     def _weights_and_entropies(self) -> tuple[Tensor, Tensor]:
@@ -329,27 +325,6 @@ def induction(block: HeadBlock) -> Sums:
     text, row, key = block.twins
     inside = key + 1 < block.num_keys[text]
     return _weight_on_pairs(block, text[inside], row[inside], key[inside] + 1)
-
-
-def asymmetry(block: HeadBlock) -> Sums:
-    """Asymmetry over all pairs of tokens whose scores are finite in both directions, masked or not."""
-    n, is_square = block.step.shape[2], len(block.position) == block.step.shape[2]
-    there = block.scores[..., :n].to(block.dtype)
-    pairs = block.real[:, None, :, None] & (torch.arange(n) < block.num_keys[:, None])[:, None, None]
-    if not pairs.all():
-        there = there.where(pairs, 0)
-    back = there if is_square else block.scores_of(slice(n), block.rows).to(block.dtype)
-    back = back.mT if is_square or pairs.all() else back.mT.where(pairs, 0)
-    sums = _antisymmetry(there, back)
-    if sums[0].isfinite().all():
-        return sums
-    finite = there.isfinite() & back.isfinite()
-    return _antisymmetry(there.where(finite, 0), back.where(finite, 0))
-
-
-def _antisymmetry(there: Tensor, back: Tensor) -> Sums:
-    apart, length = (torch.linalg.vector_norm(x, dim=(-2, -1)).double().square() for x in (there - back, there))
-    return apart, 4 * length
 
 
 def value_weighted(block: HeadBlock) -> RowMeasure:

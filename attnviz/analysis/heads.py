@@ -31,13 +31,13 @@ class Metric:
 
     Attributes:
         name, title: name of the column, and title for readers.
-        formula: LaTeX for one row i, or for all pairs of tokens; a head has the mean over its rows.
+        formula: LaTeX for one row i; a head has the mean over its rows.
         where: meaning of further letters, and the rows that count, with LaTeX between $; "" if the formula needs none.
         range: smallest and largest value as text, with LaTeX between $.
         low, high: ends of the range; `high` is None if it depends on the text or does not exist.
         source, means: first publication, and meaning in one sentence.
         kinds: kinds of sites with this metric.
-        needs: data for the metric: "weights", or "scores" or "values", which a read-only record lacks.
+        needs: data for the metric: "weights", or "values", which a read-only record lacks.
         main: whether a page shows it first.
         measure: function from a block to a quotient of two sums, or to the mean of a number per row.
     """

@@ -40,7 +40,7 @@ def text_record(ids, *, heads=2, kind="encoder", special=(), length=None, edits=
 def naive(record, head):
     """Every metric of self-attention as its formula says, cell by cell."""
     step, sentence = record.steps[0], record.sentences[0]
-    weights, scores = step.weights(head).tolist(), step.scores(head).tolist()
+    weights = step.weights(head).tolist()
     tokens, n, causal = sentence.tokens, sentence.length, step.site.kind == "decoder"
     values = [math.hypot(*row) for row in step.value[0, head].tolist()]
     outputs = [[math.hypot(*row) for row in step.output(h).tolist()] for h in range(step.num_heads)]
@@ -61,7 +61,6 @@ def naive(record, head):
         return mean(sum(weights[i][j] for j in keys(i)) for i in rows if keys(i))
 
     entropies = [-sum(w * math.log(w) for w in weights[i] if w) for i in rows]
-    pairs = [(scores[i][j], scores[j][i]) for i in range(n) for j in range(n)]
     return {
         "entropy": mean(entropies),
         "effective_keys": mean(map(math.exp, entropies)),
@@ -76,7 +75,6 @@ def naive(record, head):
         "special": share(lambda i: [j for j in range(n) if tokens[j].special]),
         "duplicate": share(lambda i: [j for j in range(n) if twin(i, j)]),
         "induction": share(lambda i: [j for j in range(n) if twin(i, j - 1)]),
-        "asymmetry": sum((a - b) ** 2 for a, b in pairs) / (4 * sum(a * a for a, _ in pairs)),
         "value_weighted": mean(sum(w * v for w, v in zip(weights[i], values, strict=True)) for i in rows),
         "output_share": mean(outputs[head][i] / sum(one[i] for one in outputs) for i in every),
     }
@@ -123,7 +121,7 @@ def test_every_metric_is_what_its_formula_says(ids, kind, padding, special, empt
 
 
 def test_a_query_that_is_no_number_leaves_the_other_rows_as_they_are():
-    """As if its row had no key left; asymmetry is over the pairs that are numbers."""
+    """As if its row had no key left."""
     ids = [1, 2, 1, 3, 2]
     whole = text_record(ids)
     step = whole.steps[0]
@@ -132,10 +130,9 @@ def test_a_query_that_is_no_number_leaves_the_other_rows_as_they_are():
     broken = head_metrics(replace(whole, steps=(replace(step, query=query, logsumexp=sums),)))
     shut = head_metrics(text_record(ids, edits=Edits(mask=Painted(tuple((2, key) for key in range(5))))))
 
-    rest = [name for name in NAMES if name not in ("asymmetry", "output_share")]
+    rest = [name for name in NAMES if name != "output_share"]
     pd.testing.assert_frame_equal(broken[rest].iloc[:1], shut[rest].iloc[:1])
     assert broken["left_out"].tolist() == [1, 0]
-    assert 0 < broken["asymmetry"][0] < 1
 
 
 def test_cross_attention_and_a_sink_measure_what_a_loop_does():
