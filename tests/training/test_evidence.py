@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from attnviz.core.edits import Site
 from attnviz.models import trained
 from attnviz.sources import cards
-from attnviz.training import probe, report
-from attnviz.training.probe import Look
-from attnviz.training.report import Role
+from attnviz.training import probe
+from attnviz.training.probe import Look, Role
 
 NUMBERS = {"translator": 100, "story": 120, "induction": 200, "constructed": 60, "shapes": 300}
 
@@ -86,7 +85,7 @@ def test_a_finding_is_told_of_the_head_that_does_it():
     """A head that looks elsewhere, or spreads its weight, has no role; switching off is asked of the head itself."""
     heads = [(Site("decoder", 0), head) for head in range(3)]
     looks = [Look(10, 0.9, 0.8, 0.1), Look(10, 0.9, 0.3, 0.1), Look(10, 0.5, 0.8, 0.1)]
-    findings = report.findings(
+    findings = probe.findings(
         {head: {"a": look} for head, look in zip(heads, looks, strict=True)},
         {"a": Role("role", "looks at it")},
         lambda *off: 0.25 if off == (heads[0],) else 1.0,

@@ -7,11 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.tokenizers.vocabulary import UNK
-from attnviz.training import probe
 from attnviz.training.induction import (
     LONGEST,
     VOCABULARY,
@@ -73,14 +72,14 @@ def test_the_heads_are_what_does_it(model, held_out):
     """A previous-token head below, an induction head above; without either, words are not found."""
     measured = looks(model, held_out)
     previous, finder = best(measured, "previous"), best(measured, "induction")
-    cut = looks(model, held_out, probe.off(previous))
+    cut = looks(model, held_out, Edits(heads_off={previous}))
 
     assert (previous[0].layer, finder[0].layer) == (0, 1)
     assert min(measured[previous]["previous"].weight, measured[finder]["induction"].weight) > 0.9
     assert cut[finder]["induction"].weight < 0.2
     assert accuracy(model, held_out) > 0.95
-    assert accuracy(model, held_out, probe.off(previous)) < 0.2
-    assert accuracy(model, held_out, probe.off((Site("decoder", 1), 0), (Site("decoder", 1), 1))) < 0.02
+    assert accuracy(model, held_out, Edits(heads_off={previous})) < 0.2
+    assert accuracy(model, held_out, Edits(heads_off={(Site("decoder", 1), 0), (Site("decoder", 1), 1)})) < 0.02
 
 
 def test_the_model_was_not_born_with_it(held_out):

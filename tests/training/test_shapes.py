@@ -15,8 +15,8 @@ from attnviz.core.amounts import percent
 from attnviz.core.edits import Site
 from attnviz.models import trained
 from attnviz.sources import cards
-from attnviz.training import drawing, shapes
-from attnviz.training.drawing import CLASSES, draw, scenes
+from attnviz.training import shapes
+from attnviz.training.shapes import CLASSES, draw, scenes
 
 FRESH = 11
 """Seed of pictures that neither the training nor the card has drawn."""
@@ -78,7 +78,7 @@ def test_a_label_is_true_of_its_picture():
 def test_no_shape_leaves_its_picture_or_touches_another():
     """The patches of a shape are then its own."""
     made = scenes(Generator().manual_seed(6), 300)
-    covered = drawing.coverage(drawing.distances(made, 96))
+    covered = shapes.coverage(shapes.distances(made, 96))
     edge = torch.cat((covered[..., 0], covered[..., -1], covered[..., 0, :], covered[..., -1, :]), -1)
 
     assert edge[:, :2].max() == 0
@@ -142,8 +142,8 @@ def test_transformers_opens_the_folder_and_reads_the_examples():
     folder = trained.folder("shapes")
     model = AutoModelForImageClassification.from_pretrained(folder)
     processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
-    for label in drawing.EXAMPLES:
-        with Image.open(assets.path(drawing.file(label))) as picture:
+    for label in shapes.EXAMPLES:
+        with Image.open(assets.path(shapes.file(label))) as picture:
             logits = model(**processor(picture, return_tensors="pt")).logits
 
         assert model.config.id2label[int(logits.argmax())] == label
@@ -151,9 +151,9 @@ def test_transformers_opens_the_folder_and_reads_the_examples():
 
 
 def test_the_example_pictures_are_what_the_code_draws():
-    for label in drawing.EXAMPLES:
-        with Image.open(assets.path(drawing.file(label))) as picture:
-            assert np.array_equal(np.asarray(picture), np.asarray(drawing.example(label)))
+    for label in shapes.EXAMPLES:
+        with Image.open(assets.path(shapes.file(label))) as picture:
+            assert np.array_equal(np.asarray(picture), np.asarray(shapes.example(label)))
 
 
 def test_the_documentation_names_its_numbers():

@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.models import trained
 from attnviz.sources.cards import card
-from attnviz.training import probe, story
+from attnviz.training import story
 from attnviz.training import story_grammar as grammar
 from attnviz.training.recipe import is_held_out
 
@@ -122,7 +122,9 @@ def test_heads_make_verbs_and_pronouns_agree(model):
     for kind in ("pronoun", "verb"):
         held = story.cases(kind, 120)
         looks[kind] = story.looks(model, kind, held)
-        right[kind] = [story.correct(model, held, probe.off(*off)) for off in ((), *((head,) for head in heads), heads)]
+        right[kind] = [
+            story.correct(model, held, Edits(heads_off=off)) for off in ((), *((head,) for head in heads), heads)
+        ]
 
     assert card("story").opens == heads[0]
     assert looks["verb"][heads[1]]["verb"].rate > 0.95
