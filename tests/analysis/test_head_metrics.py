@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from weakref import WeakSet
 
 import pandas as pd
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from pictures import translation_of
 
 from attnviz.analysis import batch
-from attnviz.analysis.batch import HeadBlock
 from attnviz.analysis.heads import METRICS, head_metrics, seconds
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Painted, Subsequent
@@ -156,30 +154,13 @@ def test_cross_attention_and_a_sink_measure_what_a_loop_does():
     assert cross["distance"].isna().all()
 
 
-def test_no_block_outlives_the_next(monkeypatch):
-    """So memory does not grow with the rows of a long text."""
-    monkeypatch.setattr("attnviz.analysis.batch.BLOCK", 20)
-    blocks, alive = WeakSet(), []
-
-    class Known(HeadBlock):
-        def __init__(self, *parts):
-            super().__init__(*parts)
-            blocks.add(self)
-
-    monkeypatch.setattr("attnviz.analysis.batch.HeadBlock", Known)
-    head_metrics(text_record(list(range(30))), names=("entropy",), report=lambda done, of: alive.append(len(blocks)))
-
-    assert len(alive) > 10
-    assert 1 <= max(alive) <= 2
-
-
 def test_what_a_record_does_not_hold_is_missing_and_the_rest_is_there():
     """Of a model that is read only no queries, keys and values are known; of cross-attention no distances."""
     read_only = head_metrics(replace(text_record([1, 2, 1, 2]), read_only=True))
     cross = head_metrics(translation_of("the black cat".split(), {"le": 0.9, "chat": 0.1}, {"chat": 1.0}))
     needing = [one.name for one in METRICS if one.needs != "weights"]
 
-    assert needing == ["asymmetry", "value_weighted", "output_share"]
+    assert needing == ["value_weighted", "output_share"]
     assert read_only[needing].isna().all(axis=None)
     assert read_only[["entropy", "induction", "previous"]].notna().all(axis=None)
     for one in METRICS:

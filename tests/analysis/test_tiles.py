@@ -145,23 +145,6 @@ def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
         assert sum(weights is not None for weights in computed) == expected, mask
 
 
-def test_a_long_map_is_pooled_once(monkeypatch):
-    """Whole, and for each head and tile; a window is computed anew, and only the latest maps are kept."""
-    monkeypatch.setattr(maps, "LONG", K - 1)
-    step = step_of(torch.float32, None)
-    first = analysis.pooled(step, 0, tile=2)
-    monkeypatch.setattr(maps, "MOST_KNOWN", 2 * first.nbytes)
-
-    assert analysis.pooled(step, 0, tile=2) is first
-    assert analysis.pooled(step, 1, tile=2) is not first
-    assert analysis.pooled(step, 0, rows=slice(1, 3), tile=2) is not analysis.pooled(step, 0, rows=slice(1, 3), tile=2)
-    analysis.pooled(step, 0, tile=3)
-    assert analysis.pooled(step, 0, tile=2) is not first
-    assert np.array_equal(analysis.pooled(step, 0, tile=2).largest, first.largest)
-    together = analysis.pooled(step, [0, 1], tile=2)
-    assert analysis.pooled(step, [0, 1], tile=2) is together
-
-
 def test_tiles_of_131_072_tokens_are_those_of_float64():
     """Some rows far down of a causal head, each tile of 64 x 64 beside the whole rows in double precision."""
     n, tile = 131_072, 64

@@ -69,17 +69,6 @@ def texts(draw):
     return record_of(words, edits=Edits(mask=Painted(tuple(blocked))))
 
 
-def test_the_weights_of_groups_are_gone_through_once(monkeypatch):
-    """They are kept where they are few; how many parts there can be is bounded."""
-    record = record_of(["a", "b.", "c", "d."])
-    first = seen(record, SENTENCES).weights(0, slice(2))[0]
-    monkeypatch.setattr(views, "blocks", lambda *_, **__: pytest.fail("the map is gone through again"))
-
-    assert np.array_equal(seen(record, SENTENCES).weights(0, slice(2))[0], first)
-    with pytest.raises(InputError, match="from 0 to 1,000"):
-        View(parts=1001)
-
-
 @given(
     record=texts(),
     head=HEADS,

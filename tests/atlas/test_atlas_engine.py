@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import dask
 import distributed
@@ -154,22 +153,3 @@ def test_a_scheduler_without_workers_is_said(tmp_path, monkeypatch):
         work = Engine(scheduler=cluster.scheduler_address)
         with pytest.raises(InputError, match=r"The Dask scheduler at 'inproc://.*' has no workers\."):
             atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=work)
-
-
-@pytest.mark.parametrize(
-    ("raised", "says"),
-    [
-        (distributed.KilledWorker("shard", None, 3), "Its workers died one after another; they may need more memory."),
-        (ModuleNotFoundError("No module named 'attnviz'"), "ModuleNotFoundError: No module named 'attnviz'"),
-    ],
-)
-def test_what_ends_a_shard_on_a_worker_is_said(raised, says):
-    """The shard is named with it; but a file that cannot be written ends the build."""
-
-    def result():
-        raise raised
-
-    assert building._outcome(SimpleNamespace(result=result)) == says
-    raised = OSError(28, "No space left on device")
-    with pytest.raises(OSError, match="No space left"):
-        building._outcome(SimpleNamespace(result=result))
