@@ -11,9 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import attnviz
-from attnviz import Edits, Site, Subsequent, api, cases, cli, files
+from attnviz import ALiBi, Edits, Site, Subsequent, Tap, Window, api, cases, cli, files
 from attnviz.cli import SAVED, main
 from attnviz.core.errors import InputError
+from attnviz.core.scoring import Scoring
 from attnviz.models import trained
 from attnviz.sources.saved import Saved
 
