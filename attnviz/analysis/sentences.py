@@ -84,11 +84,10 @@ def cell(
         position, part = (query, tokens[0]) if row is None else (key, tokens[1])
         text = f"{quoted_token(part[position].text, position)} is not seen in this view."
         return f"{text[:-1]}{OFF}" if head in step.heads_off else text
-    starts = int(every.queries.starts[row]), int(every.keys.starts[column])
-    window = {"rows": slice(starts[0], starts[0] + 1), "columns": slice(starts[1], starts[1] + 1)}
-    cell_view = views.see(record, site, sentence=sentence, view=view, **window)
-    cells = cell_view.cells([head])[0]
-    ends = {"query": named(cell_view.queries, 0), "key": named(cell_view.keys, 0)}
+    firsts = (int(groups.starts[i]) for groups, i in ((every.queries, row), (every.keys, column)))
+    window = dict(zip(("rows", "columns"), (slice(first, first + 1) for first in firsts), strict=True))
+    cells = views.see(record, site, sentence=sentence, view=view, **window).cells([head])[0]
+    ends = {"query": named(every.queries, row), "key": named(every.keys, column)}
     state = analysis.STATES[cells.states[0, 0]]
     if state == "empty row":
         text = CELL["empty"].format(**ends, filled=FILLED[step.scoring.empty_rows])
@@ -104,7 +103,7 @@ def cell(
         written = f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
         written = "less than 0.0001" if 0 < weight < 0.0001 else written
         text = CELL[state].format(**ends, weight=written, share=share)
-        if cell_view.predicted and (word := cell_view.predicted[0]):
+        if every.predicted and (word := every.predicted[row]):
             text = CELL["predicts"].format(what=PREDICTED[_preposition(record)], word=quoted(word)) + text
     return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
 

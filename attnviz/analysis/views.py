@@ -1,4 +1,4 @@
-"""Weights of a record, or a mask, in a view: pieces merged, special tokens hidden, one direction of a pair of texts.
+"""Weights of a record, or a mask, in a view: pieces of words merged, special tokens hidden.
 
 Rows are computed block by block; a large map is never in memory as a whole.
 """
@@ -14,7 +14,6 @@ import torch
 from attnviz.analysis import maps
 from attnviz.analysis.blocks import blocks, empty_queries, openings, pool, reasons_of, row_slices, weights_of
 from attnviz.analysis.groups import (
-    PAIRS,
     SPECIAL,
     Groups,
     Spans,
@@ -33,7 +32,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
 
-__all__ = ["PAIRS", "SPECIAL", "AttentionView", "Groups", "SeenMask", "View", "as_tokens", "groups", "see", "see_mask"]
+__all__ = ["SPECIAL", "AttentionView", "Groups", "SeenMask", "View", "as_tokens", "groups", "see", "see_mask"]
 
 MERGED = "pieces are merged into words: weights summed over keys, averaged over queries"
 HIDDEN = "special tokens are hidden: rows sum to less than 1"
@@ -97,7 +96,7 @@ class _Window:
 class AttentionView(_Window):
     """A site of a record in a view and a window; see `see`. A group is in the window that has its first position.
 
-    `every_key` also has the keys of the other text and outside of the window: "renormalize" sums over all of them.
+    `every_key` also has the keys outside of the window: "renormalize" sums over all of them.
     """
 
     record: Record
@@ -117,7 +116,7 @@ class AttentionView(_Window):
     def partial(self) -> bool:
         """Whether keys are left out, so that rows do not sum to 1."""
         keys = self.record.tokens(self.site, sentence=self.sentence)[1]
-        return self.view.pair != "all" or (self.view.special == "hide" and any(token.special for token in keys))
+        return self.view.special == "hide" and any(token.special for token in keys)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -348,21 +347,11 @@ def _window_groups(
     columns: slice,
 ) -> list[Groups]:
     """Groups of the rows and columns that a view and a window keep; raise InputError if the view keeps nothing."""
-    sides = []
-    for part, side in zip(every, PAIRS[view.pair], strict=True):
-        of_side = np.array([side in (None, token.segment) for token in part.tokens], bool)
-        sides.append(part if side is None else part[of_side])
-    if view != View() and not all(map(len, sides)):
-        for name, part, side in zip(("queries", "keys"), tokens, PAIRS[view.pair], strict=True):
-            if side is not None and all(token.segment != side for token in part):
-                which = f"the {name} of {what} are all of text {'BA'[side]}"
-                raise InputError(f"'{view.pair}' is of a pair of texts, but {which}.")
-        raise InputError(
-            f"Nothing is left to see of {what}: it has nothing but special tokens there, which are hidden."
-        )
+    if view != View() and not all(map(len, every)):
+        raise InputError(f"Nothing is left to see of {what}: it has only special tokens there, which are hidden.")
     return [
         part if window == ALL else part[np.isin(part.starts, np.arange(len(all))[window])]
-        for part, window, all in zip(sides, (rows, columns), tokens, strict=True)
+        for part, window, all in zip(every, (rows, columns), tokens, strict=True)
     ]
 
 
@@ -371,9 +360,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """Notes on how a view changes rows and columns."""
     special = view.special != "show" and any(token.special for part in tokens for token in part)
-    looks, looked = (("A", "B")[side or 0] for side in PAIRS[view.pair])
-    pair = f"{view.pair}: the queries of text {looks} and the keys of text {looked} alone"
     if view.unit not in ("", "words"):
         merged = merged.replace("pieces", "tokens").replace("words", view.unit)
-    notes = (any(part.merged for part in sides), merged), (special, hidden), (view.pair != "all", pair)
+    notes = (any(part.merged for part in sides), merged), (special, hidden)
     return tuple(text for holds, text in notes if holds)

@@ -30,7 +30,7 @@ TOKENS = 2048
 Head = tuple[Site, int]
 
 OnProgress = Callable[[int, int], bool | None]
-"""Callback with the number of heads done and their total; if it returns False, the sweep ends."""
+"""Callback with the numbers of runs done and of all runs, or of heads; if it returns False, the study ends."""
 
 EFFECTS = {
     "output": "how far the final vectors move, ‖after − before‖ / ‖before‖, the mean over tokens; 0 is not at all",

@@ -4,7 +4,6 @@ The weights are differentiated as independent variables: the effect of a changed
 the softmax that produced the weight. No parameter of the model gets a gradient.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from attnviz.core.errors import AttnvizError, Canceled, InputError, check_whole
 from attnviz.core.record import Record
 from attnviz.core.tap import GradientTap
 from attnviz.sources.base import Source
+from attnviz.studies.ablation import OnProgress
 
 MOST_WEIGHTS = 2**26
 """Most weights of all heads in one graph: 12 layers of 12 heads with 682 tokens."""
@@ -29,9 +29,6 @@ RUNS = 3
 
 STEPS, MOST_STEPS = 50, 1000
 """Default and largest number of points of the sum that approximates the integral."""
-
-OnProgress = Callable[[int, int], bool | None]
-"""Callback with the number of steps done and their total; if it returns False, the integration ends."""
 
 
 def relevance(

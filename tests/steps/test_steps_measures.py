@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.analysis import steps
-from attnviz.analysis.steps.row import gradient_size
 from attnviz.core.errors import InputError
 
 
@@ -20,7 +19,7 @@ def test_the_gradient_size_is_that_of_autograd(row, factor):
     jacobian = torch.autograd.functional.jacobian(lambda x: x.softmax(-1), scores)
 
     expected = float(jacobian.norm())
-    assert float(gradient_size(scores.softmax(-1))) == pytest.approx(expected, rel=1e-9, abs=1e-15)
+    assert steps.measures(scores.softmax(-1)).gradient == pytest.approx(expected, rel=1e-9, abs=1e-15)
 
 
 @given(keys=st.integers(1, 50))
