@@ -1,5 +1,7 @@
 """Heads as lines between tokens."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from examples import examples
