@@ -218,22 +218,20 @@ def row_slices(queries: int, keys: int, tile: int = 1) -> list[slice]:
     return [slice(start, min(start + height, queries)) for start in range(0, max(1, queries), height)]
 
 
-def pool(block: Tensor, tile: int, how: str = "max", *, across: int | None = None) -> Tensor:
+def pool(block: Tensor, tile: int, how: str = "max") -> Tensor:
     """Pool each tile to its largest ("max") or smallest ("min") number, (n, m) -> (⌈n / tile⌉, ⌈m / tile⌉).
 
-    The last tiles may hold fewer cells. `across` is the width of a tile, by default `tile`.
+    The last tiles may hold fewer cells.
     """
-    across = across or tile
-    if tile == across == 1:
+    if tile == 1:
         return block
-    fill = {"max": -torch.inf, "min": torch.inf}[how]
     n, m = block.shape
-    if n % tile or m % across:
-        block = torch.nn.functional.pad(block, (0, -m % across, 0, -n % tile), value=fill)
-    for axis, size in ((1, across), (0, tile)):
-        if size > 1:
-            parts = block.unflatten(axis, (-1, size))
-            block = {"max": parts.amax, "min": parts.amin}[how](axis + 1)
+    if n % tile or m % tile:
+        fill = -torch.inf if how == "max" else torch.inf
+        block = torch.nn.functional.pad(block, (0, -m % tile, 0, -n % tile), value=fill)
+    for axis in (1, 0):
+        parts = block.unflatten(axis, (-1, tile))
+        block = parts.amax(axis + 1) if how == "max" else parts.amin(axis + 1)
     return block
 
 

@@ -13,9 +13,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import Carried, id_of, logit_of, place_of
+from attnviz.analysis.contributions import Carried, logit_of, place_of
 from attnviz.analysis.heads import head_metrics
-from attnviz.analysis.predictions import predicting, token_at
+from attnviz.analysis.predictions import position_of, predicting
 from attnviz.core.amounts import decimals, percent
 from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
@@ -235,11 +235,13 @@ def carried(
     part: str = "output",
     *,
     position: int | None = None,
-    words: tuple[str | int, str | int] | None = None,
     targets: tuple[Sentence, ...] = (),
     report: OnProgress | None = None,
 ) -> Carried:
     """Take a part of each head in turn from another text, and measure the logit difference of two words.
+
+    The words are the most probable ones of A and of B; if these are the same, the words whose logits fall and rise most
+    from A to B.
 
     Args:
         sentences: a single sentence, A.
@@ -248,8 +250,6 @@ def carried(
         part: "output", "pattern" or "values".
         position: position after which the words are predicted; negative ones count from the end. By default the last
             position, or the first blank if the model fills in blanks.
-        words: a word for A and a word for B, or their ids. By default the most probable words; if these are the same,
-            the words whose logits fall and rise most from A to B.
 
     Raises:
         InputError: if the part cannot be taken, the model predicts no words, or the difference is the same in A and B.
@@ -265,24 +265,21 @@ def carried(
     taking = replace(edits, taken=tuple(Take(other, part, site, head) for site, head in heads))
     donors = dict(zip(heads, source.resolved(sentences, taking, targets)[0].donors, strict=True))
 
-    length, blanks = before.read[0].length, prediction.blanks and prediction.blanks[0]
+    blanks = prediction.blanks and prediction.blanks[0]
     if position is None:
         position = blanks[0] if blanks else -1
-    position = position + length if position < 0 else position
-    token_at(before, position)
+    position = position_of(before, position)
     after = source.run(source.tokenize([other]), edits, targets)
     a, b = (record.prediction.logits[0, position].double() for record in (before, after))
-    moved = words is None and a.argmax() == b.argmax()
+    ids, moved = (int(a.argmax()), int(b.argmax())), bool(a.argmax() == b.argmax())
     if moved:
         change = (b - a).nan_to_num(0.0)
         ids = int(change.argmin()), int(change.argmax())
-    else:
-        ids = (int(a.argmax()), int(b.argmax())) if words is None else tuple(id_of(before, word) for word in words)
     start, end = (float(logits[ids[0]] - logits[ids[1]]) for logits in (a, b))
     names = tuple(prediction.vocabulary[id] for id in ids)
     if not abs(end - start) > 1e-4 * max(1.0, float(a[[*ids]].abs().max())):
         which = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
-        raise InputError(f"{which} at position {position}, so there is no way between them; choose other words.")
+        raise InputError(f"{which} at position {position}, so there is no way between them.")
 
     def each(some: tuple[Head, ...]) -> Edits:
         alone = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(some))
@@ -297,7 +294,7 @@ def carried(
             rows.append((str(site), site.kind, site.layer, head, difference, way))
     table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "difference", "carried"])
     texts = sentences[0].text, other
-    return Carried(texts, part, position, names, bool(moved), start, end, table)
+    return Carried(texts, part, position, names, moved, start, end, table)
 
 
 def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, float | None]:

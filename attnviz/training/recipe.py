@@ -46,7 +46,6 @@ class Recipe:
     steps: int
     checkpoints: tuple[int, ...]
     rate: float = 1e-3
-    weight_decay: float = 0.01
     seed: int = 0
     write: Callable[[nn.Module, Path, int], None] | None = None
     every: int = 100
@@ -66,7 +65,7 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     generator, model = random.Random(recipe.seed), recipe.build()
-    optimizer = torch.optim.AdamW(model.parameters(), recipe.rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay)
+    optimizer = torch.optim.AdamW(model.parameters(), recipe.rate, betas=(0.9, 0.98), weight_decay=0.01)
     rising = max(1, recipe.steps // 20)
     phases = [LinearLR(optimizer, 0.01, 1.0, rising), CosineAnnealingLR(optimizer, recipe.steps - rising)]
     schedule = SequentialLR(optimizer, phases, [rising])
