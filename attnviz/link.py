@@ -228,7 +228,7 @@ PLACE = _match(r"[1-9]\d{0,2}", lambda match: int(match[0]), "1")
 SIDE = {"q": "query", "k": "key"}
 PIN = _match(r"([qk])(\d{1,6})", lambda m: (SIDE[m[1]], int(m[2])), "q2", lambda pin: f"{pin[0][0]}{pin[1]}")
 VIEW = _match(
-    rf"(words|sentences|parts(\d{{1,3}}))?\.?({'|'.join(views.SPECIAL[1:])})?",
+    r"(words|sentences|parts(\d{1,3}))?\.?(hide)?",
     _view_of,
     "words.hide",
     _view_text,

@@ -16,8 +16,8 @@ from attnviz.core.errors import InputError, check_whole
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token, begins_sentence
 
-SPECIAL = ("show", "hide", "renormalize")
-"""Treatments of special tokens: "renormalize" hides them and divides the remaining weights of each row by their sum."""
+SPECIAL = ("show", "hide")
+"""Treatments of special tokens."""
 
 Spans = tuple[np.ndarray, np.ndarray]
 """First position of each group, and the position after its last, in the order of the text; no group is empty."""

@@ -98,7 +98,6 @@ def cell(
         text = CELL[state].format(**ends)
     else:
         share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
-        share += " (special tokens aside)" if view.special == "renormalize" else ""
         weight = float(cells.weights[0, 0])
         written = f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
         written = "less than 0.0001" if 0 < weight < 0.0001 else written

@@ -36,7 +36,6 @@ __all__ = ["SPECIAL", "AttentionView", "Groups", "SeenMask", "View", "as_tokens"
 
 MERGED = "pieces are merged into words: weights summed over keys, averaged over queries"
 HIDDEN = "special tokens are hidden: rows sum to less than 1"
-RENORMALIZED = "special tokens are hidden: what is left of each row is divided by its sum"
 READ_ONLY = "weights as the model gives them; its scores are not known"
 MERGED_MASK = "pieces are merged into words: one may attend where any of its pieces may"
 HIDDEN_MASK = "special tokens are hidden"
@@ -94,15 +93,11 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class AttentionView(_Window):
-    """A site of a record in a view and a window; see `see`. A group is in the window that has its first position.
-
-    `every_key` also has the keys outside of the window: "renormalize" sums over all of them.
-    """
+    """A site of a record in a view and a window; see `see`. A group is in the window that has its first position."""
 
     record: Record
     site: Site
     view: View
-    every_key: Groups
 
     @property
     def step(self) -> Step:
@@ -120,10 +115,9 @@ class AttentionView(_Window):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on tokens that are merged or hidden, rows that are renormalized, and unknown scores."""
+        """Notes on tokens that are merged or hidden, and on unknown scores."""
         tokens = self.record.tokens(self.site, sentence=self.sentence)
-        hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
-        notes = _notes(self.view, tokens, (self.queries, self.keys), MERGED, hidden)
+        notes = _notes(self.view, tokens, (self.queries, self.keys), MERGED, HIDDEN)
         return (*notes, READ_ONLY) if self.record.read_only else notes
 
     @cached_property
@@ -166,8 +160,8 @@ class AttentionView(_Window):
 
     def blocks(self, tile: int = 1) -> Iterator[slice]:
         """Slices of rows whose weights are in memory at once, in whole tiles; at least one slice."""
-        merges = self.queries.merged or self.every_key.merged
-        return iter(row_slices(len(self.queries), len(self.every_key) if merges else self.step.shape[3], tile))
+        merges = self.queries.merged or self.keys.merged
+        return iter(row_slices(len(self.queries), len(self.keys) if merges else self.step.shape[3], tile))
 
     def block(self, head: int | str, rows: slice) -> RowBlock:
         """Cells of some rows; there must be at least one row."""
@@ -185,21 +179,13 @@ class AttentionView(_Window):
         return RowBlock(weights, blocked, scores, reasons)
 
     def weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
-        """Weights of some rows and, if tokens are merged, whether any part of a cell is open.
-
-        A row without weight stays zero.
-        """
-        queries, columns, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
-        if self.queries.merged or self.every_key.merged:
-            weights, is_open = self._merged(head, queries.spans, self.every_key.spans)
-            weights, is_open = weights / queries.sizes[:, None], is_open[:, columns]
-        else:
-            weights = weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
-            weights = weights[np.ix_(queries.starts - queries.stretch.start, self.every_key.starts)]
-        if self.view.special == "renormalize":
-            total = weights.sum(1, keepdims=True)
-            weights = weights / np.where(total == 0, 1, total)
-        return weights[:, columns], is_open
+        """Weights of some rows and, if tokens are merged, whether any part of a cell is open."""
+        queries = self.queries[rows]
+        if len(self.keys) and (self.queries.merged or self.keys.merged):
+            weights, is_open = self._merged(head, queries.spans, self.keys.spans)
+            return weights / queries.sizes[:, None], is_open
+        weights = weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
+        return weights[np.ix_(queries.starts - queries.stretch.start, self.keys.starts)], None
 
     def _merged(self, head: int | str, *spans: Spans) -> tuple[np.ndarray, np.ndarray]:
         """Sums of the weights between groups, and whether any part of a cell is open; the last results are cached."""
@@ -266,7 +252,7 @@ def see(
     sides = _window_groups(every, view, tokens, site, rows, columns)
     step = record.step(site)
     lengths = step.shape[2], step.shape[3] - step.has_sink
-    return AttentionView(sentence, rows, columns, *sides, lengths, record, site, view, every[1])
+    return AttentionView(sentence, rows, columns, *sides, lengths, record, site, view)
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +317,7 @@ def see_mask(
     rows: slice = ALL,
     columns: slice = ALL,
 ) -> SeenMask:
-    """Apply a view to a mask over tokens, and keep a window. A mask has no weights, so "renormalize" only hides."""
+    """Apply a view to a mask over tokens, and keep a window."""
     tokens = tuple(queries), tuple(keys)
     sides = _window_groups([groups(part, view) for part in tokens], view, tokens, "the mask", rows, columns)
     notes = _notes(view, tokens, sides, MERGED_MASK, HIDDEN_MASK)
