@@ -169,10 +169,10 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
         return
     close = CLOSE[record.precision]
     for stored, rerun in zip(record.steps, again.steps, strict=True):
-        far = {name: _difference(getattr(stored, name), getattr(rerun, name)) for name in VECTORS}
-        moved = next((name for name in VECTORS if far[name] > close), None)
+        differences = {name: _difference(getattr(stored, name), getattr(rerun, name)) for name in VECTORS}
+        moved = next((name for name in VECTORS if differences[name] > close), None)
         if moved is not None:
-            yield f"{stored.site}: the {moved} vectors differ by up to {far[moved]:.2g} of the largest."
+            yield f"{stored.site}: the {moved} vectors differ by up to {differences[moved]:.2g} of the largest."
             continue
         for head, sentence in product(range(stored.num_heads), range(stored.shape[0])):
             weights = (step.weights(head, sentence=sentence) for step in (stored, rerun))

@@ -80,8 +80,8 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
     high = torch.zeros(3, *shape, dtype=torch.float64)  # A, B, A - B
     low, has_number, is_known = torch.zeros_like(high[0]), *torch.zeros(2, 3, *shape, dtype=torch.bool)
     sums = torch.zeros(3, len(rows), dtype=torch.float64)  # A, B, |A - B|
-    each = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
-    for pair in zip(*each, strict=True):
+    block_pairs = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
+    for pair in zip(*block_pairs, strict=True):
         down, across = pair[0].down, pair[0].across
         tiles, squares = (down.tiles, across.tiles), (down.count, down.size, across.count, across.size)
         for numbers, block in zip(has_number[:2], pair, strict=True):

@@ -219,10 +219,10 @@ def blocks(
 
 def sides_of(record: Record, step: Step) -> Sides:
     """Tokens at the queries and keys of a site; they are the same for all sites of its kind and shape."""
-    each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
-    num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(each))]).T
-    queries, keys = (torch.tensor([[token.id for token in both[i]] for both in each], dtype=torch.long) for i in (0, 1))
-    special = [torch.tensor([[token.special for token in both[i]] for both in each], dtype=torch.bool) for i in (0, 1)]
+    ends = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
+    num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(ends))]).T
+    queries, keys = (torch.tensor([[token.id for token in both[i]] for both in ends], dtype=torch.long) for i in (0, 1))
+    special = [torch.tensor([[token.special for token in both[i]] for both in ends], dtype=torch.bool) for i in (0, 1)]
     return Sides(num_queries, num_keys, queries, keys, ~special[0], special[1] & is_token(step, num_keys))
 
 

@@ -151,8 +151,8 @@ def heads(view: AttentionView, largest: Sequence[str]) -> str:
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
     size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
-    each = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {size}"
-    text = f"{each}. Largest weight by head: {most}.{off}"
+    maps = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {size}"
+    text = f"{maps}. Largest weight by head: {most}.{off}"
     return " ".join([text, *map(as_sentence, view.notes)])
 
 
@@ -341,8 +341,8 @@ def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
 
 def _place(both: AlignedPair, axis: int, index: int) -> str:
     """A row or a column of the grid: its token in A and, if different, its token in B."""
-    each = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
-    named = [(side.tokens[axis][i].text, i) for side, i in each if i is not None]
+    sides = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
+    named = [(side.tokens[axis][i].text, i) for side, i in sides if i is not None]
     texts = [quoted_token(text, i) for text, i in named]
     if len(named) == 1 or named[0][0] == named[1][0]:
         return texts[0]

@@ -38,11 +38,11 @@ class ByDistance:
         """
         size = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
         bins = np.sign(self.distances) * size
-        each = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # bins are in increasing order
-        bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in each]
-        ends = [sorted((int(far[0]), int(far[-1])), key=abs) for far, _, _ in bin_sums]
+        parts = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # bins are in increasing order
+        bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in parts]
+        ends = [sorted((int(part[0]), int(part[-1])), key=abs) for part, _, _ in bin_sums]
         sums, pairs = (np.array([row[i] for row in bin_sums]) for i in (1, 2))
-        columns = {"nearest": [near for near, _ in ends], "furthest": [far for _, far in ends]}
+        columns = {"nearest": [nearest for nearest, _ in ends], "furthest": [furthest for _, furthest in ends]}
         mean = np.divide(sums, pairs, out=np.full(len(sums), np.nan), where=pairs > 0)
         with np.errstate(invalid="ignore"):
             return pd.DataFrame(columns | {"share": sums / self.sums.sum(), "pairs": pairs, "mean": mean})

@@ -215,8 +215,8 @@ class AttentionView(_Window):
         """The largest weight of each row, NaN aside, and its column; both (rows,)."""
         if self.plain:
             return maps.strongest(self.step, head, sentence=self.sentence, rows=self.rows, columns=self.columns)
-        each = [np.nan_to_num(self.weights(head, rows)[0], nan=-1.0) for rows in self.blocks()]
-        return np.concatenate([block.max(1) for block in each]), np.concatenate([block.argmax(1) for block in each])
+        parts = [np.nan_to_num(self.weights(head, rows)[0], nan=-1.0) for rows in self.blocks()]
+        return np.concatenate([part.max(1) for part in parts]), np.concatenate([part.argmax(1) for part in parts])
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
         """Position (query, key) of the largest weight of a query, or of all rows if the query has no row.
@@ -236,8 +236,8 @@ class AttentionView(_Window):
         """The largest weight of all heads in the whole map, NaN aside."""
         if self.plain:
             tile = max(1, -(-max(self.step.shape[2:]) // 128))
-            each = maps.cells_of(self.step, range(self.step.num_heads), sentence=self.sentence, tile=tile)
-            return max((float(np.nan_to_num(part.weights).max(initial=0.0)) for part in each), default=0.0)
+            windows = maps.cells_of(self.step, range(self.step.num_heads), sentence=self.sentence, tile=tile)
+            return max((float(np.nan_to_num(part.weights).max(initial=0.0)) for part in windows), default=0.0)
         every = see(self.record, self.site, sentence=self.sentence, view=self.view)
         return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
 
@@ -291,8 +291,8 @@ class SeenMask(_Window):
             reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, **firsts)
             return reasons, rules.numpy() * (tiles.open == 0)
         names: dict[str, int] = {}
-        each = (RowBlock(np.zeros(codes.shape), codes, None, reasons) for _, reasons, codes in self.blocks(tile))
-        parts = [block.pooled(tile, names).blocked for block in each]
+        row_blocks = (RowBlock(np.zeros(codes.shape), codes, None, reasons) for _, reasons, codes in self.blocks(tile))
+        parts = [block.pooled(tile, names).blocked for block in row_blocks]
         return tuple(names), np.concatenate(parts)
 
     def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:

@@ -88,8 +88,8 @@ def pack(value: Any, store: Store, name: str = "") -> Any:
         case WindowBias():
             return {"windows": value.windows.text, "table": store.put(name, value.table)}
         case EachOff():
-            each = [[[*astuple(site), head] for site, head in sorted(off)] for off in value.each_off]
-            return value.to_json() | ({"each_off": each} if each else {})
+            heads_off = [[[*astuple(site), head] for site, head in sorted(off)] for off in value.each_off]
+            return value.to_json() | ({"each_off": heads_off} if heads_off else {})
         case Bias() | Edits():
             return value.to_json()
         case Picture():

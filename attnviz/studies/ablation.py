@@ -281,17 +281,17 @@ def carried(
         which = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
         raise InputError(f"{which} at position {position}, so there is no way between them.")
 
-    def each(some: tuple[Head, ...]) -> Edits:
+    def edits_of(some: tuple[Head, ...]) -> Edits:
         alone = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(some))
         return Resolved(**vars(edits), donors=tuple(alone))
 
     rows = []
-    for some, (record, _) in runs_of_copies(source, before, heads, each, is_given=bool(targets), report=report):
+    for some, (record, _) in runs_of_copies(source, before, heads, edits_of, is_given=bool(targets), report=report):
         for copy, (site, head) in enumerate(some):
             logits = record.prediction.logits[copy, position].double()
             difference = float(logits[ids[0]] - logits[ids[1]])
-            way = (difference - start) / (end - start)
-            rows.append((str(site), site.kind, site.layer, head, difference, way))
+            share = (difference - start) / (end - start)
+            rows.append((str(site), site.kind, site.layer, head, difference, share))
     table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "difference", "carried"])
     texts = sentences[0].text, other
     return Carried(texts, part, position, names, moved, start, end, table)

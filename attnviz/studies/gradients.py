@@ -148,7 +148,7 @@ def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence
 def _scale_sentence(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
     """Copy vectors as leaves of a graph, with those of one sentence scaled by a share."""
     with torch.inference_mode(False), torch.no_grad():
-        copies = tuple(each.detach().clone() for each in vectors)
+        copies = tuple(part.detach().clone() for part in vectors)
         for copy in copies:
             copy[sentence] *= share
     return tuple(copy.requires_grad_() for copy in copies)

@@ -92,9 +92,9 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
     """Compute the loss of the next word: weight 1 where a repeated passage predicts it, BLIND elsewhere."""
     texts = sample(generator, BATCH, held_out=False)
     read, after = tensors(texts)
-    each = cross_entropy(model(read)[1].flatten(0, 1), after.flatten(), reduction="none")
+    losses = cross_entropy(model(read)[1].flatten(0, 1), after.flatten(), reduction="none")
     weight = torch.where(foretold(texts), 1.0, BLIND).flatten()
-    return (each * weight).sum() / weight.sum()
+    return (losses * weight).sum() / weight.sum()
 
 
 @torch.inference_mode()
@@ -178,4 +178,4 @@ def card(number: int) -> dict[str, Any]:
 def shipped_texts(seed: int, count: int) -> list[str]:
     """Draw held-out texts without unknown words, each as long as the model can read."""
     words = [text.words[: LONGEST - 1] for text in sample(Random(seed), 4 * count, held_out=True)]
-    return [" ".join(each) for each in words if UNK not in each][:count]
+    return [" ".join(text) for text in words if UNK not in text][:count]
