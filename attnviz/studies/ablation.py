@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import Carried, logit_of, place_of
+from attnviz.analysis.contributions import Carried, id_of, logit_of, place_of
 from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.core.amounts import decimals, percent
@@ -235,13 +235,11 @@ def carried(
     part: str = "output",
     *,
     position: int | None = None,
+    words: tuple[str | int, str | int] | None = None,
     targets: tuple[Sentence, ...] = (),
     report: OnProgress | None = None,
 ) -> Carried:
     """Take a part of each head in turn from another text, and measure the logit difference of two words.
-
-    The words are the most probable ones of A and of B; if these are the same, the words whose logits fall and rise most
-    from A to B.
 
     Args:
         sentences: a single sentence, A.
@@ -250,6 +248,8 @@ def carried(
         part: "output", "pattern" or "values".
         position: position after which the words are predicted; negative ones count from the end. By default the last
             position, or the first blank if the model fills in blanks.
+        words: a word for A and a word for B, or their ids. By default the most probable words; if these are the same,
+            the words whose logits fall and rise most from A to B.
 
     Raises:
         InputError: if the part cannot be taken, the model predicts no words, or the difference is the same in A and B.
@@ -271,7 +271,8 @@ def carried(
     position = position_of(before, position)
     after = source.run(source.tokenize([other]), edits, targets)
     a, b = (record.prediction.logits[0, position].double() for record in (before, after))
-    ids, moved = (int(a.argmax()), int(b.argmax())), bool(a.argmax() == b.argmax())
+    ids = (int(a.argmax()), int(b.argmax())) if words is None else tuple(id_of(before, word) for word in words)
+    moved = words is None and ids[0] == ids[1]
     if moved:
         change = (b - a).nan_to_num(0.0)
         ids = int(change.argmin()), int(change.argmax())
@@ -279,7 +280,7 @@ def carried(
     names = tuple(prediction.vocabulary[id] for id in ids)
     if not abs(end - start) > 1e-4 * max(1.0, float(a[[*ids]].abs().max())):
         which = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
-        raise InputError(f"{which} at position {position}, so there is no way between them.")
+        raise InputError(f"{which} at position {position}, so there is no way between them; choose other words.")
 
     def edits_of(some: tuple[Head, ...]) -> Edits:
         alone = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(some))
