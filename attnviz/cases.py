@@ -205,5 +205,5 @@ def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[s
     if any(max(picture.size) == SIDE for sentence in record.sentences for picture in sentence.pictures):
         yield f"The file keeps {SIDE} pixels of the longer side of a picture: of a larger one the numbers differ."
     if record.precision:
-        rounding = CLOSE[record.precision]
-        yield f"The file keeps {record.precision}: differences up to {rounding} of the largest are rounding."
+        most = f"differences up to {CLOSE[record.precision]} of the largest are rounding"
+        yield f"The file keeps {record.precision}: {most}."

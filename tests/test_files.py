@@ -64,8 +64,9 @@ def records_of_others(folder):
     yield attnviz.analyze(TEXTS[0], api.load(str(fake_hub.write(folder / "llama", llama))), Edits(softcap=3.0))
     bert = transformers.BertModel(transformers.BertConfig(**sizes))
     yield attnviz.analyze(["the cat", "a dog ran"], api.load(str(fake_hub.write(folder / "bert", bert))))
-    source = attnviz.wrap(own_models.Writer().eval(), own_models.tokenize, TEXTS[0])
-    yield attnviz.analyze(TEXTS[0], source, Edits(heads_off={(source.sites[0], 1)}))
+    text = "the cat sat on the mat"
+    source = attnviz.wrap(own_models.Writer().eval(), own_models.tokenize, text)
+    yield attnviz.analyze(text, source, Edits(heads_off={(source.sites[0], 1)}))
     yield seen_by(Sees(), PICTURE).record(places=(3, 5), image=PICTURE)
     query, key = torch.randn(2, 1, 3, 5, 4).unbind()
     yield attnviz.from_arrays(query=query, key=key, tokens=list("abcde"))

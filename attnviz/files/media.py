@@ -116,7 +116,8 @@ def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
         with _decode_lock:
             if is_large:  # without large copies in memory
                 image = image.point(lambda level: level / 256).convert("L") if image.mode.startswith("I") else image
-                mode = "RGBA" if image.has_transparency_data else "L" if image.mode == "L" else "RGB"
+                mode = "L" if image.mode == "L" else "RGB"
+                mode = "RGBA" if image.has_transparency_data else mode
                 image = image if image.mode == mode else image.convert(mode)
                 size = [round(side * MOST_SIDE / max(image.size)) for side in image.size]
                 image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)

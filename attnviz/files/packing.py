@@ -179,12 +179,11 @@ def _fields(kind: type, values: dict[str, Any], store: Store) -> dict[str, Any]:
 
 
 def _picture(values: list, store: Store) -> Picture:
-    picture = Picture(store.get(values[0]), float(values[1]))
-    pixels = picture.pixels
+    pixels, seconds = store.get(values[0]), float(values[1])
     small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
     _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture has a wrong shape or type")
-    _check(0 <= picture.seconds <= LONGEST, "the length of a sound is out of range")
-    return picture
+    _check(0 <= seconds <= LONGEST, "the length of a sound is out of range")
+    return Picture(pixels, seconds)
 
 
 def _sentence(values: dict[str, Any], store: Store) -> Sentence:
