@@ -204,7 +204,7 @@ def place_of(
         if id is not None and not logits[place, id].isfinite():
             word = quoted(predicting(record).vocabulary[id])
             raise InputError(
-                f"The logit of {word} at position {place} is {float(logits[place, id])}, so it has no parts."
+                f"The logit of {word} at position {place} is {float(logits[place, id])}; choose another word."
             )
     return place, first, second
 

@@ -80,6 +80,12 @@ class _Window:
     queries: Groups
     keys: Groups
     lengths: tuple[int, int]
+    view: View
+
+    @property
+    def plain(self) -> bool:
+        """Whether every token is shown on its own."""
+        return self.view == View()
 
     @property
     def window(self) -> str:
@@ -97,15 +103,10 @@ class AttentionView(_Window):
 
     record: Record
     site: Site
-    view: View
 
     @property
     def step(self) -> Step:
         return self.record.step(self.site)
-
-    @property
-    def plain(self) -> bool:
-        return self.view == View()
 
     @property
     def partial(self) -> bool:
@@ -252,7 +253,7 @@ def see(
     sides = _window_groups(every, view, tokens, site, rows, columns)
     step = record.step(site)
     lengths = step.shape[2], step.shape[3] - step.has_sink
-    return AttentionView(sentence, rows, columns, *sides, lengths, record, site, view)
+    return AttentionView(sentence, rows, columns, *sides, lengths, view, record, site)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,14 +262,6 @@ class SeenMask(_Window):
 
     mask: Mask
     notes: tuple[str, ...]
-
-    @cached_property
-    def plain(self) -> bool:
-        """Whether each row and column of the window is a single position."""
-        return all(
-            len(part) == len(range(*window.indices(n))) and not part.merged
-            for part, window, n in zip((self.queries, self.keys), (self.rows, self.columns), self.lengths, strict=True)
-        )
 
     @cached_property
     def left(self) -> np.ndarray:
@@ -321,7 +314,7 @@ def see_mask(
     tokens = tuple(queries), tuple(keys)
     sides = _window_groups([groups(part, view) for part in tokens], view, tokens, "the mask", rows, columns)
     notes = _notes(view, tokens, sides, MERGED_MASK, HIDDEN_MASK)
-    return SeenMask(sentence, rows, columns, *sides, (len(queries), len(keys)), mask, notes)
+    return SeenMask(sentence, rows, columns, *sides, (len(queries), len(keys)), view, mask, notes)
 
 
 def _window_groups(

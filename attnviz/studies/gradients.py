@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import id_of
+from attnviz.analysis.contributions import place_of
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.core.errors import AttnvizError, Canceled, InputError, check_whole
@@ -118,31 +118,26 @@ def weights_of(record: Record) -> int:
 
 
 def _choose_word(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
-    """Resolve the position, the id of the word, and the sentence."""
-    prediction = predicting(record)
-    last = position_of(record, -1, sentence=sentence)
+    """Resolve the position, the id of the word, and the sentence; the graph of the run must not be too large."""
+    blanks, last = predicting(record).blanks, position_of(record, -1, sentence=sentence)
     if position is None:
-        position = prediction.blanks[sentence][0] if prediction.blanks and prediction.blanks[sentence] else last
-    position = position_of(record, position, sentence=sentence)
+        position = blanks[sentence][0] if blanks and blanks[sentence] else last
+    position, id, _ = place_of(record, token, position, sentence=sentence)
     weights_of(record)
-    logits = prediction.logits[sentence, position]
-    id = int(logits.argmax()) if token is None else id_of(record, token)
     return {"position": position, "id": id, "sentence": sentence}
 
 
 def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
     """Fields of `WordLogit`, and the logit in a second run, whose logits must match those of the record."""
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
-    word, texts = record.prediction.vocabulary[id], texts_of(record, sentence)
-    if not first[id].isfinite():
-        raise InputError(f"'{record.source}' gives '{word}' no logit there: it has no gradients. Choose another word.")
     finite = first.isfinite()
     moved = float((second.detach().cpu() - first)[finite].abs().max())
     if not moved <= 3e-2 * float(first[finite].abs().max()):  # rounding of half precision
         what = f"gives other logits with vectors in place of tokens ({moved:.3g} apart)"
         raise AttnvizError(f"'{record.source}' {what}, so gradients would be of another run.")
     where = {"position": position, "id": id, "sentence": sentence}
-    return where | {"token": word, "texts": texts, "logit": float(second[id].detach())}, second[id]
+    word = {"token": record.prediction.vocabulary[id], "texts": texts_of(record, sentence)}
+    return where | word | {"logit": float(second[id].detach())}, second[id]
 
 
 def _scale_sentence(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
