@@ -6,11 +6,9 @@ attnviz.cases.verify("case.attn").lines
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BytesIO
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import torch
 from torch import Tensor
@@ -21,7 +19,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, check_no_picture, quoted, readable
 from attnviz.core.origin import VECTORS
 from attnviz.core.places import SIDE
-from attnviz.core.record import Record, Step
+from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.sources.base import Source
 from attnviz.sources.saved import Saved
@@ -42,26 +40,21 @@ def save(
     """Run a source on a text and save the run as a case; `options` as in `attnviz.save`."""
     source = api.load(source) if isinstance(source, str) else source
     record = api.analyze(text, source, edits, target=target)
-    return files.save(record, path, settings=settings_of(source) | made_with(record.request), **options)
+    return files.save(record, path, settings=settings_of(source, record.request), **options)
 
 
-def made_with(request: Request) -> dict[str, Any]:
-    """Make the file entry for the targets of an encoder-decoder; empty if the model wrote its own output."""
-    return {"target": [*request.targets]} if request.targets else {}
-
-
-def settings_of(source: Source) -> dict[str, Any]:
-    """Make the file entries from which a source can be loaded again: name, settings and checksum of the weights.
+def settings_of(source: Source, request: Request) -> dict[str, Any]:
+    """Make the file entries that repeat a run: name, settings and checksum of the source, and targets that were given.
 
     The name of a user's own model is omitted, because it has no meaning elsewhere: pass the model to `verify`. For a
     folder, only the last part of its path is stored, because the rest is specific to this machine.
     """
-    chosen = api.chosen(source)
     name = source.id if api.is_named(source) else None
     if name is not None and source.provenance == "from a folder":
         name = without_path(name)
-    settings = {"name": name, "settings": chosen, "checksum": source.checksum(), "attnviz": attnviz.__version__}
-    return settings | {"torch": torch.__version__}
+    target = {"target": [*request.targets]} if request.targets else {}
+    versions = {"attnviz": attnviz.__version__, "torch": torch.__version__}
+    return {"name": name, "settings": api.chosen(source), "checksum": source.checksum()} | versions | target
 
 
 def without_path(name: str) -> str:
@@ -69,54 +62,34 @@ def without_path(name: str) -> str:
     return f"./{Path(name).name}" if Path(name).is_absolute() or name.startswith("~") else name
 
 
-def source(file: str | Path, content: bytes | None = None, *, most: int = files.MOST_BYTES) -> Saved:
-    """Open a file of any origin as a source: a saved run, also in a ZIP archive, or an array file.
+def source(file: str | Path, content: bytes | None = None) -> Saved:
+    """Open a file of any origin as a source: a saved run, or an array file.
 
     Args:
         content: bytes of the file; by default they are read from `file`.
-        most: maximum size of the run in an archive, in unpacked bytes.
 
     Raises:
         InputError: if the file cannot be read, as in `attnviz.read`.
     """
     name = Path(file).name
     with readable(name):
-        if name.lower().endswith(".zip"):
-            name, content = _find_run(name, files.content(Path(file)) if content is None else content, most)
         if not name.lower().endswith(files.READ):
             check_no_picture(name)
             endings = ", ".join(files.READ)
-            raise InputError(f"{quoted(name)} is no file that opens: its name must end in {endings}. {files.NO_PICKLE}")
+            remedy = "Unpack it, and open the .attn file." if name.lower().endswith(".zip") else files.NO_PICKLE
+            raise InputError(f"{quoted(name)} is no file that opens: its name must end in {endings}. {remedy}")
         if name.lower().endswith(files.ARRAYS):
             return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
         record, case = files.opened(Path(file) if content is None else content, name)
         return Saved(name, record, case=case if isinstance(case, dict) else {})
 
 
-def _find_run(name: str, content: bytes, most: int) -> tuple[str, bytes]:
-    """Read the saved run in an archive, with its name, after a check of its size."""
-    try:
-        with ZipFile(BytesIO(content)) as archive:
-            runs = [member for member in archive.infolist() if member.filename.endswith(files.ENDING)]
-            if len(runs) == 1 and runs[0].file_size <= most:
-                return Path(runs[0].filename).name, archive.read(runs[0])
-    except Exception:  # the library raises nearly anything for a damaged archive
-        raise InputError(f"{quoted(name)} is damaged or no ZIP archive.") from None
-    contents = f"one of {runs[0].file_size:,} bytes, and {most:,} are read" if len(runs) == 1 else len(runs) or "none"
-    raise InputError(f"An archive opens with one saved run ({files.ENDING}) in it; {quoted(name)} has {contents}.")
-
-
-def state_of(source: Saved, what: str = "state") -> dict[str, list[str]]:
-    """Return the state of the app at the time of saving, as parameters of a link; empty if the file has none.
-
-    Args:
-        what: "state", or "link" for the link of the page, which shows the run in its model.
-    """
-    link = source.case.get(what)
-    texts = isinstance(link, dict) and all(
-        isinstance(values, list) and all(isinstance(value, str) for value in values) for values in link.values()
-    )
-    return link if texts else {}
+def state_of(source: Saved) -> dict[str, list[str]]:
+    """Return the state of the app at the time of saving, as parameters of a link; empty if the file has none."""
+    link = source.case.get("state")
+    parts = link.values() if isinstance(link, dict) else [None]
+    is_link = all(isinstance(part, list) and all(isinstance(value, str) for value in part) for part in parts)
+    return link if is_link else {}
 
 
 @dataclass(frozen=True)
@@ -159,10 +132,9 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
     if differences:
         reasons = reasons or ["Weights and versions are the same, so this is a bug; please report it."]
         return Verified(False, (*differences, *reasons))
-    steps = zip(record.steps, again.steps, strict=True)
-    pairs = [(getattr(stored, name), getattr(rerun, name)) for stored, rerun in steps for name in VECTORS]
-    far = max((_difference(ours, theirs) for ours, theirs in pairs), default=0.0)
-    exactly = f", to {far:.1g} of the largest number" if far else ", bit for bit"
+    steps = list(zip(record.steps, again.steps, strict=True))
+    apart = max(_difference(getattr(a, name), getattr(b, name)) for a, b in steps for name in VECTORS)
+    exactly = f", to {apart:.1g} of the largest number" if apart else ", bit for bit"
     exactly = "" if record.precision else exactly
     return Verified(True, (f"The same{exactly}: {source.name}, {len(record.steps)} attention calls.", *reasons))
 
@@ -186,32 +158,33 @@ def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source])
 
 def _differences(record: Record, again: Record) -> Iterator[str]:
     pairs = (("tokens", record.sentences, again.sentences), ("words written", record.targets, again.targets))
-    for what, ours, theirs in pairs:
-        if [sentence.labels for sentence in ours] != [sentence.labels for sentence in theirs]:
-            stored, here = (" | ".join(" ".join(sentence.labels) for sentence in each) for each in (ours, theirs))
-            yield f"Other {what}: {quoted(stored)} in the file, {quoted(here)} here."
+    for what, *runs in pairs:
+        words = [[sentence.labels for sentence in sentences] for sentences in runs]
+        if words[0] != words[1]:
+            stored, here = (quoted(" | ".join(map(" ".join, texts))) for texts in words)
+            yield f"Other {what}: {stored} in the file, {here} here."
             return
     if record.sites != again.sites:
         yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
         return
+    close = CLOSE[record.precision]
     for stored, rerun in zip(record.steps, again.steps, strict=True):
-        yield from islice(_step_differences(stored, rerun, CLOSE[record.precision]), 1)
+        differences = {name: _difference(getattr(stored, name), getattr(rerun, name)) for name in VECTORS}
+        moved = next((name for name in VECTORS if differences[name] > close), None)
+        if moved is not None:
+            yield f"{stored.site}: the {moved} vectors differ by up to {differences[moved]:.2g} of the largest."
+            continue
+        for head, sentence in product(range(stored.num_heads), range(stored.shape[0])):
+            weights = (step.weights(head, sentence=sentence) for step in (stored, rerun))
+            if (apart := _difference(*weights)) > close:
+                yield f"{stored.site.head(head)}: the weights differ by up to {apart:.2g}."
+                break
     outputs = {"last hidden states": (record.output, again.output)}
     if record.prediction and again.prediction and not record.prediction.others:
         outputs["logits"] = record.prediction.logits, again.prediction.logits
-    for what, (ours, theirs) in outputs.items():
-        if (far := _difference(ours, theirs)) > CLOSE[""]:
-            yield f"The {what} differ by up to {far:.2g} of the largest."
-
-
-def _step_differences(stored: Step, rerun: Step, close: float) -> Iterator[str]:
-    for name in VECTORS:
-        if (far := _difference(getattr(stored, name), getattr(rerun, name))) > close:
-            yield f"{stored.site}: the {name} vectors differ by up to {far:.2g} of the largest."
-    for head, sentence in product(range(stored.num_heads), range(stored.shape[0])):
-        ours, theirs = (step.weights(head, sentence=sentence) for step in (stored, rerun))
-        if (far := _difference(ours, theirs)) > close:
-            yield f"{stored.site.head(head)}: the weights differ by up to {far:.2g}."
+    for what, both in outputs.items():
+        if (apart := _difference(*both)) > CLOSE[""]:
+            yield f"The {what} differ by up to {apart:.2g} of the largest."
 
 
 def _difference(a: Tensor, b: Tensor) -> float:
@@ -232,5 +205,5 @@ def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[s
     if any(max(picture.size) == SIDE for sentence in record.sentences for picture in sentence.pictures):
         yield f"The file keeps {SIDE} pixels of the longer side of a picture: of a larger one the numbers differ."
     if record.precision:
-        rounding = CLOSE[record.precision]
-        yield f"The file keeps {record.precision}: differences up to {rounding} of the largest are rounding."
+        most = f"differences up to {CLOSE[record.precision]} of the largest are rounding"
+        yield f"The file keeps {record.precision}: {most}."

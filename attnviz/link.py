@@ -5,8 +5,8 @@
     write(choices.put(head=2))             # {"model": "story", "layer": "d1", "head": "2"}
 
 The app, the shell and the course use the same table. Examples: layer ``c1`` (cross layer 1), cell ``2.1`` (query 2, key
-1), heads ``e0.1-e0.3``, selected tokens ``q2-k5``, view ``words.hide.ab`` (pieces merged, special tokens hidden, text A
-on text B), zoom ``0.511.300.811`` (first and last query, first and last key).
+1), heads ``e0.1-e0.3``, selected tokens ``q2-k5``, view ``words.hide`` (pieces merged, special tokens hidden), zoom
+``0.511.300.811`` (first and last query, first and last key).
 """
 
 import re
@@ -183,12 +183,11 @@ def _one_of(*options: str) -> Codec:
 
 def _view_text(view: views.View) -> str:
     unit, special = f"parts{view.parts}" if view.parts else view.unit, view.special if view.special != "show" else ""
-    return ".".join(filter(None, (unit, special, PAIR_LETTERS[view.pair])))
+    return ".".join(filter(None, (unit, special)))
 
 
 def _view_of(match: re.Match) -> views.View:
-    pair = next(name for name, letters in PAIR_LETTERS.items() if letters == (match[4] or ""))
-    return views.View(match[1] == "words", match[3] or "show", pair, match[1] == "sentences", int(match[2] or 0))
+    return views.View(match[1] == "words", match[3] or "show", match[1] == "sentences", int(match[2] or 0))
 
 
 def _bias_text(bias: tuple[Bias, ...]) -> str:
@@ -217,9 +216,6 @@ def _numbers(count: int) -> Codec:
     return _match(pattern, lambda m: tuple(map(int, m.groups())), like, lambda numbers: ".".join(map(str, numbers)))
 
 
-PAIR_LETTERS = {"all": "", "A to A": "aa", "A to B": "ab", "B to A": "ba", "B to B": "bb"}
-"""Letters in the link for the texts of queries and keys in a pair."""
-
 TEXT = Codec(str)
 PROMPT = Codec(lambda text: "" if text == "-" else text, lambda system: system or "-")
 FLAG = _match("true|false", lambda match: match[0] == "true", "true or false", lambda value: str(value).lower())
@@ -232,9 +228,9 @@ PLACE = _match(r"[1-9]\d{0,2}", lambda match: int(match[0]), "1")
 SIDE = {"q": "query", "k": "key"}
 PIN = _match(r"([qk])(\d{1,6})", lambda m: (SIDE[m[1]], int(m[2])), "q2", lambda pin: f"{pin[0][0]}{pin[1]}")
 VIEW = _match(
-    rf"(words|sentences|parts(\d{{1,3}}))?\.?({'|'.join(views.SPECIAL[1:])})?\.?(aa|ab|ba|bb)?",
+    r"(words|sentences|parts(\d{1,3}))?\.?(hide)?",
     _view_of,
-    "words.hide.ab",
+    "words.hide",
     _view_text,
 )
 BIAS = _match(r"(alibi)?\.?(?:relative(\d{1,4}))?", _bias_of, "alibi.relative0", _bias_text)

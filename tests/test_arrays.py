@@ -11,7 +11,6 @@ from safetensors.torch import save_file
 
 import attnviz
 from attnviz import Site, Subsequent, figures, files
-from attnviz.check import CONVENTIONS
 from attnviz.cli import main
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
@@ -71,22 +70,13 @@ def test_layers_as_output_attentions_gives_them():
 @settings(max_examples=30)
 @given(st.data())
 def test_queries_and_keys_make_what_torch_makes(data):
-    """With any mask in any convention; the oracle is PyTorch in float64."""
+    """With any mask; the oracle is PyTorch in float64."""
     q, k = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
     query, key, value = (torch.randn(2, 3, n, 4) for n in (q, k, k))
     allowed = torch.rand(2, 1, q, k) > 0.4
     allowed[..., 0] = True
-    convention = data.draw(st.sampled_from(list(CONVENTIONS)))
-    mask = {
-        "may-attend": allowed,
-        "true-is-masked": ~allowed,
-        "zero-is-masked": allowed.long(),
-        "additive": torch.zeros(allowed.shape).masked_fill(~allowed, float("-inf")),
-    }[convention]
 
-    record = attnviz.from_arrays(
-        query=query, key=key, value=value.numpy(), mask=mask, convention=convention, kind="cross"
-    )
+    record = attnviz.from_arrays(query=query, key=key, value=value.numpy(), mask=allowed, kind="cross")
 
     scores = query.double() @ key.double().mT / 2
     expected = scores.masked_fill(~allowed, float("-inf")).softmax(-1)
@@ -169,7 +159,10 @@ def test_every_picture_is_drawn_of_weights_alone():
         ({"weights": np.ones((2, 2)), "keys": ["a", "b"]}, "say kind='cross'"),
         ({"weights": np.ones((2, 2)), "query": np.ones((3, 4)), "key": np.ones((2, 4))}, "query and key make"),
         ({"query": np.ones((3, 4)), "key": np.ones((2, 5))}, "4"),
-        ({"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 2))}, "say its convention"),
+        (
+            {"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 2))},
+            "convert it with from_true_is_masked",
+        ),
         ({"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 9), bool)}, "mask"),
         (
             {"weights": np.ones((3, 2, 2, 2, 2)), "value": np.ones((1, 2, 2, 2, 2))},

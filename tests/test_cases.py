@@ -1,8 +1,6 @@
 """A run that was saved comes out the same again, or it is said what differs and why."""
 
-import io
 import json
-import zipfile
 from pathlib import Path
 from urllib.parse import quote
 
@@ -261,43 +259,3 @@ def test_what_is_no_file_of_ours_says_what_is():
     ):
         with pytest.raises(InputError, match=says):
             cases.source(name, content)
-
-
-def archive(**contents: bytes) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as made:
-        for name, content in contents.items():
-            made.writestr(name, content)
-    return file.getvalue()
-
-
-def test_a_run_opens_in_the_archive_that_it_was_downloaded_in():
-    """As the file that is in it does."""
-    record = api.analyze(TEXT, "story")
-    run = files.saved(record)
-    found = cases.source("case.zip", archive(**{"README.txt": b"words", "folder/case.attn": run}))
-
-    assert found.name == "case.attn"
-    assert found.record.tokens(record.sites[0]) == record.tokens(record.sites[0])
-
-
-def test_a_run_in_an_archive_is_no_larger_than_files_may_be():
-    """It is not unpacked to see that."""
-    packed = archive(**{"case.attn": bytes(10_000)})
-
-    with pytest.raises(InputError, match="has one of 10,000 bytes, and 9,999 are read"):
-        cases.source("case.zip", packed, most=9_999)
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        (b"PK no archive", "'a.zip' is damaged or no ZIP archive"),
-        (archive(**{"a.txt": b""}), "'a.zip' has none"),
-        (archive(**{"a.attn": b"", "b.attn": b""}), "'a.zip' has 2"),
-        (archive(**{"a.attn": b"x"}), "'a.attn'"),
-    ],
-)
-def test_an_archive_without_one_run_gets_one_sentence(content, why):
-    with pytest.raises(InputError, match=why):
-        cases.source("a.zip", content)

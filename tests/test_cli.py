@@ -21,7 +21,7 @@ from attnviz.api import analyze, load
 from attnviz.cli import _reason, main, parser
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Subsequent
-from attnviz.studies import gradients, patching
+from attnviz.studies import ablation, gradients
 from attnviz.studies.ablation import logit_falls
 
 CAT = "The cat sat on the mat"
@@ -354,7 +354,7 @@ def test_a_link_is_drawn_without_streamlit(tmp_path):
 def test_patching_is_that_of_python(run, tmp_path):
     """The part of the way from the text to another that each head carries, printed and drawn."""
     source, text = load("story"), "the cat sat on the mat"
-    expected = patching.carried(source, source.tokenize([text]), "the dog ran on the mat")
+    expected = ablation.carried(source, source.tokenize([text]), "the dog ran on the mat")
     command = (text, "--model", "story", "--compare", "text=the dog ran on the mat")
     status, out, _ = run("predict", *command, "--show", "patching", "--json")
     run("export", *command, "--form", "patching", "-o", "carried.csv")

@@ -47,7 +47,7 @@ ASKED = {
     "cell": st.tuples(NUMBER, NUMBER),
     "pins": st.frozensets(st.tuples(st.sampled_from(["query", "key"]), NUMBER)),
     "sentence": st.integers(1, 32),
-    "view": st.builds(View, st.booleans(), st.sampled_from(["show", "hide"]), st.sampled_from([*link.PAIR_LETTERS])),
+    "view": st.builds(View, st.booleans(), st.sampled_from(["show", "hide"])),
     "zoom": st.lists(st.tuples(NUMBER, NUMBER, NUMBER, NUMBER), max_size=3).map(tuple),
     "also": st.lists(NUMBER, max_size=3).map(tuple),
     "least": st.sampled_from([0.01, 0.5]),

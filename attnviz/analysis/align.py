@@ -80,8 +80,8 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
     high = torch.zeros(3, *shape, dtype=torch.float64)  # A, B, A - B
     low, has_number, is_known = torch.zeros_like(high[0]), *torch.zeros(2, 3, *shape, dtype=torch.bool)
     sums = torch.zeros(3, len(rows), dtype=torch.float64)  # A, B, |A - B|
-    each = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
-    for pair in zip(*each, strict=True):
+    block_pairs = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
+    for pair in zip(*block_pairs, strict=True):
         down, across = pair[0].down, pair[0].across
         tiles, squares = (down.tiles, across.tiles), (down.count, down.size, across.count, across.size)
         for numbers, block in zip(has_number[:2], pair, strict=True):
@@ -108,7 +108,7 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
         if len(columns) < side.step.shape[3]:
             totals[end] = row_sums(side.step, side.head, sentence=side.sentence, rows=part)
         empty = empty_queries(side.step, side.head, sentence=side.sentence)[part]
-        has_number[end] |= high[end].isnan() | pool(empty.double()[:, None], tile, across=1).bool()
+        has_number[end] |= high[end].isnan() | pool(empty.double()[:, None], tile).bool()
     states = np.where(has_number[:2].numpy(), WEIGHT, BLOCKED)
     both = np.where((states == BLOCKED).all(0), BLOCKED, WEIGHT)
     return tuple(zip(high.numpy(), (*states, both), strict=True)), _variation(sums, totals)
@@ -239,13 +239,11 @@ class AlignedPair:
         place = _largest(difference)
         if not abs(difference[place]) > SAME:
             return None
-        return place if self.tile == 1 else self.most_of(*place, self.tile)
-
-    def most_of(self, row: int, column: int, tile: int) -> tuple[int, int]:
-        """The cell with the largest difference in one tile."""
-        first = row * tile, column * tile
-        place = _largest(self.part(*(slice(start, start + tile) for start in first)).difference)
-        return first[0] + place[0], first[1] + place[1]
+        if self.tile == 1:
+            return place
+        first = place[0] * self.tile, place[1] * self.tile
+        within = _largest(self.part(*(slice(start, start + self.tile) for start in first)).difference)
+        return first[0] + within[0], first[1] + within[1]
 
 
 def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = apart) -> AlignedPair:

@@ -6,7 +6,7 @@ Weights are computed once per block, in the dtype of the run, and stay in the pr
 Every metric is a quotient of two sums, without rows that are padding, have no open key or contain NaN.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,19 +26,6 @@ BLOCK = 2**20
 
 Sums = tuple[Tensor, Tensor]
 """Numerator and denominator of a metric in a block, both (B, H), float64."""
-
-
-@dataclass(frozen=True, eq=False)
-class RowMeasure:
-    """A metric that is the mean of one number per row.
-
-    Attributes:
-        values: (B, H, R); entries that are not finite are left out.
-        where: rows that also satisfy a condition of the metric, (B or 1, R); None for no condition.
-    """
-
-    values: Tensor
-    where: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +107,7 @@ class HeadBlock:
     @cached_property
     def scores(self) -> Tensor:
         """Scores before the mask, (B, H, R, K)."""
-        return self.scores_of(self.rows)
-
-    def scores_of(self, rows: slice, columns: slice = ALL) -> Tensor:
-        """Scores before the mask, for the given rows and columns."""
-        return self.step.scoring.scores(self.step.query, self.step.key, Area(self.texts, ALL, rows, columns))
+        return self.step.scoring.scores(self.step.query, self.step.key, Area(self.texts, ALL, self.rows))
 
     @cached_property
     def _weights_and_entropies(self) -> tuple[Tensor, Tensor]:
@@ -188,15 +171,15 @@ class HeadBlock:
         alike &= there & (keys < self.num_keys[:, None, None]) & self.sides.typed[self.texts, self.rows, None]
         return alike.nonzero(as_tuple=True)
 
-    def means(self, measured: Sequence[RowMeasure]) -> Tensor:
-        """Numerators and denominators of M metrics over the rows that count, (2, B, H, M), float64."""
-        values = torch.stack([rows.values for rows in measured])
+    def over_rows(self, values: Tensor, where: Tensor | None = None) -> Sums:
+        """Sum a number per row, (B, H, R), over the measured rows with a finite number, and count these rows.
+
+        Args:
+            where: rows that also satisfy a condition of the metric, (B or 1, R); None for no condition.
+        """
         counted = values.isfinite() & self.counted
-        for index, rows in enumerate(measured):
-            if rows.where is not None:
-                counted[index] &= rows.where[:, None]
-        sums = values.masked_fill_(~counted, 0).sum(-1, dtype=torch.float64)
-        return torch.stack([sums, counted.sum(-1).double()]).permute(0, 2, 3, 1)
+        counted = counted if where is None else counted & where[:, None]
+        return values.where(counted, 0).sum(-1, dtype=torch.float64), counted.sum(-1).double()
 
 
 def blocks(
@@ -223,10 +206,10 @@ def blocks(
 
 def sides_of(record: Record, step: Step) -> Sides:
     """Tokens at the queries and keys of a site; they are the same for all sites of its kind and shape."""
-    each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
-    num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(each))]).T
-    queries, keys = (torch.tensor([[token.id for token in both[i]] for both in each], dtype=torch.long) for i in (0, 1))
-    special = [torch.tensor([[token.special for token in both[i]] for both in each], dtype=torch.bool) for i in (0, 1)]
+    ends = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
+    num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(ends))]).T
+    queries, keys = (torch.tensor([[token.id for token in both[i]] for both in ends], dtype=torch.long) for i in (0, 1))
+    special = [torch.tensor([[token.special for token in both[i]] for both in ends], dtype=torch.bool) for i in (0, 1)]
     return Sides(num_queries, num_keys, queries, keys, ~special[0], special[1] & is_token(step, num_keys))
 
 
@@ -243,12 +226,12 @@ def is_token(step: Step, num_keys: Tensor) -> Tensor:
     return (positions < num_keys[:, None]) | ((positions == len(positions) - 1) & bool(step.has_sink))
 
 
-def entropy(block: HeadBlock) -> RowMeasure:
-    return RowMeasure(block.entropies)
+def entropy(block: HeadBlock) -> Sums:
+    return block.over_rows(block.entropies)
 
 
-def effective_keys(block: HeadBlock) -> RowMeasure:
-    return RowMeasure(block.entropies.exp())
+def effective_keys(block: HeadBlock) -> Sums:
+    return block.over_rows(block.entropies.exp())
 
 
 def evenness(block: HeadBlock) -> Sums:
@@ -258,8 +241,8 @@ def evenness(block: HeadBlock) -> Sums:
     return numbers.sum(-1, dtype=torch.float64), (widest * block.counted).sum(-1)
 
 
-def confidence(block: HeadBlock) -> RowMeasure:
-    return RowMeasure(block.weights.amax(-1))
+def confidence(block: HeadBlock) -> Sums:
+    return block.over_rows(block.weights.amax(-1))
 
 
 def distance(block: HeadBlock) -> Sums:
@@ -279,36 +262,36 @@ def _mean_of_distance(block: HeadBlock, of: Callable[[Tensor], Tensor]) -> Sums:
     return block.by_distance @ of(torch.arange(-n + 1, n).abs()).double(), counted.sum(-1).double()
 
 
-def _weight_at_offset(block: HeadBlock, by: int) -> RowMeasure:
+def _weight_at_offset(block: HeadBlock, by: int) -> Sums:
     """Weight on the key `by` positions after the query, in rows that have such a key."""
     offset, rows = block.rows.start + by, len(block.position)
     values = block.weights.diagonal(offset, -2, -1)
     before = min(max(0, -offset), rows)
     values = torch.nn.functional.pad(values, (before, rows - before - values.shape[-1]))
     places = block.position + by
-    return RowMeasure(values, (places >= 0) & (places < block.num_keys[:, None]))
+    return block.over_rows(values, (places >= 0) & (places < block.num_keys[:, None]))
 
 
-def itself(block: HeadBlock) -> RowMeasure:
+def itself(block: HeadBlock) -> Sums:
     return _weight_at_offset(block, 0)
 
 
-def previous(block: HeadBlock) -> RowMeasure:
+def previous(block: HeadBlock) -> Sums:
     return _weight_at_offset(block, -1)
 
 
-def following(block: HeadBlock) -> RowMeasure:
+def following(block: HeadBlock) -> Sums:
     return _weight_at_offset(block, 1)
 
 
-def first(block: HeadBlock) -> RowMeasure:
+def first(block: HeadBlock) -> Sums:
     """Weight on the first key; queries and keys of the same text leave out row 0, which can only attend to itself."""
-    return RowMeasure(block.weights[..., 0], (block.position > 0)[None] if block.one_text else None)
+    return block.over_rows(block.weights[..., 0], (block.position > 0)[None] if block.one_text else None)
 
 
-def special(block: HeadBlock) -> RowMeasure:
+def special(block: HeadBlock) -> Sums:
     """Weight on special tokens, in texts that have special tokens among the keys."""
-    return RowMeasure(block.taken[..., -1], block.sides.special[block.texts].any(-1, keepdim=True))
+    return block.over_rows(block.taken[..., -1], block.sides.special[block.texts].any(-1, keepdim=True))
 
 
 def _weight_on_pairs(block: HeadBlock, text: Tensor, row: Tensor, key: Tensor) -> Sums:
@@ -331,33 +314,12 @@ def induction(block: HeadBlock) -> Sums:
     return _weight_on_pairs(block, text[inside], row[inside], key[inside] + 1)
 
 
-def asymmetry(block: HeadBlock) -> Sums:
-    """Asymmetry over all pairs of tokens whose scores are finite in both directions, masked or not."""
-    n, is_square = block.step.shape[2], len(block.position) == block.step.shape[2]
-    there = block.scores[..., :n].to(block.dtype)
-    pairs = block.real[:, None, :, None] & (torch.arange(n) < block.num_keys[:, None])[:, None, None]
-    if not pairs.all():
-        there = there.where(pairs, 0)
-    back = there if is_square else block.scores_of(slice(n), block.rows).to(block.dtype)
-    back = back.mT if is_square or pairs.all() else back.mT.where(pairs, 0)
-    sums = _antisymmetry(there, back)
-    if sums[0].isfinite().all():
-        return sums
-    finite = there.isfinite() & back.isfinite()
-    return _antisymmetry(there.where(finite, 0), back.where(finite, 0))
-
-
-def _antisymmetry(there: Tensor, back: Tensor) -> Sums:
-    apart, length = (torch.linalg.vector_norm(x, dim=(-2, -1)).double().square() for x in (there - back, there))
-    return apart, 4 * length
-
-
-def value_weighted(block: HeadBlock) -> RowMeasure:
+def value_weighted(block: HeadBlock) -> Sums:
     """Σ_j ‖w_ij v_j‖ per row: the total length of the weighted value vectors."""
-    return RowMeasure(block.taken[..., block.step.value.shape[-1]])
+    return block.over_rows(block.taken[..., block.step.value.shape[-1]])
 
 
-def output_share(block: HeadBlock) -> RowMeasure:
+def output_share(block: HeadBlock) -> Sums:
     """Share of a head in the output norms of all heads, over rows measured in every head, so that shares sum to 1."""
     step = block.step
     norms = block.taken[..., : step.value.shape[-1]].norm(dim=-1)
@@ -367,4 +329,4 @@ def output_share(block: HeadBlock) -> RowMeasure:
         norms = norms.masked_fill(off[:, :, None], 0)
     total = norms.sum(1)
     where = (total > 0) & block.counted.all(1)
-    return RowMeasure(norms / total.where(where, 1)[:, None], where)
+    return block.over_rows(norms / total.where(where, 1)[:, None], where)

@@ -129,20 +129,20 @@ def blocks(
     """
     heads = heads if isinstance(heads, Sequence) else (heads,)
     count = 1 if isinstance(heads, str) else len(heads)
-    each = None if isinstance(heads, str) else Blockwise(step, heads, sentence=sentence)
+    blockwise = None if isinstance(heads, str) else Blockwise(step, heads, sentence=sentence)
     high, wide = (max(1, int(side / count**0.5)) for side in (HEIGHT, WIDTH))
     for down in _stretches(queries, tile, high * torch.get_num_threads()):
         sums = step.logsumexp[sentence, slice(None) if isinstance(heads, str) else list(heads), down.slice]
         # rows whose weights ignore the mask: NaN, or without an open key and not set to zero
         is_filled = bool((sums.isnan() | ((sums == -torch.inf) & (step.scoring.empty_rows != "zero"))).any())
-        cells, weigh = each.rows(down.slice) if each else (None, None)
+        cells, weigh = blockwise.rows(down.slice) if blockwise else (None, None)
         for across in _stretches(keys, tile, wide):
             allowed, open = None, is_open(step, down.places, across.places, sentence=sentence)
             if open is None:
                 open, allowed = _open_cells(step, heads, down.places, across.places, sentence)
             if open is False and not is_filled:
                 numbers = None
-            elif each:
+            elif blockwise:
                 numbers = cells(across.slice, allowed)
             else:
                 numbers = weights_of(step, heads, down.slice, across.slice, sentence=sentence)[None]
@@ -177,8 +177,8 @@ def _open_cells(
     if isinstance(heads, str):
         allowed = may_attend(step, heads, **window)
     else:
-        each = [step.may_attend(head, **window) for head in heads[: None if has_own_masks(step) else 1]]
-        allowed = each[0] if len(each) == 1 else torch.stack(each)
+        masks = [step.may_attend(head, **window) for head in heads[: None if has_own_masks(step) else 1]]
+        allowed = masks[0] if len(masks) == 1 else torch.stack(masks)
     return allowed if allowed.any() else False, allowed
 
 
@@ -218,22 +218,20 @@ def row_slices(queries: int, keys: int, tile: int = 1) -> list[slice]:
     return [slice(start, min(start + height, queries)) for start in range(0, max(1, queries), height)]
 
 
-def pool(block: Tensor, tile: int, how: str = "max", *, across: int | None = None) -> Tensor:
+def pool(block: Tensor, tile: int, how: str = "max") -> Tensor:
     """Pool each tile to its largest ("max") or smallest ("min") number, (n, m) -> (⌈n / tile⌉, ⌈m / tile⌉).
 
-    The last tiles may hold fewer cells. `across` is the width of a tile, by default `tile`.
+    The last tiles may hold fewer cells.
     """
-    across = across or tile
-    if tile == across == 1:
+    if tile == 1:
         return block
-    fill = {"max": -torch.inf, "min": torch.inf}[how]
     n, m = block.shape
-    if n % tile or m % across:
-        block = torch.nn.functional.pad(block, (0, -m % across, 0, -n % tile), value=fill)
-    for axis, size in ((1, across), (0, tile)):
-        if size > 1:
-            parts = block.unflatten(axis, (-1, size))
-            block = {"max": parts.amax, "min": parts.amin}[how](axis + 1)
+    if n % tile or m % tile:
+        fill = -torch.inf if how == "max" else torch.inf
+        block = torch.nn.functional.pad(block, (0, -m % tile, 0, -n % tile), value=fill)
+    for axis in (1, 0):
+        parts = block.unflatten(axis, (-1, tile))
+        block = parts.amax(axis + 1) if how == "max" else parts.amin(axis + 1)
     return block
 
 

@@ -204,7 +204,7 @@ def place_of(
         if id is not None and not logits[place, id].isfinite():
             word = quoted(predicting(record).vocabulary[id])
             raise InputError(
-                f"The logit of {word} at position {place} is {float(logits[place, id])}, so it has no parts."
+                f"The logit of {word} at position {place} is {float(logits[place, id])}; choose another word."
             )
     return place, first, second
 
@@ -277,7 +277,7 @@ def written_by_heads(
         added = [] if bias is None else [through(bias, whole)]
         added += [] if shift is None else [shift.unsqueeze(0)]
         bias = sum(added) if added else None
-    return tuple(None if each is None else each * projections.factor for each in (parts, constant, bias))
+    return tuple(None if vectors is None else vectors * projections.factor for vectors in (parts, constant, bias))
 
 
 @dataclass(frozen=True, eq=False)

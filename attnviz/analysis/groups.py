@@ -16,11 +16,8 @@ from attnviz.core.errors import InputError, check_whole
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token, begins_sentence
 
-SPECIAL = ("show", "hide", "renormalize")
-"""Treatments of special tokens: "renormalize" hides them and divides the remaining weights of each row by their sum."""
-
-PAIRS = {"all": (None, None), "A to A": (0, 0), "A to B": (0, 1), "B to A": (1, 0), "B to B": (1, 1)}
-"""Texts of the queries and of the keys, for each choice of a pair, by `Token.segment`."""
+SPECIAL = ("show", "hide")
+"""Treatments of special tokens."""
 
 Spans = tuple[np.ndarray, np.ndarray]
 """First position of each group, and the position after its last, in the order of the text; no group is empty."""
@@ -34,7 +31,6 @@ class View:
         words: whether to merge the pieces of a word: weights are summed over keys and averaged over queries, so that
             row sums are kept.
         special: treatment of special tokens, of `SPECIAL`.
-        pair: queries and keys to keep of a pair of texts A and B, of `PAIRS`.
         sentences: whether to merge the tokens of a sentence like the pieces of a word; see `begins_sentence`.
         parts: number of runs of equal length that the text is cut into, with the tokens of a run merged; 0 for no cut.
 
@@ -44,15 +40,13 @@ class View:
 
     words: bool = False
     special: str = "show"
-    pair: str = "all"
     sentences: bool = False
     parts: int = 0
 
     def __post_init__(self):
         check_whole("The number of parts of a view", self.parts, 0, 1_000)
-        for what, value, options in (("special", self.special, SPECIAL), ("pair", self.pair, PAIRS)):
-            if value not in options:
-                raise InputError(f"A view cannot have {what}={value!r}; there are {', '.join(options)}.")
+        if self.special not in SPECIAL:
+            raise InputError(f"A view cannot have special={self.special!r}; there are {', '.join(SPECIAL)}.")
 
     @property
     def unit(self) -> str:
@@ -64,8 +58,8 @@ class View:
         return "words" if self.words else ""
 
     def in_short(self) -> str:
-        """Short form for the name of a file: "words hide A to B"."""
-        return " ".join(part for part in (self.unit, self.special, self.pair) if part not in ("", "show", "all"))
+        """Short form for the name of a file: "words hide"."""
+        return " ".join(part for part in (self.unit, self.special) if part not in ("", "show"))
 
 
 @dataclass(frozen=True, eq=False)

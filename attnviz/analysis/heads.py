@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from attnviz.analysis import batch
-from attnviz.analysis.batch import HeadBlock, RowMeasure, Sums
+from attnviz.analysis.batch import HeadBlock, Sums
 from attnviz.core.amounts import percent
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError, ShapeError, quoted
@@ -31,15 +31,15 @@ class Metric:
 
     Attributes:
         name, title: name of the column, and title for readers.
-        formula: LaTeX for one row i, or for all pairs of tokens; a head has the mean over its rows.
+        formula: LaTeX for one row i; a head has the mean over its rows.
         where: meaning of further letters, and the rows that count, with LaTeX between $; "" if the formula needs none.
         range: smallest and largest value as text, with LaTeX between $.
         low, high: ends of the range; `high` is None if it depends on the text or does not exist.
         source, means: first publication, and meaning in one sentence.
         kinds: kinds of sites with this metric.
-        needs: data for the metric: "weights", or "scores" or "values", which a read-only record lacks.
+        needs: data for the metric: "weights", or "values", which a read-only record lacks.
         main: whether a page shows it first.
-        measure: function from a block to a quotient of two sums, or to the mean of a number per row.
+        measure: function from a block to the numerator and the denominator of the metric.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Metric:
     low: float
     source: str
     means: str
-    measure: Callable[[HeadBlock], Sums | RowMeasure]
+    measure: Callable[[HeadBlock], Sums]
     where: str = ""
     high: float | None = None
     kinds: tuple[str, ...] = KINDS
@@ -124,12 +124,9 @@ def weights_of_all(steps: Sequence[Step]) -> int:
 def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRICS) -> Tensor:
     """Numerators and denominators of metrics in a block, (2, B, H, M), float64; 0 for metrics that do not apply."""
     sums = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
-    measured = {index: metric.measure(block) for index, metric in enumerate(metrics) if metric.applies(record, block)}
-    means = {index: metric for index, metric in measured.items() if isinstance(metric, RowMeasure)}
-    for index in measured.keys() - means.keys():
-        sums[..., index] = torch.stack(measured[index])
-    if means:
-        sums[..., list(means)] = block.means(list(means.values()))
+    for index, metric in enumerate(metrics):
+        if metric.applies(record, block):
+            sums[..., index] = torch.stack(metric.measure(block))
     return sums
 
 

@@ -26,9 +26,8 @@ from attnviz.analysis.blocks import (
     window_ranges,
 )
 from attnviz.core.attention import LONG
-from attnviz.core.edits import Site
 from attnviz.core.masks import Mask
-from attnviz.core.record import ALL, Record, Step
+from attnviz.core.record import ALL, Step
 
 TILES = 512
 """Default number of tiles on the longer side of a map, at most."""
@@ -73,11 +72,6 @@ class Pooled:
     def nbytes(self) -> int:
         """Size of the arrays in bytes."""
         return sum(part.nbytes for part in vars(self).values() if isinstance(part, np.ndarray))
-
-    @property
-    def means(self) -> np.ndarray:
-        """Mean weight of each tile over all its cells, including blocked ones."""
-        return self.sums / self.sizes
 
 
 def pooled(
@@ -352,11 +346,3 @@ def states_of(weights: np.ndarray, blocked: np.ndarray, empty: np.ndarray, tile:
     states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
     states[np.minimum.reduceat(empty, np.arange(0, len(empty), tile)) if len(empty) else empty] = EMPTY
     return states
-
-
-def largest_weight(record: Record, site: Site, *, sentence: int = 0) -> float:
-    """The largest weight of all heads of a site, NaN aside: the end of the "shared" color domain."""
-    step = record.step(site)
-    tile = max(1, -(-max(step.shape[2:]) // 128))
-    each = cells_of(step, range(step.num_heads), sentence=sentence, tile=tile)
-    return max((float(np.nan_to_num(window.weights).max()) for window in each if window.weights.size), default=0.0)

@@ -34,22 +34,12 @@ def weights(record: Record, site: Site, head: int | str, row: int = -1, *, sente
 
 
 def minus_neutral(
-    record: Record,
-    neutral: Record,
-    site: Site,
-    head: int | str,
-    row: int = -1,
-    *,
-    neutral_row: int = -1,
-    sentence: int = 0,
+    record: Record, neutral: Record, site: Site, head: int | str, row: int = -1, *, sentence: int = 0
 ) -> Tensor:
-    """Subtract the weights of a row over the patches under a neutral question, such as "Describe the picture.".
+    """Subtract the weights over the patches under a neutral question, such as "Describe the picture.", in its last row.
 
     d_j = w_ij - v_ij, with weights w of `record` and v of `neutral`: 0 for a patch that has the same weight for both
     questions. Float64, (patches,); their sum is 0 only if both rows give the pictures the same total weight.
-
-    Args:
-        neutral_row: the row of `neutral`; by default the last, which predicts the answer.
 
     Raises:
         InputError: if the pictures of the records differ, or one record has no such row.
@@ -61,7 +51,7 @@ def minus_neutral(
     if pictures[0] != pictures[1]:
         raise InputError("The records are of other pictures; ask the neutral question about the same ones.")
     of_picture = weights(record, site, head, row, sentence=sentence)
-    return of_picture - weights(neutral, site, head, neutral_row, sentence=sentence)
+    return of_picture - weights(neutral, site, head, sentence=sentence)
 
 
 def without_sinks(

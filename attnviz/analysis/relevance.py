@@ -86,15 +86,15 @@ class Relevance(WordLogit):
             raise InputError(f"Relevance goes through all layers, and here not all are shown. {self.unseen}")
         maps = {site: self.head(site, "mean").double() for site in self.products}
         through = through_layers(maps)
-        return {layer: {kind: r[self.position] for kind, r in each.items()} for layer, each in through.items()}
+        return {layer: {kind: r[self.position] for kind, r in stacks.items()} for layer, stacks in through.items()}
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """Table with a row per layer and token: layer, kind, position, token and relevance."""
         rows = [
             (layer, kind, i, token.text, float(values[i]))
-            for layer, each in self.layers.items()
-            for kind, values in each.items()
+            for layer, stacks in self.layers.items()
+            for kind, values in stacks.items()
             for i, token in enumerate(self.texts[kind])
         ]
         return pd.DataFrame(rows, columns=["layer", "kind", "position", "token", "relevance"])

@@ -44,12 +44,11 @@ class Mixed:
     note: str | None
 
 
-def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: int | str = "mean") -> Mixed:
+def mixed(record: Record, kind: str | None = None, *, sentence: int = 0) -> Mixed:
     """Compute ½ A + ½ I for every layer of a stack, with renormalized rows of A.
 
     Args:
         kind: "encoder" or "decoder"; None for the stack that produces the output.
-        heads: one head, followed through all layers, or a name of `AGGREGATIONS`.
 
     Raises:
         InputError: if there is no such stack, some of its layers are missing from the record, or it is too long.
@@ -60,7 +59,7 @@ def mixed(record: Record, kind: str | None = None, *, sentence: int = 0, heads: 
         most = f"at most {MOST_CELLS:,} numbers are held"
         instead = "Shorten it, or follow single positions: analysis.rollout.rows"
         raise InputError(f"{len(steps)} layers of {n:,} x {n:,} tokens are too many to follow; {most}. {instead}.")
-    weights = torch.stack([weights_of(s, heads, slice(n), slice(n), sentence=sentence) for s in steps]).double()
+    weights = torch.stack([weights_of(step, "mean", slice(n), slice(n), sentence=sentence) for step in steps]).double()
     sums = weights.sum(-1, keepdim=True)
     valid = sums.isfinite() & (sums > 0)
     mean = weights.where(valid, 0)
@@ -103,13 +102,7 @@ def rollout(mixed_layers: Mixed) -> Tensor:
 
 
 def rows(
-    record: Record,
-    positions: Sequence[int],
-    kind: str | None = None,
-    *,
-    layers: int | None = None,
-    sentence: int = 0,
-    heads: int | str = "mean",
+    record: Record, positions: Sequence[int], kind: str | None = None, *, layers: int | None = None, sentence: int = 0
 ) -> tuple[Mixed, Tensor]:
     """Compute some rows of `rollout` after the first `layers`, for any length: the stack, and (positions, n) float64.
 
@@ -122,30 +115,27 @@ def rows(
     shares, left_out = torch.zeros(len(positions), n, dtype=torch.float64), 0
     shares[range(len(positions)), list(positions)] = 1
     for step in reversed(steps):
-        of_heads = step.logsumexp[sentence] if isinstance(heads, str) else step.logsumexp[sentence, heads]
         sums = torch.ones(n, dtype=torch.float64)
-        if heads in ("max", "min") or step.shape[3] > n or not of_heads.isfinite().all():
-            sums = _rows_times_weights(step, heads, None, sentence, n)[0]  # rows that may not sum to 1
+        if step.shape[3] > n or not step.logsumexp[sentence].isfinite().all():
+            sums = _rows_times_weights(step, None, sentence, n)[0]  # rows that may not sum to 1
         valid = sums.isfinite() & (sums > 0)
         left_out += int((~valid).sum())
         scaled = (shares / sums.where(valid, 1)).where(valid, 0)
-        shares = (shares + shares.where(~valid, 0) + _rows_times_weights(step, heads, scaled, sentence)) / 2
+        shares = (shares + shares.where(~valid, 0) + _rows_times_weights(step, scaled, sentence)) / 2
     return _mixed_stack(record, steps, torch.empty(0, n, n), left_out, sentence), shares
 
 
-def _rows_times_weights(step: Step, heads: int | str, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
-    """Multiply rows by A, (rows, n) float64; without rows, sum the rows of A, (1, n)."""
+def _rows_times_weights(step: Step, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
+    """Multiply rows by A, the mean over heads, (rows, n) float64; without rows, sum the rows of A, (1, n)."""
     n = n if shares is None else shares.shape[1]
     result, positions = torch.zeros(1 if shares is None else len(shares), n, dtype=torch.float64), torch.arange(n)
     positions = positions if shares is None else shares.any(0).nonzero().flatten()
-    each = range(step.num_heads) if heads == "mean" else (heads,)
     queries = range(int(positions[0]), int(positions[-1]) + 1) if len(positions) else range(0)
-    for block in (block for head in each for block in blocks(step, head, queries, range(n), sentence=sentence)):
-        if block.weights is None:
-            continue
-        if shares is None:
-            result[:, block.down.slice] += block.weights.double().sum(1)
-        else:
-            weights = block.weights.nan_to_num(nan=0.0)
-            result[:, block.across.slice] += shares[:, block.down.slice].to(weights.dtype) @ weights
-    return result / len(each)
+    for head in range(step.num_heads):
+        for block in blocks(step, head, queries, range(n), sentence=sentence):
+            if block.weights is not None and shares is None:
+                result[:, block.down.slice] += block.weights.double().sum(1)
+            elif block.weights is not None:
+                weights = block.weights.nan_to_num(nan=0.0)
+                result[:, block.across.slice] += shares[:, block.down.slice].to(weights.dtype) @ weights
+    return result / step.num_heads

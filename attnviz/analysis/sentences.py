@@ -84,11 +84,10 @@ def cell(
         position, part = (query, tokens[0]) if row is None else (key, tokens[1])
         text = f"{quoted_token(part[position].text, position)} is not seen in this view."
         return f"{text[:-1]}{OFF}" if head in step.heads_off else text
-    starts = int(every.queries.starts[row]), int(every.keys.starts[column])
-    window = {"rows": slice(starts[0], starts[0] + 1), "columns": slice(starts[1], starts[1] + 1)}
-    cell_view = views.see(record, site, sentence=sentence, view=view, **window)
-    cells = cell_view.cells([head])[0]
-    ends = {"query": named(cell_view.queries, 0), "key": named(cell_view.keys, 0)}
+    firsts = (int(groups.starts[i]) for groups, i in ((every.queries, row), (every.keys, column)))
+    window = dict(zip(("rows", "columns"), (slice(first, first + 1) for first in firsts), strict=True))
+    cells = views.see(record, site, sentence=sentence, view=view, **window).cells([head])[0]
+    ends = {"query": named(every.queries, row), "key": named(every.keys, column)}
     state = analysis.STATES[cells.states[0, 0]]
     if state == "empty row":
         text = CELL["empty"].format(**ends, filled=FILLED[step.scoring.empty_rows])
@@ -99,18 +98,13 @@ def cell(
         text = CELL[state].format(**ends)
     else:
         share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
-        share += " (special tokens aside)" if view.special == "renormalize" else ""
-        text = CELL[state].format(**ends, weight=_weight_text(float(cells.weights[0, 0])), share=share)
-        if cell_view.predicted and (word := cell_view.predicted[0]):
+        weight = float(cells.weights[0, 0])
+        written = f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
+        written = "less than 0.0001" if 0 < weight < 0.0001 else written
+        text = CELL[state].format(**ends, weight=written, share=share)
+        if every.predicted and (word := every.predicted[row]):
             text = CELL["predicts"].format(what=PREDICTED[_preposition(record)], word=quoted(word)) + text
     return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
-
-
-def _weight_text(weight: float) -> str:
-    """A weight with two decimals; below 0.005 with two significant digits, or "less than 0.0001"."""
-    if 0 < weight < 0.0001:
-        return "less than 0.0001"
-    return f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
 
 
 def named(groups: Groups, i: int) -> str:
@@ -157,8 +151,8 @@ def heads(view: AttentionView, largest: Sequence[str]) -> str:
     most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
     size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
-    each = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {size}"
-    text = f"{each}. Largest weight by head: {most}.{off}"
+    maps = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {size}"
+    text = f"{maps}. Largest weight by head: {most}.{off}"
     return " ".join([text, *map(as_sentence, view.notes)])
 
 
@@ -298,8 +292,14 @@ def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
         parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
     if row is None and cell is None:
         parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
+    for axis, places in enumerate((both.rows, both.columns)):
+        for end, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
+            alone = [pair[end] for pair in places if pair[1 - end] is None]
+            tokens = ", ".join(quoted_token(side.tokens[axis][i].text, i) for i in alone[:MOST_NAMED])
+            more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
+            parts += [f"Only in {name}, and left blank: {tokens}{more}."] if alone else []
     where = [as_sentence(window_text(both))] if window_text(both) else []
-    return " ".join([*where, *parts, *_unpaired_tokens(both)])
+    return " ".join([*where, *dict.fromkeys(parts)])  # once if queries and keys are the same
 
 
 def compared_cell(both: AlignedPair, row: int, column: int) -> str:
@@ -341,25 +341,12 @@ def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
 
 def _place(both: AlignedPair, axis: int, index: int) -> str:
     """A row or a column of the grid: its token in A and, if different, its token in B."""
-    each = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
-    named = [(side.tokens[axis][i].text, i) for side, i in each if i is not None]
+    sides = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
+    named = [(side.tokens[axis][i].text, i) for side, i in sides if i is not None]
     texts = [quoted_token(text, i) for text, i in named]
     if len(named) == 1 or named[0][0] == named[1][0]:
         return texts[0]
     return f"{texts[0]}, in B {texts[1]}"
-
-
-def _unpaired_tokens(both: AlignedPair) -> list[str]:
-    """Sentences about tokens that are missing from A or B; one sentence if queries and keys are the same."""
-    sentences = []
-    for axis, places in enumerate((both.rows, both.columns)):
-        for end, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
-            alone = [pair[end] for pair in places if pair[1 - end] is None]
-            tokens = [quoted_token(side.tokens[axis][i].text, i) for i in alone[:MOST_NAMED]]
-            more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
-            if tokens:
-                sentences.append(f"Only in {name}, and left blank: {', '.join(tokens)}{more}.")
-    return list(dict.fromkeys(sentences))
 
 
 def window_text(both: AlignedPair) -> str:

@@ -1,6 +1,5 @@
-"""Attention of a head in a long text, by distance and at given positions: exact, block by block."""
+"""Attention of a head in a long text by distance: exact, block by block."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -9,7 +8,6 @@ import pandas as pd
 import torch
 
 from attnviz.analysis.blocks import blocks, diagonal_sums
-from attnviz.core.errors import InputError
 from attnviz.core.record import Step
 
 
@@ -40,11 +38,11 @@ class ByDistance:
         """
         size = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
         bins = np.sign(self.distances) * size
-        each = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # bins are in increasing order
-        bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in each]
-        ends = [sorted((int(far[0]), int(far[-1])), key=abs) for far, _, _ in bin_sums]
+        parts = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # bins are in increasing order
+        bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in parts]
+        ends = [sorted((int(part[0]), int(part[-1])), key=abs) for part, _, _ in bin_sums]
         sums, pairs = (np.array([row[i] for row in bin_sums]) for i in (1, 2))
-        columns = {"nearest": [near for near, _ in ends], "furthest": [far for _, far in ends]}
+        columns = {"nearest": [nearest for nearest, _ in ends], "furthest": [furthest for _, furthest in ends]}
         mean = np.divide(sums, pairs, out=np.full(len(sums), np.nan), where=pairs > 0)
         with np.errstate(invalid="ignore"):
             return pd.DataFrame(columns | {"share": sums / self.sums.sum(), "pairs": pairs, "mean": mean})
@@ -74,29 +72,3 @@ def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance
 
 _cache: WeakKeyDictionary[Step, tuple[tuple[int | str, int], ByDistance]] = WeakKeyDictionary()
 """Cached result of the last call for each step, with its head and sentence: 24 bytes per distance."""
-
-
-def on_places(
-    steps: Sequence[Step], query: int, places: Sequence[tuple[int, int]], *, sentence: int = 0
-) -> pd.DataFrame:
-    """Sum the attention of each head from one query to places of the text, such as a needle in a haystack.
-
-    Args:
-        places: for each place the first key, and the key after its last.
-
-    Returns:
-        kind, layer, head, key (first key of the place) and share: the sum of the weights on the place. Only one row per
-        head is computed, so it is fast at any length.
-
-    Raises:
-        InputError: if there is no such query.
-    """
-    rows = []
-    for step in steps:
-        if not 0 <= query < step.shape[2]:
-            raise InputError(f"There is no query {query}; there are {step.shape[2]:,}, counted from 0.")
-        for head in range(step.num_heads):
-            row = step.weights(head, slice(query, query + 1), sentence=sentence)[0].double()
-            where = (step.site.kind, step.site.layer, head)
-            rows += [(*where, first, float(row[first:stop].sum())) for first, stop in places]
-    return pd.DataFrame(rows, columns=["kind", "layer", "head", "key", "share"])

@@ -1,4 +1,4 @@
-"""Weights of a record, or a mask, in a view: pieces merged, special tokens hidden, one direction of a pair of texts.
+"""Weights of a record, or a mask, in a view: pieces of words merged, special tokens hidden.
 
 Rows are computed block by block; a large map is never in memory as a whole.
 """
@@ -14,7 +14,6 @@ import torch
 from attnviz.analysis import maps
 from attnviz.analysis.blocks import blocks, empty_queries, openings, pool, reasons_of, row_slices, weights_of
 from attnviz.analysis.groups import (
-    PAIRS,
     SPECIAL,
     Groups,
     Spans,
@@ -33,11 +32,10 @@ from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Record, Step
 from attnviz.core.tokens import Token
 
-__all__ = ["PAIRS", "SPECIAL", "AttentionView", "Groups", "SeenMask", "View", "as_tokens", "groups", "see", "see_mask"]
+__all__ = ["SPECIAL", "AttentionView", "Groups", "SeenMask", "View", "as_tokens", "groups", "see", "see_mask"]
 
 MERGED = "pieces are merged into words: weights summed over keys, averaged over queries"
 HIDDEN = "special tokens are hidden: rows sum to less than 1"
-RENORMALIZED = "special tokens are hidden: what is left of each row is divided by its sum"
 READ_ONLY = "weights as the model gives them; its scores are not known"
 MERGED_MASK = "pieces are merged into words: one may attend where any of its pieces may"
 HIDDEN_MASK = "special tokens are hidden"
@@ -82,6 +80,12 @@ class _Window:
     queries: Groups
     keys: Groups
     lengths: tuple[int, int]
+    view: View
+
+    @property
+    def plain(self) -> bool:
+        """Whether every token is shown on its own."""
+        return self.view == View()
 
     @property
     def window(self) -> str:
@@ -95,36 +99,26 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class AttentionView(_Window):
-    """A site of a record in a view and a window; see `see`. A group is in the window that has its first position.
-
-    `every_key` also has the keys of the other text and outside of the window: "renormalize" sums over all of them.
-    """
+    """A site of a record in a view and a window; see `see`. A group is in the window that has its first position."""
 
     record: Record
     site: Site
-    view: View
-    every_key: Groups
 
     @property
     def step(self) -> Step:
         return self.record.step(self.site)
 
     @property
-    def plain(self) -> bool:
-        return self.view == View()
-
-    @property
     def partial(self) -> bool:
         """Whether keys are left out, so that rows do not sum to 1."""
         keys = self.record.tokens(self.site, sentence=self.sentence)[1]
-        return self.view.pair != "all" or (self.view.special == "hide" and any(token.special for token in keys))
+        return self.view.special == "hide" and any(token.special for token in keys)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on tokens that are merged or hidden, rows that are renormalized, and unknown scores."""
+        """Notes on tokens that are merged or hidden, and on unknown scores."""
         tokens = self.record.tokens(self.site, sentence=self.sentence)
-        hidden = HIDDEN if self.view.special == "hide" else RENORMALIZED
-        notes = _notes(self.view, tokens, (self.queries, self.keys), MERGED, hidden)
+        notes = _notes(self.view, tokens, (self.queries, self.keys), MERGED, HIDDEN)
         return (*notes, READ_ONLY) if self.record.read_only else notes
 
     @cached_property
@@ -167,8 +161,8 @@ class AttentionView(_Window):
 
     def blocks(self, tile: int = 1) -> Iterator[slice]:
         """Slices of rows whose weights are in memory at once, in whole tiles; at least one slice."""
-        merges = self.queries.merged or self.every_key.merged
-        return iter(row_slices(len(self.queries), len(self.every_key) if merges else self.step.shape[3], tile))
+        merges = self.queries.merged or self.keys.merged
+        return iter(row_slices(len(self.queries), len(self.keys) if merges else self.step.shape[3], tile))
 
     def block(self, head: int | str, rows: slice) -> RowBlock:
         """Cells of some rows; there must be at least one row."""
@@ -186,21 +180,13 @@ class AttentionView(_Window):
         return RowBlock(weights, blocked, scores, reasons)
 
     def weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
-        """Weights of some rows and, if tokens are merged, whether any part of a cell is open.
-
-        A row without weight stays zero.
-        """
-        queries, columns, is_open = self.queries[rows], np.searchsorted(self.every_key.starts, self.keys.starts), None
-        if self.queries.merged or self.every_key.merged:
-            weights, is_open = self._merged(head, queries.spans, self.every_key.spans)
-            weights, is_open = weights / queries.sizes[:, None], is_open[:, columns]
-        else:
-            weights = weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
-            weights = weights[np.ix_(queries.starts - queries.stretch.start, self.every_key.starts)]
-        if self.view.special == "renormalize":
-            total = weights.sum(1, keepdims=True)
-            weights = weights / np.where(total == 0, 1, total)
-        return weights[:, columns], is_open
+        """Weights of some rows and, if tokens are merged, whether any part of a cell is open."""
+        queries = self.queries[rows]
+        if len(self.keys) and (self.queries.merged or self.keys.merged):
+            weights, is_open = self._merged(head, queries.spans, self.keys.spans)
+            return weights / queries.sizes[:, None], is_open
+        weights = weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
+        return weights[np.ix_(queries.starts - queries.stretch.start, self.keys.starts)], None
 
     def _merged(self, head: int | str, *spans: Spans) -> tuple[np.ndarray, np.ndarray]:
         """Sums of the weights between groups, and whether any part of a cell is open; the last results are cached."""
@@ -230,8 +216,8 @@ class AttentionView(_Window):
         """The largest weight of each row, NaN aside, and its column; both (rows,)."""
         if self.plain:
             return maps.strongest(self.step, head, sentence=self.sentence, rows=self.rows, columns=self.columns)
-        each = [np.nan_to_num(self.weights(head, rows)[0], nan=-1.0) for rows in self.blocks()]
-        return np.concatenate([block.max(1) for block in each]), np.concatenate([block.argmax(1) for block in each])
+        parts = [np.nan_to_num(self.weights(head, rows)[0], nan=-1.0) for rows in self.blocks()]
+        return np.concatenate([part.max(1) for part in parts]), np.concatenate([part.argmax(1) for part in parts])
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
         """Position (query, key) of the largest weight of a query, or of all rows if the query has no row.
@@ -250,7 +236,9 @@ class AttentionView(_Window):
     def largest(self) -> float:
         """The largest weight of all heads in the whole map, NaN aside."""
         if self.plain:
-            return maps.largest_weight(self.record, self.site, sentence=self.sentence)
+            tile = max(1, -(-max(self.step.shape[2:]) // 128))
+            windows = maps.cells_of(self.step, range(self.step.num_heads), sentence=self.sentence, tile=tile)
+            return max((float(np.nan_to_num(part.weights).max(initial=0.0)) for part in windows), default=0.0)
         every = see(self.record, self.site, sentence=self.sentence, view=self.view)
         return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
 
@@ -265,7 +253,7 @@ def see(
     sides = _window_groups(every, view, tokens, site, rows, columns)
     step = record.step(site)
     lengths = step.shape[2], step.shape[3] - step.has_sink
-    return AttentionView(sentence, rows, columns, *sides, lengths, record, site, view, every[1])
+    return AttentionView(sentence, rows, columns, *sides, lengths, view, record, site)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,14 +262,6 @@ class SeenMask(_Window):
 
     mask: Mask
     notes: tuple[str, ...]
-
-    @cached_property
-    def plain(self) -> bool:
-        """Whether each row and column of the window is a single position."""
-        return all(
-            len(part) == len(range(*window.indices(n))) and not part.merged
-            for part, window, n in zip((self.queries, self.keys), (self.rows, self.columns), self.lengths, strict=True)
-        )
 
     @cached_property
     def left(self) -> np.ndarray:
@@ -304,8 +284,8 @@ class SeenMask(_Window):
             reasons, rules = self.mask.reasons(*self.lengths, sentence=self.sentence, **firsts)
             return reasons, rules.numpy() * (tiles.open == 0)
         names: dict[str, int] = {}
-        each = (RowBlock(np.zeros(codes.shape), codes, None, reasons) for _, reasons, codes in self.blocks(tile))
-        parts = [block.pooled(tile, names).blocked for block in each]
+        row_blocks = (RowBlock(np.zeros(codes.shape), codes, None, reasons) for _, reasons, codes in self.blocks(tile))
+        parts = [block.pooled(tile, names).blocked for block in row_blocks]
         return tuple(names), np.concatenate(parts)
 
     def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:
@@ -330,11 +310,11 @@ def see_mask(
     rows: slice = ALL,
     columns: slice = ALL,
 ) -> SeenMask:
-    """Apply a view to a mask over tokens, and keep a window. A mask has no weights, so "renormalize" only hides."""
+    """Apply a view to a mask over tokens, and keep a window."""
     tokens = tuple(queries), tuple(keys)
     sides = _window_groups([groups(part, view) for part in tokens], view, tokens, "the mask", rows, columns)
     notes = _notes(view, tokens, sides, MERGED_MASK, HIDDEN_MASK)
-    return SeenMask(sentence, rows, columns, *sides, (len(queries), len(keys)), mask, notes)
+    return SeenMask(sentence, rows, columns, *sides, (len(queries), len(keys)), view, mask, notes)
 
 
 def _window_groups(
@@ -346,21 +326,11 @@ def _window_groups(
     columns: slice,
 ) -> list[Groups]:
     """Groups of the rows and columns that a view and a window keep; raise InputError if the view keeps nothing."""
-    sides = []
-    for part, side in zip(every, PAIRS[view.pair], strict=True):
-        of_side = np.array([side in (None, token.segment) for token in part.tokens], bool)
-        sides.append(part if side is None else part[of_side])
-    if view != View() and not all(map(len, sides)):
-        for name, part, side in zip(("queries", "keys"), tokens, PAIRS[view.pair], strict=True):
-            if side is not None and all(token.segment != side for token in part):
-                which = f"the {name} of {what} are all of text {'BA'[side]}"
-                raise InputError(f"'{view.pair}' is of a pair of texts, but {which}.")
-        raise InputError(
-            f"Nothing is left to see of {what}: it has nothing but special tokens there, which are hidden."
-        )
+    if view != View() and not all(map(len, every)):
+        raise InputError(f"Nothing is left to see of {what}: it has only special tokens there, which are hidden.")
     return [
         part if window == ALL else part[np.isin(part.starts, np.arange(len(all))[window])]
-        for part, window, all in zip(sides, (rows, columns), tokens, strict=True)
+        for part, window, all in zip(every, (rows, columns), tokens, strict=True)
     ]
 
 
@@ -369,9 +339,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """Notes on how a view changes rows and columns."""
     special = view.special != "show" and any(token.special for part in tokens for token in part)
-    looks, looked = (("A", "B")[side or 0] for side in PAIRS[view.pair])
-    pair = f"{view.pair}: the queries of text {looks} and the keys of text {looked} alone"
     if view.unit not in ("", "words"):
         merged = merged.replace("pieces", "tokens").replace("words", view.unit)
-    notes = (any(part.merged for part in sides), merged), (special, hidden), (view.pair != "all", pair)
+    notes = (any(part.merged for part in sides), merged), (special, hidden)
     return tuple(text for holds, text in notes if holds)

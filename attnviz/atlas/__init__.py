@@ -6,7 +6,6 @@
 Workers and SQL conditions need `pip install attnviz[atlas]`.
 """
 
-from attnviz.atlas.building import build, of_texts
-from attnviz.atlas.engine import Engine
+from attnviz.atlas.building import Engine, build, of_texts
 from attnviz.atlas.measure import Options
 from attnviz.atlas.opened import Atlas, open

@@ -1,10 +1,19 @@
-"""Build an atlas from a model and a corpus; finished shards are kept, and an interrupted build can be continued."""
+"""Build an atlas from a model and a corpus, in this process or on Dask workers; an interrupted build can be continued.
+
+    attnviz.atlas.build("story", "stories.txt", "atlas", work=attnviz.atlas.Engine(workers=2))
+
+Every worker loads the model once and writes its shards itself, so all workers must have access to the folder. Dask
+repeats a failed shard, and replaces a worker that dies.
+"""
 
 import json
+import logging
 import os
 import shutil
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -13,11 +22,10 @@ from uuid import uuid4
 
 import torch
 
-from attnviz.atlas import corpus, opened, plan, tables
+from attnviz.atlas import corpus, opened, tables
 from attnviz.atlas.corpus import Shard
 from attnviz.atlas.measure import Options, measure
-from attnviz.atlas.opened import Atlas
-from attnviz.atlas.plan import Plan
+from attnviz.atlas.opened import Atlas, Plan
 from attnviz.core import whole
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, quoted
@@ -25,6 +33,14 @@ from attnviz.sources.base import Source
 
 OnProgress = Callable[[int, int], None]
 """Function that is called with the number of lines done and of all lines; an error that it raises ends the build."""
+
+TRIES = 3
+"""Number of attempts per shard."""
+SECONDS = 30
+"""Seconds to wait for a scheduler and its first worker."""
+TRIM = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
+"""Dask setting for workers that is removed here: with it, glibc requests the memory of each tensor from the kernel
+again, which takes a third more CPU time."""
 
 Outcome = tuple[Shard, str]
 """A shard, and the reason if it failed, else ""."""
@@ -63,7 +79,7 @@ def build(
         raise InputError(f"The corpus {quoted(str(texts), 200)} holds no line.")
     folder.mkdir(parents=True, exist_ok=True)
     where = Path(os.path.relpath(root.resolve(), folder.resolve())).as_posix()
-    name, source = (model, plan.load(model, **settings)) if isinstance(model, str) else (model.id, model)
+    name, source = (model, opened.load(model, **settings)) if isinstance(model, str) else (model.id, model)
     atlas_plan = Plan(name, settings, source.checksum(), options, shards, where)
     if source is model:
         work = partial(_measure_here, source, edits, report)
@@ -147,31 +163,26 @@ def _measure(
         shutil.rmtree(part, ignore_errors=True)
 
 
+_sources: dict[str, Source] = {}
+"""Cache with the model of this process, by name, settings and weights."""
+
+
 def measure_shard(atlas_plan: Plan, folder: Path, shard: Shard) -> Outcome:
     """Measure one shard and write its tables, on a worker or in this process.
 
     Raises:
         OSError: if a file cannot be written.
     """
+    key = json.dumps([atlas_plan.model, atlas_plan.settings, atlas_plan.weights])
     try:
-        _measure(_cached_source(atlas_plan), atlas_plan, folder, shard)
+        if key not in _sources:
+            _sources.clear()
+            torch.set_num_threads(1)  # the order of sums depends on the number of threads
+            _sources[key] = atlas_plan.source()
+        _measure(_sources[key], atlas_plan, folder, shard)
     except AttnvizError as error:
         return shard, str(error)
     return shard, ""
-
-
-_sources: dict[str, Source] = {}
-"""Cache with the model of this process, by name, settings and weights."""
-
-
-def _cached_source(atlas_plan: Plan) -> Source:
-    """Load the model once per process; use one thread, because the order of sums depends on the number of threads."""
-    key = json.dumps([atlas_plan.model, atlas_plan.settings, atlas_plan.weights])
-    if key not in _sources:
-        _sources.clear()
-        torch.set_num_threads(1)
-        _sources[key] = atlas_plan.source()
-    return _sources[key]
 
 
 def here(atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Outcome]:
@@ -193,3 +204,81 @@ def here(atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Ou
 def reason(problem: Exception) -> str:
     """Describe in one line why a shard failed."""
     return f"{type(problem).__name__}: {' '.join(str(problem).split())[:300]}"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Dask workers that measure shards.
+
+    Attributes:
+        workers: number of processes on this machine, each with one thread; None for one per core. With fewer than two
+            workers or shards, this process measures the shards.
+        scheduler: address of a Dask scheduler, whose workers are used instead.
+        memory: memory limit per worker on this machine, such as "4GB"; a worker above the limit is replaced.
+        on_dashboard: function that is called with the address of the dashboard.
+    """
+
+    workers: int | None = None
+    scheduler: str = ""
+    memory: str = "auto"
+    on_dashboard: Callable[[str], None] = lambda address: None
+
+    def __call__(self, atlas_plan: Plan, folder: Path, wanted: Sequence[Shard]) -> Iterator[Outcome]:
+        """Measure shards; yield each shard as it ends, with the reason if it failed.
+
+        Raises:
+            OSError: if a file cannot be written.
+        """
+        count = min(os.cpu_count() or 1 if self.workers is None else self.workers, len(wanted))
+        if not wanted or (not self.scheduler and count < 2):
+            yield from here(atlas_plan, folder, wanted)
+            return
+        from distributed import as_completed
+
+        with self._client(count) as client:
+            self.on_dashboard(client.dashboard_link)
+            job, folder = replace(atlas_plan, shards=()), folder.resolve()
+            submit = partial(client.submit, measure_shard, job, folder, retries=TRIES - 1, pure=False)
+            tasks = {submit(shard): shard for shard in wanted}
+            for task in as_completed(tasks):
+                yield tasks[task], _outcome(task)
+
+    @contextmanager
+    def _client(self, count: int) -> Iterator[Any]:
+        """Connect to Dask; raise InputError if there is no scheduler or worker, or `memory` is not a size."""
+        import dask
+        import distributed
+
+        with ExitStack() as stack:
+            stack.enter_context(dask.config.set({TRIM: None}))
+            how = {
+                "threads_per_worker": 1,
+                "memory_limit": self.memory,
+                "host": "127.0.0.1",
+                "dashboard_address": "127.0.0.1:0",
+                "silence_logs": logging.CRITICAL,
+            }
+            try:
+                cluster = self.scheduler or stack.enter_context(distributed.LocalCluster(n_workers=count, **how))
+                client = stack.enter_context(distributed.Client(cluster, timeout=SECONDS))
+                client.wait_for_workers(1, timeout=SECONDS)
+            except TimeoutError:
+                raise InputError(f"The Dask scheduler at {quoted(self.scheduler, 200)} has no workers.") from None
+            except (OSError, ValueError) as error:
+                at = f"There is no Dask scheduler at {quoted(self.scheduler, 200)}" if self.scheduler else "No cluster"
+                raise InputError(f"{at}: {' '.join(str(error).split())[:200]}") from None
+            yield client
+
+
+def _outcome(task: Any) -> str:
+    """Return the reason why a shard failed, or ""."""
+    from distributed import KilledWorker
+
+    try:
+        return task.result()[1]
+    except OSError:
+        raise
+    except KilledWorker:
+        return "Its workers died one after another; they may need more memory."
+    except Exception as problem:  # such as a worker that has no attnviz
+        return reason(problem)

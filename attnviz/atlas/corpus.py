@@ -100,8 +100,8 @@ def texts(root: Path, shard: Shard) -> list[CorpusLine]:
             with path.open("rb") as file:
                 file.seek(shard.start)
                 content = file.read(shard.size)
-            each = content.removesuffix(b"\n").split(b"\n")
-            lines = [_line(line, n, is_json) for n, line in enumerate(each, shard.first)]
+            rows = content.removesuffix(b"\n").split(b"\n")
+            lines = [_line(line, n, is_json) for n, line in enumerate(rows, shard.first)]
     except OSError as error:
         raise InputError(f"{quoted(str(path), 200)} cannot be read: {error.strerror or error}.") from None
     if _checksum(content) != shard.checksum:

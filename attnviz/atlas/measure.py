@@ -169,8 +169,8 @@ def measure(
 
 def _tokens(record: Record, step: Step, numbers: dict[str, int]) -> Tokens:
     """Collect the tokens at queries and keys of a step, with ids of their texts; a new text gets the next id."""
-    each = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
-    sides = ([[numbers.setdefault(t.text, len(numbers)) for t in both[i]] for both in each] for i in (0, 1))
+    sides_of_texts = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
+    sides = ([[numbers.setdefault(t.text, len(numbers)) for t in both[i]] for both in sides_of_texts] for i in (0, 1))
     return batch.sides_of(record, step), *map(torch.tensor, sides)
 
 
@@ -199,8 +199,8 @@ def _distance_sums(block: HeadBlock) -> torch.Tensor:
     is_open = torch.ones(1, 1, 1, n) if block.open is None else block.open[..., :n].float()
     is_open = is_open * block.real[:, None, :, None]
     pairs = block.diagonals(is_open).sum(0).expand_as(weights)
-    far = torch.arange(-n + 1, n)
-    bins = far.sign() * (far.abs().clamp(min=0.5).log2().floor().long() + 1) + FURTHEST
+    distances = torch.arange(-n + 1, n)
+    bins = distances.sign() * (distances.abs().clamp(min=0.5).log2().floor().long() + 1) + FURTHEST
     both = torch.stack([weights, pairs])
     return torch.zeros(*both.shape[:2], 2 * FURTHEST + 1, dtype=both.dtype).index_add_(2, bins, both)
 

@@ -1,4 +1,4 @@
-"""Query an atlas; results are pandas tables. DuckDB evaluates conditions and searches on the Parquet files.
+"""Open and query an atlas; results are pandas tables. DuckDB evaluates conditions and searches the Parquet files.
 
     found = attnviz.atlas.open("atlas")
     found.heads("previous_token > 0.9 and entropy_spread < 0.2")
@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,115 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 
+from attnviz import api
 from attnviz.analysis.heads import METRICS, metric
-from attnviz.atlas import corpus, plan
-from attnviz.atlas.plan import Plan
+from attnviz.atlas import corpus
+from attnviz.atlas.corpus import Shard
+from attnviz.atlas.measure import Options
 from attnviz.atlas.tables import columns_of
+from attnviz.core import whole
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
+from attnviz.sources import own_code
+from attnviz.sources.base import Source
 
 ALIASES = {re.sub(r"\W+", "_", measure.title.partition(" (")[0].lower()): measure.name for measure in METRICS}
 """Names of metrics by their titles, such as previous_token for previous."""
 
+PLAN, FORMAT = "plan.json", 2
 RESULT = "atlas.json"
 """File that is written last, so that an atlas with it is complete."""
 TABLES = ("distances", "effects", "pairs")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All inputs that determine the content of an atlas.
+
+    Attributes:
+        model: name for `attnviz.load`, or FILE.py:FUNCTION.
+        settings: settings of the model, by name.
+        weights: checksum of its weights; None if the settings alone determine the source.
+        corpus: path of the corpus, relative to the folder of the atlas; ignored in comparisons.
+    """
+
+    model: str
+    settings: dict[str, Any]
+    weights: str | None
+    options: Options
+    shards: tuple[Shard, ...]
+    corpus: str = field(compare=False)
+
+    @property
+    def lines(self) -> int:
+        """Number of lines of the corpus."""
+        return sum(shard.lines for shard in self.shards)
+
+    def source(self) -> Source:
+        """Load the model.
+
+        Raises:
+            InputError: if its weights changed since the atlas was started.
+        """
+        source = load(self.model, **self.settings)
+        if source.checksum() != self.weights:
+            raise InputError(f"The weights of '{self.model}' are not those with which the atlas was begun.")
+        return source
+
+    def settle(self, folder: Path) -> None:
+        """Write the plan into a folder, unless the folder has an equal plan.
+
+        Raises:
+            InputError: if the folder holds other files, or an atlas of another model, corpus or options.
+        """
+        there = read_plan(folder)
+        if there is None:
+            if any(not file.name.startswith(".") and file.name != "corpus.jsonl" for file in folder.iterdir()):
+                raise InputError(f"{quoted(str(folder), 200)} holds other files and no {PLAN}: give an empty folder.")
+            data = {"attnviz atlas": FORMAT} | asdict(self)
+            whole.write(folder / PLAN, json.dumps(data, indent=1).encode())
+        elif there != self:
+            difference = f"{self._difference(there)}. Give another folder."
+            raise InputError(f"{quoted(str(folder), 200)} holds another atlas: {difference}")
+
+    def _difference(self, there: "Plan") -> str:
+        """Describe the first difference from another plan."""
+        if there.model != self.model:
+            return f"of '{there.model}', not of '{self.model}'"
+        if (there.settings, there.weights) != (self.settings, self.weights):
+            return f"of '{there.model}' with other weights or settings"
+        for name, value in asdict(self.options).items():
+            if (other := getattr(there.options, name)) != value:
+                return f"{name} is {other} there and {value} here"
+        changed = (new for old, new in zip(there.shards, self.shards, strict=False) if old != new)
+        first = next(changed, self.shards[-1])
+        return f"the corpus changed at line {first.first:,} of {quoted(first.file, 200)} or after it"
+
+
+def load(name: str, **settings: Any) -> Source:
+    """Load a model by its name, or build it with FILE.py:FUNCTION."""
+    file, sign, function = name.rpartition(":")
+    return own_code.build(file, function) if sign and file.endswith(".py") else api.load(name, **settings)
+
+
+def read_plan(folder: Path) -> Plan | None:
+    """Read the plan in a folder; None if there is no plan.
+
+    Raises:
+        InputError: if the file is not a plan of this version.
+    """
+    try:
+        data = json.loads((folder / PLAN).read_text("utf-8"))
+        version, options = data.pop("attnviz atlas"), Options(**data["options"])
+        shards = tuple(Shard(**shard) for shard in data.pop("shards"))
+        plan = Plan(**data | {"options": options, "shards": shards})
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        version = None
+    if version != FORMAT:
+        raise InputError(f"{quoted(str(folder / PLAN), 200)} is no plan of an atlas of this version: build it anew.")
+    return plan
 
 
 @dataclass(frozen=True)
@@ -191,7 +287,7 @@ def open(folder: str | Path) -> Atlas:
         InputError: if there is no atlas, or it is not complete.
     """
     folder = Path(folder)
-    atlas_plan = plan.read(folder)
+    atlas_plan = read_plan(folder)
     if atlas_plan is None:
         raise InputError(f"There is no atlas in {quoted(str(folder), 200)}.")
     try:

@@ -90,18 +90,20 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
     bins = pd.DataFrame({"row": row, "bin": _bins(flat[text, row]), "count": 1})
     examples = pd.DataFrame({"row": row, "value": flat[text, row], "file": shard.file, "line": lines[text]})
     distance = np.concatenate([numbers.distance for numbers in measured.sites.values()], 1)
-    each = places.loc[places.index.repeat(2 * FURTHEST + 1)]
+    repeated = places.loc[places.index.repeat(2 * FURTHEST + 1)]
     bin_numbers = np.tile(np.arange(-FURTHEST, FURTHEST + 1), len(places))
-    empty = sum(problem.error == EMPTY for problem in measured.problems)
+    types = {"file": object, "line": np.int64, "problem": object}
+    problems = [(shard.file, problem.line, problem.error) for problem in measured.problems if problem.error != EMPTY]
+    empty = len(measured.problems) - len(problems)
     tokens = sum(sentence.length for _, sentence in measured.read)
     return {
         "numbers": rows.assign(texts=count, mean=mean, m2=m2),
         "bins": _sum_counts(bins),
-        "distances": each.assign(bin=bin_numbers, weight=distance[0].ravel(), pairs=distance[1].ravel()),
+        "distances": repeated.assign(bin=bin_numbers, weight=distance[0].ravel(), pairs=distance[1].ravel()),
         "examples": _keep_largest(examples, ["row"], options.keep),
         "pairs": _pairs(measured, shard, lines),
         "dropped": places.assign(value=np.concatenate([numbers.dropped for numbers in measured.sites.values()])),
-        "problems": _problems(measured, shard),
+        "problems": pd.DataFrame(problems, columns=[*types]).astype(types),
         "totals": pd.DataFrame({"texts": [len(lines)], "tokens": [tokens], "empty_lines": [empty]}),
     }
 
@@ -132,12 +134,6 @@ def _pairs(measured: Measured, shard: Shard, lines: np.ndarray) -> pd.DataFrame:
 
 def _tokens(texts: Sequence[Sentence], numbers: np.ndarray, positions: np.ndarray) -> list[str]:
     return [texts[text].tokens[position].text for text, position in zip(numbers, positions, strict=True)]
-
-
-def _problems(measured: Measured, shard: Shard) -> pd.DataFrame:
-    rows = [(shard.file, problem.line, problem.error) for problem in measured.problems if problem.error != EMPTY]
-    types = {"file": object, "line": np.int64, "problem": object}
-    return pd.DataFrame(rows, columns=[*types]).astype(types)
 
 
 def _bins(values: np.ndarray) -> np.ndarray:
@@ -240,8 +236,8 @@ def _heads(numbers: pd.DataFrame, bins: pd.DataFrame, dropped: pd.DataFrame) -> 
     table.insert(2, "layer", places[1].astype(int))
     columns: dict[str, Any] = {}
     for name, part in numbers.groupby("name", sort=False):
-        each = [_quantiles(counts.get(row), LEAST.get(name, 0.0)) for row in part.index]
-        part = part.assign(**dict(zip((*QUANTILES, FAILS), zip(*each, strict=True), strict=True)))
+        quantiles = [_quantiles(counts.get(row), LEAST.get(name, 0.0)) for row in part.index]
+        part = part.assign(**dict(zip((*QUANTILES, FAILS), zip(*quantiles, strict=True), strict=True)))
         ends = ["mean", *(column.removeprefix(f"{name}_") for column in columns_of(name)[1:])]
         columns |= {column: part[end].to_numpy() for column, end in zip(columns_of(name), ends, strict=True)}
     table = pd.concat([table, pd.DataFrame(columns)], axis=1)
@@ -264,8 +260,8 @@ def _quantiles(bins: pd.DataFrame | None, bound: float) -> list[float]:
 
 def _distances(sums: pd.DataFrame) -> pd.DataFrame:
     """Make the table of distances over all texts, in the bins of `ByDistance.curve`, negative before the query."""
-    far, sign = 2.0 ** (sums["bin"].abs() - 1), np.sign(sums["bin"])
+    nearest, sign = 2.0 ** (sums["bin"].abs() - 1), np.sign(sums["bin"])
     share = sums["weight"] / sums.groupby(HEAD)["weight"].transform("sum")
-    ends = {"nearest": (sign * far).astype(int), "furthest": (sign * (2 * far - 1)).astype(int)}
+    ends = {"nearest": (sign * nearest).astype(int), "furthest": (sign * (2 * nearest - 1)).astype(int)}
     rows = sums.assign(**ends, share=share, mean=sums["weight"] / sums["pairs"], pairs=sums["pairs"].astype("int64"))
     return rows[rows["pairs"] > 0][[*HEAD, "nearest", "furthest", "share", "pairs", "mean"]]

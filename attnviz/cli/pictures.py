@@ -20,7 +20,7 @@ from attnviz.export.explore import explore
 from attnviz.figures import Figure
 from attnviz.figures.base import stem
 from attnviz.link import Choices
-from attnviz.studies import ablation, gradients, patching
+from attnviz.studies import ablation, gradients
 
 
 def run(options: Namespace) -> list[str]:
@@ -38,7 +38,7 @@ def run(options: Namespace) -> list[str]:
         return put({path: explore(after, before=before, **place).encode()})
     record = inputs.record()
     path = single(options, f"{stem(record)}{files.ENDING}", "a saved run")
-    settings = cases.settings_of(inputs.source) | cases.made_with(inputs.request)
+    settings = cases.settings_of(inputs.source, inputs.request)
     return [str(files.save(record, path, settings=settings, precision=options.precision))]
 
 
@@ -147,7 +147,7 @@ def _patching(options: Namespace, inputs: Inputs) -> Figure:
         raise InputError("Patching needs a second text: --compare 'text=Another text'.")
     record = api.analyze(replace(inputs.request, edits=edits), inputs.source)
     targets = record.targets if inputs.request.targets else ()
-    measured = patching.carried(inputs.source, record.sentences, b["text"], edits, targets=targets)
+    measured = ablation.carried(inputs.source, record.sentences, b["text"], edits, targets=targets)
     return figures.carried(record, measured, dark=options.dark)
 
 

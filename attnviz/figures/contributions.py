@@ -204,7 +204,7 @@ class CarriedHeads(HeadNumbers):
 
     Attributes:
         record: run of text A.
-        carried: result from `attnviz.studies.patching.carried`.
+        carried: result from `attnviz.studies.ablation.carried`.
     """
 
     record: Record

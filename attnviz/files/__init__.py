@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save_file
+from safetensors.torch import load
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
@@ -26,9 +25,9 @@ from attnviz.check.reading import ENDINGS, NO_PICKLE
 from attnviz.core import attention, checksum, whole
 from attnviz.core.errors import AttnvizError, InputError, check_no_picture, quoted
 from attnviz.core.origin import VECTORS
-from attnviz.core.record import Prediction, Record, Step
+from attnviz.core.record import Prediction, Record
 from attnviz.files.arrays import from_arrays, from_file
-from attnviz.files.packing import Store, check_fits, pack, unpack
+from attnviz.files.packing import PRECISIONS, Store, check_fits, pack, unpack
 
 ENDING = ".attn"
 ARRAYS = ENDINGS
@@ -41,68 +40,46 @@ HEADER = "attnviz"
 """Name of the metadata entry with the JSON."""
 MOST_BYTES, MOST_HEADER = 2**32, 2**26
 """Maximum size of a file, and of its header (64 MB)."""
-PRECISIONS = ("float32", "float16")
 SMALL, TOP_WORDS = 4096, 50
 """Size up to which a vocabulary is stored completely, and number of words per position for a larger vocabulary."""
 
-__all__ = [
-    "ARRAYS",
-    "ENDING",
-    "MOST_BYTES",
-    "NO_PICKLE",
-    "READ",
-    "content",
-    "from_arrays",
-    "from_file",
-    "opened",
-    "read",
-    "rounded",
-    "save",
-    "saved",
-]
-
 
 def save(
-    record: Record,
-    path: str | Path,
-    *,
-    precision: str = "float32",
-    whole_prediction: bool = False,
-    settings: dict[str, Any] | None = None,
+    record: Record, path: str | Path, *, precision: str = "float32", settings: dict[str, Any] | None = None
 ) -> Path:
     """Write a record to a file and return its path.
+
+    A vocabulary above 4,096 words is cut to the 50 most probable words per position and the probability of all others.
 
     Args:
         path: path of the file; an existing file is replaced.
         precision: "float32" keeps every number; "float16" rounds queries, keys and values and halves the file. Pictures
             of a rounded record say so.
-        whole_prediction: whether to store the logit of every word. Otherwise, for a large vocabulary, the file holds
-            the 50 most probable words per position, and the total probability of all others.
-        settings: description of the source for `verify`: `attnviz.cases.settings_of(source)`.
+        settings: description of the source for `verify`: `attnviz.cases.settings_of(source, record.request)`.
 
     Raises:
         InputError: if the file cannot be written, or there is no such precision.
     """
     path = Path(path)
     try:
-        tensors, metadata = _pack_record(record, precision, whole_prediction, settings)
-        with whole.unfinished(path) as part:
-            save_file(tensors, part, metadata)
-    except (OSError, SafetensorError) as error:
-        why = getattr(error, "strerror", None) or str(error).partition(" at path")[0]
-        raise InputError(f"{quoted(str(path))} cannot be written: {why}.") from None
+        whole.write(path, saved(record, precision=precision, settings=settings))
+    except OSError as error:
+        raise InputError(f"{quoted(str(path))} cannot be written: {error.strerror or error}.") from None
     return path
 
 
-def saved(
-    record: Record,
-    *,
-    precision: str = "float32",
-    whole_prediction: bool = False,
-    settings: dict[str, Any] | None = None,
-) -> bytes:
+def saved(record: Record, *, precision: str = "float32", settings: dict[str, Any] | None = None) -> bytes:
     """Return the bytes that `save` writes."""
-    return to_bytes(*_pack_record(record, precision, whole_prediction, settings))
+    if precision not in PRECISIONS:
+        raise InputError(f"There is no precision {quoted(precision)}. There are: {', '.join(PRECISIONS)}.")
+    record = rounded(record) if precision == "float16" else record
+    prediction = record.prediction
+    if prediction and len(prediction.vocabulary) > SMALL and not prediction.others:
+        record = replace(record, prediction=_keep_probable(prediction))
+    store = Store({}, half=precision == "float16")
+    header = {"version": VERSION, "torch": torch.__version__, "settings": settings} | pack(record, store)
+    header["checksum"] = checksum.of(store.tensors)
+    return to_bytes(store.tensors, {HEADER: json.dumps(header, separators=(",", ":"))})
 
 
 def read(file: str | Path | bytes, name: str = "the file") -> Record:
@@ -151,22 +128,6 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
         raise InputError(f"{quoted(str(path))} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
-def _pack_record(
-    record: Record, precision: str, whole_prediction: bool, settings: dict[str, Any] | None
-) -> tuple[dict[str, Tensor], dict[str, str]]:
-    if precision not in PRECISIONS:
-        raise InputError(f"There is no precision {quoted(precision)}. There are: {', '.join(PRECISIONS)}.")
-    if precision == "float16":
-        record = rounded(record)
-    prediction = record.prediction
-    if prediction and not whole_prediction and len(prediction.vocabulary) > SMALL and not prediction.others:
-        record = replace(record, prediction=_keep_probable(prediction))
-    store = Store({}, half=precision == "float16")
-    header = {"version": VERSION, "torch": torch.__version__, "settings": settings} | pack(record, store)
-    header["checksum"] = checksum.of(store.tensors)
-    return store.tensors, {HEADER: json.dumps(header, separators=(",", ":"))}
-
-
 def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | None]:
     start = file.read(8)
     length = int.from_bytes(start, "little")
@@ -199,16 +160,15 @@ def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | 
 
 def rounded(record: Record) -> Record:
     """Round queries, keys and values to float16, and recompute the attention from them."""
-    return replace(record, steps=tuple(map(_round_step, record.steps)), precision="float16")
-
-
-def _round_step(step: Step) -> Step:
-    vectors = {name: getattr(step, name) for name in VECTORS}
-    numbers = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in vectors.items()}
-    if not all(torch.equal(numbers[name].isfinite(), vectors[name].isfinite()) for name in VECTORS):
-        raise InputError(f"Numbers of {step.site} are too large for float16; save them as float32.")
-    _, logsumexp = attention.attend(*numbers.values(), step.mask, step.scoring)
-    return replace(step, **numbers, logsumexp=logsumexp)
+    steps = []
+    for step in record.steps:
+        vectors = {name: getattr(step, name) for name in VECTORS}
+        numbers = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in vectors.items()}
+        if not all(torch.equal(numbers[name].isfinite(), vectors[name].isfinite()) for name in VECTORS):
+            raise InputError(f"Numbers of {step.site} are too large for float16; save them as float32.")
+        _, logsumexp = attention.attend(*numbers.values(), step.mask, step.scoring)
+        steps.append(replace(step, **numbers, logsumexp=logsumexp))
+    return replace(record, steps=tuple(steps), precision="float16")
 
 
 def _keep_probable(prediction: Prediction) -> Prediction:

@@ -114,24 +114,20 @@ def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     notes = tuple(note for note, holds in changes.items() if holds)
     try:
         with _decode_lock:
-            result = Picture.of(ImageOps.exif_transpose(_shrink(image) if is_large else image))
+            if is_large:  # without large copies in memory
+                image = image.point(lambda level: level / 256).convert("L") if image.mode.startswith("I") else image
+                mode = "L" if image.mode == "L" else "RGB"
+                mode = "RGBA" if image.has_transparency_data else mode
+                image = image if image.mode == mode else image.convert(mode)
+                size = [round(side * MOST_SIDE / max(image.size)) for side in image.size]
+                image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
+            result = Picture.of(ImageOps.exif_transpose(image))
     except Exception:
         raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
     if is_large:
         with suppress(OSError, AttributeError):  # the C library keeps 50 MB of freed memory per picture
             ctypes.CDLL(None).malloc_trim(0)
     return result, notes
-
-
-def _shrink(image: Image.Image) -> Image.Image:
-    """Reduce an image to `MOST_SIDE` pixels at its longer side, without large copies in memory."""
-    if image.mode.startswith("I"):
-        image = image.point(lambda level: level / 256).convert("L")
-    mode = "L" if image.mode == "L" else "RGB"
-    mode = "RGBA" if image.has_transparency_data else mode
-    image = image if image.mode == mode else image.convert(mode)
-    size = [round(side * MOST_SIDE / max(image.size)) for side in image.size]
-    return image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
 
 
 def sound(sound: Any, rate: int | None = None, text: str = "") -> Request:
@@ -218,18 +214,15 @@ def spectrogram(samples: Tensor, rate: int) -> Tensor:
     around = torch.nn.functional.pad(samples, (width // 2, width))
     parts = around[starts[:, None] + torch.arange(width)] * torch.hann_window(width)
     power = torch.fft.rfft(parts).abs() ** 2
-    loudness = 10 * torch.log10((power @ _bands(width, rate)).clamp_min(1e-10))
-    levels = ((loudness - loudness.max()) / RANGE + 1).clamp(0, 1) * 255
-    return levels.round().to(torch.uint8).mT.flip(0)[..., None].expand(-1, -1, 3).contiguous()
 
-
-def _bands(width: int, rate: int) -> Tensor:
-    """Compute the weight of each Fourier frequency in each band, (width // 2 + 1, bands): overlapping triangles."""
+    # weight of each frequency in each band, (width // 2 + 1, bands): overlapping triangles
     top = 2595 * math.log10(1 + rate / 2 / 700)
     edges = 700 * (10 ** (torch.linspace(0, top, BANDS + 2) / 2595) - 1)
     frequencies = torch.linspace(0, rate / 2, width // 2 + 1)[:, None]
     rising = (frequencies - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - frequencies) / (edges[2:] - edges[1:-1])
-    bands = torch.minimum(rising, falling).clamp_min(0)
     nearest = (edges[1:-1] / (rate / 2) * (width // 2)).round().long()
-    return bands.scatter(0, nearest[None], 1.0)  # so that no band is empty
+    bands = torch.minimum(rising, falling).clamp_min(0).scatter(0, nearest[None], 1.0)  # so that no band is empty
+    loudness = 10 * torch.log10((power @ bands).clamp_min(1e-10))
+    levels = ((loudness - loudness.max()) / RANGE + 1).clamp(0, 1) * 255
+    return levels.round().to(torch.uint8).mT.flip(0)[..., None].expand(-1, -1, 3).contiguous()

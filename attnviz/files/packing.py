@@ -7,7 +7,7 @@ that do not belong to one record.
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields, is_dataclass, replace
 from functools import cache
-from types import NoneType
+from types import NoneType, UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
@@ -27,7 +27,7 @@ from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence, Token
 from attnviz.core.windows import WindowBias
 
-PRECISIONS = ("", "float32", "float16")
+PRECISIONS = ("float32", "float16")
 DTYPES = {name: getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64")}
 MOST_NUMBERS = 2**28
 """Maximum size of the queries, keys or values of a call (1 GB in float32), because a file may repeat one number."""
@@ -55,17 +55,15 @@ class Store:
 
     def put(self, name: str, tensor: Tensor) -> str | list:
         """Store a tensor and return its name, or [name, shape] if it has broadcast axes."""
-        tensor = tensor.detach()
-        shape = list(tensor.shape)
-        repeats = [axis for axis in range(tensor.dim()) if tensor.stride(axis) == 0 and shape[axis] > 1]
-        for axis in repeats:
-            tensor = tensor.narrow(axis, 0, 1)
-        place = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype) if tensor.numel() else (name,)
-        if place not in self._names:
-            self._names[place] = name, tensor
+        tensor, shape = tensor.detach(), list(tensor.shape)
+        for axis, stride in enumerate(tensor.stride()):
+            if stride == 0 and shape[axis] > 1:
+                tensor = tensor.narrow(axis, 0, 1)
+        memory = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype) if tensor.numel() else (name,)
+        first, _ = self._names.setdefault(memory, (name, tensor))
+        if first == name:
             self.tensors[name] = tensor.cpu().clone(memory_format=torch.contiguous_format)
-        name = self._names[place][0]
-        return [name, shape] if repeats else name
+        return first if list(tensor.shape) == shape else [first, shape]
 
     def get(self, name: str | list) -> Tensor:
         """Look up a tensor by the result of `put`."""
@@ -90,8 +88,8 @@ def pack(value: Any, store: Store, name: str = "") -> Any:
         case WindowBias():
             return {"windows": value.windows.text, "table": store.put(name, value.table)}
         case EachOff():
-            each = [[[*astuple(site), head] for site, head in sorted(off)] for off in value.each_off]
-            return value.to_json() | ({"each_off": each} if each else {})
+            heads_off = [[[*astuple(site), head] for site, head in sorted(off)] for off in value.each_off]
+            return value.to_json() | ({"each_off": heads_off} if heads_off else {})
         case Bias() | Edits():
             return value.to_json()
         case Picture():
@@ -111,17 +109,15 @@ def pack(value: Any, store: Store, name: str = "") -> Any:
             return [pack(part, store, f"{name}.{n}") for n, part in enumerate(value)]
     if not is_dataclass(value):
         return value
-    half = isinstance(value, Step) and store.half
-    stored = replace(value, **{field: getattr(value, field).half() for field in VECTORS}) if half else value
-    prefix = f"{name}." if name else ""
-    names = [field.name for field in fields(value) if field.name not in UNSAVED]
-    packed = {field: pack(getattr(stored, field), store, prefix + field) for field in names}
+    more: dict[str, Any] = {}
     if isinstance(value, Step):
         dtype = str(value.query.dtype).removeprefix("torch.")
-        return packed | {"kind": value.site.kind, "layer": value.site.layer, "dtype": dtype}
+        more = {"kind": value.site.kind, "layer": value.site.layer, "dtype": dtype}
+        value = replace(value, **{field: getattr(value, field).half() for field in VECTORS}) if store.half else value
     if isinstance(value, Sentence) and value.has_places:
-        packed["boxes"] = [pack(token.box, store) for token in value.tokens]
-    return packed
+        more = {"boxes": [pack(token.box, store) for token in value.tokens]}
+    prefix, names = f"{name}." if name else "", [field.name for field in fields(value) if field.name not in UNSAVED]
+    return {field: pack(getattr(value, field), store, prefix + field) for field in names} | more
 
 
 _hints = cache(get_type_hints)
@@ -136,14 +132,11 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
     Raises:
         InputError: if the value has another type; damaged JSON may also raise errors such as TypeError and KeyError.
     """
-    parts = get_args(kind)
-    if NoneType in parts:
-        if value is None:
+    if get_origin(kind) is UnionType:
+        if value is None and NoneType in get_args(kind):
             return None
-        parts = [part for part in parts if part is not NoneType]
-        kind = Tensor if Tensor in parts and not isinstance(value, dict) else parts[-1]
-    elif Tensor in parts and Bias in parts:
-        kind = Bias if isinstance(value, dict) else Tensor
+        options = [part for part in get_args(kind) if part is not NoneType]
+        kind = Tensor if Tensor in options and not isinstance(value, dict) else options[-1]
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Tensor:
         tensor, axes = store.get(value), AXES.get(name)
@@ -156,15 +149,19 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
         return {unpack(Site, row[:2], store): unpack(parts[1], row[2:], store) for row in value}
     if origin is not None:
         _check(isinstance(value, list), f"{name} is no list")
+        if parts[0] is Site:  # a head: kind, layer and number
+            return unpack(Site, value[:2], store), unpack(int, value[2], store, "head")
         if origin is tuple and parts[-1] is not Ellipsis:
             return tuple(unpack(part, item, store, name) for part, item in zip(parts, value, strict=True))
-        if parts[0] is str and {*map(type, value)} <= {str}:  # fast path: a vocabulary may have 150,000 words
-            return (frozenset if origin is frozenset else tuple)(value)
-        return (frozenset if origin is frozenset else tuple)(unpack(parts[0], item, store, name) for item in value)
+        is_text = parts[0] is str and {*map(type, value)} <= {str}  # fast path: a vocabulary may have 150,000 words
+        items = value if is_text else (unpack(parts[0], item, store, name) for item in value)
+        return frozenset(items) if origin is frozenset else tuple(items)
     if kind in (Token, Box, Site):  # a list of the fields; the last ones may be missing
         _check(isinstance(value, list), f"a {kind.__name__.lower()} is no list")
         hints = list(_hints(kind).items())[: len(value)]
         return kind(*(unpack(hint, item, store, field) for (field, hint), item in zip(hints, value, strict=True)))
+    if kind is Take:
+        return Take.read(unpack(str, value, store, name))
     if kind in READERS:
         return READERS[kind](value, store)
     if is_dataclass(kind):
@@ -182,12 +179,11 @@ def _fields(kind: type, values: dict[str, Any], store: Store) -> dict[str, Any]:
 
 
 def _picture(values: list, store: Store) -> Picture:
-    picture = Picture(store.get(values[0]), float(values[1]))
-    pixels = picture.pixels
+    pixels, seconds = store.get(values[0]), float(values[1])
     small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
     _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture has a wrong shape or type")
-    _check(0 <= picture.seconds <= LONGEST, "the length of a sound is out of range")
-    return picture
+    _check(0 <= seconds <= LONGEST, "the length of a sound is out of range")
+    return Picture(pixels, seconds)
 
 
 def _sentence(values: dict[str, Any], store: Store) -> Sentence:
@@ -226,8 +222,9 @@ def _mask(values: str | dict[str, Any], store: Store) -> Mask:
 
 def _bias(values: dict[str, Any], store: Store) -> Bias:
     if "beside" in values:
-        bias = _bias({name: value for name, value in values.items() if name != "beside"}, store)
-        return BiasBesideSink(bias, _sink(values["beside"], store))
+        values = dict(values)
+        sink = _sink(values.pop("beside"), store)
+        return BiasBesideSink(_bias(values, store), sink)
     if "windows" not in values:
         return modifiers.from_json(values)
     windows, table = _mask(values["windows"], store), store.get(values["table"])
@@ -242,22 +239,8 @@ def _sink(value: Any, store: Store) -> int:
 
 
 def _edits(values: dict[str, Any], store: Store) -> Edits:
-    parts = dict(values)
-    if "mask" in values:
-        parts["mask"] = _mask(values["mask"], store)
-    if "scored_site" in values:
-        parts["scored_site"] = unpack(Site, values["scored_site"], store)
-    parts["heads_off"] = _heads(values.get("heads_off", []), store)
-    parts["bias"] = tuple(map(modifiers.from_json, values.get("bias", [])))
-    parts["taken"] = tuple(map(Take.read, unpack(tuple[str, ...], values.get("taken", []), store, "taken")))
-    if "each_off" not in values:
-        return Edits(**parts)
-    parts["each_off"] = tuple(_heads(off, store) for off in values["each_off"])
-    return EachOff(**parts)
-
-
-def _heads(rows: list, store: Store) -> frozenset[tuple[Site, int]]:
-    return frozenset((unpack(Site, row[:2], store), unpack(int, row[2], store, "head")) for row in rows)
+    kind = EachOff if "each_off" in values else Edits
+    return kind(**{name: unpack(_hints(kind)[name], value, store, name) for name, value in values.items()})
 
 
 READERS = {Picture: _picture, Sentence: _sentence, Step: _step, Mask: _mask, Bias: _bias, Edits: _edits}
@@ -273,43 +256,36 @@ def check_fits(record: Record) -> None:
     batch, read = len(record.sentences), record.read
     _check(batch > 0 and len(record.targets) in (0, batch), "it has no texts")
     _check(0 < len(record.steps) == len(set(record.sites)), "it has no attention, or a layer twice")
-    _check(len({len(sentence.tokens) for sentence in record.sentences}) == 1, "its texts are not of one length")
-    _check(all(sentence.tokens for sentence in record.sentences), "its texts are empty")
-    _check(record.precision in PRECISIONS, "its numbers are of no known precision")
+    lengths = {len(sentence.tokens) for sentence in record.sentences}
+    _check(len(lengths) == 1 and 0 not in lengths, "its texts are empty, or not of one length")
+    _check(record.precision in ("", *PRECISIONS), "its numbers are of no known precision")
     _check(all(len(end) == batch for ends in record.own_texts.values() for end in ends), "a layer has other texts")
     if record.labels is not None:
         names, logits = record.labels
         _check(logits.shape == (len(read), len(names)), "its labels do not fit its texts")
     for step in record.steps:
-        _check_step(step, batch)
+        b, heads, queries, width = step.query.shape
+        keys, taken, mask = step.key.shape[2], step.taken, step.mask
+        fits = b == batch and step.key.shape == (b, heads, keys, width) and step.value.shape[:3] == (b, heads, keys)
+        _check(fits and step.logsumexp.shape == (b, heads, queries), "the tensors of a step do not fit each other")
+        _check(taken is None or taken.shape == (b, heads, queries, step.value.shape[3]), "what was taken does not fit")
+        if isinstance(mask, Tensor):
+            _check(mask.dtype is torch.bool, "a mask holds numbers")
+            check_broadcast("mask", mask, (b, heads, queries, keys))
+        step.scoring.check((b, heads, queries, keys))
+        sinks = [bias for bias in step.scoring.bias[-1:] if isinstance(bias, Tensor) and bias.shape[-1] == keys]
+        _check(bool(sinks) or not step.has_sink, "a sink has no score")
     if (prediction := record.prediction) is None:
         return
-    places, count = len(read[0].tokens), len(prediction.vocabulary)
-    shape = prediction.logits.shape
+    places, count, shape = len(read[0].tokens), len(prediction.vocabulary), prediction.logits.shape
     fits = shape[0] == len(read) and shape[1] >= places and shape[2] == count > 0
     _check(fits and prediction.others >= 0, "its prediction has other words than numbers")
-    positions = [n for blanks in prediction.blanks or () for n in blanks]
-    inside = prediction.blanks is None or len(prediction.blanks) == len(read)
-    inside = inside and all(0 <= n < places for n in positions)
+    blanks = prediction.blanks
+    inside = blanks is None or (len(blanks) == len(read) and all(0 <= n < places for row in blanks for n in row))
+    inside = inside and (blanks is not None or not prediction.classes)
     _check(inside and len(prediction.written) in (0, len(read)), "its prediction is of other texts")
-    _check(prediction.blanks is not None or not prediction.classes, "its labels are of no positions")
     _check(len(prediction.cut) in (0, len(prediction.written)), "other texts are cut than were written")
     _check(all(0 <= id < count for id in prediction.special), "its special tokens are not in its vocabulary")
-
-
-def _check_step(step: Step, batch: int) -> None:
-    b, heads, queries, width = step.query.shape
-    keys = step.key.shape[2]
-    fits = b == batch and step.key.shape == (b, heads, keys, width) and step.value.shape[:3] == (b, heads, keys)
-    _check(fits and step.logsumexp.shape == (b, heads, queries), "the tensors of a step do not fit each other")
-    taken = step.taken
-    _check(taken is None or taken.shape == (b, heads, queries, step.value.shape[3]), "what was taken does not fit")
-    if isinstance(step.mask, Tensor):
-        _check(step.mask.dtype is torch.bool, "a mask holds numbers")
-        check_broadcast("mask", step.mask, (b, heads, queries, keys))
-    step.scoring.check((b, heads, queries, keys))
-    sinks = [bias for bias in step.scoring.bias[-1:] if isinstance(bias, Tensor) and bias.shape[-1] == keys]
-    _check(bool(sinks) or not step.has_sink, "a sink has no score")
 
 
 def _check(holds: bool, otherwise: str) -> None:

@@ -1,1 +1,1 @@
-"""Studies that run a model many times: ablation of single heads, activation patching, gradients, many texts."""
+"""Studies that run a model many times: effects of single heads, gradients, many texts."""

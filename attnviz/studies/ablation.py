@@ -1,6 +1,6 @@
-"""Importance of each head on a text: effects of switching the head off, next to the size of its weights.
+"""Effects of each head on a text: of switching it off (zero ablation), and of patching it from another text.
 
-Many heads are measured in one forward pass, on copies of a sentence with another head off in each (zero ablation).
+Many heads are measured in one forward pass, on copies of a sentence with another head changed in each.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,13 +13,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import logit_of, place_of
+from attnviz.analysis.contributions import Carried, id_of, logit_of, place_of
 from attnviz.analysis.heads import head_metrics
+from attnviz.analysis.predictions import position_of, predicting
 from attnviz.core.amounts import decimals, percent
-from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import AttnvizError, Canceled, InputError
+from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
 from attnviz.core.record import Record
-from attnviz.core.taking import EachOff
+from attnviz.core.taking import EachOff, Resolved
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 
@@ -29,7 +30,7 @@ TOKENS = 2048
 Head = tuple[Site, int]
 
 OnProgress = Callable[[int, int], bool | None]
-"""Callback with the number of heads done and their total; if it returns False, the sweep ends."""
+"""Callback with the numbers of runs done and of all runs, or of heads; if it returns False, the study ends."""
 
 EFFECTS = {
     "output": "how far the final vectors move, ‖after − before‖ / ‖before‖, the mean over tokens; 0 is not at all",
@@ -224,6 +225,77 @@ def runs_of_copies(
         yield some, (after, free)
         if report is not None and report(done, len(heads)) is False:
             raise Canceled(f"The sweep was ended after {done} of {len(heads)} heads.")
+
+
+def carried(
+    source: Source,
+    sentences: tuple[Sentence, ...],
+    other: str,
+    edits: Edits = Edits(),
+    part: str = "output",
+    *,
+    position: int | None = None,
+    words: tuple[str | int, str | int] | None = None,
+    targets: tuple[Sentence, ...] = (),
+    report: OnProgress | None = None,
+) -> Carried:
+    """Take a part of each head in turn from another text, and measure the logit difference of two words.
+
+    Args:
+        sentences: a single sentence, A.
+        other: text B, with as many tokens as A.
+        edits: edits of both runs; parts that they take from other texts are ignored.
+        part: "output", "pattern" or "values".
+        position: position after which the words are predicted; negative ones count from the end. By default the last
+            position, or the first blank if the model fills in blanks.
+        words: a word for A and a word for B, or their ids. By default the most probable words; if these are the same,
+            the words whose logits fall and rise most from A to B.
+
+    Raises:
+        InputError: if the part cannot be taken, the model predicts no words, or the difference is the same in A and B.
+    """
+    if len(sentences) != 1:
+        raise InputError(f"The way from A to B is measured for one text; there are {len(sentences)}. Give one of them.")
+    if part == "stream":
+        raise InputError("A stream has no heads; take their output, pattern or values.")
+    edits = replace(edits, taken=())
+    before = source.run(sentences, edits, targets)
+    prediction, targets = predicting(before), before.targets if source.writes else ()
+    heads: tuple[Head, ...] = tuple((step.site, head) for step in before.steps for head in range(step.num_heads))
+    taking = replace(edits, taken=tuple(Take(other, part, site, head) for site, head in heads))
+    donors = dict(zip(heads, source.resolved(sentences, taking, targets)[0].donors, strict=True))
+
+    blanks = prediction.blanks and prediction.blanks[0]
+    if position is None:
+        position = blanks[0] if blanks else -1
+    position = position_of(before, position)
+    after = source.run(source.tokenize([other]), edits, targets)
+    a, b = (record.prediction.logits[0, position].double() for record in (before, after))
+    ids = (int(a.argmax()), int(b.argmax())) if words is None else tuple(id_of(before, word) for word in words)
+    moved = words is None and ids[0] == ids[1]
+    if moved:
+        change = (b - a).nan_to_num(0.0)
+        ids = int(change.argmin()), int(change.argmax())
+    start, end = (float(logits[ids[0]] - logits[ids[1]]) for logits in (a, b))
+    names = tuple(prediction.vocabulary[id] for id in ids)
+    if not abs(end - start) > 1e-4 * max(1.0, float(a[[*ids]].abs().max())):
+        which = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
+        raise InputError(f"{which} at position {position}, so there is no way between them; choose other words.")
+
+    def edits_of(some: tuple[Head, ...]) -> Edits:
+        alone = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(some))
+        return Resolved(**vars(edits), donors=tuple(alone))
+
+    rows = []
+    for some, (record, _) in runs_of_copies(source, before, heads, edits_of, is_given=bool(targets), report=report):
+        for copy, (site, head) in enumerate(some):
+            logits = record.prediction.logits[copy, position].double()
+            difference = float(logits[ids[0]] - logits[ids[1]])
+            share = (difference - start) / (end - start)
+            rows.append((str(site), site.kind, site.layer, head, difference, share))
+    table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "difference", "carried"])
+    texts = sentences[0].text, other
+    return Carried(texts, part, position, names, moved, start, end, table)
 
 
 def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, float | None]:

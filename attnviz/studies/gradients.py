@@ -4,19 +4,19 @@ The weights are differentiated as independent variables: the effect of a changed
 the softmax that produced the weight. No parameter of the model gets a gradient.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import id_of
+from attnviz.analysis.contributions import place_of
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.core.errors import AttnvizError, Canceled, InputError, check_whole
 from attnviz.core.record import Record
 from attnviz.core.tap import GradientTap
 from attnviz.sources.base import Source
+from attnviz.studies.ablation import OnProgress
 
 MOST_WEIGHTS = 2**26
 """Most weights of all heads in one graph: 12 layers of 12 heads with 682 tokens."""
@@ -29,9 +29,6 @@ RUNS = 3
 
 STEPS, MOST_STEPS = 50, 1000
 """Default and largest number of points of the sum that approximates the integral."""
-
-OnProgress = Callable[[int, int], bool | None]
-"""Callback with the number of steps done and their total; if it returns False, the integration ends."""
 
 
 def relevance(
@@ -121,37 +118,32 @@ def weights_of(record: Record) -> int:
 
 
 def _choose_word(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
-    """Resolve the position, the id of the word, and the sentence."""
-    prediction = predicting(record)
-    last = position_of(record, -1, sentence=sentence)
+    """Resolve the position, the id of the word, and the sentence; the graph of the run must not be too large."""
+    blanks, last = predicting(record).blanks, position_of(record, -1, sentence=sentence)
     if position is None:
-        position = prediction.blanks[sentence][0] if prediction.blanks and prediction.blanks[sentence] else last
-    position = position_of(record, position, sentence=sentence)
+        position = blanks[sentence][0] if blanks and blanks[sentence] else last
+    position, id, _ = place_of(record, token, position, sentence=sentence)
     weights_of(record)
-    logits = prediction.logits[sentence, position]
-    id = int(logits.argmax()) if token is None else id_of(record, token)
     return {"position": position, "id": id, "sentence": sentence}
 
 
 def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
     """Fields of `WordLogit`, and the logit in a second run, whose logits must match those of the record."""
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
-    word, texts = record.prediction.vocabulary[id], texts_of(record, sentence)
-    if not first[id].isfinite():
-        raise InputError(f"'{record.source}' gives '{word}' no logit there: it has no gradients. Choose another word.")
     finite = first.isfinite()
     moved = float((second.detach().cpu() - first)[finite].abs().max())
     if not moved <= 3e-2 * float(first[finite].abs().max()):  # rounding of half precision
         what = f"gives other logits with vectors in place of tokens ({moved:.3g} apart)"
         raise AttnvizError(f"'{record.source}' {what}, so gradients would be of another run.")
     where = {"position": position, "id": id, "sentence": sentence}
-    return where | {"token": word, "texts": texts, "logit": float(second[id].detach())}, second[id]
+    word = {"token": record.prediction.vocabulary[id], "texts": texts_of(record, sentence)}
+    return where | word | {"logit": float(second[id].detach())}, second[id]
 
 
 def _scale_sentence(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
     """Copy vectors as leaves of a graph, with those of one sentence scaled by a share."""
     with torch.inference_mode(False), torch.no_grad():
-        copies = tuple(each.detach().clone() for each in vectors)
+        copies = tuple(part.detach().clone() for part in vectors)
         for copy in copies:
             copy[sentence] *= share
     return tuple(copy.requires_grad_() for copy in copies)

@@ -131,8 +131,3 @@ def _batch_size(sentences: list[Sentence]) -> int:
         if count > 1 and (count * sentence.length > TOKENS or padded < sentence.length):
             return count - 1
     return len(sentences)
-
-
-def is_typical(value: float, mean: float, spread: float) -> bool:
-    """Whether a number is within two standard deviations, or 0.0005, of the mean over texts."""
-    return abs(value - mean) <= max(2 * spread, 5e-4)

@@ -64,9 +64,9 @@ def make(what: str, name: str) -> str:
         path = assets.path("tokenizers/bpe.json")
         path.write_text(module("corpus").train_tokenizer(), encoding="utf-8")
         return str(path)
-    drawing = module("drawing")
-    for label in drawing.EXAMPLES:
-        drawing.example(label).save(assets.path(drawing.file(label)), optimize=True)
+    shapes = module("shapes")
+    for label in shapes.EXAMPLES:
+        shapes.example(label).save(assets.path(shapes.file(label)), optimize=True)
     return str(assets.path("pictures"))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from attnviz.core.edits import Site
 from attnviz.core.tap import Tap
 from attnviz.models.constructed import build
-from attnviz.training import probe, report
+from attnviz.training import probe
 from attnviz.training.probe import Head
 
 LONGEST = 64
@@ -83,7 +83,7 @@ def card(number: int) -> dict[str, Any]:
         )
         words = {"role": role, "does": f"looks at {keys}", "known": evidence}
         findings.append({"kind": site.kind, "layer": site.layer, "heads": [head], "shares": [least]} | words)
-    return report.card(
+    return probe.card(
         "constructed",
         opens=(Site("decoder", 1), 0),
         sizes={

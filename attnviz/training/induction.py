@@ -14,10 +14,9 @@ from attnviz.core.tap import Tap
 from attnviz.models import trained
 from attnviz.models.transformer import Config
 from attnviz.tokenizers.vocabulary import UNK, Vocabulary
-from attnviz.training import probe, report
-from attnviz.training.probe import Head, Look
+from attnviz.training import probe
+from attnviz.training.probe import Head, Look, Role
 from attnviz.training.recipe import START, Recipe, is_held_out
-from attnviz.training.report import Role
 
 _WORDS = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
 VOCABULARY = Vocabulary((*".,!?", *sorted(_WORDS.split())))
@@ -93,9 +92,9 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
     """Compute the loss of the next word: weight 1 where a repeated passage predicts it, BLIND elsewhere."""
     texts = sample(generator, BATCH, held_out=False)
     read, after = tensors(texts)
-    each = cross_entropy(model(read)[1].flatten(0, 1), after.flatten(), reduction="none")
+    losses = cross_entropy(model(read)[1].flatten(0, 1), after.flatten(), reduction="none")
     weight = torch.where(foretold(texts), 1.0, BLIND).flatten()
-    return (each * weight).sum() / weight.sum()
+    return (losses * weight).sum() / weight.sum()
 
 
 @torch.inference_mode()
@@ -151,17 +150,17 @@ def card(number: int) -> dict[str, Any]:
     measured = looks(model, texts)
 
     def right(*heads: Head) -> float:
-        return accuracy(model, texts, probe.off(*heads))
+        return accuracy(model, texts, Edits(heads_off=heads))
 
     previous, induction = best(measured, "previous"), best(measured, "induction")
-    blind = looks(model, texts, probe.off(previous))[induction]["induction"].weight
+    blind = looks(model, texts, Edits(heads_off={previous}))[induction]["induction"].weight
     upper = [head for head in measured if head[0] == induction[0]]
     guesses = "words of a passage said again that are guessed right"
     target = "weight of the induction head on what came after the same word before"
-    return report.card(
+    return probe.card(
         RECIPE.name,
         opens=induction,
-        sizes={"words": len(VOCABULARY.words), "longest text, in tokens": LONGEST, **report.sizes(model)},
+        sizes={"words": len(VOCABULARY.words), "longest text, in tokens": LONGEST, **probe.sizes(model)},
         measured=[
             (guesses, right(), 0.95),
             (target, measured[induction]["induction"].weight, 0.9),
@@ -169,7 +168,7 @@ def card(number: int) -> dict[str, Any]:
             (f"{target}, with the previous-token head off", blind, None),
             (f"{guesses} with all induction heads off", right(*upper), None),
         ],
-        findings=report.findings(
+        findings=probe.findings(
             measured, ROLES, right, texts=f"{number:,} held-out texts", answers="words said again", by="shares"
         ),
         steps=RECIPE.steps,
@@ -179,4 +178,4 @@ def card(number: int) -> dict[str, Any]:
 def shipped_texts(seed: int, count: int) -> list[str]:
     """Draw held-out texts without unknown words, each as long as the model can read."""
     words = [text.words[: LONGEST - 1] for text in sample(Random(seed), 4 * count, held_out=True)]
-    return [" ".join(each) for each in words if UNK not in each][:count]
+    return [" ".join(text) for text in words if UNK not in text][:count]

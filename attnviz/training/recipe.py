@@ -21,11 +21,6 @@ START, END, NOTHING = SPECIAL[SOS], SPECIAL[EOS], SPECIAL[PAD]
 """Ids of <sos>, <eos> and <pad>."""
 
 
-def write_checkpoint(model: nn.Module, folder: Path, step: int) -> None:
-    """Write the weights after a training step to a file."""
-    trained.write(model, folder / f"{step:05d}{trained.ENDING}")
-
-
 @dataclass(frozen=True)
 class Recipe:
     """Settings and functions for training one model.
@@ -39,7 +34,7 @@ class Recipe:
         steps: number of updates by Adam; the learning rate rises over the first 5 % and falls to 0 along a cosine.
         checkpoints: steps after which the weights are written; the last is `steps`.
         rate: highest learning rate.
-        write: function that writes the files of a checkpoint to a folder.
+        write: function that writes the files of a checkpoint to a folder; None for a file of weights.
         every: number of steps between two points of the learning curve.
     """
 
@@ -51,9 +46,8 @@ class Recipe:
     steps: int
     checkpoints: tuple[int, ...]
     rate: float = 1e-3
-    weight_decay: float = 0.01
     seed: int = 0
-    write: Callable[[nn.Module, Path, int], None] = write_checkpoint
+    write: Callable[[nn.Module, Path, int], None] | None = None
     every: int = 100
 
 
@@ -62,7 +56,6 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
 
     A single thread is used, so that a seed gives the same weights on any number of cores.
     """
-    assert recipe.checkpoints[-1] == recipe.steps
     folder = trained.folder(recipe.name) if folder is None else folder
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(f"*{trained.ENDING}"):
@@ -72,7 +65,7 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
     torch.set_num_threads(1)
     torch.manual_seed(recipe.seed)
     generator, model = random.Random(recipe.seed), recipe.build()
-    optimizer = torch.optim.AdamW(model.parameters(), recipe.rate, betas=(0.9, 0.98), weight_decay=recipe.weight_decay)
+    optimizer = torch.optim.AdamW(model.parameters(), recipe.rate, betas=(0.9, 0.98), weight_decay=0.01)
     rising = max(1, recipe.steps // 20)
     phases = [LinearLR(optimizer, 0.01, 1.0, rising), CosineAnnealingLR(optimizer, recipe.steps - rising)]
     schedule = SequentialLR(optimizer, phases, [rising])
@@ -80,7 +73,10 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
     with tqdm(range(recipe.steps + 1), desc=recipe.name, unit="step") as bar:
         for step in bar:
             if step in recipe.checkpoints:
-                recipe.write(model, folder, step)
+                if recipe.write is None:
+                    trained.write(model, folder / f"{step:05d}{trained.ENDING}")
+                else:
+                    recipe.write(model, folder, step)
             if step % recipe.every == 0 or step == recipe.steps:
                 model.eval()
                 with torch.inference_mode():
@@ -100,11 +96,6 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
     minutes = round((time.process_time() - start) / 60, 1)
     write_json(folder / "learning.json", {"seed": recipe.seed, "minutes": minutes, "curve": points})
     return model.eval()
-
-
-def learning(name: str) -> dict[str, Any]:
-    """Read the learning curve and the training minutes of a shipped model."""
-    return json.loads((trained.folder(name) / "learning.json").read_text(encoding="utf-8"))
 
 
 class Dice:

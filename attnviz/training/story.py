@@ -1,7 +1,7 @@
 """A language model of short stories: recipe, measurements and card."""
 
 from collections import Counter
-from functools import cache, partial
+from functools import partial
 from itertools import islice, pairwise
 from random import Random
 from typing import Any
@@ -15,11 +15,10 @@ from attnviz.core.tap import Tap
 from attnviz.models import trained
 from attnviz.models.transformer import Config, LanguageModel
 from attnviz.tokenizers.vocabulary import UNK, Vocabulary
-from attnviz.training import probe, report
+from attnviz.training import probe
 from attnviz.training import story_grammar as grammar
-from attnviz.training.probe import Head, Look
+from attnviz.training.probe import Head, Look, Role
 from attnviz.training.recipe import END, NOTHING, START, Recipe, is_held_out, padded
-from attnviz.training.report import Role
 from attnviz.training.story_grammar import NAMES, PRONOUNS, VERBS, HardWord, Story, stories
 
 VOCABULARY = Vocabulary(grammar.vocabulary())
@@ -72,18 +71,13 @@ def correct(model: nn.Module, tested: list[Case], edits: Edits = Edits()) -> flo
     return right / len(tested)
 
 
-@cache
-def _scored_cases() -> tuple[list[Case], ...]:
-    return cases("pronoun", 200), cases("verb", 200)
-
-
 CONFIG = Config(len(VOCABULARY), d_model=128, num_heads=2, num_layers=2, d_ff=256, longest=64)
 RECIPE = Recipe(
     name="story",
     build=CONFIG.build,
     vocabularies={"english": VOCABULARY.words},
     loss=loss,
-    score=lambda model: sum(correct(model, tested) for tested in _scored_cases()) / 2,
+    score=lambda model: sum(correct(model, cases(kind, 200)) for kind in ("pronoun", "verb")) / 2,
     steps=3000,
     checkpoints=(0, 100, 200, 300, 400, 500, 700, 1000, 1700, 3000),
     rate=2e-3,
@@ -166,7 +160,7 @@ def card(number: int) -> dict[str, Any]:
     last = [head for head in heads if head[0] == heads[-1][0]]
 
     def right(kind: str, *off: Head) -> float:
-        return correct(model, tested[kind], probe.off(*off))
+        return correct(model, tested[kind], Edits(heads_off=off))
 
     without = {kind: {head: right(kind, head) for head in heads} for kind in KINDS}
     needed = {kind: min(last, key=without[kind].__getitem__) for kind in KINDS}
@@ -187,7 +181,7 @@ def card(number: int) -> dict[str, Any]:
     findings = [
         finding
         for kind, name, head in roles
-        for finding in report.findings(
+        for finding in probe.findings(
             {head: {name: where[kind][head][name]}},
             ROLES,
             partial(right, kind),
@@ -195,8 +189,8 @@ def card(number: int) -> dict[str, Any]:
             answers=f"{kind}s",
         )
     ]
-    sizes = {"words": len(VOCABULARY.words), "longest text, in tokens": model.config.longest, **report.sizes(model)}
-    return report.card(
+    sizes = {"words": len(VOCABULARY.words), "longest text, in tokens": model.config.longest, **probe.sizes(model)}
+    return probe.card(
         RECIPE.name,
         opens=needed["pronoun"],
         sizes=sizes,

@@ -14,10 +14,9 @@ from attnviz.core.tap import Tap
 from attnviz.models import trained
 from attnviz.models.transformer import Config, EncoderDecoder
 from attnviz.tokenizers.vocabulary import UNK, Vocabulary
-from attnviz.training import probe, report
-from attnviz.training.probe import Head, Look
+from attnviz.training import probe
+from attnviz.training.probe import Head, Look, Role
 from attnviz.training.recipe import END, NOTHING, START, Recipe, padded
-from attnviz.training.report import Role
 from attnviz.training.translator_grammar import LONGEST, Pair, draw_pair, held_out_pairs
 from attnviz.training.translator_words import english_vocabulary, french_vocabulary
 
@@ -66,7 +65,7 @@ def translate(model: EncoderDecoder, english: list[list[int]], edits: Edits = Ed
 
 def translations(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> list[tuple[str, ...]]:
     """Translate the English sentences of pairs, optionally with heads off."""
-    english, edits = [read_ids(pair) for pair in pairs], probe.off(*heads_off)
+    english, edits = [read_ids(pair) for pair in pairs], Edits(heads_off=heads_off)
     parts = [english[start : start + AT_ONCE] for start in range(0, len(pairs), AT_ONCE)]
     return [words for part in parts for words in translate(model, part, edits)]
 
@@ -165,10 +164,10 @@ def card(number: int) -> dict[str, Any]:
     referring = max(named["antecedent"].rate for named in measured.values() if "antecedent" in named)
     layer = [head for head in cross if head[0] == opens[0]]
     sizes = {"English words": len(ENGLISH.words), "French words": len(FRENCH.words)}
-    return report.card(
+    return probe.card(
         RECIPE.name,
         opens=opens,
-        sizes=sizes | {"longest sentence": CONFIG.longest, **report.sizes(model)},
+        sizes=sizes | {"longest sentence": CONFIG.longest, **probe.sizes(model)},
         measured=[
             (f"of {number:,} held-out sentences translated right in every word", exact(model, pairs), EXACT),
             (f"of the French words: {name} looks most at an English word that is translated", aligned.rate, ALIGNED),
@@ -177,7 +176,7 @@ def card(number: int) -> dict[str, Any]:
             (f"of {len(ablated):,} sentences translated right with {name} off", exact(model, ablated, opens), None),
             (f"of them with all heads of {opens[0]} off", exact(model, ablated, *layer), None),
         ],
-        findings=report.findings(
+        findings=probe.findings(
             measured,
             ROLES,
             partial(exact, model, ablated),

@@ -19,10 +19,7 @@ BEFORE_VOWEL = {
     "ce": "cet", "ma": "mon", "ta": "ton", "sa": "son", "beau": "bel", "nouveau": "nouvel", "vieux": "vieil",
 }  # fmt: skip
 """Forms before a singular noun or adjective that begins with a vowel."""
-BE = {
-    "present": ("am", "are", "is", "are", "are"),
-    "imperfect": ("was", "were", "was", "were", "were"),
-}
+BE = {"present": ("am", "are", "is", "are", "are"), "imperfect": ("was", "were", "was", "were", "were")}
 
 
 def begins_with_vowel(word: str) -> bool:

@@ -69,8 +69,8 @@ def _run(context: Context, figures: list[Figure], key: str) -> None:
 
     record, text, head = context.record, context.sentence, context.head if isinstance(context.head, int) else 0
     place = {"before": context.before, "sentence": text, "site": context.site, "head": head}
-    settings = dict(getattr(context.source, "case", None) or cases.settings_of(context.source))
-    settings |= cases.made_with(context.request) | _state()
+    case = getattr(context.source, "case", None) or cases.settings_of(context.source, context.request)
+    settings = case | _state()
     copies, name = tuple(map(replace, figures)), stem(record, sentence=text)
     page = partial(explore, record, **place)
     archive = partial(everything, record, copies, settings=settings, dark=context.dark, **place)

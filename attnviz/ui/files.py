@@ -112,7 +112,7 @@ def _run(name: str, content: bytes) -> list[tuple[str, str]]:
         raise InputError(
             f"{MOST_FILES} files are open already. Reload the page to close them, then open {quoted(name)}."
         )
-    saved = cases.source(name, content, most=config.get_option("server.maxUploadSize") * 2**20)
+    saved = cases.source(name, content)
     _check(saved)
     model, number = f"{PREFIX}{name}", 2
     while model in opened():

@@ -140,19 +140,6 @@ def test_words_and_numbers_of_a_long_comparison_are_those_of_a_short_one(monkeyp
         pair(LONG, [*LONG[:-1], "z"])
 
 
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 4))
-def test_a_tile_holds_the_number_that_is_largest_in_size(rows, columns, tile):
-    """Checked cell by cell; a tile of nothing but NaN is NaN."""
-    numbers = np.random.default_rng(rows * columns).normal(size=(rows, columns))
-    numbers[0, 0] = np.nan
-    found = blocks.largest_in_size(numbers, tile)
-    for i, j in np.ndindex(found.shape):
-        part = numbers[i * tile : (i + 1) * tile, j * tile : (j + 1) * tile].ravel()
-        part = part[~np.isnan(part)]
-
-        assert np.isnan(found[i, j]) if not len(part) else found[i, j] == part[np.abs(part).argmax()]
-
-
 def test_a_square_is_blank_or_blocked_only_where_every_cell_is():
     """One of its cells that both have, or may look at, gives it its number; 'new' is only in B."""
     found = pair("a b c d".split(), "a b new c d".split(), Edits(mask=Subsequent()))

@@ -1,25 +1,10 @@
 """The heads that look least like one, and the divergence by which they are ordered."""
 
-import math
-
 import numpy as np
 import pytest
-import torch
 
 from attnviz import api
 from attnviz.analysis.heads import farthest, jensen_shannon
-from attnviz.core.errors import ShapeError
-
-
-def test_divergence_by_hand():
-    """(1, 0) and (0, 1) are as far apart as can be; (1, 0) and (½, ½) as computed on paper."""
-    one, other, even = torch.tensor([[1.0, 0], [0, 1], [0.5, 0.5]]).double()
-
-    assert jensen_shannon(one, other) == pytest.approx(math.log(2))
-    paper = -(0.75 * math.log(0.75) + 0.25 * math.log(0.25)) - math.log(2) / 2
-    assert jensen_shannon(one, even) == pytest.approx(paper)
-    with pytest.raises(ShapeError, match=r"\(2,\) and \(3,\)"):
-        jensen_shannon(one, torch.zeros(3))
 
 
 @pytest.mark.parametrize(("model", "kind"), [("constructed", "decoder"), ("translator", "cross")])

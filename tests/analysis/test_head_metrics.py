@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from weakref import WeakSet
 
 import pandas as pd
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from pictures import translation_of
 
 from attnviz.analysis import batch
-from attnviz.analysis.batch import HeadBlock
 from attnviz.analysis.heads import METRICS, head_metrics, seconds
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Painted, Subsequent
@@ -40,7 +38,7 @@ def text_record(ids, *, heads=2, kind="encoder", special=(), length=None, edits=
 def naive(record, head):
     """Every metric of self-attention as its formula says, cell by cell."""
     step, sentence = record.steps[0], record.sentences[0]
-    weights, scores = step.weights(head).tolist(), step.scores(head).tolist()
+    weights = step.weights(head).tolist()
     tokens, n, causal = sentence.tokens, sentence.length, step.site.kind == "decoder"
     values = [math.hypot(*row) for row in step.value[0, head].tolist()]
     outputs = [[math.hypot(*row) for row in step.output(h).tolist()] for h in range(step.num_heads)]
@@ -61,7 +59,6 @@ def naive(record, head):
         return mean(sum(weights[i][j] for j in keys(i)) for i in rows if keys(i))
 
     entropies = [-sum(w * math.log(w) for w in weights[i] if w) for i in rows]
-    pairs = [(scores[i][j], scores[j][i]) for i in range(n) for j in range(n)]
     return {
         "entropy": mean(entropies),
         "effective_keys": mean(map(math.exp, entropies)),
@@ -76,7 +73,6 @@ def naive(record, head):
         "special": share(lambda i: [j for j in range(n) if tokens[j].special]),
         "duplicate": share(lambda i: [j for j in range(n) if twin(i, j)]),
         "induction": share(lambda i: [j for j in range(n) if twin(i, j - 1)]),
-        "asymmetry": sum((a - b) ** 2 for a, b in pairs) / (4 * sum(a * a for a, _ in pairs)),
         "value_weighted": mean(sum(w * v for w, v in zip(weights[i], values, strict=True)) for i in rows),
         "output_share": mean(outputs[head][i] / sum(one[i] for one in outputs) for i in every),
     }
@@ -123,7 +119,7 @@ def test_every_metric_is_what_its_formula_says(ids, kind, padding, special, empt
 
 
 def test_a_query_that_is_no_number_leaves_the_other_rows_as_they_are():
-    """As if its row had no key left; asymmetry is over the pairs that are numbers."""
+    """As if its row had no key left."""
     ids = [1, 2, 1, 3, 2]
     whole = text_record(ids)
     step = whole.steps[0]
@@ -132,10 +128,9 @@ def test_a_query_that_is_no_number_leaves_the_other_rows_as_they_are():
     broken = head_metrics(replace(whole, steps=(replace(step, query=query, logsumexp=sums),)))
     shut = head_metrics(text_record(ids, edits=Edits(mask=Painted(tuple((2, key) for key in range(5))))))
 
-    rest = [name for name in NAMES if name not in ("asymmetry", "output_share")]
+    rest = [name for name in NAMES if name != "output_share"]
     pd.testing.assert_frame_equal(broken[rest].iloc[:1], shut[rest].iloc[:1])
     assert broken["left_out"].tolist() == [1, 0]
-    assert 0 < broken["asymmetry"][0] < 1
 
 
 def test_cross_attention_and_a_sink_measure_what_a_loop_does():
@@ -159,30 +154,13 @@ def test_cross_attention_and_a_sink_measure_what_a_loop_does():
     assert cross["distance"].isna().all()
 
 
-def test_no_block_outlives_the_next(monkeypatch):
-    """So memory does not grow with the rows of a long text."""
-    monkeypatch.setattr("attnviz.analysis.batch.BLOCK", 20)
-    blocks, alive = WeakSet(), []
-
-    class Known(HeadBlock):
-        def __init__(self, *parts):
-            super().__init__(*parts)
-            blocks.add(self)
-
-    monkeypatch.setattr("attnviz.analysis.batch.HeadBlock", Known)
-    head_metrics(text_record(list(range(30))), names=("entropy",), report=lambda done, of: alive.append(len(blocks)))
-
-    assert len(alive) > 10
-    assert 1 <= max(alive) <= 2
-
-
 def test_what_a_record_does_not_hold_is_missing_and_the_rest_is_there():
     """Of a model that is read only no queries, keys and values are known; of cross-attention no distances."""
     read_only = head_metrics(replace(text_record([1, 2, 1, 2]), read_only=True))
     cross = head_metrics(translation_of("the black cat".split(), {"le": 0.9, "chat": 0.1}, {"chat": 1.0}))
     needing = [one.name for one in METRICS if one.needs != "weights"]
 
-    assert needing == ["asymmetry", "value_weighted", "output_share"]
+    assert needing == ["value_weighted", "output_share"]
     assert read_only[needing].isna().all(axis=None)
     assert read_only[["entropy", "induction", "previous"]].notna().all(axis=None)
     for one in METRICS:

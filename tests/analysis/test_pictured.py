@@ -65,12 +65,3 @@ def test_rows_that_see_a_part_of_the_picture_make_no_sink():
 def test_what_cannot_be_read_off_says_why(call, error):
     with pytest.raises(InputError, match=error):
         call()
-
-
-def test_a_text_alone_has_no_patches():
-    record = record_of()
-    tokens = tuple(Token(token.text, token.id, 0, 0) for token in record.sentences[0].tokens)
-    text = Record((Sentence("ab", tokens, 6),), "test", "random", Edits(), record.steps, record.output)
-
-    with pytest.raises(InputError, match="Decoder layer 0 looks at no picture"):
-        pictured.patches(text, SITE)

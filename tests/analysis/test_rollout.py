@@ -58,15 +58,14 @@ def test_rollout_shares_one_among_the_tokens_and_none_of_it_is_from_the_future(d
         ("the black cat sleeps", "translator", None),
     ],
 )
-@pytest.mark.parametrize("heads", ["mean", "max", 1])
-def test_rows_of_a_long_text_are_those_of_the_whole_table(text, model, kind, heads):
+def test_rows_of_a_long_text_are_those_of_the_whole_table(text, model, kind):
     """After each layer, of padded texts and of several positions at once."""
     record = api.analyze(text, model)
     sentence = len(record.sentences) - 1
-    found = mixed(record, kind, sentence=sentence, heads=heads)
+    found = mixed(record, kind, sentence=sentence)
 
     for layer, whole in enumerate(rollout(found), 1):
-        same, followed = rows(record, (1, 0), kind, layers=layer, sentence=sentence, heads=heads)
+        same, followed = rows(record, (1, 0), kind, layers=layer, sentence=sentence)
         torch.testing.assert_close(followed, whole[[1, 0]], rtol=0, atol=1e-6)
         assert (same.tokens, same.kind, same.note) == (found.tokens, found.kind, found.note)
 

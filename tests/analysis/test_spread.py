@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from strategies import B, H
 from test_tiles import steps, windows
 
-from attnviz import analysis, api
+from attnviz import analysis
 from attnviz.analysis import blocks
-from attnviz.core.edits import Site
-from attnviz.core.errors import InputError
 
 heads = st.integers(0, H - 1) | st.sampled_from(analysis.AGGREGATIONS)
 sides = st.tuples(st.integers(1, 12), st.integers(1, 12))
@@ -78,19 +76,3 @@ def test_what_stands_out_in_a_row_is_what_the_whole_row_says(step, head, sentenc
         assert np.take_along_axis(cells, at[:, None], 1)[:, 0] == pytest.approx(most, abs=1e-5)
     else:
         assert not len(at) or not len(cells)
-
-
-def test_a_needle_is_found_by_the_head_that_was_made_for_it():
-    """From the end of the text, however far away it stands; of each head and place a row."""
-    record = api.analyze("a b needle c " + "d e f g " * 30 + "b", "constructed")
-    query, steps = record.sentences[0].length - 1, [step for step in record.steps if step.site.kind == "decoder"]
-    found = analysis.on_places(steps, query, [(2, 3), (5, 9)])
-
-    best = found.iloc[found["share"].idxmax()]
-    step = record.step(Site(best["kind"], best["layer"]))
-    assert (best["layer"], best["key"]) == (1, 2)
-    assert best["share"] == pytest.approx(float(step.weights(best["head"])[query, 2]), abs=1e-3)
-    assert best["share"] > 0.9
-    assert len(found) == 2 * sum(step.num_heads for step in steps)
-    with pytest.raises(InputError, match="no query 999"):
-        analysis.on_places(steps, 999, [(2, 3)])

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from pictures import CROSS, SITE, record_of, translation_of
 
 from attnviz.analysis import tables, views
@@ -33,21 +32,6 @@ def test_a_table_of_weights_has_a_row_per_cell_with_the_records_own_numbers():
         ["The", "blocked", "causal"]
     ]
     assert set(table[table["state"] == "weight"]["rule"]) == {""}
-
-
-def test_a_table_of_too_many_cells_keeps_the_strongest_and_says_so():
-    """Exact weights at exact places, strongest first; keys that may not be attended to are left out."""
-    record = record_of(["w"] * 600, heads=1, edits=Edits(mask=Subsequent()))
-    weights = record.step(SITE).weights(0)
-
-    table = tables.weights_table(views.see(record, SITE), 0)
-
-    assert "16 strongest" in table.attrs["note"]
-    row = table[table["query"] == 500]
-    expected = weights[500].topk(16)
-    assert row["key"].tolist() == expected.indices.tolist()
-    assert torch.tensor(row["weight"].to_numpy(np.float32)).equal(expected.values)
-    assert len(table[table["query"] == 2]) == 3
 
 
 def test_what_is_left_out_of_a_large_table_is_one_number_for_each_query(monkeypatch):

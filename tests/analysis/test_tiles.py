@@ -62,7 +62,6 @@ def check(step, head, tile, rows, columns, sentence):
             square = slice(i * tile, (i + 1) * tile), slice(j * tile, (j + 1) * tile)
             assert found.largest[i, j] == pytest.approx(cells[square].max(), abs=close, nan_ok=True)
             assert found.sums[i, j] == pytest.approx(cells[square].sum(), abs=10 * close, nan_ok=True)
-            assert found.means[i, j] == pytest.approx(cells[square].mean(), abs=10 * close, nan_ok=True)
             assert found.open[i, j] == open[square].sum()
             assert found.sizes[i, j] == open[square].size
             at = found.at_query[i, j], found.at_key[i, j]
@@ -144,23 +143,6 @@ def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
         _, sums = attend(query, key, value, mask)
         analysis.pooled(Step(SITE, query, key, value, mask, sums, Scoring()), 0, tile=5)
         assert sum(weights is not None for weights in computed) == expected, mask
-
-
-def test_a_long_map_is_pooled_once(monkeypatch):
-    """Whole, and for each head and tile; a window is computed anew, and only the latest maps are kept."""
-    monkeypatch.setattr(maps, "LONG", K - 1)
-    step = step_of(torch.float32, None)
-    first = analysis.pooled(step, 0, tile=2)
-    monkeypatch.setattr(maps, "MOST_KNOWN", 2 * first.nbytes)
-
-    assert analysis.pooled(step, 0, tile=2) is first
-    assert analysis.pooled(step, 1, tile=2) is not first
-    assert analysis.pooled(step, 0, rows=slice(1, 3), tile=2) is not analysis.pooled(step, 0, rows=slice(1, 3), tile=2)
-    analysis.pooled(step, 0, tile=3)
-    assert analysis.pooled(step, 0, tile=2) is not first
-    assert np.array_equal(analysis.pooled(step, 0, tile=2).largest, first.largest)
-    together = analysis.pooled(step, [0, 1], tile=2)
-    assert analysis.pooled(step, [0, 1], tile=2) is together
 
 
 def test_tiles_of_131_072_tokens_are_those_of_float64():

@@ -13,7 +13,7 @@ from pictures import SITE, record_of
 
 from attnviz import analysis, figures
 from attnviz.analysis import sentences, tables, views
-from attnviz.analysis.views import PAIRS, READ_ONLY, SPECIAL, View, groups
+from attnviz.analysis.views import READ_ONLY, View, groups
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent, Window
@@ -69,17 +69,6 @@ def texts(draw):
     return record_of(words, edits=Edits(mask=Painted(tuple(blocked))))
 
 
-def test_the_weights_of_groups_are_gone_through_once(monkeypatch):
-    """They are kept where they are few; how many parts there can be is bounded."""
-    record = record_of(["a", "b.", "c", "d."])
-    first = seen(record, SENTENCES).weights(0, slice(2))[0]
-    monkeypatch.setattr(views, "blocks", lambda *_, **__: pytest.fail("the map is gone through again"))
-
-    assert np.array_equal(seen(record, SENTENCES).weights(0, slice(2))[0], first)
-    with pytest.raises(InputError, match="from 0 to 1,000"):
-        View(parts=1001)
-
-
 @given(
     record=texts(),
     head=HEADS,
@@ -105,8 +94,6 @@ def test_a_view_is_the_same_however_its_map_is_cut_up(record, head, view, ends, 
         )
     rows, columns = ([slice(*span) for span in zip(*side.spans, strict=True)] for side in (found.queries, found.keys))
     expected = np.array([[weights[row, column].sum(1).mean() for column in columns] for row in rows])
-    if view.special == "renormalize":  # a row of the largest weights of all heads sums to more than 1
-        expected /= np.where(expected.sum(1) == 0, 1, expected.sum(1))[:, None]
     assert cells.weights == pytest.approx(expected, abs=1e-5)
     for i, (top, bottom) in enumerate(zip(*found.queries.spans, strict=True)):
         for j, (left, right) in enumerate(zip(*found.keys.spans, strict=True)):
@@ -163,44 +150,6 @@ def test_nothing_is_merged_over_a_border_of_roles(view):
     assert merged.roles == ("prompt", "answer")
 
 
-@given(record=records(), head=HEADS, merges=st.booleans())
-def test_what_is_left_of_a_row_sums_to_one(record, head, merges):
-    """Where anything is left; else it stays zero, or is not a number where the row is not."""
-    if all(token.special for token in record.sentences[0].tokens):
-        with pytest.raises(InputError, match="nothing but special tokens"):
-            seen(record, View(special="renormalize"))
-        return
-    hidden, divided = (seen(record, View(merges, special)).cells([head])[0] for special in SPECIAL[1:])
-
-    sums, left = divided.weights.sum(1), hidden.weights.sum(1)
-
-    expected = np.where(np.isnan(left), np.nan, left > 0)
-    np.testing.assert_allclose(sums, expected, atol=1e-5)
-    np.testing.assert_allclose(divided.weights * left[:, None], hidden.weights, atol=1e-5)
-
-
-@given(record=records(), head=HEADS, merges=st.booleans(), special=st.sampled_from(SPECIAL))
-def test_the_windows_of_a_pair_tile_the_whole(record, head, merges, special):
-    """Every cell of the whole is in one of the four windows, with its weight and its state."""
-    tiles = {}
-    for pair in ("all", *list(PAIRS)[1:]):
-        try:
-            found = seen(record, View(merges, special, pair)).cells([head])[0]
-        except InputError:
-            continue
-        places = [(int(q), int(k)) for q in found.queries for k in found.keys]
-        cells = zip(found.weights.ravel().tolist(), found.states.ravel().tolist(), strict=True)
-        tiles.setdefault(pair == "all", []).append(dict(zip(places, cells, strict=True)))
-
-    whole = tiles.get(True, [{}])[0]
-    parts = tiles.get(False, [])
-    assert sum(map(len, parts)) == len(whole)
-    together = {place: cell for part in parts for place, cell in part.items()}
-    assert together.keys() == whole.keys()
-    for place, cell in whole.items():
-        assert together[place] == pytest.approx(cell, abs=1e-6, nan_ok=True)
-
-
 def test_empty_rows_and_nan_survive():
     """A word whose pieces all have no key left is an empty row; one with a NaN is not a number."""
     empty = unlikely(edits=Edits(mask=Painted(tuple((q, k) for q in (1, 2, 3) for k in range(6)))))
@@ -210,16 +159,14 @@ def test_empty_rows_and_nan_survive():
     assert (seen(empty, WORDS).cells([0])[0].states[1] == analysis.EMPTY).all()
     assert (seen(broken, WORDS).cells([0])[0].states[1] == analysis.NAN).all()
     assert "no key left" in sentences.cell(empty, SITE, 0, 2, 4, view=WORDS)
-    assert "not a number" in sentences.cell(broken, SITE, 0, 1, 1, view=View(True, "renormalize"))
+    assert "not a number" in sentences.cell(broken, SITE, 0, 1, 1, view=View(True, "hide"))
 
 
 def test_a_view_that_leaves_nothing_says_so():
-    with pytest.raises(InputError, match=r"'A to B' is of a pair of texts, but the keys .* are all of text A"):
-        seen(unlikely(), View(pair="A to B"))
-    with pytest.raises(InputError, match="special='away'; there are show, hide, renormalize"):
+    with pytest.raises(InputError, match="special='away'; there are show, hide"):
         View(special="away")
-    with pytest.raises(InputError, match="A to A"):
-        View(pair="A")
+    with pytest.raises(InputError, match="only special tokens"):
+        seen(record_with(["<s>"], special={0}), View(special="hide"))
 
 
 def test_each_cell_keeps_its_own_rule_however_few_rows_are_held(monkeypatch):

@@ -2,17 +2,14 @@
 
 import gc
 import json
-import random
 import shutil
 import tempfile
-import tracemalloc
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 import pytest
 import tiny
-import torch
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,7 +19,7 @@ from attnviz.analysis.heads import METRICS, THRESHOLDS, head_metrics
 from attnviz.analysis.spread import by_distance
 from attnviz.atlas import building, tables
 from attnviz.atlas.corpus import CorpusLine, Shard
-from attnviz.atlas.measure import NAMES, Measured, Options, Pairs, SiteNumbers, measure
+from attnviz.atlas.measure import NAMES, Measured, Options, Pairs, SiteNumbers
 from attnviz.core import progress
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import Canceled, InputError
@@ -109,20 +106,6 @@ def test_distances_are_those_of_every_text(corpus, tmp_path):
         sums = sum(one["mean"] * one["pairs"] for one in there if one["pairs"])
         assert row["pairs"] == sum(one["pairs"] for one in there)
         assert row["mean"] == pytest.approx(sums / row["pairs"], rel=1e-5)
-
-
-def test_pairs_are_cells_of_the_texts_and_two_typed_tokens(corpus, tmp_path):
-    """A pair names its text, query, key and weight, as the model run on that text alone has them."""
-    atlas.build("story", corpus, tmp_path / "atlas", Options(shard=4))
-    pairs = read(tmp_path / "atlas")["pairs"]
-
-    assert len(pairs) > 20
-    for row in pairs.sample(20, random_state=0).itertuples():
-        record = api.analyze(TEXTS[row.line - 1], "story")
-        step, tokens = record.step(Site("decoder", int(row.site[-1]))), record.sentences[0].tokens
-        assert float(step.weights(row.head)[row.query, row.key]) == pytest.approx(row.value, abs=1e-5)
-        assert (tokens[row.query].text, tokens[row.key].text) == (row.query_token, row.key_token)
-        assert row.key not in (0, row.query)
 
 
 def test_effects_are_those_of_the_first_texts_of_each_shard(corpus, tmp_path):
@@ -234,12 +217,6 @@ def test_texts_measured_here_are_an_atlas_with_the_numbers_of_all_their_runs(edi
             assert values == pytest.approx(expected.tolist(), abs=1e-4, nan_ok=True), one.name + end
 
 
-def test_measuring_texts_is_ended_by_who_asked_for_it(tmp_path):
-    """At the next attention call: no text counts as one that cannot be read."""
-    with progress.watched(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
-        atlas.of_texts(api.load("story"), TEXTS)
-
-
 def test_an_atlas_of_texts_has_a_folder_that_goes_with_it(tmp_path, monkeypatch):
     """One that is canceled, or whose texts cannot be read, leaves none."""
     (place := tmp_path / "mine").mkdir()
@@ -262,7 +239,7 @@ def test_an_atlas_of_texts_has_a_folder_that_goes_with_it(tmp_path, monkeypatch)
 def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
     """When it is built again, and when it changes while it is built; what was done stays."""
     atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
-    made, before = building.plan.read(tmp_path / "atlas"), bytes_of(tmp_path / "atlas" / "shards")
+    made, before = building.opened.read_plan(tmp_path / "atlas"), bytes_of(tmp_path / "atlas" / "shards")
     corpus.write_text(corpus.read_text("utf-8").replace("dog sleeps", "cat sleeps"), "utf-8")
 
     with pytest.raises(InputError, match=r"the corpus changed at line 1 of 'corpus.txt' or after it"):
@@ -345,26 +322,3 @@ def test_a_shard_that_fails_is_named_and_the_others_are_there(corpus, tmp_path, 
 
     assert result.failed == ({"file": "corpus.txt", "line": 4, "lines": 3, "error": "The corpus changed."},)
     assert result.texts == 4
-
-
-def test_a_worker_holds_no_more_after_many_shards():
-    """Of three times as many shards of the same words what is held at most is the same, to an eighth; and no tensor."""
-    source = api.load("story")
-
-    def held(numbers):
-        tracemalloc.start(1)
-        for number in numbers:
-            order = random.Random(number).sample(TEXTS, len(TEXTS))
-            lines = [CorpusLine(text, at) for at, text in enumerate(order, 1)]
-            shard = Shard(number, "a.txt", 1, len(lines), 0, 0, "")
-            tables.of_shard(measure(source, lines, Options()), shard, Options())
-            gc.collect()
-        _, most = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        return most, sum(type(one) is torch.Tensor for one in gc.get_objects())
-
-    held(range(1))
-    (few, tensors), (many, as_many) = held(range(1, 2)), held(range(2, 5))
-
-    assert many <= few * 9 / 8
-    assert as_many == tensors

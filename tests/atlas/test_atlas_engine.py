@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import dask
 import distributed
@@ -15,8 +14,7 @@ import psutil
 import pytest
 
 from attnviz import atlas
-from attnviz.atlas import building, engine
-from attnviz.atlas.engine import Engine
+from attnviz.atlas import Engine, building
 from attnviz.core.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +70,7 @@ def test_a_worker_and_the_driver_are_killed_and_the_atlas_comes_out_the_same(cou
 def test_a_scheduler_that_is_not_there_is_said(tmp_path, monkeypatch):
     """With its address."""
     (tmp_path / "corpus.txt").write_text("a b\n")
-    monkeypatch.setattr(engine, "SECONDS", 0.2)
+    monkeypatch.setattr(building, "SECONDS", 0.2)
 
     with pytest.raises(InputError, match=r"There is no Dask scheduler at 'tcp://127\.0\.0\.1:9'"):
         atlas.build(
@@ -133,7 +131,7 @@ def test_as_many_workers_start_as_are_asked_for_and_have_work(tmp_path, monkeypa
     asked = {}
 
     def cluster(**how):
-        asked.update(how | {"trim": dask.config.get(engine.TRIM)})
+        asked.update(how | {"trim": dask.config.get(building.TRIM)})
         raise ValueError("Could not parse\n'4XB'")
 
     monkeypatch.setattr(distributed, "LocalCluster", cluster)
@@ -148,29 +146,10 @@ def test_as_many_workers_start_as_are_asked_for_and_have_work(tmp_path, monkeypa
 
 def test_a_scheduler_without_workers_is_said(tmp_path, monkeypatch):
     """Nobody waits for ever."""
-    monkeypatch.setattr(engine, "SECONDS", 0.2)
+    monkeypatch.setattr(building, "SECONDS", 0.2)
     (tmp_path / "corpus.txt").write_text("a b\n")
     how = {"processes": False, "dashboard_address": None, "silence_logs": logging.CRITICAL}
     with distributed.LocalCluster(n_workers=0, **how) as cluster:
         work = Engine(scheduler=cluster.scheduler_address)
         with pytest.raises(InputError, match=r"The Dask scheduler at 'inproc://.*' has no workers\."):
             atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=work)
-
-
-@pytest.mark.parametrize(
-    ("raised", "says"),
-    [
-        (distributed.KilledWorker("shard", None, 3), "Its workers died one after another; they may need more memory."),
-        (ModuleNotFoundError("No module named 'attnviz'"), "ModuleNotFoundError: No module named 'attnviz'"),
-    ],
-)
-def test_what_ends_a_shard_on_a_worker_is_said(raised, says):
-    """The shard is named with it; but a file that cannot be written ends the build."""
-
-    def result():
-        raise raised
-
-    assert engine._outcome(SimpleNamespace(result=result)) == says
-    raised = OSError(28, "No space left on device")
-    with pytest.raises(OSError, match="No space left"):
-        engine._outcome(SimpleNamespace(result=result))

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pictures import SITE, data, draw, record_of, written
 from pictures import strand_lines as lines
 
-from attnviz.analysis.views import View
 from attnviz.charts.theme import DARK, LIGHT, theme
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
@@ -176,17 +175,13 @@ def test_a_head_that_is_off_says_so_and_alone_it_is_gray():
     assert [row["name"] for row in data(among, "heads")] == ["head 0", "head 1 · off", "head 2 · off"]
 
 
-def test_of_a_pair_only_the_chosen_texts_are_drawn():
-    """From A to B the queries are of A and the keys of B; of all, a rule stands between the texts on each side."""
+def test_a_rule_stands_between_the_texts_of_a_pair():
     record = record_of(WORDS)
     tokens = tuple(replace(token, segment=int(i > 2)) for i, token in enumerate(record.sentences[0].tokens))
     record = replace(record, sentences=(replace(record.sentences[0], tokens=tokens),))
-    across = lines(record, SITE, [0], view=View(pair="A to B"))
 
-    assert {(row["query"], row["key"]) for row in drawn(across)} == {(i, j) for i in range(3) for j in (3, 4)}
     for side in ("queries", "keys"):
         assert [row["begin"] for row in data(lines(record, SITE, [0]), side) if row["breaks"]] == [3]
-        assert not any(row["breaks"] for row in data(across, side))
 
 
 def test_of_many_tokens_those_around_the_selected_are_drawn():

@@ -11,8 +11,6 @@ import attnviz
 from attnviz import Site, api
 from attnviz.analysis.relevance import through_layers
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.tap import GradientTap, Tap
-from attnviz.models.transformer import Config
 from attnviz.sources.saved import Saved
 from attnviz.studies.gradients import integrated, relevance
 
@@ -48,36 +46,6 @@ def pretrained(request, tmp_path_factory):
     source = api.load(str(folder))
     own = type(MODELS[request.param]()).from_pretrained(folder, attn_implementation="eager").eval()
     return source, attnviz.analyze(TEXTS[request.param], source), own
-
-
-class Moved(Tap):
-    """Attention by the test's own formula, with one weight moved."""
-
-    def __init__(self, site, cell, by):
-        super().__init__(keep=False)
-        self.where = site, cell, by
-
-    def attend(self, query, key, value, *, site, mask=None, **_):
-        scores = query @ key.mT / query.shape[-1] ** 0.5
-        blocked = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        weights = scores.masked_fill(blocked, -torch.inf).softmax(-1)
-        if site == self.where[0]:
-            weights = weights.clone()
-            weights[0][self.where[1]] += self.where[2]
-        return weights @ value
-
-
-@pytest.mark.parametrize("site", [Site("decoder", 0), Site("decoder", 1)])
-def test_the_gradient_by_a_weight_is_its_central_difference(site):
-    """In float64, also of a weight that the mask has set to 0."""
-    torch.manual_seed(0)
-    model = Config(vocabulary=11, d_model=6, num_heads=2, num_layers=2, d_ff=7, longest=5).build().double().eval()
-    ids, tap, small = torch.tensor([[3, 1, 4, 1, 5]]), GradientTap(), 1e-5
-    (gradient,) = torch.autograd.grad(model(ids, tap=tap)[1][0, -1, 2], tap.attention[site])
-
-    for cell in ((0, 4, 0), (1, 4, 3), (1, 2, 1), (0, 1, 3)):
-        up, down = (model(ids, tap=Moved(site, cell, by))[1][0, -1, 2] for by in (small, -small))
-        assert_close(gradient[0][cell], (up - down) / (2 * small), rtol=1e-7, atol=1e-9)
 
 
 def test_products_are_those_of_transformers_own_attention(pretrained):

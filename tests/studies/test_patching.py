@@ -5,7 +5,7 @@ import pytest
 import attnviz
 from attnviz import Edits, Take
 from attnviz.core.errors import Canceled, InputError
-from attnviz.studies import ablation, patching
+from attnviz.studies import ablation
 
 A, B = "the cat sat on the mat", "the dog ran on the rug"
 
@@ -14,7 +14,7 @@ A, B = "the cat sat on the mat", "the dog ran on the rug"
 def test_copies_measure_what_a_run_for_each_head_does(name, part, monkeypatch):
     monkeypatch.setattr(ablation, "TOKENS", 40)
     source, (a, b) = attnviz.load(name), (A, B) if name == "story" else ("the cat sleeps", "the dog eats")
-    carried = patching.carried(source, source.tokenize([a]), b, part=part)
+    carried = ablation.carried(source, source.tokenize([a]), b, part=part)
     before = attnviz.analyze(a, source)
     targets = before.targets
     after = source.run(source.tokenize([b]), targets=targets)
@@ -40,10 +40,10 @@ def test_copies_measure_what_a_run_for_each_head_does(name, part, monkeypatch):
 def test_where_both_predict_the_same_the_words_that_move_most_are_taken():
     source = attnviz.load("story")
     sentences = source.tokenize([A])
-    carried = patching.carried(source, sentences, B, position=3)
+    carried = ablation.carried(source, sentences, B, position=3)
     logits = [attnviz.analyze(text, source).prediction.logits[0, 3] for text in (A, B)]
     assert carried.moved == (logits[0].argmax() == logits[1].argmax())
-    moved = patching.carried(source, sentences, "the cat sat on the rug", position=-1)
+    moved = ablation.carried(source, sentences, "the cat sat on the rug", position=-1)
     for one in (carried, moved):
         if one.moved:
             assert "A and B predict the same word" in one.in_words()
@@ -54,12 +54,12 @@ def test_what_has_no_way_is_refused():
     source = attnviz.load("story")
     sentences = source.tokenize([A])
     with pytest.raises(InputError, match="so there is no way between them; choose other words"):
-        patching.carried(source, sentences, A)
+        ablation.carried(source, sentences, A)
     with pytest.raises(InputError, match="take at one position"):
-        patching.carried(source, sentences, "the cat")
+        ablation.carried(source, sentences, "the cat")
     with pytest.raises(InputError, match="A stream has no heads"):
-        patching.carried(source, sentences, B, part="stream")
+        ablation.carried(source, sentences, B, part="stream")
     with pytest.raises(InputError, match="there are 2"):
-        patching.carried(source, source.tokenize([A, B]), B)
+        ablation.carried(source, source.tokenize([A, B]), B)
     with pytest.raises(Canceled, match="was ended after"):
-        patching.carried(source, sentences, B, report=lambda done, of: False)
+        ablation.carried(source, sentences, B, report=lambda done, of: False)

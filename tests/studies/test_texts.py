@@ -38,9 +38,3 @@ def test_shipped_texts_are_the_held_out_ones_and_known_to_their_model(name):
     assert len(set(shipped)) == training.TEXTS
     assert source.unknown(list(shipped)) == {}
     assert source.tokenize(list(shipped))
-
-
-@pytest.mark.parametrize(("value", "expected"), [(0.0, True), (2.0, True), (4.0, True), (4.25, False), (-0.25, False)])
-def test_a_text_is_typical_within_two_standard_deviations_of_the_mean(value, expected):
-    """Of numbers with mean 2 and standard deviation 1, on either side; both ends count."""
-    assert texts.is_typical(value, 2.0, 1.0) is expected

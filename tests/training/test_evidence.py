@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from attnviz.core.edits import Site
 from attnviz.models import trained
 from attnviz.sources import cards
-from attnviz.training import probe, report
-from attnviz.training.probe import Look
-from attnviz.training.report import Role
+from attnviz.training import probe
+from attnviz.training.probe import Look, Role
 
 NUMBERS = {"translator": 100, "story": 120, "induction": 200, "constructed": 60, "shapes": 300}
 
@@ -43,24 +42,6 @@ def role_of(finding):
     return finding["kind"], finding["layer"], *finding["heads"], finding["role"]
 
 
-@given(st.integers(0, 10_000))
-def test_a_look_is_measured_over_the_rows_that_have_a_key(seed):
-    """Rate, mean weight and even look are those of a loop over rows and keys."""
-    generator = torch.Generator().manual_seed(seed)
-    scores, pattern = torch.randn(2, 3, 5, generator=generator), torch.rand(2, 3, 5, generator=generator) < 0.3
-    allowed = torch.rand(2, 3, 5, generator=generator) < 0.7
-    pattern[0, 0], allowed[..., 0] = torch.tensor([True, False, False, False, False]), True
-    weights = scores.masked_fill(~allowed, -torch.inf).softmax(-1)
-    look = probe.look(weights, pattern, allowed)
-    rows = [(b, q) for b in range(2) for q in range(3) if any(pattern[b, q, k] for k in range(5))]
-
-    assert look.rows == len(rows)
-    assert look.rate == pytest.approx(sum(bool(pattern[b, q, weights[b, q].argmax()]) for b, q in rows) / len(rows))
-    assert look.weight == pytest.approx(sum(float(weights[b, q][pattern[b, q]].sum()) for b, q in rows) / len(rows))
-    even = pattern.sum(-1) / allowed.sum(-1)
-    assert look.even == pytest.approx(sum(float(even[b, q]) for b, q in rows) / len(rows))
-
-
 IDS = st.lists(st.integers(0, 3), min_size=1, max_size=9)
 
 
@@ -86,7 +67,7 @@ def test_a_finding_is_told_of_the_head_that_does_it():
     """A head that looks elsewhere, or spreads its weight, has no role; switching off is asked of the head itself."""
     heads = [(Site("decoder", 0), head) for head in range(3)]
     looks = [Look(10, 0.9, 0.8, 0.1), Look(10, 0.9, 0.3, 0.1), Look(10, 0.5, 0.8, 0.1)]
-    findings = report.findings(
+    findings = probe.findings(
         {head: {"a": look} for head, look in zip(heads, looks, strict=True)},
         {"a": Role("role", "looks at it")},
         lambda *off: 0.25 if off == (heads[0],) else 1.0,

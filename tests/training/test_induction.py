@@ -7,11 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.core.edits import Site
+from attnviz.core.edits import Edits, Site
 from attnviz.models import trained
-from attnviz.sources import cards
 from attnviz.tokenizers.vocabulary import UNK
-from attnviz.training import probe
 from attnviz.training.induction import (
     LONGEST,
     VOCABULARY,
@@ -55,32 +53,18 @@ def test_a_passage_is_said_again_and_nothing_else_is_foretold(generator):
         assert after[0, row] == ids[0, row - period + 1] or text.words[row] == UNK
 
 
-def test_an_unknown_word_is_read_and_never_asked_for():
-    ids, after = tensors(sample(Random(0), 50, held_out=False))
-    unknown = VOCABULARY.names.index(UNK)
-
-    assert (ids == unknown).any()
-    assert not (after == unknown).any()
-
-
-@pytest.mark.parametrize("text", [*cards.card("induction").examples, "The cat sat on the mat"])
-def test_examples_are_in_the_vocabulary_and_short_enough(text):
-    assert VOCABULARY.unknown(text) == ()
-    assert len(VOCABULARY.encode(text)) < LONGEST
-
-
 def test_the_heads_are_what_does_it(model, held_out):
     """A previous-token head below, an induction head above; without either, words are not found."""
     measured = looks(model, held_out)
     previous, finder = best(measured, "previous"), best(measured, "induction")
-    cut = looks(model, held_out, probe.off(previous))
+    cut = looks(model, held_out, Edits(heads_off={previous}))
 
     assert (previous[0].layer, finder[0].layer) == (0, 1)
     assert min(measured[previous]["previous"].weight, measured[finder]["induction"].weight) > 0.9
     assert cut[finder]["induction"].weight < 0.2
     assert accuracy(model, held_out) > 0.95
-    assert accuracy(model, held_out, probe.off(previous)) < 0.2
-    assert accuracy(model, held_out, probe.off((Site("decoder", 1), 0), (Site("decoder", 1), 1))) < 0.02
+    assert accuracy(model, held_out, Edits(heads_off={previous})) < 0.2
+    assert accuracy(model, held_out, Edits(heads_off={(Site("decoder", 1), 0), (Site("decoder", 1), 1)})) < 0.02
 
 
 def test_the_model_was_not_born_with_it(held_out):
@@ -105,12 +89,3 @@ def test_typed_words_said_twice_are_continued(model, text, next_word):
     ids = torch.tensor([[1, *(token.id for token in VOCABULARY.encode(text))]])
 
     assert VOCABULARY.names[int(model(ids)[1][0, -1].argmax())] == next_word
-
-
-def test_where_nothing_is_foretold_it_does_not_seem_sure(model, held_out):
-    """On words that come for the first time its best guess has little probability."""
-    probability = model(tensors(held_out)[0])[1].softmax(-1).amax(-1)
-    opening = torch.arange(LONGEST) < torch.tensor([text.opening for text in held_out]).unsqueeze(1)
-
-    assert probability[opening].mean() < 0.05
-    assert probability[foretold(held_out)].mean() > 0.9

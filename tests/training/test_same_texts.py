@@ -12,7 +12,6 @@ import torch
 from attnviz.core import assets
 from attnviz.models import trained
 from attnviz.training import corpus, induction, recipe
-from attnviz.training.recipe import is_held_out
 from attnviz.training.story_grammar import stories
 from attnviz.training.translator_grammar import draw_pair
 
@@ -82,13 +81,3 @@ def test_the_kept_weights_are_those_of_the_recipe(name):
     assert trained.load(name).config == module.CONFIG
     assert trained.read(trained.place(name, 0)).config == module.CONFIG
     assert sum(path.stat().st_size for path in trained.folder(name).iterdir()) < 16e6
-
-
-def test_held_out_texts_are_never_trained_on():
-    for text in induction.sample(random.Random(0), 100, held_out=False):
-        assert not is_held_out(text.text)
-    for story in islice(stories(random.Random(0), held_out=False), 300):
-        assert not any(is_held_out(test.opening) for test in story.tested)
-    generator = random.Random(0)
-    for pair in (draw_pair(generator, held_out=False) for _ in range(300)):
-        assert not is_held_out(pair.text.lower().removesuffix("."))  # with and without its full stop

@@ -2,7 +2,6 @@
 
 from attnviz.analysis.steps.row import (
     MOST_TOKENS,
-    Compared,
     DotProducts,
     Measures,
     Row,

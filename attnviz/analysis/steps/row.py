@@ -168,39 +168,27 @@ class Measures:
 
 
 def measures(weights: Tensor) -> Measures:
-    """Measure one row of weights, (K,), or the mean of many, (rows, K); NaN if a weight is NaN."""
-    rows = torch.atleast_2d(weights.double())
-    entropy = torch.special.entr(rows).sum(-1).clamp(min=0)  # rounding may bring a weight slightly above 1
-    largest = rows.amax(-1) if rows.shape[-1] else rows.new_zeros(len(rows))
-    return Measures(*(float(each.mean()) for each in (entropy, largest, gradient_size(rows))))
-
-
-def gradient_size(weights: Tensor) -> Tensor:
-    """Size of the softmax gradient of rows of weights, (..., K) -> (...), float64.
+    """Measure one row of weights, (K,), or the mean of many, (rows, K); NaN if a weight is NaN.
 
     The gradient of a row is the matrix diag(w) - w wᵀ: each weight's change with each score. Its size is the Frobenius
     norm, 0 if one key has all the weight, and largest (1/2) if two keys share it. The formula does not subtract nearly
     equal numbers, so the result is exact near 0.
     """
-    ordered = weights.double().sort(-1, descending=True).values
-    squares, rest = ordered.square(), ordered[..., 1:]
-    tails = squares.flip(-1).cumsum(-1).flip(-1)
-    beside = 2 * (squares[..., :-1] * tails[..., 1:]).sum(-1)
+    rows = torch.atleast_2d(weights.double())
+    entropy = torch.special.entr(rows).sum(-1).clamp(min=0)  # rounding may bring a weight slightly above 1
+    largest = rows.amax(-1) if rows.shape[-1] else rows.new_zeros(len(rows))
+    ordered = rows.sort(-1, descending=True).values
+    rest, tails = ordered[..., 1:], ordered.square().flip(-1).cumsum(-1).flip(-1)
+    beside = 2 * (ordered[..., :-1].square() * tails[..., 1:]).sum(-1)
     on_diagonal = ordered * torch.cat([rest.sum(-1, keepdim=True), 1 - rest], -1)
-    return (on_diagonal.square().sum(-1) + beside).sqrt()
+    gradient = (on_diagonal.square().sum(-1) + beside).sqrt()
+    return Measures(*(float(numbers.mean()) for numbers in (entropy, largest, gradient)))
 
 
-@dataclass(frozen=True)
-class Compared:
-    """Measures of one row before and after a change, with a sentence."""
-
-    before: Measures
-    after: Measures
-    message: str
-
-
-def compare(before: Record, after: Record, site: Site, head: int, query: int, *, sentence: int = 0) -> Compared:
-    """Compare one row of two runs on the same tokens, with different edits or sources."""
+def compare(
+    before: Record, after: Record, site: Site, head: int, query: int, *, sentence: int = 0
+) -> tuple[Measures, Measures, str]:
+    """Measure one row in two runs on the same tokens, and compare the measures in a sentence."""
     rows = slice(query, query + 1)
     old, new = (
         measures(_checked_step(record, site, head, query, sentence).weights(head, rows, sentence=sentence)[0])
@@ -208,7 +196,7 @@ def compare(before: Record, after: Record, site: Site, head: int, query: int, *,
     )
     names = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "softmax gradient"}
     parts = [f"{title} {getattr(old, name):.4g} → {getattr(new, name):.4g}" for name, title in names.items()]
-    return Compared(old, new, f"{', '.join(parts).capitalize()}.")
+    return old, new, f"{', '.join(parts).capitalize()}."
 
 
 @dataclass(frozen=True)

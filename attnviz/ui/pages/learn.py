@@ -267,11 +267,8 @@ def _scores(context: Context) -> None:
     )
     before = cache.record(context.source, context.request.unchanged)
     query = _row_of(context)
-    compared = steps.compare(before, context.record, context.site, context.head, query)
-    rows = [
-        [name, digits(getattr(compared.before, field)), digits(getattr(compared.after, field))]
-        for field, name in MEASURES.items()
-    ]
+    old, new, _ = steps.compare(before, context.record, context.site, context.head, query)
+    rows = [[name, digits(getattr(old, field)), digits(getattr(new, field))] for field, name in MEASURES.items()]
     row = f"Row {quoted_token(context.tokens[0][query].text, query)}"
     table(rows, [row, "as trained", "now"], numbers=(1, 2))
 

@@ -209,7 +209,7 @@ def _question(call: HeadCall) -> None:
     block(f"How {query} gives {share} of its attention to {key}, step by step", "large")
     if call.context.before is not None:
         place = call.context.site, call.head, call.query
-        quiet(steps.compare(call.context.before, call.context.record, *place, sentence=call.context.sentence).message)
+        quiet(steps.compare(call.context.before, call.context.record, *place, sentence=call.context.sentence)[2])
 
 
 def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:

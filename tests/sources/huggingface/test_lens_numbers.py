@@ -12,7 +12,7 @@ import zoo
 import attnviz
 from attnviz import Edits, Site, Take
 from attnviz.analysis import circuits, contributions, logit_lens, pushed
-from attnviz.studies import patching
+from attnviz.studies import ablation
 
 NUMBERS = json.loads(Path(__file__).with_name("lens.json").read_text())
 FAMILIES = ("gpt2", "llama")
@@ -84,7 +84,7 @@ def test_activation_patching_is_that_of_transformer_lens(family):
     words = numbers["t_B"], numbers["t_A"]
     parts = {"output": "z", "pattern": "qk", "values": "v"} if family == "gpt2" else {"output": "z"}
     for part, name in parts.items():
-        carried = patching.carried(source, source.tokenize([a]), b, part=part, words=words)
+        carried = ablation.carried(source, source.tokenize([a]), b, part=part, words=words)
 
         assert (carried.before, carried.other) == pytest.approx((numbers["A"], numbers["B"]), abs=1e-4)
         assert [*carried.table["difference"]] == pytest.approx(np.array(numbers[name]).flatten(), abs=1e-4)

@@ -12,7 +12,7 @@ import attnviz
 from attnviz import Edits, Site, Take
 from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import loading
-from attnviz.studies import patching
+from attnviz.studies import ablation
 
 A, B = "the cat sat on the mat", "the dog ran on the rug"
 PARTS = ("output", "pattern", "values")
@@ -186,7 +186,7 @@ def test_a_captured_model_takes_nothing_and_a_sweep_says_so(family, name, tiny):
         logits(model, A, Take(B, "output", model.sites[0], 0))
     for part in PARTS:
         with pytest.raises(InputError) as swept:
-            patching.carried(model, model.tokenize([A]), B, part=part)
+            ablation.carried(model, model.tokenize([A]), B, part=part)
 
         assert str(swept.value) == str(single.value)
         assert str(swept.value).startswith("Nothing can be taken from another text here")

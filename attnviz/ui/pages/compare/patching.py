@@ -14,7 +14,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.request import Request
 from attnviz.core.tokens import Token
 from attnviz.sources.base import Source
-from attnviz.studies.patching import carried as measure_carried
+from attnviz.studies.ablation import carried as measure_carried
 from attnviz.ui import budget, cache, cores, export_menu, runs
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import now, put

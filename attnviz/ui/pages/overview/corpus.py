@@ -192,7 +192,7 @@ def _all_heads(context: Context, every: pd.DataFrame, name: str, count: int) -> 
     rows = every[[*PLACE, *many]].rename(columns=many).merge(here, on=PLACE, how="left")
     complete = rows[["here", "mean", "spread"]].notna().all(axis=1)
     both = rows[complete]
-    usual = [texts.is_typical(row.here, row.mean, row.spread) for row in both.itertuples()]
+    usual = [abs(row.here - row.mean) <= max(2 * row.spread, 5e-4) for row in both.itertuples()]
     rows.loc[complete, "compared"] = ["usual" if is_usual else "unusual" for is_usual in usual]
     quiet(f"{TITLES[name]}: {usual.count(False)} of {len(both)} heads are unusual on this text, compared with {count}.")
     columns = columns_of(COLUMNS, "%.3f") | {"compared": st.column_config.TextColumn("Compared")}
