@@ -71,7 +71,7 @@ MADE = {
     "replaced": lambda record, site: figures.replaced(record, falls=None),
     "change": lambda record, site: figures.change(record, record),
     "difference": lambda record, site: figures.difference(beside(Side(record, site, 0), Side(record, site, "mean"))),
-    "distance": lambda record, site: figures.distance(record, site, 0),
+    "distance": lambda record, site: figures.head(record, site, 0),
     "head": lambda record, site: figures.head(record, site, 0, row_sums=True),
     "heads": lambda record, site: figures.heads(record, site, domain="shared"),
     "labels": lambda record, site: figures.labels(record),

@@ -125,7 +125,6 @@ def _figure(form: str, context: Context) -> Figure:
         "pins": now()["pins"],
         "side": now()["side"],
         "less": "sinks" if now()["less"] == "sinks" and now()["side"] == "from" else "",
-        "row": query,
         "chosen": query if now()["side"] == "from" else key,
     }
     options = {name: value for name, value in values.items() if name in chosen.takes}

@@ -323,6 +323,6 @@ def _head_details(context: Context, swept: Sweep | None) -> None:
     with st.expander("Attention by distance", on_change="rerun", key="by distance") as fold:
         if fold.open:
             cost = estimate.of_maps(record.step(site))
-            figure = figures.distance(record, site, head, sentence=context.sentence, dark=context.dark, cost=cost)
+            figure = figures.head(record, site, head, sentence=context.sentence, dark=context.dark, cost=cost)
             picture(figure, "distance")
             numbers(figure, "distance")
