@@ -45,13 +45,6 @@ def notes_on(size: "Size", shows: str = "each square shows the largest of") -> l
     return notes
 
 
-def word_spans(groups: Groups) -> list[tuple[int, int]]:
-    """Return begin and end of each word that has several pieces."""
-    begins = [i for i, token in enumerate(groups.tokens) if not (token.joined and i)]
-    spans = zip(begins, [*begins[1:], len(groups)], strict=True)
-    return [(begin, end) for begin, end in spans if end - begin > 1]
-
-
 def short(text: str, longest: int = LONGEST_LABEL) -> str:
     """Shorten a token for an axis, in its middle, so that tokens with the same beginning differ."""
     whole, end = visible_text(text, LONGEST_WORD), longest // 3

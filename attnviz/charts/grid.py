@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnviz.charts import marks, pixels, signs
-from attnviz.charts.axes import NOTE, TOKENS, RowEnd, Side, Size, names, notes_on, word_spans
+from attnviz.charts.axes import NOTE, TOKENS, RowEnd, Side, Size, names, notes_on
 from attnviz.charts.marks import Form, LegendEntry, Ramp, Spec, Table
 from attnviz.charts.signs import CellState
 from attnviz.charts.theme import LINE, MONO, Style, Theme
@@ -30,8 +30,6 @@ READABLE = (34, 16)
 
 FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
 """Sign of a framed row in a legend, as a path in a box from -1 to 1."""
-
-JOINED = "a line beside tokens joins the pieces of a word"
 
 HUGE = 1e8
 """Numbers of this size or larger (such as -1e9, added as a mask) do not extend a color scale."""
@@ -157,13 +155,11 @@ class Grid:
 
     @cached_property
     def data(self) -> dict[str, Table]:
-        """Tables of the chart: meta, rows, columns, words, chosen, legend, and the cells if they are rectangles.
+        """Tables of the chart: meta, rows, columns, chosen, legend, and the cells if they are rectangles.
 
         Tables that are not drawn are left out, because a browser refuses to replace them.
         """
         tables = {"meta": self._meta(), "rows": self._row_table(), "columns": self._side(1), "chosen": self.chosen()}
-        if not self.is_table:
-            tables["words"] = self._words
         if self.signs != ():
             kinds = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
             tables["legend"] = marks.entry([*signs.legend(kinds, self.style.colors), *self.notes])
@@ -172,7 +168,7 @@ class Grid:
         return {f"{self.prefix}{name}": table for name, table in tables.items()}
 
     def _meta(self) -> Table:
-        lines = [*self.lines, *notes_on(self.size, self.tiles), *([JOINED] if self._words["axis"] else [])]
+        lines = [*self.lines, *notes_on(self.size, self.tiles)]
         table = marks.heading(self.title, lines, self.size.width + 160, self.style)
         if self.prefix:
             table = {"title": [self.title], "subtitle": ["\n".join(self.lines)]}
@@ -228,14 +224,6 @@ class Grid:
         if row is not None:
             labels[row] = texts[chosen]
         return labels
-
-    @cached_property
-    def _words(self) -> Table:
-        """Ranges of rows and columns for words of several pieces; empty unless every token is labeled."""
-        is_whole, inset = self.size.tile * self.size.every == 1 and not self.is_table, 2 / self.size.cell
-        parts = zip(("rows", "columns"), self.sides, strict=True) if is_whole else ()
-        spans = [(axis, begin + inset, end - inset) for axis, side in parts for begin, end in word_spans(side.groups)]
-        return {name: [span[i] for span in spans] for i, name in enumerate(("axis", "begin", "end"))}
 
     def chosen(self) -> Table:
         """Build the table of the outline, enlarged around tiny cells, and of the marks at the selected labels."""
@@ -439,16 +427,11 @@ class Grid:
         return [image, rows | {"name": f"{self.prefix}cells"}, *self._pointed()]
 
     def _ends_of_rows(self) -> list[Spec]:
-        """Build texts at the ends of rows, lines along the pieces of words, and frames around fully masked rows."""
+        """Build texts at the ends of rows, and frames around fully masked rows."""
         colors, text, x = self.style.colors, {"align": "left", "baseline": "middle"}, self.size.width + NOTE
-        word = {"color": colors.quiet, "strokeWidth": 1.25}
         frame = {"fill": None, "stroke": colors.warning, "strokeWidth": 1.5}
-        along_rows = self._y("begin", "end") | {"x": marks.pixels_at(-2.5)}
-        along_columns = self._x("begin", "end") | {"y": marks.pixels_at(-2.5)}
         layers = [
             self._layer("rows", "rect", self._y("row", "row2") | self._wide, where="datum.empty", **frame),
-            self._layer("words", "rule", along_rows, where="datum.axis === 'rows'", **word),
-            self._layer("words", "rule", along_columns, where="datum.axis === 'columns'", **word),
         ]
         for end in self.ends:
             title = {"x": marks.pixels_at(x), "y": marks.pixels_at(-12), "text": marks.field(f"{end.name}_title")}

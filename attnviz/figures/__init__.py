@@ -15,7 +15,7 @@ from attnviz.figures.base import Figure
 from attnviz.figures.contributions import CarriedHeads as carried
 from attnviz.figures.contributions import CompositionMap as composition
 from attnviz.figures.contributions import HeadContributions as contributions
-from attnviz.figures.contributions import HeadsReplaced as replaced
+from attnviz.figures.contributions import HeadContributions as replaced
 from attnviz.figures.contributions import PartContributions as contribution_parts
 from attnviz.figures.difference import Difference as difference
 from attnviz.figures.head import CorpusDistance as distance_over_corpus

@@ -142,36 +142,34 @@ class WordFigure(Figure):
 
 @dataclass(frozen=True, eq=False)
 class HeadContributions(WordFigure, HeadNumbers):
-    """Direct contribution of each head to the logit of a word; a click selects a head, see `HeadNumbers`."""
-
-    _titles = "contributions", "What each head adds", "Added by each head to"
-
-    def draw(self) -> Grid:
-        return self._head_grid(self.contributions.heads[[*HEAD, "contribution"]], ADDS, **self._header())
-
-
-@dataclass(frozen=True, eq=False)
-class HeadsReplaced(WordFigure, HeadNumbers):
-    """Decrease of a word's logit when each head is switched off; a click selects a head, see `HeadNumbers`.
+    """Direct contribution of each head to the logit of a word; a click selects a head, see `HeadNumbers`.
 
     Attributes:
-        falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position.
+        falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position: then the number of a
+            head is the decrease of the logit when the head is switched off; None for the contributions.
     """
 
     _: KW_ONLY
-    falls: pd.DataFrame
+    falls: pd.DataFrame | None = None
 
-    _titles = "replaced", "Each head switched off", "Heads switched off, for"
+    @property
+    def _titles(self) -> tuple[str, str, str]:
+        if self.falls is None:
+            return "contributions", "What each head adds", "Added by each head to"
+        return "replaced", "Each head switched off", "Heads switched off, for"
 
     def facts(self) -> FigureFacts:
-        """Return the facts, with a table of one row per head, the largest contribution first."""
+        """Return the facts; with falls, the table has a row per head, the largest contribution first."""
+        if self.falls is None:
+            return super().facts()
         table = self.contributions.with_falls(self.falls).query("part == 'head'").drop(columns="part")
         table = table.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
         return replace(super().facts(), table=table, words=partial(self.contributions.in_words, self.falls))
 
     def draw(self) -> Grid:
-        columns = self.table[[*HEAD, "contribution", "fall"]]
-        return self._head_grid(columns, FALLS, ADDS, **self._header(LESS))
+        if self.falls is None:
+            return self._head_grid(self.contributions.heads[[*HEAD, "contribution"]], ADDS, **self._header())
+        return self._head_grid(self.table[[*HEAD, "contribution", "fall"]], FALLS, ADDS, **self._header(LESS))
 
 
 @dataclass(frozen=True, eq=False)

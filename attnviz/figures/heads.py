@@ -46,11 +46,8 @@ WIDEST, TALLEST = 150, 212
 GAP, LABEL = 14, 20
 """Pixels between thumbnails of a call, and above each for its label."""
 
-WIDTH, FULL, FLAT = 980, 1360, 320
-"""Pixels for all heads of a model: most width by default, and on a full screen; most height on a full screen."""
-
-HIGH = 480
-"""Target height of all heads in pixels, as far as thumbnails do not get smaller than LARGEST."""
+WIDTH, HIGH = 980, 480
+"""Pixels for all heads of a model: most width, and target height as far as thumbnails do not get below LARGEST."""
 
 LARGE, LARGEST, BANDED, SMALLEST, SPACE = 190, 96, 72, 26, 10
 """Pixels: side of a thumbnail for few heads, for many, for kinds beside each other, and at least; space between two."""
@@ -337,21 +334,17 @@ class ModelHeads(Thumbnails):
             texts = ["\n".join(lines) for lines in zip(names, self.captions, strict=True)] if self.captions else names
             across, side = max(1, min(len(names), 2 if few else ACROSS)), ORDERED if few else LARGEST
             return in_rows(self.order, texts, across, side, side, (2 if self.captions else 1) * LINE + 3)
-        if self.on_screen:
-            layout = _layer_layout(self.record, FULL)
-            if layout.ends[0] + LEFT <= WIDTH or layout.ends[1] + ABOVE <= FLAT:
-                return layout
-        return _layer_layout(self.record, WIDTH)
+        return _layer_layout(self.record)
 
 
-def _layer_layout(record: Record, width: int) -> Layout:
+def _layer_layout(record: Record) -> Layout:
     """Lay out a row for each attention call, with large thumbnails if all fit on a screen.
 
     Kinds of attention stand beside each other as long as thumbnails keep BANDED pixels, otherwise under each other.
     """
     calls = {site.kind: [step for step in record.steps if step.site.kind == site.kind] for site in record.sites}
     most, kinds = max((step.num_heads for step in record.steps), default=1), [*calls]
-    fitting = {n: (width // n - LEFT) // most - SPACE for n in range(1, len(kinds) + 1)}
+    fitting = {n: (WIDTH // n - LEFT) // most - SPACE for n in range(1, len(kinds) + 1)}
     across = max((n for n, side in fitting.items() if side >= BANDED), default=1)
     bands = [kinds[i : i + across] for i in range(0, len(kinds), across)]
     rows = [max(len(calls[kind]) for kind in band) for band in bands]

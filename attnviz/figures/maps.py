@@ -286,9 +286,6 @@ def _share(share: float) -> str:
 MOST = 512
 """Most queries and most keys of a checked array that are drawn."""
 
-MARKED, DIFFERS = CellState("evidence", "leak", "cross"), CellState("differs", "leak", "cross")
-"""States of the cells of a finding, and of cells that differ from the rules of a known mask."""
-
 CHECKED = {
     "mask": (CellState("may attend", "open", "dot"), CellState("blocked", "blocked", "hatch")),
     "weights": (CellState("weight", "ramp", legend=""), CellState("weight 0", "blocked", "hatch")),
@@ -315,9 +312,9 @@ def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) 
             marked[cell.get("query", slice(None)), cell.get("key", slice(None))] = True
     sizes = zip(AXES[:2], report.shape, strict=False)
     part = ", ".join(f"{axis} {cells[0][axis]}" for axis, size in sizes if axis in cells[0] and size > 1)
-    if finding.rule == "deviation":
-        return _checked_map(array, report, "Cells that differ", part, where, marked, DIFFERS)
-    return _checked_map(array, report, f"Evidence of {finding.rule.replace('-', ' ')}", part, where, marked)
+    differs = finding.rule == "deviation"
+    title = "Cells that differ" if differs else f"Evidence of {finding.rule.replace('-', ' ')}"
+    return _checked_map(array, report, title, part, where, marked, "differs" if differs else "evidence")
 
 
 def as_checked(array: np.ndarray | Tensor, report: ArrayReport) -> StateMap:
@@ -335,7 +332,7 @@ def _checked_map(
     part: str,
     where: tuple[int, int] = (0, 0),
     marked: np.ndarray | None = None,
-    mark: CellState = MARKED,
+    mark: str = "evidence",
 ) -> StateMap:
     """Map one sentence and head of an array: `marked` cells, weights in color, blocked cells hatched."""
     values = _as_array(array).reshape(report.shape)[where][:MOST, :MOST]
@@ -352,7 +349,7 @@ def _checked_map(
     return StateMap(
         title,
         states,
-        (*CHECKED[report.kind], mark),
+        (*CHECKED[report.kind], CellState(mark, "leak", "cross")),
         *(tuple(map(str, range(count))) for count in values.shape),
         lines=(part,) if part else (),
         file=title.lower(),

@@ -203,6 +203,7 @@ class StepsOverview(HeadSteps):
         box, text, left = marks.box(x, y), {"align": "left", "baseline": "middle"}, {"x": at(WIDE + 14)}
         top, accent = {"y": box["y"]}, {"stroke": colors.accent, "strokeWidth": 1.5}
         name, sizes, number = (top | {"text": marks.field(field)} for field in ("text", "sizes", "number"))
+        number, right = number | {"x": at(WIDTH)}, {"align": "right", "baseline": "middle", "color": colors.accent}
         missing = {"y": box["y"], "x": at(0), "text": marks.field("text")}
         current, there = f"datum.ink === '{colors.accent}'", "isValid(datum.uri)"
         target = marks.layer(
@@ -220,9 +221,7 @@ class StepsOverview(HeadSteps):
             marks.layer("stages", "text", left | name | {"fill": read}, where=there, dy=8, **text, **bold),
             marks.layer("stages", "text", left | sizes, where=there, dy=27, **text, **quiet),
             marks.layer("stages", "text", missing, where=f"!{there}", dy=MISSING / 2, **text, **quiet),
-            marks.layer(
-                "stages", "text", number | {"x": at(WIDTH)}, dy=9, **text | {"align": "right"}, color=colors.accent
-            ),
+            marks.layer("stages", "text", number, where="isValid(datum.number)", dy=9, **right),
             marks.unseen("meta"),
             target | {"name": "stages"},
         ]
