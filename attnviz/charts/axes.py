@@ -1,20 +1,23 @@
-"""Labels and names of tokens, and bands along them for the turns of a chat, or for a prompt and its answer.
+"""Sides and sizes of maps: labels and names of rows and columns, and the form and pixels of the cells.
 
 User texts are only rows of tables, never part of an expression, a field name or a tooltip title.
 """
 
 import unicodedata
-from collections.abc import Sequence
-from operator import itemgetter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
 
 from attnviz.analysis.views import Groups
-from attnviz.charts.legends import text_width
-from attnviz.charts.marks import Table, columns
-from attnviz.charts.size import Size
-from attnviz.charts.theme import WORD_CHARACTER, Theme
+from attnviz.charts.marks import text_width
+from attnviz.charts.theme import Style
 from attnviz.core.display import isolated, visible_text
 
 QUERY, KEY = "Query (from)", "Key (to)"
+
+TOKENS = ("query", "key")
+"""Axes whose positions are tokens."""
 
 LONGEST_LABEL, LONGEST_WORD = 16, 200
 """Most code points of a label on an axis, and of a token that is read to shorten it to its beginning and end."""
@@ -33,20 +36,13 @@ def names(groups: Groups, tile: int = 1) -> list[str]:
     return [f"{name(i)} … {name(min(i + tile, len(labels)) - 1)}" for i in range(0, len(labels), tile)]
 
 
-def notes_on(size: Size, shows: str = "each square shows the largest of") -> list[str]:
+def notes_on(size: "Size", shows: str = "each square shows the largest of") -> list[str]:
     """Return notes on tiles and on labels that are left out."""
     notes = [f"{shows} {size.tile} × {size.tile} cells"] if size.tile > 1 else []
     if (n := size.every * size.tile) > 1:
         ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
         notes.append(f"every {n}{ending} token is labeled")
     return notes
-
-
-def word_spans(groups: Groups) -> list[tuple[int, int]]:
-    """Return begin and end of each word that has several pieces."""
-    begins = [i for i, token in enumerate(groups.tokens) if not (token.joined and i)]
-    spans = zip(begins, [*begins[1:], len(groups)], strict=True)
-    return [(begin, end) for begin, end in spans if end - begin > 1]
 
 
 def short(text: str, longest: int = LONGEST_LABEL) -> str:
@@ -61,38 +57,219 @@ def from_right(labels: Sequence[str]) -> bool:
     return next((kind for kind in kinds if kind in ("L", "R", "AL")), "L") != "L"
 
 
-NEAR, FAR, MIDDLE = -4, -7, -15
-"""Pixels from the cells to both edges of a band, and to the middle of its name."""
+@dataclass(frozen=True, eq=False)
+class Side:
+    """Rows or columns of a grid.
 
-BAR, NAMED = 9, 24
-"""Pixels of the width of bands between cells and labels, without and with names."""
-
-HUES = {"user": 0, "prompt": 0, "assistant": 3, "answer": 3}
-"""Index of a role's hue in the theme; other roles are gray."""
-
-BAND = ("side", "begin", "middle", "end", "border", "role", "label", "ink")
-"""Fields of a band."""
-
-
-def bands_table(sides: Sequence[Groups], size: Size, colors: Theme) -> Table:
-    """Build a table of bands, one for each turn with a role: side, ends in squares of the grid, color and role.
-
-    The label is the role if it fits along the band. There are two pixels between bands.
+    Attributes:
+        groups: tokens with their positions.
+        title: title of the axis.
+        axis: meaning of the positions: "query", "key", "d_k", ..., or "1" for a single row or column. Grids of one
+            chart that share an axis highlight the same position.
+        labels: text of each token; None for its shortened text; a side without texts has no axis.
+        names: names of the squares in tooltips; None for token and position.
+        every: step between labeled tokens; 0 for that of the size.
     """
-    rows = []
-    for side, part in zip(("row", "column"), sides, strict=True):
-        for role, start, stop in filter(itemgetter(0), part.turns):
-            begin, end = start / size.tile, stop / size.tile
-            gap = min(1 / size.cell, (end - begin) / 4)
-            label = role if text_width(role, WORD_CHARACTER) <= (end - begin) * size.cell else ""
-            ink = colors.hues[HUES[role]] if role in HUES else colors.quiet
-            rows.append((side, begin + gap, (begin + end) / 2, end - gap, begin, role, label, ink))
-    return columns(BAND, [dict(zip(BAND, row, strict=True)) for row in rows])
+
+    groups: Groups
+    title: str = ""
+    axis: str = "1"
+    labels: Sequence[str] | None = None
+    names: Sequence[str] | None = None
+    every: int = 0
+
+    @cached_property
+    def texts(self) -> Sequence[str]:
+        return [short(label) for label in self.groups.labels] if self.labels is None else self.labels
 
 
-def band_widths(bands: Table) -> tuple[int, int]:
-    """Return the pixels that bands take left of the cells and above the cells."""
-    widths = {"row": [0], "column": [0]}
-    for side, label in zip(bands["side"], bands["label"], strict=True):
-        widths[side].append(NAMED if label else BAR)
-    return max(widths["row"]), max(widths["column"])
+def predictions(words: Sequence[str], style: Style, title: str, moved: Collection[int] = ()) -> "list[RowEnd]":
+    """Build the column of predicted words at the ends of rows; `moved` are rows whose word changed."""
+    if not any(words):
+        return []
+    inks = [style.colors.hues[1] if i in moved else style.colors.text for i in range(len(words))]
+    return [RowEnd("note", title, [f"▸ {short(word)}" if word else "" for word in words], inks)]
+
+
+def names_with(rows: Groups, words: Sequence[str], tile: int) -> list[str]:
+    """Name rows for a readout, with the words that they predict."""
+    named = names(rows, tile)
+    if tile > 1 or not any(words):
+        return named
+    pairs = zip(named, words, strict=True)
+    return [f"{name} ▸ {isolated(visible_text(word))}" if word else name for name, word in pairs]
+
+
+def sides(
+    queries: Groups, keys: Groups, titles: tuple[str, str] = (QUERY, KEY), names: Sequence[str] | None = None
+) -> dict[str, Side]:
+    """Make the rows of queries, with other names if needed, and the columns of keys, as arguments of a grid."""
+    return {"rows": Side(queries, titles[0], "query", None, names), "columns": Side(keys, titles[1], "key")}
+
+
+NOTE = 12
+"""Pixels between the cells and the texts at the ends of rows."""
+
+
+@dataclass(frozen=True)
+class RowEnd:
+    """Column of texts at the ends of rows.
+
+    Attributes:
+        name: prefix of the fields: "beside" for the column next to the cells, "note" for the column after it.
+        title: title above the column.
+        texts, inks: text of each row, and its color.
+    """
+
+    name: str
+    title: str
+    texts: Sequence[str]
+    inks: Sequence[str]
+
+    @property
+    def widest(self) -> float:
+        """Width of the widest text, in pixels."""
+        return max(map(text_width, [self.title, *self.texts]))
+
+    @property
+    def width(self) -> int:
+        """Pixels of the column, in steps."""
+        return 40 * (1 + int(self.widest) // 40)
+
+
+RECTANGLES = 32
+"""Most rows and columns for which each cell is a rectangle with a tooltip."""
+
+PIXELS = 512
+"""Most rows and columns for which each cell is a square of an image; above, cells are pooled into tiles."""
+
+SIDE = 640
+"""Pixels of the side of a large map."""
+
+READABLE, LABELED, LARGEST = 420, 38, 60
+"""Pixels of the side of a small map, most rows and columns that are all labeled, and most pixels of a cell: a map with
+its labels and legends fits a screen that is 800 pixels high."""
+
+THINNEST = 13
+"""Pixels that a token label needs along its axis; if cells are smaller, some labels are left out."""
+
+FITS, NARROWEST = 24, 11
+"""Most columns of a map that keeps rectangles in a narrow space, and least pixels of such a cell."""
+
+LEAST_CELL = 2
+"""Least pixels of a cell of an image in a narrow space."""
+
+STRIDES = (1, 2, 4, 5, 8, 10, 15, 20, 40)
+"""Steps between labeled tokens: every token is labeled, or every second, fourth, ..."""
+
+BESIDE, BESIDE_CELL, MOST_BESIDE = 300, 48, 256
+"""Three maps in a row: pixels of the side of a map, most pixels of a cell, and most rows or columns without tiles,
+because the pointer reads the numbers of all three maps."""
+
+
+def every_of(pixels: float, room: float) -> int:
+    """Return the smallest step in STRIDES for which labels of `room` pixels fit on cells of `pixels` pixels."""
+    return next((n for n in STRIDES if n * pixels >= room), STRIDES[-1])
+
+
+@dataclass(frozen=True)
+class Size:
+    """Size and form of a map of `queries` x `keys` cells.
+
+    Attributes:
+        form: "rectangles", "pixels" or "tiles".
+        cell: pixels of the width of a cell, or tile, on the screen.
+        rows, columns: number of rows and columns of squares.
+        tile: cells per side of a square; 1 unless the form is "tiles".
+        every: step between labeled tokens.
+        high: pixels of the height of a cell that is not a square; 0 for a square.
+    """
+
+    form: Literal["rectangles", "pixels", "tiles"]
+    cell: float
+    rows: int
+    columns: int
+    tile: int = 1
+    every: int = 1
+    high: float = 0
+
+    @property
+    def down(self) -> float:
+        """Pixels of the height of a cell."""
+        return self.high or self.cell
+
+    @property
+    def width(self) -> float:
+        return self.cell * self.columns
+
+    @property
+    def height(self) -> float:
+        return self.down * self.rows
+
+
+def size_of(queries: int, keys: int, side: int | None = None) -> Size:
+    """Decide how to draw `queries` x `keys` cells.
+
+    Args:
+        side: most pixels of the side of the map, as far as labels do not overlap; None for the default.
+    """
+    most = max(queries, keys, 1)
+    if most <= RECTANGLES:
+        cell = max(THINNEST, min(LARGEST, READABLE // most))
+        return Size("rectangles", cell if side is None else max(THINNEST - 1, min(cell, side // most)), queries, keys)
+    rows, columns, tile = _tile_sizes(queries, keys, PIXELS)
+    most = max(rows, columns)
+    cell = max(THINNEST, READABLE // most) if most <= LABELED else max(1, SIDE // most)
+    cell = cell if side is None else min(cell, max(LEAST_CELL, side // most))
+    return Size("tiles" if tile > 1 else "pixels", cell, rows, columns, tile, every_of(cell, THINNEST))
+
+
+def size_beside(queries: int, keys: int) -> Size:
+    """Decide how to draw each of three maps of `queries` x `keys` cells in a row."""
+    rows, columns, tile = _tile_sizes(queries, keys, MOST_BESIDE)
+    most = max(rows, columns, 1)
+    cell = float(min(BESIDE_CELL, BESIDE // most)) if most <= BESIDE // THINNEST else max(BESIDE / most, 1.0)
+    form = "tiles" if tile > 1 else "pixels"
+    return Size(form if most > RECTANGLES else "rectangles", cell, rows, columns, tile, every_of(cell, THINNEST))
+
+
+def _tile_sizes(queries: int, keys: int, most: int) -> tuple[int, int, int]:
+    """Return rows and columns of squares, at most `most` of each, and cells per side of a square."""
+    tile = max(1, -(-max(queries, keys) // most))
+    return -(-queries // tile), -(-keys // tile), tile
+
+
+def within(size: Size, pixels: float) -> Size:
+    """Shrink the cells so that the map is at most `pixels` wide; rectangles of a small map keep NARROWEST pixels."""
+    if size.columns <= FITS:
+        return replace(size, cell=float(max(NARROWEST, min(size.cell, pixels // max(1, size.columns)))))
+    cell = pixels / size.columns
+    if cell >= size.cell:
+        return size
+    return replace(size, form="tiles" if size.tile > 1 else "pixels", cell=cell, every=every_of(cell, NARROWEST))
+
+
+def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tuple[float, float]:
+    """Return (width, height) of a cell in a table of numbers `wide` pixels wide; a square if both axes are tokens."""
+    rows, columns, of_tokens = max(1, rows), max(1, columns), [axis in ("query", "key") for axis in axes]
+    if all(of_tokens):
+        side = float(max(14 if columns <= 40 else 10, min(44, wide // columns, max(380, 14 * rows) // rows)))
+        return side, side
+    high = 16.0 if of_tokens[0] else max(1.0, min(6.0, 240 // rows))  # nothing is read along rows of weights
+    return float(max(8, min(60 if axes[1] == "1" else 44, wide // columns))), 22.0 if rows <= 12 else high
+
+
+def size_within(
+    rows: Groups, columns: Groups, style: Style, ends: Sequence[RowEnd] = (), side: int | None = None
+) -> Size:
+    """Compute the size of a grid that fits the width of the style, together with its labels and texts at row ends.
+
+    Args:
+        side: most pixels of the side of the map, if the style has no limit.
+    """
+    size = size_of(len(rows), len(columns), style.side or side)
+    if style.width is None:
+        return size
+    left = max((text_width(short(label)) for label in rows.labels), default=0.0) + 40
+    right = NOTE + 16 + ends[-1].widest + sum(end.width for end in ends[:-1]) if ends else 0
+    return within(size, style.width - left - right - 6)

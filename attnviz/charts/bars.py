@@ -6,8 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from attnviz.charts.legends import heading, text_width, title_spec
-from attnviz.charts.marks import Form, Spec, Table, as_is, field, layer, pixels_at, places, when, whole
+from attnviz.charts import marks
+from attnviz.charts.marks import Form, Spec, Table
 from attnviz.charts.theme import MONO, Style, Theme
 from attnviz.core.amounts import percent
 
@@ -59,9 +59,9 @@ class Column:
         finite = every[np.isfinite(every)]
         low, high = (finite.min() if is_signed else 0.0), self.longest or finite.max()
 
-        def places(amounts: np.ndarray) -> list[float | None]:
-            on_scale = np.clip((amounts - low) / ((high - low) or 1.0), 0, 1).tolist()
-            return [None if np.isnan(place) else place for place in on_scale]
+        def scaled(amounts: np.ndarray) -> list[float | None]:
+            ends = np.clip((amounts - low) / ((high - low) or 1.0), 0, 1).tolist()
+            return [None if np.isnan(place) else place for place in ends]
 
         fill, inks = np.full(count, colors.ramp[5]), np.where(values == 0, colors.quiet, colors.text)
         if is_signed:
@@ -69,13 +69,13 @@ class Column:
             inks = np.full(count, colors.text)
         bars = {
             f"ink_{i}": np.where(np.isnan(values), colors.warning, inks).tolist(),
-            f"begin_{i}": places(begins),
-            f"share_{i}": places(values),
+            f"begin_{i}": scaled(begins),
+            f"share_{i}": scaled(values),
             f"fill_{i}": fill.tolist(),
-            f"before_{i}": places(before),
-            f"end_{i}": places(np.nan_to_num(np.fmax(np.fmax(values, before), begins))),
+            f"before_{i}": scaled(before),
+            f"end_{i}": scaled(np.nan_to_num(np.fmax(np.fmax(values, before), begins))),
         }
-        return rows | bars, {f"caption_{i}": [self.name], f"zero_{i}": places(np.zeros(1))}
+        return rows | bars, {f"caption_{i}": [self.name], f"zero_{i}": scaled(np.zeros(1))}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,7 +107,7 @@ class Bars:
     def form(self) -> Form:
         lengths = [0 if column.values is None else self.length for column in self.columns]
         views = [_view(i, length, self.style.colors) for i, length in enumerate(lengths)]
-        return whole({"hconcat": views, "spacing": GAP, "title": title_spec()}, self.style.colors)
+        return marks.whole({"hconcat": views, "spacing": GAP, "title": marks.title_spec()}, self.style.colors)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -120,9 +120,9 @@ class Bars:
             "name_ink": [inks.get(i, colors.text) for i in range(len(self.names))],
         }
         texts = [self.names, *(column.written for column in self.columns)]
-        width = sum(max(map(text_width, column), default=0.0) + GAP for column in texts)
+        width = sum(max(map(marks.text_width, column), default=0.0) + GAP for column in texts)
         width += self.length * sum(column.values is not None for column in self.columns)
-        meta = heading(self.title, self.lines, width, self.style)
+        meta = marks.heading(self.title, self.lines, width, self.style)
         for i, column in enumerate(self.columns):
             own_rows, own_meta = column.tables(i, colors)
             rows |= own_rows
@@ -133,27 +133,27 @@ class Bars:
 def _view(i: int, length: int, colors: Theme) -> Spec:
     """Build the view of a column: bars of `length` pixels, or texts if `length` is 0."""
     y = {"y": {"field": "row", "type": "ordinal", "axis": None, "scale": {"type": "band", "padding": 0}}}
-    text, start = {"align": "left", "baseline": "middle"}, {"x": pixels_at(0)}
-    caption = start | {"y": pixels_at(-11), "text": field(f"caption_{i}")}
-    layers = [layer("meta", "text", caption, where=f"datum.caption_{i} !== ''", color=colors.quiet, **text)]
+    text, start = {"align": "left", "baseline": "middle"}, {"x": marks.pixels_at(0)}
+    caption = start | {"y": marks.pixels_at(-11), "text": marks.field(f"caption_{i}")}
+    layers = [marks.layer("meta", "text", caption, where=f"datum.caption_{i} !== ''", color=colors.quiet, **text)]
     if i == 0:
-        names = y | start | {"text": field("name"), "fill": as_is("name_ink")}
+        names = y | start | {"text": marks.field("name"), "fill": marks.as_is("name_ink")}
         layers.append(
-            layer("rows", "text", names, font=MONO, baseline="middle", align="right", dx=-6 if length else -12)
+            marks.layer("rows", "text", names, font=MONO, baseline="middle", align="right", dx=-6 if length else -12)
         )
-    texts = y | {"text": field(f"text_{i}"), "fill": as_is(f"ink_{i}")}
+    texts = y | {"text": marks.field(f"text_{i}"), "fill": marks.as_is(f"ink_{i}")}
     if not length:
-        layers.append(layer("rows", "text", texts | start, font=MONO, **text))
+        layers.append(marks.layer("rows", "text", texts | start, font=MONO, **text))
         return {"layer": layers, "width": 1, "height": {"step": STEP}}
-    x = {end: {"x": places(1) | {"field": f"{end}_{i}"}} for end in ("zero", "before", "begin", "end")}
+    x = {end: {"x": marks.places(1) | {"field": f"{end}_{i}"}} for end in ("zero", "before", "begin", "end")}
     is_inner = f"isValid(datum.before_{i})"
-    thick = when(is_inner, pixels_at(INNER), pixels_at(THICK))
-    filled = y | x["begin"] | {"x2": {"field": f"share_{i}"}, "fill": as_is(f"fill_{i}"), "size": thick}
+    thick = marks.when(is_inner, marks.pixels_at(INNER), marks.pixels_at(THICK))
+    filled = y | x["begin"] | {"x2": {"field": f"share_{i}"}, "fill": marks.as_is(f"fill_{i}"), "size": thick}
     hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet}
     layers += [
-        layer("meta", "rule", x["zero"], color=colors.line),
-        layer("rows", "bar", y | x["before"], where=is_inner, **hollow),
-        layer("rows", "bar", filled, where=f"isValid(datum.share_{i})"),
-        layer("rows", "text", texts | x["end"], font=MONO, dx=6, **text),
+        marks.layer("meta", "rule", x["zero"], color=colors.line),
+        marks.layer("rows", "bar", y | x["before"], where=is_inner, **hollow),
+        marks.layer("rows", "bar", filled, where=f"isValid(datum.share_{i})"),
+        marks.layer("rows", "text", texts | x["end"], font=MONO, dx=6, **text),
     ]
     return {"layer": layers, "width": length, "height": {"step": STEP}}

@@ -1,37 +1,29 @@
-"""Grid of cells for weights, masks, leak tests and tables of numbers, with the tables of its chart."""
+"""Grid of cells for weights, masks, leak tests and tables of numbers: its tables, and the specification of its chart.
+
+Rows and columns are axes from 0 to their count, and a cell is one unit wide. The specification is constant for a size,
+kind of numbers and theme; title, labels, colors and cells are tables, which a browser replaces in place.
+"""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from attnviz.analysis.views import Groups
-from attnviz.charts import axes, marks, pixels, signs
-from attnviz.charts.axes import KEY, QUERY, names, notes_on, short, word_spans
-from attnviz.charts.grid_form import NOTE, TOKENS, GridForm, params
-from attnviz.charts.legends import LegendEntry, Ramp, entry, heading, text_width, title_spec
-from attnviz.charts.marks import Form, Spec, Table
+from attnviz.charts import marks, pixels, signs
+from attnviz.charts.axes import NOTE, TOKENS, RowEnd, Side, Size, names, notes_on
+from attnviz.charts.marks import Form, LegendEntry, Ramp, Spec, Table
 from attnviz.charts.signs import CellState
-from attnviz.charts.size import Size, size_of, within
-from attnviz.charts.theme import Style, Theme
+from attnviz.charts.theme import LINE, MONO, Style, Theme
 from attnviz.core.amounts import written
-from attnviz.core.display import isolated, visible_text
 
-TOOLTIP = (
-    ("weight_text", "weight"),
-    ("score_text", "score"),
-    ("share_text", "share"),
-    ("a_text", "A"),
-    ("b_text", "B"),
-    ("difference_text", "A − B"),
-    ("says", "cell"),
-)
-"""Fields of the tooltip and their titles, which are constant because a viewer treats some titles as addresses."""
+READOUT = 2 * LINE + 16
+"""Pixels below an image on a page, for the readout of the cell under the pointer."""
 
-CELL = ("cell", "query", "key", "rev")
-"""Name and fields of the selection of a cell."""
+SEPARATE, DOTTED, LEAST_TITLE = 10, 5, 250
+"""Least pixels: of a cell for a line between cells, and for a dot in place of a label; of the title of a view."""
 
 READABLE = (34, 16)
 """Least width and height in pixels of a cell that has room for a number."""
@@ -39,39 +31,17 @@ READABLE = (34, 16)
 FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
 """Sign of a framed row in a legend, as a path in a box from -1 to 1."""
 
-ARROW, HUE = "M-0.3,-0.45L0.4,0L-0.3,0.45Z", 1
-"""Sign of a changed prediction in a legend, and the hue of such words."""
-
-JOINED = "a line beside tokens joins the pieces of a word"
-
 HUGE = 1e8
 """Numbers of this size or larger (such as -1e9, added as a mask) do not extend a color scale."""
 
 
-@dataclass(frozen=True)
-class RowEnd:
-    """Column of texts at the ends of rows.
-
-    Attributes:
-        name: prefix of the fields: "beside" for the column next to the cells, "note" for the column after it.
-        title: title above the column.
-        texts, inks: text of each row, and its color.
-    """
+class Number(NamedTuple):
+    """Number of each cell: its field, the values (rows, columns), a format or the texts of the cells, and a title."""
 
     name: str
-    title: str
-    texts: Sequence[str]
-    inks: Sequence[str]
-
-    @property
-    def widest(self) -> float:
-        """Width of the widest text, in pixels."""
-        return max(map(text_width, [self.title, *self.texts]))
-
-    @property
-    def width(self) -> int:
-        """Pixels of the column, in steps."""
-        return 40 * (1 + int(self.widest) // 40)
+    values: np.ndarray
+    texts: str | Sequence[str]
+    title: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -80,103 +50,57 @@ class Grid:
 
     Attributes:
         title, lines: title of the grid, and lines below it.
-        rows, columns: all tokens of the rows and of the columns.
+        rows, columns: tokens, labels and names of both sides.
         size: form and size in pixels.
         states: index into `kinds` for each cell.
         kinds: states of a cell, in the order of the legend.
-        titles: titles of the row axis and of the column axis.
         shade: place on the ramp, 0 to 1, for cells with a color of the ramp.
         ramp: legend of the color scale.
         palette: colors of the scale; None for those of `ramp`.
-        numbers: named columns of numbers, such as weight, each with its format or with a text for each cell.
+        numbers: numbers of the cells, in the order of the tooltip.
         offsets: position of the largest weight within each tile, counted row by row.
-        cell_texts: tooltip text of each cell, (cells,), in place of the text of its state.
+        says: tooltip text of each cell, (cells,), in place of the text of its state.
+        says_title: title of that text in the tooltip; "" for none.
         written: text inside each cell, (cells,).
-        tips: fields of the tooltip and their titles.
-        selects: name and fields of the selection by a click.
-        more: additional fields of the cells, (cells,) each.
+        selects: name of the selection by a click.
+        more: fields of the selection, (cells,) each, in place of query and key.
         ends: texts at the ends of rows, from left to right.
         framed: rows with a frame.
+        signs: states in the legend; None for those that occur; () for no legend.
         notes: lines of the legend after those of the states.
         tiles: words for how a tile summarizes its cells.
         brush: whether a drag selects cells, if they are rectangles.
-        labels: labels of rows and of columns; None for their tokens; a side without texts has no axis.
-        called: names of rows and of columns in tooltips; None for token and position.
-        verb: relation of a row to a column, in words.
         prefix: prefix of the names of the tables, for one of several grids in a chart.
-        axes: meaning of rows and columns: "query", "key", "d_k", ..., or "1" for a single row or column. Grids of one
-            chart that share an axis highlight the same position.
         is_table: whether the grid is a table of numbers among others: framed, without axis titles, and, as an image,
             clickable row by row.
-        extent: least pixels of the labels above the columns, to align grids side by side.
-        signs: states in the legend; None for those that occur; () for no legend.
     """
 
     title: str
     lines: Sequence[str] = ()
-    rows: Groups
-    columns: Groups
+    rows: Side
+    columns: Side
     size: Size
     states: np.ndarray
     kinds: Sequence[CellState]
     style: Style
-    titles: tuple[str, str] = (QUERY, KEY)
     shade: np.ndarray | None = None
     ramp: Ramp | None = None
     palette: tuple[str, ...] | None = None
-    numbers: Mapping[str, tuple[np.ndarray, str | Sequence[str]]] = field(default_factory=dict)
+    numbers: Sequence[Number] = ()
     offsets: np.ndarray | None = None
-    cell_texts: Sequence[str] | None = None
+    says: Sequence[str] = ()
+    says_title: str = "cell"
     written: Sequence[str] = ()
-    tips: Sequence[tuple[str, str]] = TOOLTIP
-    selects: tuple[str, ...] = CELL
+    selects: str = "cell"
     more: Table = field(default_factory=dict)
     ends: Sequence[RowEnd] = ()
     framed: Collection[int] = ()
+    signs: Sequence[CellState] | None = None
     notes: Sequence[LegendEntry] = ()
     tiles: str = "each square shows the largest of"
     brush: bool = False
-    labels: tuple[Sequence[str], Sequence[str]] | None = None
-    called: tuple[Sequence[str], Sequence[str]] | None = None
-    verb: str = "looks at"
     prefix: str = ""
-    axes: tuple[str, str] = TOKENS
     is_table: bool = False
-    extent: int = 0
-    signs: Sequence[CellState] | None = None
-
-    @cached_property
-    def form(self) -> Form:
-        """Chart without its tables."""
-        chart = GridForm(self).spec() | {"title": title_spec()}
-        return marks.whole(chart | ({"params": params([self])} if self.is_rectangles else {}), self.style.colors)
-
-    @property
-    def view(self) -> Spec:
-        """View of this grid within a chart of several grids, with its title and without parameters."""
-        form = {"limit": max(self.size.width, LEAST_TITLE)}
-        if self.is_table:
-            form = {"fontWeight": "normal", "fontSize": 12, "offset": 6}
-        title = title_spec(f"{self.prefix}meta", view_of=self.style.colors) | form
-        return GridForm(self).spec() | {"title": title, "name": self.prefix}
-
-    @cached_property
-    def data(self) -> dict[str, Table]:
-        """Tables of the chart: meta, rows, columns, words, chosen, legend, and the cells if they are rectangles.
-
-        Tables that are not drawn are left out, because a browser refuses to replace them.
-        """
-        tables = {"meta": self._meta(), "rows": self._labels(0), "columns": self._labels(1), "chosen": self.chosen()}
-        if not self.is_table:
-            tables["words"] = self._words
-        if self.signs != ():
-            kinds = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
-            tables["legend"] = entry([*signs.legend(kinds, self.style.colors), *self.notes])
-        if any(self.bands["side"]):
-            tables["bands"] = self.bands
-        if self.is_rectangles:
-            tables["cells"] = self._cells()
-        return {f"{self.prefix}{name}": table for name, table in tables.items()}
 
     @property
     def is_rectangles(self) -> bool:
@@ -188,67 +112,64 @@ class Grid:
         return None if self.is_rectangles else self
 
     @property
-    def sides(self) -> tuple[Groups, Groups]:
+    def sides(self) -> tuple[Side, Side]:
         return self.rows, self.columns
 
-    @cached_property
-    def texts(self) -> tuple[Sequence[str], Sequence[str]]:
-        """Labels of rows and of columns."""
-        return self.labels or tuple([short(token.text) for token in part.tokens] for part in self.sides)
-
-    @cached_property
-    def bands(self) -> Table:
-        return axes.bands_table(self.sides, self.size, self.style.colors)
+    @property
+    def counts(self) -> tuple[int, int]:
+        return self.size.rows, self.size.columns
 
     @cached_property
     def names(self) -> tuple[Sequence[str], Sequence[str]]:
         """Names of rows and of columns in tooltips."""
-        return self.called or tuple(names(part, self.size.tile) for part in self.sides)
+        return tuple(names(side.groups, self.size.tile) if side.names is None else side.names for side in self.sides)
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
         """Position of each row and column, or the first position of a tile."""
-        return tuple(part.starts[:: self.size.tile] for part in self.sides)
+        return tuple(side.groups.starts[:: self.size.tile] for side in self.sides)
 
     @property
     def lasts(self) -> tuple[np.ndarray, np.ndarray]:
         """Last position of each row and column, or of a tile."""
-        tile = self.size.tile
-        ends = (np.arange(tile, len(part) + tile, tile).clip(max=len(part)) - 1 for part in self.sides)
-        return tuple(part.stops[end] - 1 for part, end in zip(self.sides, ends, strict=True))
+        return tuple(
+            np.maximum.reduceat(s.groups.stops, np.arange(0, len(s.groups), self.size.tile)) - 1 for s in self.sides
+        )
 
     @cached_property
     def occurring(self) -> list[int]:
         """Indices of the states that occur."""
         return np.flatnonzero(np.bincount(self.states.ravel())).tolist()
 
-    def uri(self, scale: int | None = None) -> str:
-        """Encode the cells as an image.
+    @cached_property
+    def selected(self) -> tuple[int | None, int | None]:
+        """Selected row and column; one of the two is None if a whole row or column is selected."""
+        cell = self.style.selected
+        wanted = dict(zip(TOKENS, (cell,) if isinstance(cell, int) else cell or (), strict=False))
+        wants = [wanted.get(side.axis, -1) for side in self.sides]
+        indices = [side.groups.index_of(at) if at >= 0 else None for side, at in zip(self.sides, wants, strict=True)]
+        missing = (i is None and side.axis in wanted for i, side in zip(indices, self.sides, strict=True))
+        return (None, None) if any(missing) else tuple(indices)
 
-        Args:
-            scale: image pixels per pixel of the picture; None for 2 in a file, and on a page for one image pixel per
-                cell if no cell has a sign.
+    # Tables
+
+    @cached_property
+    def data(self) -> dict[str, Table]:
+        """Tables of the chart: meta, rows, columns, chosen, legend, and the cells if they are rectangles.
+
+        Tables that are not drawn are left out, because a browser refuses to replace them.
         """
-        size, factor = self.size, scale or (1 if self.style.on_screen else 2)
-        wide, high = size.columns, size.rows
-        if factor > 1 or scale or any(self.kinds[i].stroke() for i in self.occurring):
-            sides = ((wide, size.cell), (high, size.down))
-            if self.is_table:
-                wide, high = (max(round(factor * n * side), n) for n, side in sides)
-            else:
-                wide, high = (n * max(1, round(factor * side)) for n, side in sides)
-        sides = {"height": high, "width": wide, "scale": factor}
-        return pixels.uri(self.states, self.kinds, self.shade, self._colors, **sides)
-
-    @property
-    def _colors(self) -> Theme:
-        """Theme with the ramp of this grid."""
-        ramp = self.palette or (self.ramp.colors if self.ramp else self.style.colors.ramp)
-        return replace(self.style.colors, ramp=ramp)
+        tables = {"meta": self._meta(), "rows": self._row_table(), "columns": self._side(1), "chosen": self.chosen()}
+        if self.signs != ():
+            kinds = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
+            tables["legend"] = marks.entry([*signs.legend(kinds, self.style.colors), *self.notes])
+        if self.is_rectangles:
+            tables["cells"] = self._cells()
+        return {f"{self.prefix}{name}": table for name, table in tables.items()}
 
     def _meta(self) -> Table:
-        lines = [*self.lines, *notes_on(self.size, self.tiles), *([JOINED] if self._words["axis"] else [])]
-        table = heading(self.title, lines, self.size.width + 160, self.style)
+        lines = [*self.lines, *notes_on(self.size, self.tiles)]
+        table = marks.heading(self.title, lines, self.size.width + 160, self.style)
         if self.prefix:
             table = {"title": [self.title], "subtitle": ["\n".join(self.lines)]}
         table["top"] = [self.ramp.top if self.ramp else 1.0]
@@ -258,68 +179,51 @@ class Grid:
         # for moving over the cells of an image by keyboard
         return table | {"uri": [self.uri()], "rows": [self.size.rows], "columns": [self.size.columns]}
 
-    def _labels(self, side: int) -> Table:
-        """Build the table of rows (0) or columns (1), with labels and, for rows, the texts at their ends."""
-        tile, count = self.size.tile, (self.size.rows, self.size.columns)[side]
-        tokens = self.sides[side].tokens[::tile]
+    def _side(self, i: int) -> Table:
+        """Build the table of rows (0) or columns (1)."""
+        side, count, positions = self.sides[i], self.counts[i], self.positions[i].tolist()
         table: Table = {
-            ("row", "column")[side]: [*range(count)],
-            ("row2", "column2")[side]: [i + 1 for i in range(count)],
-            "middle": [i + 0.5 for i in range(count)],
-            "label": self._sparse_labels(side),
-            "quiet": [token.special for token in tokens],
-            "name": [*self.names[side]],
-            "position": self.positions[side].tolist(),
-            "last": self.lasts[side].tolist(),
+            ("row", "column")[i]: [*range(count)],
+            ("row2", "column2")[i]: [*range(1, count + 1)],
+            "middle": [place + 0.5 for place in range(count)],
+            "label": self._labels(i),
+            "quiet": [token.special for token in side.groups.tokens[:: self.size.tile]],
+            "name": [*self.names[i]],
+            "position": positions,
+            "last": self.lasts[i].tolist(),
         }
         if self.is_table:
-            places = {axis: [-1] * count for axis in TOKENS} | {self.axes[side]: table["position"]}
-            return table | places | {"rev": [self.style.rev] * count}
-        if side == 0:
-            cells = [range(i, min(i + tile, len(self.rows))) for i in range(0, len(self.rows), tile)]
-            table["empty"] = [all(cell in self.framed for cell in part) for part in cells]
-            for end in self.ends:
-                texts = end.texts[::tile]
-                table[end.name] = [text if i % self.size.every == 0 else "" for i, text in enumerate(texts)]
-                inks = table[f"{end.name}_ink"] = [*end.inks[::tile]]
-                row = None if self.selected[0] is None else self.selected[0] // tile
-                if end.name == "note" and row is not None and inks[row] == self.style.colors.text:
-                    inks[row] = self.style.colors.accent
+            fields = {axis: [-1] * count for axis in TOKENS} | {side.axis: positions}
+            table |= fields | {"rev": [self.style.rev] * count}
         return table
 
-    def _sparse_labels(self, side: int) -> list[str]:
+    def _row_table(self) -> Table:
+        """Build the table of rows, with the texts at their ends."""
+        table, tile, colors = self._side(0), self.size.tile, self.style.colors
+        if self.is_table:
+            return table
+        cells = [range(i, min(i + tile, len(self.rows.groups))) for i in range(0, len(self.rows.groups), tile)]
+        table["empty"] = [all(cell in self.framed for cell in part) for part in cells]
+        for end in self.ends:
+            table[end.name] = [text if i % self.size.every == 0 else "" for i, text in enumerate(end.texts[::tile])]
+            inks = table[f"{end.name}_ink"] = [*end.inks[::tile]]
+            row = None if self.selected[0] is None else self.selected[0] // tile
+            if end.name == "note" and row is not None and inks[row] == colors.text:
+                inks[row] = colors.accent
+        return table
+
+    def _labels(self, i: int) -> list[str]:
         """Return the labels that fit, and the label of the selected position; other labels are replaced by a dot."""
-        size, chosen = self.size, self.selected[side]
-        every = (side and size.every_column) or size.every
-        dot = "·" if size.cell >= DOTTED and not self.is_table else ""
-        row = None if chosen is None else chosen // size.tile
-        texts = self.texts[side] or [""] * len(self.sides[side])
+        side, chosen, tile = self.sides[i], self.selected[i], self.size.tile
+        every, dot = side.every or self.size.every, "·" if self.size.cell >= DOTTED and not self.is_table else ""
+        row, texts = None if chosen is None else chosen // tile, side.texts or [""] * len(side.groups)
         labels = [
-            text if i % every == 0 and (row is None or abs(i - row) >= every) else dot
-            for i, text in enumerate(texts[:: size.tile])
+            text if place % every == 0 and (row is None or abs(place - row) >= every) else dot
+            for place, text in enumerate(texts[::tile])
         ]
         if row is not None:
             labels[row] = texts[chosen]
         return labels
-
-    @cached_property
-    def _words(self) -> Table:
-        """Ranges of rows and columns for words of several pieces; empty unless every token is labeled."""
-        is_whole, inset = self.size.tile * self.size.every == 1 and not self.is_table, 2 / self.size.cell
-        sides = zip(("rows", "columns"), self.sides, strict=True) if is_whole else ()
-        spans = [(axis, begin + inset, end - inset) for axis, part in sides for begin, end in word_spans(part)]
-        return {name: [span[i] for span in spans] for i, name in enumerate(("axis", "begin", "end"))}
-
-    @cached_property
-    def selected(self) -> tuple[int | None, int | None]:
-        """Selected row and column; one of the two is None if a whole row or column is selected."""
-        cell = self.style.selected
-        cell = (cell,) if isinstance(cell, int) else cell or ()
-        wanted = dict(zip(TOKENS, cell, strict=False))
-        places = zip(self.sides, self.axes, strict=True)
-        indices = [part.index_of(wanted[axis]) if wanted.get(axis, -1) >= 0 else None for part, axis in places]
-        missing = (index is None and axis in wanted for index, axis in zip(indices, self.axes, strict=True))
-        return (None, None) if any(missing) else tuple(indices)
 
     def chosen(self) -> Table:
         """Build the table of the outline, enlarged around tiny cells, and of the marks at the selected labels."""
@@ -327,11 +231,11 @@ class Grid:
         grow = 0 if None in (row, column) else max(0.0, (7 / self.size.cell - 1) / 2)
         ends = [
             (0, count) if i is None else (i // tile - grow, i // tile + 1 + grow)
-            for i, count in ((row, self.size.rows), (column, self.size.columns))
+            for i, count in zip((row, column), self.counts, strict=True)
         ]
         values = [*ends[0], *ends[1], row is not None, column is not None]
-        names_ = ("row", "row2", "column", "column2", "marks_row", "marks_column")
-        return {name: [value] if any(values[4:]) else [] for name, value in zip(names_, values, strict=True)}
+        fields = ("row", "row2", "column", "column2", "marks_row", "marks_column")
+        return {name: [value] if any(values[4:]) else [] for name, value in zip(fields, values, strict=True)}
 
     def _cells(self) -> Table:
         """Build the table of cells, row by row: place, texts, fill and sign of each cell."""
@@ -339,20 +243,21 @@ class Grid:
         states, colors = self.states.ravel(), self.style.colors
         glyphs = (kind.glyph(min(self.size.cell, self.size.down), colors) for kind in self.kinds)
         path, stroke, width = zip(*glyphs, strict=True)
-        ground = _pick(pixels.written_palette(self._colors), pixels.ground(self.states, self.kinds, self.shade).ravel())
-        positions = [part[place].tolist() for part, place in zip(self.positions, (row, column), strict=True)]
+        fills = pixels.written_palette(self._colors)
+        ground = _pick(fills, pixels.ground(self.states, self.kinds, self.shade).ravel())
+        ends = zip(self.sides, self.positions, (row, column), strict=True)
         table = {
             "row": row.tolist(),
             "row2": (row + 1).tolist(),
             "column": column.tolist(),
             "column2": (column + 1).tolist(),
             **{axis: [-1] * len(row) for axis in TOKENS},
-            **dict(zip(self.axes, positions, strict=True)),
+            **{side.axis: positions[index].tolist() for side, positions, index in ends},
             "rev": [self.style.rev] * len(row),
             "query_name": _pick(self.names[0], row),
             "key_name": _pick(self.names[1], column),
             "ground": ground,
-            "says": list(self.cell_texts or _pick([kind.text for kind in self.kinds], states)),
+            "says": [*self.says] or _pick([kind.text for kind in self.kinds], states),
             "path": _pick(path, states),
             "stroke": _pick(stroke, states),
             "stroke_width": _pick(width, states),
@@ -360,62 +265,225 @@ class Grid:
         if any(self.written):
             inks = {color: pixels.readable(color, colors) for color in {*ground}}
             table["written"], table["written_ink"] = [*self.written], [inks[color] for color in ground]
-        for name, (values, form) in self.numbers.items():
+        for name, values, texts, _ in self.numbers:
             flat = values.ravel().tolist()
             table[name] = [value if math.isfinite(value) else None for value in flat]
-            table[f"{name}_text"] = [written(value, form) for value in flat] if isinstance(form, str) else [*form]
+            table[f"{name}_text"] = [written(value, texts) for value in flat] if isinstance(texts, str) else [*texts]
         return table
 
+    def uri(self, scale: int | None = None) -> str:
+        """Encode the cells as an image.
 
-LEAST_TITLE = 250
-"""Least pixels of the title of a view."""
+        Args:
+            scale: image pixels per pixel of the picture; None for 2 in a file, and on a page for one image pixel per
+                cell if no cell has a sign.
+        """
+        size, factor = self.size, scale or (1 if self.style.on_screen else 2)
+        high, wide = self.counts
+        if factor > 1 or scale or any(self.kinds[i].stroke() for i in self.occurring):
+            if self.is_table:
+                high, wide = max(round(factor * size.height), high), max(round(factor * size.width), wide)
+            else:
+                high, wide = (n * max(1, round(factor * cell)) for n, cell in ((high, size.down), (wide, size.cell)))
+        return pixels.uri(self.states, self.kinds, self.shade, self._colors, height=high, width=wide, scale=factor)
 
-DOTTED = 5
-"""Least pixels of a cell for a dot in place of a label that is left out."""
+    @property
+    def _colors(self) -> Theme:
+        """Theme with the ramp of this grid."""
+        ramp = self.palette or (self.ramp.colors if self.ramp else self.style.colors.ramp)
+        return replace(self.style.colors, ramp=ramp)
+
+    # Specification
+
+    @cached_property
+    def form(self) -> Form:
+        """Chart without its tables."""
+        params = {"params": selections([self])} if self.is_rectangles else {}
+        return marks.whole(self.spec | {"title": marks.title_spec()} | params, self.style.colors)
+
+    @property
+    def view(self) -> Spec:
+        """View of this grid within a chart of several grids, with its title and without parameters."""
+        looks = {"limit": max(self.size.width, LEAST_TITLE)}
+        if self.is_table:
+            looks = {"fontWeight": "normal", "fontSize": 12, "offset": 6}
+        title = marks.title_spec(f"{self.prefix}meta", view_of=self.style.colors) | looks
+        return self.spec | {"title": title, "name": self.prefix}
+
+    @property
+    def spec(self) -> Spec:
+        """Chart without title, configuration and parameters."""
+        hidden = {"opacity": 0, "size": 0}  # invisible points that carry the axes
+        layers = [
+            *self._legends(),
+            *(self._rectangles() if self.is_rectangles else self._image()),
+            self._layer("rows", "point", self._y("middle"), **hidden),
+            self._layer("columns", "point", self._x("middle"), **hidden),
+        ]
+        if self.is_table:
+            layers.append(
+                self._layer("meta", "rect", self._wide | self._high, fill=None, stroke=self.style.colors.line)
+            )
+        else:
+            layers += self._ends_of_rows()
+        spec = {"layer": layers + self._outline(), "width": self.size.width, "height": self.size.height}
+        return spec | {"resolve": marks.APART}
+
+    def _layer(self, table: str, kind: str, encoding: Spec, **options: object) -> Spec:
+        return marks.layer(f"{self.prefix}{table}", kind, encoding, **options)
+
+    @property
+    def _wide(self) -> Spec:
+        return {"x": marks.pixels_at(0), "x2": marks.pixels_at(self.size.width)}
+
+    @property
+    def _high(self) -> Spec:
+        return {"y": marks.pixels_at(0), "y2": marks.pixels_at(self.size.height)}
+
+    def _y(self, begin: str, end: str = "") -> Spec:
+        """Build the channel of rows, or the channels from one field to another."""
+        y = {"y": {"field": begin} | marks.places(self.size.rows, self._axis(0), reverse=True)}
+        return y | ({"y2": {"field": end}} if end else {})
+
+    def _x(self, begin: str, end: str = "") -> Spec:
+        x = {"x": {"field": begin} | marks.places(self.size.columns, self._axis(1))}
+        return x | ({"x2": {"field": end}} if end else {})
+
+    def _axis(self, i: int) -> Spec | None:
+        """Build the axis of rows, or of columns at the top, with labels from a table; None without labels."""
+        side, colors = self.sides[i], self.style.colors
+        if not any(side.texts):
+            return None
+        row = f"(data('{self.prefix}{('rows', 'columns')[i]}')[floor(datum.value)] || {{}})"
+        quiet = {"condition": {"test": f"{row}.quiet", "value": colors.quiet}, "value": colors.text}
+        spec: Spec = {
+            "title": None if self.is_table else side.title,
+            "labelExpr": f"{row}.label || ''",
+            "labelColor": colors.quiet if self.is_table and side.axis not in TOKENS else quiet,
+            "labelOverlap": False,
+            "values": {"expr": f"sequence(0.5, {self.counts[i]})"},
+        }
+        if i == 0:
+            return spec
+        widest = max(map(marks.text_width, side.texts[:: side.every or self.size.every]), default=0.0)
+        if side.axis in (*TOKENS, "head") and widest > self.size.cell - 4:
+            return spec | {"orient": "top", "labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
+        return spec | {"orient": "top", "labelAngle": 0}
+
+    def _tooltip(self) -> list[Spec]:
+        """Build the tooltip: row, column, the numbers, and the state."""
+        ends = zip(("query_name", "key_name"), self.sides, strict=True)
+        fields = [(name, side.title) for name, side in ends if side.axis != "1"]
+        fields += [(f"{number.name}_text", number.title or number.name) for number in self.numbers]
+        return marks.tips(*fields, *([("says", self.says_title)] if self.says_title else []))
+
+    def _legends(self) -> list[Spec]:
+        """Build the legends of the color scale and of the signs."""
+        is_read = self.style.on_screen and not self.is_rectangles and not self.is_table
+        where = {"orient": "bottom", "offset": READOUT if is_read else 14}
+        if self.style.aside and not self.prefix:
+            where = {"orient": "right", "offset": 14 + sum(end.width for end in self.ends)}
+        meta = f"{self.prefix}meta"
+        ramp = marks.ramp_spec(self.ramp, where, meta) if self.ramp else marks.unseen(meta)
+        return [ramp, *([] if self.signs == () else [marks.signs_spec(where, f"{self.prefix}legend")])]
+
+    def _rectangles(self) -> list[Spec]:
+        """Build rectangles of the cells, signs and numbers on the cells, and frames of the hovered row and column."""
+        least, tooltip, colors = min(self.size.cell, self.size.down), {"tooltip": self._tooltip()}, self.style.colors
+        box = self._y("row", "row2") | self._x("column", "column2") | {"fill": marks.as_is("ground")} | tooltip
+        edge = {"stroke": colors.background, "strokeWidth": 1} if least >= SEPARATE else {}
+        ground = self._layer("cells", "rect", box, cursor="pointer", **edge) | {"name": f"{self.prefix}cells"}
+        looks = {"shape": marks.as_is("path"), "stroke": marks.as_is("stroke")}
+        looks["strokeWidth"] = marks.as_is("stroke_width", "quantitative")
+        center = self._y("middle") | self._x("center")
+        glyph = {"size": least**2, "filled": False, "opacity": 1, "cursor": "pointer"}
+        layers = [self._layer("cells", "point", center | looks | tooltip, where="isValid(datum.path)", **glyph)]
+        if any(self.written):
+            text = center | {"text": marks.field("written"), "fill": marks.as_is("written_ink")}
+            layers.append(self._layer("cells", "text", text, font=MONO, limit=self.size.cell - 4, baseline="middle"))
+        middle = [{"calculate": "datum.row + 0.5", "as": "middle"}, {"calculate": "datum.column + 0.5", "as": "center"}]
+        layers = [layer | {"transform": layer.get("transform", []) + middle} for layer in layers]
+        return [ground, *layers, *self._pointed()]
+
+    def _pointed(self) -> list[Spec]:
+        """Build frames around the row and the column that are hovered here, or in a table that shares the axis."""
+        boxes = self._y("row", "row2") | self._wide, self._x("column", "column2") | self._high
+        there, frame = "((pointed || {{}})['{}'] || [])[0] === datum.position", {"fill": None, "strokeWidth": 1.5}
+        return [
+            self._layer(table, "rect", box, where=there.format(side.axis), stroke=self.style.colors.accent, **frame)
+            for side, table, box in zip(self.sides, ("rows", "columns"), boxes, strict=True)
+            if side.axis != "1"
+        ]
+
+    def _image(self) -> list[Spec]:
+        """Build the cells as one image; each row of a table is clickable."""
+        mark = {"width": self.size.width, "height": self.size.height, "align": "left", "baseline": "top"}
+        encoding = {"x": marks.pixels_at(0), "y": marks.pixels_at(0), "url": marks.field("uri")}
+        image = self._layer("meta", "image", encoding, smooth=False, aspect=False, **mark)
+        if not self.is_table:
+            return [image]
+        row = self._y("row", "row2") | self._wide | {"tooltip": marks.tips(("name", self.rows.title))}
+        rows = self._layer("rows", "rect", row, fill="transparent", cursor="pointer")
+        return [image, rows | {"name": f"{self.prefix}cells"}, *self._pointed()]
+
+    def _ends_of_rows(self) -> list[Spec]:
+        """Build texts at the ends of rows, and frames around fully masked rows."""
+        colors, text, x = self.style.colors, {"align": "left", "baseline": "middle"}, self.size.width + NOTE
+        frame = {"fill": None, "stroke": colors.warning, "strokeWidth": 1.5}
+        layers = [
+            self._layer("rows", "rect", self._y("row", "row2") | self._wide, where="datum.empty", **frame),
+        ]
+        for end in self.ends:
+            title = {"x": marks.pixels_at(x), "y": marks.pixels_at(-12), "text": marks.field(f"{end.name}_title")}
+            of_row = {"x": marks.pixels_at(x), "text": marks.field(end.name), "fill": marks.as_is(f"{end.name}_ink")}
+            layers += [
+                self._layer("meta", "text", title, color=colors.quiet, **text),
+                self._layer(
+                    "rows", "text", self._y("middle") | of_row, where=f"datum.{end.name} !== ''", font=MONO, **text
+                ),
+            ]
+            x += end.width
+        return layers
+
+    def _outline(self) -> list[Spec]:
+        """Build a frame around the selected cell, and marks at its labels."""
+        accent, down, across = self.style.colors.accent, self._y("row", "row2"), self._x("column", "column2")
+        frame = {"fill": None, "strokeWidth": 1.5 if self.is_table else 2.5}
+        beside, over = ({axis: marks.pixels_at(-4), f"{axis}2": marks.pixels_at(-1.5)} for axis in "xy")
+        return [
+            self._layer("chosen", "rect", down | beside, where="datum.marks_row", fill=accent),
+            self._layer("chosen", "rect", across | over, where="datum.marks_column", fill=accent),
+            self._layer("chosen", "rect", down | across, stroke=accent, **frame),
+        ]
 
 
-def predictions(words: Sequence[str], style: Style, title: str, moved: Collection[int] = ()) -> list[RowEnd]:
-    """Build the column of predicted words at the ends of rows.
-
-    Args:
-        moved: rows whose predicted word changed.
-    """
-    if not any(words):
-        return []
-    hues = style.colors.hues[HUE], style.colors.text
-    inks = [hues[0] if i in moved else hues[1] for i in range(len(words))]
-    return [RowEnd("note", title, [f"▸ {short(word)}" if word else "" for word in words], inks)]
+def selections(grids: Sequence[Grid]) -> list[Spec]:
+    """Build the selections of cells by a click, by hovering and by a drag."""
+    first, views = grids[0], [f"{grid.prefix}cells" for grid in grids]
+    linked = dict.fromkeys(side.axis for grid in grids for side in grid.sides if side.axis != "1")
+    brush = [marks.drag("drag", views, first.style.colors)] if first.brush else []
+    return [marks.click(first.selects, views, *(first.more or TOKENS), "rev"), marks.hover(views, *linked), *brush]
 
 
-def with_predictions(rows: Groups, words: Sequence[str], tile: int) -> list[str]:
-    """Name rows for a readout, with the words that they predict."""
-    called = names(rows, tile)
-    if tile > 1 or not any(words):
-        return called
-    pairs = zip(called, words, strict=True)
-    return [f"{name} ▸ {isolated(visible_text(word))}" if word else name for name, word in pairs]
+def together(rows: Sequence[Sequence[Grid]], style: Style, *, has_params: bool = True) -> Form:
+    """Arrange grids in rows under one title; without grids, there is only the title."""
+    nothing = {"layer": [], "width": 1, "height": 1}
+    views = [[grid.view for grid in row] for row in rows] or [[nothing]]
+    first = views[0][0]
+    views[0][0] = first | {"layer": [*first["layer"], marks.unseen("meta")]}
+    chart = marks.below(*(marks.beside(*row) for row in views), spacing=16)
+    if len(views) == 1:
+        chart = marks.beside(*views[0], spacing=24)
+    if not style.on_screen:
+        chart["title"] = marks.title_spec()
+    if rows and has_params:
+        chart["params"] = selections([grid for row in rows for grid in row])
+    return marks.whole(chart, style.colors)
 
 
 def framed(text: str, style: Style) -> LegendEntry:
     """Build the legend line for rows with a frame."""
     return LegendEntry(text, FRAME, style.colors.warning, style.colors.background)
-
-
-def size_within(
-    rows: Groups, columns: Groups, style: Style, ends: Sequence[RowEnd] = (), side: int | None = None
-) -> Size:
-    """Compute the size of a grid that fits the width of the style, together with its labels and texts at row ends.
-
-    Args:
-        side: most pixels of the side of the map, if the style has no limit.
-    """
-    size = size_of(len(rows), len(columns), style.side or side)
-    if style.width is None:
-        return size
-    left = max((text_width(short(label)) for label in rows.labels), default=0.0)
-    left += 40 + (axes.NAMED if any(rows.roles) else 0)
-    right = NOTE + 16 + ends[-1].widest + sum(end.width for end in ends[:-1]) if ends else 0
-    return within(size, style.width - left - right - 6)
 
 
 def limit_of(*tables: np.ndarray) -> float:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from attnviz.charts import signs
 from attnviz.charts.signs import CellState
-from attnviz.charts.theme import Theme
+from attnviz.charts.theme import Theme, rgb
 
 SHADES = 248
 """Number of ramp colors in the palette; the named colors follow."""
@@ -32,12 +32,6 @@ def palette(colors: Theme) -> np.ndarray:
     places = np.linspace(0, len(stops) - 1, SHADES)
     ramp = np.stack([np.interp(places, range(len(stops)), stops[:, i]) for i in range(3)], 1)
     return np.concatenate([ramp.round(), [rgb(getattr(colors, name)) for name in NAMED]]).astype(np.uint8)
-
-
-def gray_ramp(colors: Theme) -> tuple[str, ...]:
-    """Return the color ramp in gray, for a head that is switched off."""
-    lightness = (round(0.299 * red + 0.587 * green + 0.114 * blue) for red, green, blue in map(rgb, colors.ramp))
-    return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
 
 
 def ground(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None) -> np.ndarray:
@@ -138,7 +132,3 @@ def readable(ground: str, colors: Theme) -> str:
     """Return the text color or the background color, whichever has more contrast to the color `ground`."""
     light = {color: sum(rgb(color)) for color in (ground, colors.text, colors.background)}
     return max((colors.text, colors.background), key=lambda color: abs(light[color] - light[ground]))
-
-
-def rgb(color: str) -> tuple[int, int, int]:
-    return tuple(int(color[i : i + 2], 16) for i in (1, 3, 5))

@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.charts.grid import Grid
-from attnviz.charts.grid_form import READOUT
+from attnviz.charts.axes import Size
+from attnviz.charts.grid import READOUT, Grid
 from attnviz.charts.marks import LOADED, Form, Table
-from attnviz.charts.size import Size
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
 
 FORMATS = {"score": ".3f", "difference": "+.6f"}
@@ -42,11 +41,10 @@ def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None =
     {"out": 1}.
     """
     tile, style = 1 if grid.offsets is None else grid.size.tile, grid.style
-    words = HINT.format(", drag to zoom in" if style.zooms else ""), grid.verb
-    titles = dict(grid.tips)
-    numbers = tuple((name, titles[f"{name}_text"]) for name in grid.numbers)
+    hint = HINT.format(", drag to zoom in" if style.zooms else "")
+    numbers = tuple((number.name, number.title or number.name) for number in grid.numbers)
     key = marshal.dumps((form or grid.form).spec, 2)  # five times as fast as JSON
-    return _spec(key, grid.size, numbers, tile, style.zooms, words, style.colors), table(grid, data or grid.data)
+    return _spec(key, grid.size, numbers, tile, style.zooms, hint, style.colors), table(grid, data or grid.data)
 
 
 def warm() -> None:
@@ -60,7 +58,7 @@ def table(grid: Grid, data: dict[str, Table]) -> Table:
     """Join all tables into one: rows of the grid first, then columns, meta, and the texts of the states."""
     used = grid.occurring
     codes = _pack_codes(np.searchsorted(used, grid.states), len(used))
-    cells = CellNumbers({name: _float32(values) for name, (values, _) in grid.numbers.items()} | {"saying": codes})
+    cells = CellNumbers({number.name: _float32(number.values) for number in grid.numbers} | {"saying": codes})
     offset = None if grid.offsets is None else _pack_codes(grid.offsets, grid.size.tile**2).tobytes().hex()
     first, meta = [f"{grid.prefix}{name}" for name in ("rows", "columns", "meta")], f"{grid.prefix}meta"
     more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
@@ -118,7 +116,7 @@ def _spec(
     numbers: tuple[tuple[str, str], ...],
     tile: int,
     zooms: bool,
-    words: tuple[str, str],
+    hint: str,
     colors: Theme,
 ) -> dict[str, Any]:
     """Compile the chart of a grid to Vega, in a group with data from the table "source" and signals of the pointer."""
@@ -151,7 +149,7 @@ def _spec(
         "height": size.height,
         "params": [{"name": name, "select": "point"} for name in (["cell", "zoom"] if zooms else ["cell"])],
         "data": {"name": "source"},
-        "signals": _signals(size, tile, zooms, words),
+        "signals": _signals(size, tile, zooms, hint),
         "marks": [{"type": "group", "encode": {"update": sides}, **inner}],
     }
 
@@ -162,9 +160,9 @@ def _kind_dataset(dataset: dict) -> dict:
     return dataset | {"source": "source", "transform": [own]}
 
 
-def _signals(size: Size, tile: int, zooms: bool, words: tuple[str, str]) -> list[dict]:
+def _signals(size: Size, tile: int, zooms: bool, hint: str) -> list[dict]:
     """Build signals from the pointer to a cell: its index `at` (-1 for none), row, column and positions."""
-    rows, columns, (hint, verb) = size.rows, size.columns, words
+    rows, columns = size.rows, size.columns
     place = f"clamp(floor(y(group()) / {size.cell}), 0, {rows - 1}) * {columns}"
     place += f" + clamp(floor(x(group()) / {size.cell}), 0, {columns - 1})"
     label = {"type": "click", "marktype": "text", "filter": "datum && isValid(datum.query)"}
@@ -182,7 +180,7 @@ def _signals(size: Size, tile: int, zooms: bool, words: tuple[str, str]) -> list
         "offset": _cell_code("pointed_meta.offset", rows * columns, "at < 0") if tile > 1 else "0",  # within the tile
         "pointed_query": f"pointed_row.position + floor(offset / {tile})",
         "pointed_key": f"pointed_column.position + offset % {tile}",
-        "who": f"at < 0 ? '{hint}' : pointed_row.name + ' {verb} ' + pointed_column.name",
+        "who": f"at < 0 ? '{hint}' : pointed_row.name + ' → ' + pointed_column.name",
     }
     return [
         {"name": "at", "value": -1, "on": moves},

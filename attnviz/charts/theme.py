@@ -111,6 +111,16 @@ def theme(dark: bool) -> Theme:
     return DARK if dark else LIGHT
 
 
+def rgb(color: str) -> tuple[int, int, int]:
+    return tuple(int(color[i : i + 2], 16) for i in (1, 3, 5))
+
+
+def gray_ramp(colors: Theme) -> tuple[str, ...]:
+    """Return the color ramp in gray, for a head that is switched off."""
+    lightness = (round(0.299 * red + 0.587 * green + 0.114 * blue) for red, green, blue in map(rgb, colors.ramp))
+    return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
+
+
 def config(colors: Theme) -> dict:
     """Return the Vega-Lite configuration of all pictures."""  # fmt: skip
     label = {"labelColor": colors.text, "labelFontSize": TEXT_SIZE, "labelLimit": 0}
@@ -152,7 +162,7 @@ class Style:
         selected: cell to outline, as (query, key), or row to outline.
         focused: head to frame, by its number or as (site, head).
         rev: counter that is raised after each click, so that the same item can be clicked again.
-        domain: color domain of weights, one of `charts.domain.DOMAINS`.
+        domain: color domain of weights, one of `charts.signs.DOMAINS`.
         row_sums: whether each row has its sum at the end, with a mark if the sum is not 1.
         side: most pixels of the width of a map; None for the default.
         width: most pixels of the width of the picture with its labels; None for no limit.

@@ -20,7 +20,7 @@ import numpy as np
 from attnviz import analysis
 from attnviz.analysis import sentences, views
 from attnviz.charts import theme
-from attnviz.charts.domain import POLICIES, Domain, adapted
+from attnviz.charts.signs import POLICIES, Domain, adapted
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError

@@ -15,11 +15,11 @@ from attnviz.figures.base import Figure
 from attnviz.figures.contributions import CarriedHeads as carried
 from attnviz.figures.contributions import CompositionMap as composition
 from attnviz.figures.contributions import HeadContributions as contributions
-from attnviz.figures.contributions import HeadsReplaced as replaced
+from attnviz.figures.contributions import HeadContributions as replaced
 from attnviz.figures.contributions import PartContributions as contribution_parts
 from attnviz.figures.difference import Difference as difference
-from attnviz.figures.distance import CorpusDistance as distance_over_corpus
-from attnviz.figures.distance import DistanceProfile as distance
+from attnviz.figures.head import CorpusDistance as distance_over_corpus
+from attnviz.figures.head import DistanceProfile as distance
 from attnviz.figures.head import HeadMap as head
 from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.heads import ModelHeads as overview
@@ -27,9 +27,9 @@ from attnviz.figures.lens import LensBars as lens_words
 from attnviz.figures.lens import LogitLens as logit_lens
 from attnviz.figures.lens import PushedWords as pushed
 from attnviz.figures.lines import HeadLines as lines
-from attnviz.figures.maps import LeakMap as leaks
 from attnviz.figures.maps import MaskGrid as mask
 from attnviz.figures.maps import StateMap as states
+from attnviz.figures.maps import leaks
 from attnviz.figures.outputs import LabelBars as labels
 from attnviz.figures.outputs import NextWordBars as next_word
 from attnviz.figures.outputs import OutputChange as change
@@ -68,7 +68,7 @@ class HeadForm:
 _PART = {"view", "rows", "columns"}
 FORMS = {
     "map": HeadForm(head, frozenset({*_PART, "domain", "row_sums", "before"})),
-    "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins", "row"}), LINE),
+    "lines": HeadForm(lines, frozenset({*_PART, "heads", "least", "pins"}), LINE),
     "text": HeadForm(text_strip, frozenset({*_PART, "domain", "chosen", "side"}), TOKEN),
     "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side", "less"}), TOKEN, fits=on_grid),
     "distance": HeadForm(distance, selects=None, is_on_page=False),

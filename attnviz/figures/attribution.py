@@ -14,16 +14,17 @@ from attnviz.analysis.relevance import IntegratedGradients, Relevance, WordLogit
 from attnviz.analysis.rollout import Mixed
 from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import groups
+from attnviz.charts.axes import sides, size_within
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.grid import Grid, size_within
-from attnviz.charts.legends import Ramp
+from attnviz.charts.grid import Grid, Number
+from attnviz.charts.marks import Ramp
 from attnviz.charts.signs import CellState
 from attnviz.core.amounts import digits
-from attnviz.core.display import file_stem, in_title, visible_text
+from attnviz.core.display import file_stem, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
 from attnviz.core.tokens import Token
-from attnviz.figures.base import Figure, FigureFacts, edited, largest, number_arrays, subtitles, text_array
+from attnviz.figures.base import Figure, FigureFacts, edited, largest, number_arrays, text_array
 
 MAP, MOST_BARS = 440, 40
 """Pixels of the side of a map beside a row of bars, and most tokens that have bars; the table has all."""
@@ -68,13 +69,11 @@ class Traced:
 
     def facts(self, what: str, subject: str, shares: np.ndarray, **facts: Any) -> FigureFacts:
         """Return the facts of a figure of these shares."""
-        record, end = self.record, edited(self.record.edits)
-        name = file_stem(
-            record.source, f"{self.mixed.kind} after layer {self.layer}", subject, " ".join(self.texts), end=end
-        )
+        where, end = f"{self.mixed.kind} after layer {self.layer}", edited(self.record.edits)
+        name = file_stem(self.record.source, where, subject, " ".join(self.texts), end=end)
         arrays = {"rollout": shares, "tokens": text_array(self.texts)}
         what = f"{what} · {self.mixed.kind}, after layer {self.layer}"
-        return FigureFacts(what=what, name=name, record=record, arrays=arrays, **facts)
+        return FigureFacts(what=what, name=name, arrays=arrays, **facts)
 
 
 def most_of(values: np.ndarray) -> tuple[list[int], list[str]]:
@@ -84,22 +83,29 @@ def most_of(values: np.ndarray) -> tuple[list[int], list[str]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Rollout(Figure):
+class TracedFigure(Figure):
+    """Figure of attention rollout."""
+
+    traced: Traced
+
+    @property
+    def record(self) -> Record:
+        return self.traced.record
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout(TracedFigure):
     """Map of attention rollout: the share of each token in each position after a layer; `selected` is a row.
 
     A click selects a cell under the name "cell" with the fields query, key and rev.
     """
 
-    traced: Traced
-
     def facts(self) -> FigureFacts:
         traced, shares, texts = self.traced, self.traced.shares, self.traced.texts
         table = partial(tables.numbers_table, shares, "share", texts, texts)
         words = partial(sentences.reaches, shares, texts)
-        facts = traced.facts("Attention rollout", "rollout", shares, table=table, words=words)
-        heading = f"{facts.what} · {in_title(facts.record.source)}"
-        lines = [heading, ROLLOUT, *traced.subtitles(), *subtitles(facts.record, self)]
-        return replace(facts, title=" · ".join(filter(None, lines)))
+        notes = [ROLLOUT, *traced.subtitles()]
+        return traced.facts("Attention rollout", "rollout", shares, notes=notes, table=table, words=words)
 
     def draw(self) -> Grid:
         traced, shares = self.traced, self.traced.shares
@@ -110,24 +116,20 @@ class Rollout(Figure):
         shares = largest_in_size(shares, size.tile)
         return Grid(
             **self._header("" if self.on_screen else ROLLOUT, *traced.subtitles(), ending),
-            rows=tokens,
-            columns=tokens,
+            **sides(tokens, tokens, (f"Position after layer {traced.layer}", "Token")),
             size=size,
-            titles=(f"Position after layer {traced.layer}", "Token"),
             states=np.where(shares == 0, 1, 0),
             kinds=[CellState("arrives", "ramp", legend=""), CellState("no path", "blocked", "hatch")],
             shade=ramp.shade(shares),
             ramp=ramp,
-            numbers={"share": (shares, ".4f")},
-            verb="comes from",
+            numbers=[Number("share", shares, ".4f")],
         )
 
 
 @dataclass(frozen=True, eq=False)
-class RolloutRow(Figure):
+class RolloutRow(TracedFigure):
     """Bars of the share of each token in one position by attention rollout."""
 
-    traced: Traced
     position: int
 
     def facts(self) -> FigureFacts:
@@ -179,10 +181,8 @@ class LogitFigure(Figure):
         return self.word.sentence
 
     def _word_facts(self, what: str, *subject: object, **facts: Any) -> FigureFacts:
-        """Return the facts, with the logit before the origin of the weights in the title."""
-        parts = [f"{what} · {in_title(self.record.source)}", of_word(self.word), *subtitles(self.record)]
-        title = " · ".join(filter(None, parts))
-        return FigureFacts(what=what, title=title, subject=subject, record=self.record, **facts)
+        """Return the facts, with the logit in the title."""
+        return FigureFacts(what=what, notes=[of_word(self.word)], subject=subject, **facts)
 
     def _token_bars(
         self, values: np.ndarray, texts: Sequence[str], *lines: str, own: int | None = None, name: str = "", length: int
@@ -257,14 +257,13 @@ class RelevanceMap(LogitFigure):
         ramp = Ramp(name, float(np.nanmax(np.abs(products), initial=0.0)) or 1.0, colors, signed=self.signed)
         return Grid(
             **self._header(of_word(self.word), "" if self.products.any() else NOTHING),
-            rows=rows,
-            columns=columns,
+            **sides(rows, columns),
             size=size,
             states=np.where(largest_in_size(allowed, size.tile) == 0, 1, 0),
             kinds=[CellState("raises the logit", "ramp", legend=""), CellState("blocked", "blocked", "hatch")],
             shade=ramp.shade(products),
             ramp=ramp,
-            numbers={"share": (products, ".5f")},
+            numbers=[Number("share", products, ".5f")],
         )
 
 
@@ -299,7 +298,10 @@ class AttributionBars(LogitFigure):
         tokens = {"tokens": text_array(table["token"])}
         what, subject = f"Integrated gradients · {word.steps} steps", f"integrated gradients {word.token}"
         facts = self._word_facts(what, subject, table=table, arrays=number_arrays(table) | tokens | ends)
-        return replace(facts, words=f"{facts.title}. {largest(table)} {gap_in_words(word)}")
+        return replace(facts, words=self._words)
+
+    def _words(self) -> str:
+        return f"{self.title}. {largest(self.table)} {gap_in_words(self.word)}"
 
     def draw(self) -> Bars:
         values = np.concatenate([self.word.attributions[kind].numpy() for kind in self.word.texts])

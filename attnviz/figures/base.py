@@ -17,8 +17,7 @@ from attnviz.analysis.views import AttentionView, View
 from attnviz.charts import readout
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
-from attnviz.charts.legends import written_out
-from attnviz.charts.marks import LOADED, Form, Table, records
+from attnviz.charts.marks import LOADED, Form, Table, records, written_out
 from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, visible_text, without_surrogates
@@ -55,10 +54,9 @@ class FigureFacts:
         arrays: numbers as arrays; None for the columns of the table.
         what: title without the model's name, which is appended; "" where `heading` is given.
         heading: title of the picture.
-        title: heading with the origin of the weights and the edits; "" to take these from `record`.
+        notes: lines that follow in the title of one line, before the origin of the weights and the edits.
         subject: parts of the file name between the model's name and the text.
-        name: stem of the file name; "" to derive it from `record` and `subject`.
-        record: run that is drawn.
+        name: stem of the file name; "" to derive it from the record of the figure and `subject`.
     """
 
     table: pd.DataFrame | Callable[[], pd.DataFrame]
@@ -66,10 +64,9 @@ class FigureFacts:
     arrays: dict[str, np.ndarray] | Callable[[], dict[str, np.ndarray]] | None = None
     what: str = ""
     heading: str = ""
-    title: str = ""
+    notes: Sequence[str] = ()
     subject: Sequence[object] = ()
     name: str = ""
-    record: Record | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -120,13 +117,17 @@ class Figure(Style, ABC):
     def name(self) -> str:
         """Stem of the file name: ASCII, safe in every file system, at most 80 characters."""
         facts = self._facts
-        return facts.name or stem(facts.record, *facts.subject, sentence=self.sentence, view=self.view)
+        return facts.name or stem(self._record, *facts.subject, sentence=self.sentence, view=self.view)
 
     @cached_property
     def title(self) -> str:
         """Title in one line, with the origin of the weights and the edits."""
-        facts = self._facts
-        return facts.title or " · ".join(filter(None, [self._heading, *subtitles(facts.record)]))
+        return " · ".join(filter(None, [self._heading, *self._facts.notes, *subtitles(self._record)]))
+
+    @property
+    def _record(self) -> Record | None:
+        """Run that is drawn, if the figure is of a run."""
+        return getattr(self, "record", None)
 
     @property
     def _heading(self) -> str:
@@ -134,7 +135,7 @@ class Figure(Style, ABC):
         facts = self._facts
         if facts.heading:
             return facts.heading
-        source = facts.record.source
+        source = self._record.source
         return f"{facts.what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
 
     def _header(self, *lines: str, beside_map: bool = False) -> dict[str, Any]:
@@ -143,7 +144,7 @@ class Figure(Style, ABC):
         Args:
             beside_map: whether a page shows the chart beside a map, which already has the last lines.
         """
-        notes = [] if beside_map and self.on_screen else subtitles(self._facts.record, self)
+        notes = [] if beside_map and self.on_screen else subtitles(self._record, self)
         return {"title": self._heading, "lines": [*lines, *notes], "style": self.style}
 
     @cached_property

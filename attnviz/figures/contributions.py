@@ -13,11 +13,11 @@ from attnviz.analysis.contributions import Carried, Contributions, contributions
 from attnviz.analysis.predictions import token_at
 from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import as_tokens, groups
+from attnviz.charts.axes import Side, Size
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.grid import READABLE, Grid, limit_of
-from attnviz.charts.legends import Ramp
+from attnviz.charts.grid import READABLE, Grid, Number, limit_of
+from attnviz.charts.marks import Ramp
 from attnviz.charts.signs import CellState
-from attnviz.charts.size import Size
 from attnviz.core.amounts import counted, digits, in_cell, remainder
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.edits import Site
@@ -25,8 +25,8 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.figures.base import Figure, FigureFacts, subtitles, text_array, text_in_line
 
-HEAD = ("head", "kind", "layer", "head", "rev")
-"""Name and fields of the selection of a head."""
+HEAD = ("kind", "layer", "head")
+"""Columns of a table, and fields of a selection, that name a head."""
 MOST_NUMBERED, ROOMY, NARROW = 16, (44, 26), (22, 16)
 """Most heads of a layer whose cells show numbers; pixels (across, down) of a cell with and without a number."""
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
@@ -39,22 +39,28 @@ READS = {"q": "queries", "k": "keys", "v": "values"}
 
 
 def number_grid(
-    values: np.ndarray, rows: Sequence[str], columns: Sequence[str], ramp: Ramp, size: Size, **settings: Any
+    values: np.ndarray, rows: Side, columns: Side, ramp: Ramp, size: Size, *also: Number, **settings: Any
 ) -> Grid:
     """Build a grid of colored numbers, written into the cells where there is room; NaN has the color of 0."""
     flat = values.ravel().tolist()
     return Grid(
-        rows=groups(as_tokens(rows)),
-        columns=groups(as_tokens(columns)),
+        rows=rows,
+        columns=columns,
         size=size,
         states=np.zeros(values.shape, int),
         kinds=(CellState("number", "ramp", legend=""),),
         shade=ramp.shade(values),
         ramp=ramp,
-        numbers={"number": (values, [*map(digits, flat)])},
+        numbers=[Number("number", values, [*map(digits, flat)], ramp.title), *also],
+        says_title="",
         written=[*map(in_cell, flat)] if size.cell >= READABLE[0] else (),
-        **{"tips": (("number_text", ramp.title),)} | settings,
+        **settings,
     )
+
+
+def side_of(title: str, axis: str, labels: Sequence[str], names: Sequence[str] | None = None) -> Side:
+    """Make rows or columns of texts that are no tokens."""
+    return Side(groups(as_tokens(labels)), title, axis, labels, names or labels)
 
 
 class HeadNumbers(Figure):
@@ -77,25 +83,17 @@ class HeadNumbers(Figure):
         values, count = both[1], both.shape[2]
         wide, high = ROOMY if count <= MOST_NUMBERED else NARROW
         every = [(site.kind, site.layer, head) for site in sites for head in range(count)]
-        more = {name: [place[i] for place in every] for i, name in enumerate(HEAD[1:4])}
-        tips = [("number_text", measure)]
-        if also:
-            more["also_text"] = [*map(digits, both[0].ravel().tolist())]
-            tips.append(("also_text", also))
         site, focused = self.focused or (None, None)
         cell = (sites.index(site), focused) if site in sites and focused in range(count) else None
-        labels = [f"{site.kind} {site.layer}" for site in sites], [*map(str, range(count))]
         return number_grid(
             values,
-            *labels,
+            side_of("Layer", "query", [f"{site.kind} {site.layer}" for site in sites]),
+            side_of("Head", "key", [*map(str, range(count))]),
             Ramp(measure, limit_of(values) or 1.0, self.colors.diverging, signed=True),
             Size("rectangles", wide, *values.shape, high=high),
-            titles=("Layer", "Head"),
-            selects=HEAD,
-            more=more,
-            tips=tips,
-            labels=labels,
-            called=labels,
+            *([Number("also", both[0], [*map(digits, both[0].ravel().tolist())], also)] if also else []),
+            selects="head",
+            more={name: [place[i] for place in every] for i, name in enumerate(HEAD)},
             **above | {"style": replace(above["style"], selected=cell)},
         )
 
@@ -135,7 +133,6 @@ class WordFigure(Figure):
             subject=(f"{called} {logit.position} {words}",),
             table=logit.table,
             words=logit.in_words,
-            record=self.record,
         )
 
     def _header(self, *lines: str) -> dict[str, Any]:
@@ -145,36 +142,34 @@ class WordFigure(Figure):
 
 @dataclass(frozen=True, eq=False)
 class HeadContributions(WordFigure, HeadNumbers):
-    """Direct contribution of each head to the logit of a word; a click selects a head, see `HeadNumbers`."""
-
-    _titles = "contributions", "What each head adds", "Added by each head to"
-
-    def draw(self) -> Grid:
-        return self._head_grid(self.contributions.heads[[*HEAD[1:4], "contribution"]], ADDS, **self._header())
-
-
-@dataclass(frozen=True, eq=False)
-class HeadsReplaced(WordFigure, HeadNumbers):
-    """Decrease of a word's logit when each head is switched off; a click selects a head, see `HeadNumbers`.
+    """Direct contribution of each head to the logit of a word; a click selects a head, see `HeadNumbers`.
 
     Attributes:
-        falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position.
+        falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position: then the number of a
+            head is the decrease of the logit when the head is switched off; None for the contributions.
     """
 
     _: KW_ONLY
-    falls: pd.DataFrame
+    falls: pd.DataFrame | None = None
 
-    _titles = "replaced", "Each head switched off", "Heads switched off, for"
+    @property
+    def _titles(self) -> tuple[str, str, str]:
+        if self.falls is None:
+            return "contributions", "What each head adds", "Added by each head to"
+        return "replaced", "Each head switched off", "Heads switched off, for"
 
     def facts(self) -> FigureFacts:
-        """Return the facts, with a table of one row per head, the largest contribution first."""
+        """Return the facts; with falls, the table has a row per head, the largest contribution first."""
+        if self.falls is None:
+            return super().facts()
         table = self.contributions.with_falls(self.falls).query("part == 'head'").drop(columns="part")
         table = table.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
         return replace(super().facts(), table=table, words=partial(self.contributions.in_words, self.falls))
 
     def draw(self) -> Grid:
-        columns = self.table[[*HEAD[1:4], "contribution", "fall"]]
-        return self._head_grid(columns, FALLS, ADDS, **self._header(LESS))
+        if self.falls is None:
+            return self._head_grid(self.contributions.heads[[*HEAD, "contribution"]], ADDS, **self._header())
+        return self._head_grid(self.table[[*HEAD, "contribution", "fall"]], FALLS, ADDS, **self._header(LESS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +211,6 @@ class CarriedHeads(HeadNumbers):
             subject=(f"{self.carried.part} from", self.carried.texts[1]),
             table=self.carried.table,
             words=self.carried.in_words,
-            record=self.record,
         )
 
     def draw(self) -> Grid:
@@ -226,7 +220,7 @@ class CarriedHeads(HeadNumbers):
         above = self._header(*named, f"logit of {words} after position {measured.position}")
         if self.on_screen:  # a page says the rest beside the picture
             above["lines"] = []
-        return self._head_grid(self.table[[*HEAD[1:4], "carried"]], WAY, **above)
+        return self._head_grid(self.table[[*HEAD, "carried"]], WAY, **above)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +247,7 @@ class CompositionMap(Figure):
 
     @property
     def _heads(self) -> list[tuple[Site, int]]:
-        rows = self.circuits.heads[[*HEAD[1:4]]].itertuples(index=False, name=None)
+        rows = self.circuits.heads[[*HEAD]].itertuples(index=False, name=None)
         return [(Site(kind, layer), head) for kind, layer, head in rows]
 
     def facts(self) -> FigureFacts:
@@ -264,7 +258,7 @@ class CompositionMap(Figure):
         ]
         heads = text_array([site.brief(head) for site, head in self._heads])
         return FigureFacts(
-            title=f"{kind.upper()}-composition{f' · {in_title(self.model)}' if self.model else ''}",
+            heading=f"{kind.upper()}-composition{f' · {in_title(self.model)}' if self.model else ''}",
             name=file_stem(self.model, f"{kind}-composition"),
             table=pairs,
             words=f"Largest {kind.upper()}-composition of {counted(len(pairs), 'pair')}: {'; '.join(most)}.",
@@ -283,12 +277,16 @@ class CompositionMap(Figure):
         form = "rectangles" if values.size <= MOST_CELLS else "pixels"
         return number_grid(
             values,
-            *([site.short(head) for site, head in part] for part in (rows, columns)),
+            side_of("earlier head", "query", *_head_texts(rows)),
+            side_of("later head", "key", *_head_texts(columns)),
             Ramp("composition score", limit_of(values), self.colors.ramp),
             Size(form, side, *values.shape, every=every),
-            title=self.title,
+            title=self._heading,
             lines=[f"Rows: earlier heads that write. Columns: later heads whose {READS[self.kind]} read it."],
             style=self.style,
-            titles=("earlier head", "later head"),
-            called=tuple([site.brief(head) for site, head in part] for part in (rows, columns)),
         )
+
+
+def _head_texts(heads: Sequence[tuple[Site, int]]) -> tuple[list[str], list[str]]:
+    """Return labels and names of heads."""
+    return [site.short(head) for site, head in heads], [site.brief(head) for site, head in heads]

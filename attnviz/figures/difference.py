@@ -1,4 +1,4 @@
-"""Comparison of two maps A and B: the difference A - B, the difference per row, and both maps in a row."""
+"""Comparison of two maps A and B: the difference A - B with the difference per row, and both maps, in a row."""
 
 import math
 from collections.abc import Sequence
@@ -8,25 +8,21 @@ from functools import cached_property, partial
 import numpy as np
 
 from attnviz.analysis import BLOCKED, sentences, tables
-from attnviz.analysis.align import BLANK, AlignedPair, Pair, Side
+from attnviz.analysis.align import BLANK, AlignedPair, Pair
+from attnviz.analysis.align import Side as MapSide
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.sentences import all_heads
 from attnviz.analysis.views import groups
-from attnviz.charts import axes, pixels
-from attnviz.charts.domain import CROWDED, FAINT, NOT_A_NUMBER, Domain
-from attnviz.charts.grid import Grid
-from attnviz.charts.grid_form import together
-from attnviz.charts.legends import Ramp, heading, text_width
-from attnviz.charts.marks import Spec, field, layer, pixels_at, places
-from attnviz.charts.signs import CellState
-from attnviz.charts.size import Size, size_beside
+from attnviz.charts import axes
+from attnviz.charts.axes import KEY, QUERY, RowEnd, Side, Size, size_beside
+from attnviz.charts.grid import Grid, Number, together
+from attnviz.charts.marks import Ramp, heading
+from attnviz.charts.signs import CROWDED, FAINT, NOT_A_NUMBER, CellState, Domain
+from attnviz.charts.theme import gray_ramp
 from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, Views, edited, subtitles, text_array
-
-BAR, THIN, NUMBERED = 90, 5, 13
-"""Pixels: length of the longest bar, and least height of a row whose bar has gaps around it, or a number."""
 
 LEAST = 0.05
 """Least end of the color scale of differences; larger differences set the end of the scale."""
@@ -34,9 +30,7 @@ LEAST = 0.05
 LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
 """Most code points of a token's label, of the edits over a map, and of an input text under the title."""
 
-MEASURE = (
-    "difference per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
-)
+MEASURE = "per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 
 TILES = "each square shows the weight, and the difference, that is largest in size of"
 
@@ -78,7 +72,8 @@ class Difference(Figure):
         names = (f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)}" for side in self._sides)
         a, b = (f"{name} {_text(side)[:16]}" for name, side in zip(names, self._sides, strict=True))
         return FigureFacts(
-            title=" · ".join([title_of(both), *lines_of(both)]),
+            heading=title_of(both),
+            notes=lines_of(both),
             name=file_stem("compared", a, "with", b, end=edited(both.a.record.edits)),
             table=partial(tables.comparison_table, both),
             words=partial(sentences.compared, both),
@@ -97,34 +92,12 @@ class Difference(Figure):
 
     def draw(self) -> Views:
         a, b, difference = self.grids
-        views = [[difference, self._bars_view(), a, b]]
-        form = together(views, self.style, has_params=difference.is_rectangles)
-        width = 3 * (self.size.width + 6) + BAR
+        form = together([[difference, a, b]], self.style, has_params=difference.is_rectangles)
         scales = zip(("weights", "differences"), self._scales, strict=True)
         ends = [f"colors of {what} end at {scale.top:.2g}" for what, scale in scales if scale.top < 1]
-        meta = heading(title_of(self.comparison), [*lines_of(self.comparison), ", ".join(ends)], width, self)
-        moved = largest_in_size(self.comparison.variation[:, None], self.size.tile)[:, 0].tolist()
-        bars = {
-            "middle": [i + 0.5 for i in range(len(moved))],
-            "value": [0.0 if math.isnan(value) else value for value in moved],
-            "text": ["–" if math.isnan(value) else f"{value:.2f}" for value in moved],
-        }
-        return Views(form, a.data | b.data | difference.data | {"meta": meta, "bars": bars}, difference.read)
-
-    def _bars_view(self) -> Spec:
-        """Build bars of the difference per row, 0 to 1, aligned with the rows of the map, and numbers if they fit."""
-        size, axis = self.size, {"orient": "top", "title": "difference per row", "labels": False}
-        y = places(size.rows, reverse=True) | {"field": "middle"}
-        x = places(1, axis | {"titleAnchor": "start"}) | {"field": "value"}
-        bar = {"size": min(12, 0.7 * size.cell) if size.cell >= THIN else size.cell, "orient": "horizontal"}
-        layers = [
-            layer("bars", "bar", {"y": y, "x": x}, fill=self.colors.ramp[5], **bar),
-            layer("meta", "rule", {"x": pixels_at(0)}, stroke=self.colors.line),
-        ]
-        if size.cell >= NUMBERED:
-            text = {"y": y, "x": x, "text": field("text")}
-            layers.append(layer("bars", "text", text, align="left", baseline="middle", dx=6))
-        return {"layer": layers, "width": BAR, "height": size.height}
+        lines = [*lines_of(self.comparison), ", ".join(ends)]
+        meta = heading(title_of(self.comparison), lines, 3 * self.size.width + 100, self)
+        return Views(form, a.data | b.data | difference.data | {"meta": meta}, difference.read)
 
     @property
     def size(self) -> Size:
@@ -132,54 +105,39 @@ class Difference(Figure):
 
     @cached_property
     def grids(self) -> tuple[Grid, Grid, Grid]:
-        """Grids of A, B and A - B; A - B is drawn first, with the labels of the rows."""
-        size, tokens, both, (weights, differences) = self.size, self._tokens, self.comparison, self._scales
-        selected = both.most_cell if self.selected is None and self.on_screen else self.selected
+        """Grids of A, B and A - B; A - B is drawn first."""
+        size, (weights, differences) = self.size, self._scales
+        selected = self.comparison.most_cell if self.selected is None and self.on_screen else self.selected
         kinds = [
             np.select([states == BLOCKED, states == BLANK, np.isnan(part), part > 0, part < 0], [3, 4, 5, 1, 2])
             for part, states in self._tiles
         ]
+        names = zip(("a", "b", "difference"), self._tiles, self._texts, ("A", "B", "A − B"), strict=True)
         shared = {
             "size": size,
             "kinds": KINDS,
             "style": replace(self, heading=None, selected=selected),
-            "numbers": {
-                name: (numbers, texts)
-                for name, (numbers, _), texts in zip(("a", "b", "difference"), self._tiles, self._texts, strict=True)
-            },
-            "cell_texts": [KINDS[kind].text for kind in kinds[2].ravel().tolist()],
-            "called": tuple(
-                [*map(_place_name, part, pairs)][:: size.tile]
-                for part, pairs in zip(tokens, (both.rows, both.columns), strict=True)
-            ),
+            "numbers": [Number(name, numbers, texts, title) for name, (numbers, _), texts, title in names],
+            "says": [KINDS[kind].text for kind in kinds[2].ravel().tolist()],
         }
-        labels = [[[_label(pair, end) for pair in axis] for axis in tokens] for end in range(3)]
-        widest = max(text_width(label) for _, over in labels for label in over[:: size.every * size.tile])
-        if widest > size.cell - 4:
-            shared["extent"] = 8 * math.ceil(widest / 8)
-        if all(a and b and a.text == b.text for a, b in tokens[0]):  # only the first map needs row labels
-            labels[0][0] = labels[1][0] = []
-        ends = f" {MORE[0]}", f" {MORE[1]}"
-        ramp, colors = weights.legend(self.colors), self.colors.diverging
-        signed = Ramp("difference A − B", differences.top, colors, signed=True, ends=ends)
-        gray = [
-            pixels.gray_ramp(self.colors) if side.head in side.step.heads_off else self.colors.ramp
-            for side in self._sides
+        ends, diverging = (f" {MORE[0]}", f" {MORE[1]}"), self.colors.diverging
+        ramp = Ramp("difference A − B", differences.top, diverging, signed=True, ends=ends)
+        grays = [
+            gray_ramp(self.colors) if side.head in side.step.heads_off else self.colors.ramp for side in self._sides
         ]
         own = (
-            {"ramp": ramp, "palette": gray[0], "signs": ()},
-            {"palette": gray[1], "signs": [KINDS[i] for i in np.unique(kinds[:2]).tolist()]},
-            {"ramp": signed, "signs": ()},
+            {"ramp": weights.legend(self.colors), "palette": grays[0], "signs": ()},
+            {"palette": grays[1], "signs": [KINDS[i] for i in np.unique(kinds[:2]).tolist()]},
+            {"ramp": ramp, "signs": (), "ends": [self._per_row()]},
         )
         return tuple(
             Grid(
-                title=names_of(both)[end],
+                title=names_of(self.comparison)[end],
                 lines=[self._selected_text(end, selected)],
-                rows=groups([_token(pair, end) for pair in tokens[0]]),
-                columns=groups([_token(pair, end) for pair in tokens[1]]),
+                rows=self._side(0, end),
+                columns=self._side(1, end),
                 states=kinds[end],
-                shade=signed.shade(numbers) if end == 2 else np.nan_to_num(numbers) / weights.top,
-                labels=tuple(labels[end]),
+                shade=ramp.shade(numbers) if end == 2 else np.nan_to_num(numbers) / weights.top,
                 prefix=f"{'abd'[end]}-",
                 **shared,
                 **own[end],
@@ -187,8 +145,23 @@ class Difference(Figure):
             for end, (numbers, _) in enumerate(self._tiles)
         )
 
+    def _per_row(self) -> RowEnd:
+        """Total variation of each row, or the largest of each tile of rows."""
+        tile, rows = self.size.tile, len(self.comparison.rows)
+        moved = np.repeat(largest_in_size(self.comparison.variation[:, None], tile)[:, 0], tile)[:rows].tolist()
+        texts = ["–" if math.isnan(value) else f"{value:.2f}" for value in moved]
+        return RowEnd("note", "per row", texts, [self.colors.text] * rows)
+
+    def _side(self, axis: int, end: int) -> Side:
+        """Make the rows or columns of A (0), B (1) or A - B (2); only the first map, A - B, has labels of rows."""
+        both, pairs = self._tokens[axis], (self.comparison.rows, self.comparison.columns)[axis]
+        labels = () if axis == 0 and end < 2 else [*map(_label, both)]
+        names = [*map(_place_name, both, pairs)][:: self.size.tile]
+        tokens = groups([_token(pair, end) for pair in both])
+        return Side(tokens, (QUERY, KEY)[axis], ("query", "key")[axis], labels, names)
+
     @property
-    def _sides(self) -> tuple[Side, Side]:
+    def _sides(self) -> tuple[MapSide, MapSide]:
         return self.comparison.a, self.comparison.b
 
     @cached_property
@@ -252,7 +225,7 @@ def title_of(comparison: AlignedPair) -> str:
     return f"A and B compared · {names[0] if names[0] == names[1] else f'A: {names[0]} · B: {names[1]}'}"
 
 
-def _head_name(side: Side) -> str:
+def _head_name(side: MapSide) -> str:
     """Name the head of a side: "head 2 of cross layer 1"."""
     if isinstance(side.head, int):
         return side.site.head(side.head)
@@ -286,15 +259,13 @@ def lines_of(comparison: AlignedPair) -> list[str]:
     return [*lines, *filter(None, [sentences.window_text(comparison)]), MEASURE, *axes.notes_on(size, TILES)]
 
 
-def _text(side: Side) -> str:
+def _text(side: MapSide) -> str:
     return side.record.sentences[side.sentence].text
 
 
-def _label(both: Both, end: int) -> str:
-    """Return the label of a row or column of A (0), B (1) or A - B (2)."""
+def _label(both: Both) -> str:
+    """Return the label of a row or column: "cat → dog", or "down (B)" if only B has the token."""
     texts = [None if token is None else axes.short(token.text, LONGEST_LABEL) for token in both]
-    if end < 2:
-        return texts[end] or ""
     alone = next((f" ({side})" for side, text in zip("BA", texts, strict=True) if text is None), "")
     return " → ".join(dict.fromkeys(text for text in texts if text is not None)) + alone
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,12 +16,10 @@ import pandas as pd
 from attnviz.analysis import Cells, sentences, tables, views
 from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.views import AttentionView
-from attnviz.charts import pixels, signs
-from attnviz.charts.collage import Collage
-from attnviz.charts.domain import NOT_A_NUMBER, Domain, adapted, domain_of
-from attnviz.charts.legends import Ramp, entry, heading, ramp_spec, signs_spec, text_width, title_spec
-from attnviz.charts.signs import CellState
-from attnviz.charts.theme import LINE
+from attnviz.charts import marks, pixels, signs
+from attnviz.charts.marks import Ramp, entry, heading, ramp_spec, signs_spec, text_width, title_spec
+from attnviz.charts.signs import NOT_A_NUMBER, CellState, Domain, adapted, domain_of
+from attnviz.charts.theme import LINE, gray_ramp
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -48,11 +46,8 @@ WIDEST, TALLEST = 150, 212
 GAP, LABEL = 14, 20
 """Pixels between thumbnails of a call, and above each for its label."""
 
-WIDTH, FULL, FLAT = 980, 1360, 320
-"""Pixels for all heads of a model: most width by default, and on a full screen; most height on a full screen."""
-
-HIGH = 480
-"""Target height of all heads in pixels, as far as thumbnails do not get smaller than LARGEST."""
+WIDTH, HIGH = 980, 480
+"""Pixels for all heads of a model: most width, and target height as far as thumbnails do not get below LARGEST."""
 
 LARGE, LARGEST, BANDED, SMALLEST, SPACE = 190, 96, 72, 26, 10
 """Pixels: side of a thumbnail for few heads, for many, for kinds beside each other, and at least; space between two."""
@@ -60,37 +55,44 @@ LARGE, LARGEST, BANDED, SMALLEST, SPACE = 190, 96, 72, 26, 10
 FEW, ORDERED, ACROSS = 4, 170, 8
 """Heads in a given order: most heads that are drawn large, pixels of their side, and small thumbnails per row."""
 
+FIELDS = (
+    *("x", "x2", "corner", "y", "y2", "uri", "label", "ink", "off", "marked", "focused"),
+    *("kind", "layer", "head", "rev", "name", "largest", "state"),
+)
+BESIDE = ("x", "y", "label", "align", "baseline", "ink")
+"""Fields of a thumbnail, and of a label beside thumbnails."""
+
 LEFT, ABOVE = 64, 26
 """Pixels left of a row for the label of its layer, and above the layers of a kind for the head numbers."""
 
 
-class Thumbnail(NamedTuple):
-    """A head, the upper left corner of its thumbnail in pixels, and the lines of text above."""
-
-    head: Head
-    x: int
-    y: int
-    label: str = ""
-
-
 class Layout(NamedTuple):
-    """Thumbnails of one size, with `above` pixels for lines of text above each.
+    """Thumbnails of one size in pixels, with `above` pixels for lines of text above each.
 
-    Each label beside the thumbnails has x, y, text, align and baseline.
+    Each thumbnail has its head, its left and upper end, and its text; each label beside the thumbnails has x, y, text,
+    align and baseline.
     """
 
     side: int
     height: int
     above: int
-    thumbnails: Sequence[Thumbnail]
+    thumbnails: Sequence[tuple[Head, int, int, str]]
     labels: Sequence[tuple[float, float, str, str, str]] = ()
 
     @property
     def ends(self) -> tuple[int, int]:
         """Pixels of the right and the lower end of all thumbnails."""
-        corners = [(thumbnail.x, thumbnail.y) for thumbnail in self.thumbnails] or [(0, 0)]
+        corners = [(x, y) for _, x, y, _ in self.thumbnails] or [(0, 0)]
         x, y = map(max, zip(*corners, strict=True))
         return x + self.side, y + self.height
+
+
+def in_rows(heads: Sequence[Head], texts: Sequence[str], across: int, side: int, height: int, above: int) -> Layout:
+    """Lay out heads row by row, `across` in each, with their texts above them."""
+    x, y = side + GAP, height + above + GAP
+    places = ((i % across * x, i // across * y) for i in range(len(heads)))
+    thumbnails = [(head, *place, text) for head, place, text in zip(heads, places, texts, strict=True)]
+    return Layout(side, height, above, thumbnails)
 
 
 class Thumbnails(Figure):
@@ -149,61 +151,92 @@ class Thumbnails(Figure):
         return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_MARKED, top=1.0)
 
     def draw(self) -> Views:
+        """Draw the heads as images, those switched off in gray and struck through."""
         (title, lines), layout, colors = self._header(), self.layout, self.colors
         most = max((cells.tile for cells in self.cells.values()), default=1)
-        lines = [
-            *filter(None, lines),
-            *([f"each square shows the largest of {most} × {most} cells"] if most > 1 else []),
-        ]
-        collage = Collage("heads", ("kind", "layer", "head", "rev", "name", "largest", "state"))
+        tiles = [f"each square shows the largest of {most} × {most} cells"] if most > 1 else []
+        lines = [*filter(None, lines), *tiles]
         style = self if title else replace(self, width=layout.ends[0])  # lines below the thumbnails, at most as wide
-        for x, y, text, *ends in layout.labels:
-            collage.text(x, y, text, colors.quiet, *ends)
-        for thumbnail in layout.thumbnails:
-            self._add(thumbnail, collage)
-        where = {"orient": "right" if self.aside else "bottom", "offset": 14}
-        orient = "top" if title else "bottom"
-        form = collage.form(
-            ((-MARGIN, layout.ends[0] + MARGIN), (-max(MARGIN, layout.above), layout.ends[1] + MARGIN)),
-            ("head", "kind", "layer", "head", "rev"),
-            colors,
-            tooltip=(("name", "head"), ("largest", "largest weight"), ("state", "state")),
-            layers=[ramp_spec(replace(self._ramp, top=0.0), where), signs_spec(where)],
-            title=title_spec() | {"orient": orient} if title or lines else None,
-        )
+        sides = (-MARGIN, layout.ends[0] + MARGIN), (-max(MARGIN, layout.above), layout.ends[1] + MARGIN)
+        x, y = marks.places(0, domain=[*sides[0]]), marks.places(0, domain=[*sides[1]][::-1])
+        box, where = marks.box(x, y), {"orient": "right" if self.aside else "bottom", "offset": 14}
+        point = {axis: box[axis] for axis in "xy"}
+        strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}
+        corner = point | {"x": x | {"field": "corner"}, "x2": {"field": "x2"}}
+        text = {"lineBreak": "\n", "lineHeight": LINE}
+        beside = {name: {"expr": f"datum.{name}"} for name in ("align", "baseline")}
+        label = point | {"text": marks.field("label"), "fill": marks.as_is("ink")}
+        tooltip = marks.tips(("name", "head"), ("largest", "largest weight"), ("state", "state"))
+        target = marks.layer("heads", "rect", box | {"tooltip": tooltip}, fill="transparent", cursor="pointer")
+        frame = {"fill": None, "stroke": colors.accent, "strokeWidth": 2.5}
+        layers = [
+            ramp_spec(replace(self._ramp, top=0.0), where),
+            signs_spec(where),
+            marks.layer("heads", "image", box | {"url": marks.field("uri")}, aspect=False, smooth=False),
+            marks.layer("heads", "rect", box, fill=None, stroke=colors.line),
+            marks.layer("heads", "rule", strike, where="datum.off", color=colors.quiet, strokeWidth=1.5),
+            marks.layer("heads", "rule", corner, where="datum.marked", color=colors.accent, strokeWidth=4, dy=2),
+            marks.layer("heads", "rect", box, where="datum.focused", **frame),
+            marks.layer("heads", "text", label, dy=3 - layout.above, align="left", baseline="top", **text),
+            marks.layer("labels", "text", label, **beside),
+            target | {"name": "heads"},
+        ]
+        chart = {
+            "layer": layers,
+            "width": sides[0][1] - sides[0][0],
+            "height": sides[1][1] - sides[1][0],
+            "resolve": marks.APART,
+            "params": [marks.click("head", ["heads"], "kind", "layer", "head", "rev")],
+        }
+        if title or lines:
+            chart["title"] = title_spec() | {"orient": "top" if title else "bottom"}
         states = {
             CellState("blocked", "blocked", "hatch"): any(cells.blocked.any() for cells in self.cells.values()),
             CellState(NOT_A_NUMBER, "blocked", "cross"): any(np.isnan(c.weights).any() for c in self.cells.values()),
         }
-        data = {
-            "meta": heading(title, lines, layout.ends[0], style) | {"top": [self._ramp.top]},
-            "legend": entry(signs.legend([state for state, occurs in states.items() if occurs], colors)),
-        }
-        return Views(form, collage.data | data)
+        return Views(
+            marks.whole(chart, colors),
+            {
+                "meta": heading(title, lines, layout.ends[0], style) | {"top": [self._ramp.top]},
+                "legend": entry(signs.legend([state for state, occurs in states.items() if occurs], colors)),
+                "heads": marks.columns(FIELDS, [*map(self._row, layout.thumbnails)]),
+                "labels": marks.columns(
+                    BESIDE, [dict(zip(BESIDE, (*part, colors.quiet), strict=True)) for part in layout.labels]
+                ),
+            },
+        )
 
-    def _add(self, thumbnail: Thumbnail, collage: Collage) -> None:
-        """Draw a head, in gray and struck through if it is switched off."""
+    def _row(self, thumbnail: tuple[Head, int, int, str]) -> dict[str, Any]:
+        """Build the row of a head in the table of the chart."""
         (site, number), x, y, label = thumbnail
-        colors, view, layout = self.colors, self.views[site], self.layout
+        colors, view, side = self.colors, self.views[site], self.layout.side
         off, is_focused = number in view.step.heads_off, self.focused in (number, (site, number))
         domain, cells = self._domains[site, number], self.cells[site, number]
-        x2, y2 = x + layout.side, y + layout.height
         kinds, states = states_of(cells, view)
-        painted = replace(colors, ramp=pixels.gray_ramp(colors)) if off else colors
-        sides = {"height": layout.height, "width": layout.side}
-        uri = pixels.uri(states, kinds, domain.shade(cells.weights), painted, **sides)
-        words = site.head(number), self.largest[site, number], "off: its output is zero" if off else "on"
-        collage.image(x, x2, y, y2, x, x2, uri, site.kind, site.layer, number, self.rev, *words)
-        collage.frame(x, x2, y, y2, colors.line)
+        painted, sides = colors, {"height": self.layout.height, "width": side}
         if off:
-            collage.frame(x, x2, y2, y, colors.quiet, 1.5, "line")
-        if is_focused:
-            collage.frame(x - 1.5, x2 + 1.5, y - 1.5, y2 + 1.5, colors.accent, 2.5)
-        if self._ramp.title == OF_MARKED and domain.kind == "adapts":
-            collage.frame(x2 - CORNER, x2, y + 2, y + 2, colors.accent, 4)
-        if label:
-            ink = colors.quiet if off else colors.text
-            collage.text(x, y - layout.above + 3, label, colors.accent if is_focused else ink, baseline="top")
+            painted = replace(colors, ramp=gray_ramp(colors))
+        ink = colors.quiet if off else colors.text
+        return {
+            "x": x,
+            "x2": x + side,
+            "corner": x + side - CORNER,
+            "y": y,
+            "y2": y + self.layout.height,
+            "uri": pixels.uri(states, kinds, domain.shade(cells.weights), painted, **sides),
+            "label": label,
+            "ink": colors.accent if is_focused else ink,
+            "off": off,
+            "marked": self._ramp.title == OF_MARKED and domain.kind == "adapts",
+            "focused": is_focused,
+            "kind": site.kind,
+            "layer": site.layer,
+            "head": number,
+            "rev": self.rev,
+            "name": site.head(number),
+            "largest": self.largest[site, number],
+            "state": "off: its output is zero" if off else "on",
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +250,6 @@ class AllHeads(Thumbnails, SiteFigure):
             table=partial(tables.heads_table, self.attention_view),
             words=self._words,
             arrays=self._arrays,
-            record=self.record,
         )
 
     def _words(self) -> str:
@@ -251,9 +283,7 @@ class AllHeads(Thumbnails, SiteFigure):
         labels = [f"head {i}{' · off' if i in off else ''}" for i in range(count)]
         if self.on_screen:  # the page says elsewhere which heads are off
             labels = [f"head {i}" if side > text_width("head 00") else str(i) for i in range(count)]
-        x, y = side + GAP, height + LABEL + GAP
-        heads = [Thumbnail((self.site, i), i % across * x, i // across * y, label) for i, label in enumerate(labels)]
-        return Layout(side, height, LABEL, heads)
+        return in_rows([(self.site, i) for i in range(count)], labels, across, side, height, LABEL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,9 +305,7 @@ class ModelHeads(Thumbnails):
     sentence: int = 0
 
     def facts(self) -> FigureFacts:
-        return FigureFacts(
-            what="Every head", subject=("every head",), table=self._table, words=self._words, record=self.record
-        )
+        return FigureFacts(what="Every head", subject=("every head",), table=self._table, words=self._words)
 
     def _table(self) -> pd.DataFrame:
         return head_metrics(self.record, self.sentence).drop(columns="site")
@@ -302,22 +330,21 @@ class ModelHeads(Thumbnails):
     @cached_property
     def layout(self) -> Layout:
         if self.order is not None:
-            return _ordered_layout(self.order, self.captions or ())
-        if self.on_screen:
-            layout = _layer_layout(self.record, FULL)
-            if layout.ends[0] + LEFT <= WIDTH or layout.ends[1] + ABOVE <= FLAT:
-                return layout
-        return _layer_layout(self.record, WIDTH)
+            few, names = len(self.order) <= FEW, [site.brief(head) for site, head in self.order]
+            texts = ["\n".join(lines) for lines in zip(names, self.captions, strict=True)] if self.captions else names
+            across, side = max(1, min(len(names), 2 if few else ACROSS)), ORDERED if few else LARGEST
+            return in_rows(self.order, texts, across, side, side, (2 if self.captions else 1) * LINE + 3)
+        return _layer_layout(self.record)
 
 
-def _layer_layout(record: Record, width: int) -> Layout:
+def _layer_layout(record: Record) -> Layout:
     """Lay out a row for each attention call, with large thumbnails if all fit on a screen.
 
     Kinds of attention stand beside each other as long as thumbnails keep BANDED pixels, otherwise under each other.
     """
     calls = {site.kind: [step for step in record.steps if step.site.kind == site.kind] for site in record.sites}
     most, kinds = max((step.num_heads for step in record.steps), default=1), [*calls]
-    fitting = {n: (width // n - LEFT) // most - SPACE for n in range(1, len(kinds) + 1)}
+    fitting = {n: (WIDTH // n - LEFT) // most - SPACE for n in range(1, len(kinds) + 1)}
     across = max((n for n, side in fitting.items() if side >= BANDED), default=1)
     bands = [kinds[i : i + across] for i in range(0, len(kinds), across)]
     rows = [max(len(calls[kind]) for kind in band) for band in bands]
@@ -334,17 +361,5 @@ def _layer_layout(record: Record, width: int) -> Layout:
             for row, call in enumerate(calls[kind]):
                 site, down = call.site, y + row * step
                 labels.append((x - 8, down + side / 2, f"layer {site.layer}", "right", "middle"))
-                thumbnails += [Thumbnail((site, head), x + head * step, down) for head in range(call.num_heads)]
+                thumbnails += [((site, head), x + head * step, down, "") for head in range(call.num_heads)]
     return Layout(side, side, 0, thumbnails, labels)
-
-
-def _ordered_layout(order: Sequence[Head], captions: Sequence[str]) -> Layout:
-    """Lay out heads row by row, with the name and caption of each head above its thumbnail."""
-    few = len(order) <= FEW
-    across = max(1, min(len(order), 2 if few else ACROSS))
-    side, above = ORDERED if few else LARGEST, (2 if captions else 1) * LINE + 3
-    x, y = side + SPACE, above + side + SPACE
-    names = [site.brief(head) for site, head in order]
-    texts = ["\n".join(lines) for lines in zip(names, captions, strict=True)] if captions else names
-    places_ = [Thumbnail(head, i % across * x, i // across * y, texts[i]) for i, head in enumerate(order)]
-    return Layout(side, side, above, places_)

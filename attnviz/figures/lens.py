@@ -14,10 +14,10 @@ from attnviz.analysis.lens import stages
 from attnviz.analysis.sentences import quoted, quoted_token
 from attnviz.analysis.views import Groups, as_tokens, groups
 from attnviz.charts import axes
-from attnviz.charts.grid import Grid
-from attnviz.charts.legends import Ramp, text_width
+from attnviz.charts.axes import Side, Size
+from attnviz.charts.grid import Grid, Number
+from attnviz.charts.marks import Ramp, text_width
 from attnviz.charts.signs import CellState
-from attnviz.charts.size import Size
 from attnviz.core.amounts import percent
 from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Site
@@ -78,7 +78,7 @@ class WordGridFigure(Figure):
         """Return the facts; `columns` are the names of the table columns of rows and of numbers."""
         table = partial(self.words.table.rename, columns=dict(zip(("row", "value"), columns, strict=True)))
         facts = {"table": table, "words": self._in_words, "arrays": self._arrays}
-        return FigureFacts(what=what, subject=subject, record=self.record, **facts)
+        return FigureFacts(what=what, subject=subject, **facts)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         grid = self.words
@@ -112,22 +112,21 @@ class WordGridFigure(Figure):
         span = f"positions {positions[0]} to {positions[-1]} of {length} (0 to {length - 1})"
         starts, flat = np.array(positions), values.ravel().tolist()
         columns = Groups(as_tokens(words.tokens[part]), starts, starts + 1)
+        over = f"Token read, {span}" if len(positions) < len(tokens) else "Token read"
+        numbers = [f"{value:+.3g}" if ramp.signed else percent(value) for value in flat]
         return Grid(
             **self._header(line, span if len(words.positions) < length and not self.on_screen else ""),
-            rows=groups(as_tokens(names)),
-            columns=columns,
+            rows=Side(groups(as_tokens(names)), title, "query", names, names),
+            columns=Side(columns, over, "key", tokens[part]),
             size=Size("rectangles", wide, *values.shape, high=HEIGHT),
             states=np.isnan(values).astype(int),
             kinds=KINDS,
-            titles=(title, "Token read" + (f", {span}" if len(positions) < len(tokens) else "")),
             shade=ramp.shade(values),
             ramp=ramp,
-            numbers={"number": (values, [f"{value:+.3g}" if ramp.signed else percent(value) for value in flat])},
-            cell_texts=[isolated(visible_text(word)) for row in every for word in row[part]],
+            numbers=[Number("number", values, numbers, number)],
+            says=[isolated(visible_text(word)) for row in every for word in row[part]],
+            says_title="word",
             written=[text for row in texts for text in row[part]],
-            tips=(("says", "word"), ("number_text", number)),
-            labels=(names, tokens[part]),
-            called=(names, axes.names(columns)),
         )
 
 

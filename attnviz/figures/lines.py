@@ -12,10 +12,9 @@ from attnviz.analysis import EMPTY, Cells, sentences, views
 from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, signs
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY
-from attnviz.charts.domain import NOT_A_NUMBER, POLICIES, colored
-from attnviz.charts.legends import LegendEntry, entry, heading, signs_spec, text_width, title_spec
-from attnviz.charts.marks import Spec, Table
-from attnviz.charts.theme import LINE, MONO, Theme
+from attnviz.charts.marks import LegendEntry, Spec, Table, entry, heading, signs_spec, text_width, title_spec
+from attnviz.charts.signs import NOT_A_NUMBER, POLICIES, colored
+from attnviz.charts.theme import LINE, MONO
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.errors import InputError
@@ -30,14 +29,12 @@ Pin = tuple[str, int]
 
 MOST_TOKENS, MOST_LINES, MOST_ASKED, MOST_HEADS = 64, 400, 4_000, 4
 """Most queries or keys drawn; most lines without and with a minimum weight; most heads described in words."""
-DASHES = ((1, 0), (7, 3), (2, 3), (10, 3, 2, 3), (14, 5))
-"""Dash patterns in pixels, for more heads than there are hues."""
 GAP, ON_SCREEN, NARROWEST, PADDING = 230, 380, 120, 8
 """Pixels between the columns of tokens: in a file, on a screen, and at least; pixels between lines and tokens."""
 HIGHEST, LOWEST, HEIGHT, LARGER = 38, 15, 360, 1.2
 """Pixels of the height of a token at most and at least, and of a column if possible; factor of these on a screen."""
-SAMPLES, FAINT = (0.1, 0.25, 0.5, 1.0), 0.3
-"""Weights in the legend; opacity of background lines, which are gray because pale colors mean small weights."""
+SAMPLES = (0.1, 0.25, 0.5, 1.0)
+"""Weights in the legend."""
 STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "domain": [0, 1], "range": [0, 1]}}
 """Opacity by a power of the weight: 0.1 stays visible, and many tiny weights do not add up to a fog."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("head_name", "head"))
@@ -48,8 +45,7 @@ _MEANT = (
     f"({_SIDE} === 'query' ? datum.query === pointed.query[0] : datum.key === pointed.key[0])"
 )
 _WIDE = f"datum.chosen || isValid(pointed.side) && {_SIDE} === 'line' && datum.index === pointed.index[0]"
-_FAINT = "datum.faint && !isValid(pointed.side)"
-"""Vega expressions: whether a line belongs to the hovered token, is hovered or selected, or is in the background."""
+"""Vega expressions: whether a line belongs to the hovered token, and whether it is hovered or selected."""
 
 
 class Edges(NamedTuple):
@@ -73,10 +69,9 @@ class HeadLines(SiteFigure):
     -1 for the other side. The line of the selected cell is emphasized, and its query is picked.
 
     Attributes:
-        heads: numbers of heads, or names of `analysis.AGGREGATIONS`; each has its own hue and dashes.
+        heads: numbers of heads, or names of `analysis.AGGREGATIONS`; each has its own hue.
         least: minimum weight of a line; None for the 400 largest weights.
         pins: picked tokens: only lines that begin or end at a picked token are drawn.
-        row: query whose lines stand out while no token is picked; other lines are faint until they are hovered.
 
     Raises:
         InputError: if there are no heads, a head is repeated, or there are too many to distinguish.
@@ -86,11 +81,10 @@ class HeadLines(SiteFigure):
     _: KW_ONLY
     least: float | None = None
     pins: frozenset[Pin] = frozenset()
-    row: int | None = None
 
     def __post_init__(self):
         super().__post_init__()
-        most, count = len(self.colors.hues) * len(DASHES), len(self.heads)
+        most, count = len(self.colors.hues), len(self.heads)
         if not 0 < count <= most or len(set(self.heads)) < count:
             raise InputError(f"Lines show from 1 to {most} heads, each once; {count} were given.")
 
@@ -137,7 +131,7 @@ class HeadLines(SiteFigure):
             name = f"{self.site.head(*self.heads)} · {in_title(self.record.source)}"
         subject = self.site, f"lines-{'-'.join(map(str, self.heads))}"
         facts = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
-        return FigureFacts(heading=f"Lines · {name}", subject=subject, record=self.record, **facts)
+        return FigureFacts(heading=f"Lines · {name}", subject=subject, **facts)
 
     def _in_words(self) -> str:
         more = len(self.heads) - MOST_HEADS
@@ -163,14 +157,13 @@ class HeadLines(SiteFigure):
         return numbers | heads | {f"{side}_tokens": text_array(part.labels) for side, part in tokens}
 
     def draw(self) -> Views:
-        """Draw lines between two columns of tokens; hovering changes their hue, width and opacity."""
-        gap, colors, pixels = self._gap, self.colors, marks.pixels_at
+        """Draw lines between two columns of tokens; hovering changes their width and opacity."""
+        gap, pixels = self._gap, marks.pixels_at
         ends = {"y": _token_y(self._most_tokens, "y"), "y2": {"field": "y2"}, "x": pixels(0), "x2": pixels(gap)}
-        looks, width = _look_channels(colors), pixels(2.0 if self._most_tokens > 24 else 2.5)
-        strokes = looks | {
-            "stroke": marks.when(_FAINT, pixels(colors.quiet), looks["stroke"]),
+        width = pixels(2.0 if self._most_tokens > 24 else 2.5)
+        strokes = {
+            "stroke": marks.as_is("ink"),
             "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, pixels(0)),
-            "opacity": marks.when(_FAINT, pixels(FAINT), pixels(1)),
             "strokeWidth": marks.when(_WIDE, pixels(5 if len(self.heads) == 1 else 4), width),
         }
         hits = ends | {"tooltip": marks.tips(*TOOLTIP)}
@@ -183,26 +176,23 @@ class HeadLines(SiteFigure):
         ]
         pointed = marks.hover(["lines"], "side", "query", "key", "index")
         params = [marks.click("cell", ["lines"], "query", "key", "rev"), pointed]
-        scales = dict.fromkeys(("shape", "fill", "stroke", "strokeDash"), "independent")
+        scales = dict.fromkeys(("shape", "fill", "stroke"), "independent")
         chart = {"layer": layers, "width": gap, "height": self._most_tokens * self._cell, "resolve": {"scale": scales}}
-        return Views(marks.whole(chart | {"params": params, "title": title_spec()}, colors), self._data())
+        return Views(marks.whole(chart | {"params": params, "title": title_spec()}, self.colors), self._data())
 
     def _data(self) -> dict[str, Table]:
-        edges, looks, colors = self.edges, self._look_indices, self.colors
+        edges, colors = self.edges, self.colors
         notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.notes, *edges.notes]
-        legend = [(text, signs.CROSS, colors.warning) for text in self._weightless_rows]
-        if self._led_row is not None:
-            notes.append(f"in color: where {sentences.named(self._sides[0], self._led_row)} looks")
-            legend.append(("other rows", signs.DASH, colors.quiet))
-        sample = colors.text if len(looks) > 1 else [*colors.hues * len(DASHES), colors.quiet][looks[0]]
+        heads = zip(self._names, self._inks, strict=True) if len(self.heads) > 1 else ()
+        legend = [LegendEntry(name, "", ink, ink) for name, ink in heads]
+        legend += [LegendEntry(text, signs.CROSS, colors.warning, colors.background) for text in self._weightless_rows]
         meta = heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
         return {
-            "meta": meta | {"sample": [sample]},
+            "meta": meta | {"sample": [colors.text if len(self.heads) > 1 else self._inks[0]]},
             "lines": self._lines(),
             "queries": self._tokens(0),
             "keys": self._tokens(1),
-            "heads": {"look": looks, "name": self._names},
-            "legend": entry([LegendEntry(*sign, colors.background) for sign in legend]),
+            "legend": entry(legend),
         }
 
     @property
@@ -221,24 +211,20 @@ class HeadLines(SiteFigure):
         return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // self._most_tokens)))
 
     @cached_property
-    def _look_indices(self) -> list[int]:
-        """Index of each head's hue and dashes: from its number, so that it does not depend on the other heads."""
-        most = len(self.colors.hues) * len(DASHES)
+    def _inks(self) -> list[str]:
+        """Color of each head: from its number, so that it does not depend on the other heads, if no two are equal."""
+        hues, first = self.colors.hues, self.heads[0]
         if len(self.heads) == 1:
-            return [most if self.heads[0] in self.attention_view.step.heads_off else 0]
-        numbers = [head % most if isinstance(head, int) else -1 for head in self.heads]
-        return numbers if len(set(numbers)) == len(numbers) and -1 not in numbers else [*range(len(numbers))]
+            return [self.colors.quiet if first in self.attention_view.step.heads_off else hues[0]]
+        numbers = [head % len(hues) if isinstance(head, int) else -1 for head in self.heads]
+        is_distinct = len(set(numbers)) == len(numbers) and -1 not in numbers
+        return [hues[number] for number in numbers] if is_distinct else [*hues[: len(numbers)]]
 
     @cached_property
     def _names(self) -> list[str]:
         names = [f"head {head}" if isinstance(head, int) else f"{head} of all heads" for head in self.heads]
         off = self.attention_view.step.heads_off
         return [f"{name} · off" if head in off else name for head, name in zip(self.heads, names, strict=True)]
-
-    @property
-    def _led_row(self) -> int | None:
-        """Row whose lines stand out; None if a token is picked."""
-        return None if self.row is None or self._pins else self._sides[0].index_of(self.row)
 
     @cached_property
     def _weightless_rows(self) -> dict[str, set[int]]:
@@ -268,10 +254,9 @@ class HeadLines(SiteFigure):
             "rev": [self.rev] * count,
             "index": [*range(count)],
             "side": ["line"] * count,
-            "look": [self._look_indices[head] for head in heads],
+            "ink": [self._inks[head] for head in heads],
             "weight": edges.weights.tolist(),
             "chosen": ((rows == row) & (columns == column)).tolist(),
-            "faint": [self._led_row is not None and row != self._led_row for row in rows.tolist()],
             "query_name": [query_names[row] for row in rows],
             "key_name": [key_names[column] for column in columns],
             "weight_text": [written(weight, ".4f") for weight in edges.weights.tolist()],
@@ -279,35 +264,28 @@ class HeadLines(SiteFigure):
         }
 
     def _tokens(self, side: int) -> Table:
-        """Build the table of the tokens of a side, with the end of each token's strongest line."""
-        part, mine, other = self._sides[side], *(axes.names(self._sides[end]) for end in (side, 1 - side))
-        weights = np.nan_to_num(self._cells[0].weights, nan=-1.0)
-        most, heaviest = weights.argmax(1 - side), weights.max(1 - side).tolist()
-        ends = [f"most: {other[i]}" if weight > 0 else "none" for i, weight in zip(most, heaviest, strict=True)]
+        """Build the table of the tokens of a side."""
+        part, colors, count = self._sides[side], self.colors, len(self._sides[side])
         picked = {part.index_of(position) for name, position in self._pins if name == SIDES[side]}
-        led = {self._led_row} if side == 0 else set()
-        accented = picked | ({part.index_of(self.selected[side])} if self.selected else led)
-        warned, colors = set().union(*self._weightless_rows.values()) if side == 0 else set(), self.colors
-        labels, places, none = self._labels[side], range(len(part)), [-1] * len(part)
+        accented = picked | ({part.index_of(self.selected[side])} if self.selected else set())
+        warned = set().union(*self._weightless_rows.values()) if side == 0 else set()
         inks = [colors.quiet if token.special else colors.text for token in part.tokens]
         inks = [colors.accent if i in accented else ink for i, ink in enumerate(inks)]
         turns = [(token.segment, token.role) for token in part.tokens]
         return {
-            "begin": [*places],
-            "middle": [i + 0.5 for i in places],
-            "end": [i + 1 for i in places],
-            "label": labels,
+            "begin": [*range(count)],
+            "middle": [i + 0.5 for i in range(count)],
+            "end": [*range(1, count + 1)],
+            "label": self._labels[side],
             "ink": [colors.warning if i in warned else ink for i, ink in enumerate(inks)],
-            "picked": [i in picked for i in places],
-            "breaks": [i > 0 and turns[i] != turns[i - 1] for i in places],
-            "side": [SIDES[side]] * len(part),
-            "query": none if side else part.starts.tolist(),
-            "key": part.starts.tolist() if side else none,
-            "rev": [self.rev] * len(part),
-            "index": none,
-            "query_name": ends if side else mine,
-            "key_name": mine if side else ends,
-            "weight_text": [written(weight, ".4f") if weight > 0 else "" for weight in heaviest],
+            "picked": [i in picked for i in range(count)],
+            "breaks": [i > 0 and turns[i] != turns[i - 1] for i in range(count)],
+            "side": [SIDES[side]] * count,
+            "query": [-1] * count if side else part.starts.tolist(),
+            "key": part.starts.tolist() if side else [-1] * count,
+            "rev": [self.rev] * count,
+            "index": [-1] * count,
+            "name": axes.names(part),
         }
 
     @cached_property
@@ -335,7 +313,7 @@ class HeadLines(SiteFigure):
         over = {"align": align, "baseline": "bottom", "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
         title = x | {"y": marks.pixels_at(0)}
         label = x | {"y": middle, "text": marks.field("label"), "fill": marks.as_is("ink")}
-        label["tooltip"] = marks.tips(*TOOLTIP[:-1])
+        label["tooltip"] = marks.tips(("name", (QUERY, KEY)[side]))
         turn = {"y": begin, "x": x_at[2], "x2": x_at[68]}
         picked = {"y": begin, "y2": {"field": "end"}, "x": x_at[4], "x2": x_at[1]}
         return [
@@ -346,12 +324,11 @@ class HeadLines(SiteFigure):
         ]
 
     def _legends(self) -> list[Spec]:
-        """Build invisible points that carry the legends: opacity, hue and dashes of several heads, and other signs."""
+        """Build invisible points that carry the legends: opacity, hues of several heads, and rows without weights."""
         where = {"orient": "bottom", "offset": 14}
         above = {"orient": "top", "offset": 52 if self.site.kind == "cross" else 35}  # over the titles of both sides
         if self.aside:
             where = above = {"orient": "right", "offset": 14 + PADDING + round(_widest(self._labels[1]))}
-        symbol = {"symbolType": "stroke", "symbolSize": 676}
         strength = {
             "title": "weight: the stronger a line, the larger",
             "values": [*SAMPLES],
@@ -359,16 +336,13 @@ class HeadLines(SiteFigure):
             "format": ".2~g",
             "symbolStrokeColor": {"expr": "(data('meta')[0] || {}).sample || 'gray'"},
             "symbolStrokeWidth": 3,
+            "symbolType": "stroke",
+            "symbolSize": 676,
+            **above,
         }
-        strength = strength | symbol | above
-        heads = "pluck(data('heads'), 'look')"
-        name = f"(data('heads')[indexof({heads}, datum.value)] || {{}}).name || ''"
-        named = {"title": None, "values": {"expr": heads}, "labelExpr": name, "symbolStrokeWidth": 2.5}
-        named = named | {"symbolOpacity": 1, "columns": 3} | symbol | where
-        points = marks.unseen("meta"), marks.unseen("heads")
-        points[0]["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
-        points[1]["encoding"] |= _look_channels(self.colors, named if len(self.heads) > 1 else None)
-        return [*points, signs_spec(where)]
+        point = marks.unseen("meta")
+        point["encoding"]["opacity"] = STRENGTH | {"field": "strength", "legend": strength}
+        return [point, signs_spec(where)]
 
 
 def _token_y(most: int, name: str) -> Spec:
@@ -378,17 +352,6 @@ def _token_y(most: int, name: str) -> Spec:
 
 def _widest(labels: Sequence[str]) -> float:
     return max(map(text_width, labels), default=0.0)
-
-
-def _look_channels(colors: Theme, legend: Spec | None = None) -> dict[str, Spec]:
-    """Build the channels for hue and dashes; the last entry is for a single head that is switched off."""
-    palette = [*colors.hues * len(DASHES), colors.quiet]
-    dashes = [[*dash] for dash in DASHES for _ in colors.hues] + [[*DASHES[0]]]
-    domain = [*range(len(palette))]
-    return {
-        channel: marks.field("look") | {"scale": {"domain": domain, "range": values}, "legend": legend}
-        for channel, values in {"stroke": palette, "strokeDash": dashes}.items()
-    }
 
 
 def _count_note(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float | None) -> str:

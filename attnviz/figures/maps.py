@@ -1,22 +1,20 @@
 """Maps whose cells have one of a few states: masks, leak tests, findings of a check, and any table of states."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 from attnviz.analysis import sentences, tables, views
 from attnviz.analysis.views import SeenMask, View, as_tokens, groups
-from attnviz.charts.axes import KEY, QUERY, names
-from attnviz.charts.domain import MAY_ATTEND
-from attnviz.charts.grid import Grid, RowEnd, framed, pooled, predictions, size_within, with_predictions
-from attnviz.charts.legends import Ramp
-from attnviz.charts.signs import CellState, blocked_by
-from attnviz.charts.size import size_of
+from attnviz.charts.axes import KEY, QUERY, RowEnd, names_with, predictions, sides, size_of, size_within
+from attnviz.charts.grid import Grid, Number, framed, pooled
+from attnviz.charts.marks import Ramp
+from attnviz.charts.signs import MAY_ATTEND, CellState, blocked_by
 from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.check import AXES, ArrayReport, Finding
 from attnviz.check.arrays import VERY_NEGATIVE
@@ -36,9 +34,8 @@ LONGEST_TITLE = 45
 """Most characters of a title on a screen; a longer title is replaced by the number of rules."""
 
 ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
-TARGETS = "each row: what it may read to predict its target"
 COUNTED = "keys: how many each query has left"
-PREDICTS, TARGET = "predicts", "target"
+PREDICTS = "predicts"
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +48,6 @@ class MaskGrid(Figure):
         queries: input tokens of the rows.
         keys: input tokens of the columns; None for those of the rows.
         predicted: token that each row predicts, or ""; written at the end of the row.
-        targets: whether `predicted` has the right answers instead of the model's predictions.
         rows, columns: queries and keys to show; None for all.
         counted: whether each row has the number of its open keys at its end; never with a view.
         brush: whether a drag over a map of rectangles selects cells, under the name "drag", as intervals
@@ -64,7 +60,6 @@ class MaskGrid(Figure):
     keys: Tokens | None = None
     _: KW_ONLY
     predicted: Tokens | None = None
-    targets: bool = False
     sentence: int = 0
     view: View = View()
     rows: slice | None = None
@@ -89,7 +84,8 @@ class MaskGrid(Figure):
     def facts(self) -> FigureFacts:
         text = " ".join(token.text for token in self.tokens[0])
         return FigureFacts(
-            title=" · ".join(filter(None, [title_of(self.mask), self.mask_view.window])),
+            heading=title_of(self.mask),
+            notes=[self.mask_view.window],
             name=file_stem("mask", str(self.mask), text, end=self.view.in_short()),
             table=partial(tables.mask_table, self.mask_view),
             words=partial(sentences.mask, self.mask_view),
@@ -102,7 +98,7 @@ class MaskGrid(Figure):
         predicted = mask_view.queries.last(texts) if any(texts) else ()
         empty = np.flatnonzero(mask_view.queries.every(mask_view.left == 0)).tolist()
         counted = self.counted and self.view == View()
-        ends = predictions(predicted, self, TARGET if self.targets else PREDICTS)
+        ends = predictions(predicted, self, PREDICTS)
         if counted:
             left = mask_view.left[mask_view.queries.starts].tolist()
             inks = [colors.text if count else colors.warning for count in left]
@@ -110,17 +106,14 @@ class MaskGrid(Figure):
         size = size_within(mask_view.queries, mask_view.keys, self, ends)
         reasons, blocked = mask_view.blocked(size.tile)
         rules = blocked_by(reasons, self.yours.rules() if self.yours else ())
-        reading = TARGETS if self.targets else READS
         return Grid(
             title=title_of(self.mask, self),
-            lines=[reading if predicted else ALONE, COUNTED if counted else "", mask_view.window, *mask_view.notes],
-            rows=mask_view.queries,
-            columns=mask_view.keys,
+            lines=[READS if predicted else ALONE, COUNTED if counted else "", mask_view.window, *mask_view.notes],
+            **sides(mask_view.queries, mask_view.keys, names=names_with(mask_view.queries, predicted, size.tile)),
             size=size,
             states=blocked,
             kinds=[CellState(MAY_ATTEND, "open", "dot"), *rules],
             style=self.style,
-            called=(with_predictions(mask_view.queries, predicted, size.tile), names(mask_view.keys, size.tile)),
             ends=ends,
             framed=empty,
             notes=[framed("fully masked row", self)] if empty and not counted else [],
@@ -162,10 +155,11 @@ class StateMap(Figure):
         kinds: states of a cell, in rising priority: a tile of a large map shows the last state among its cells.
         rows, columns: tokens of the rows and of the columns.
         titles: titles of the row axis and of the column axis.
-        lines: lines under the title.
+        lines, more: lines under the title, and lines only in files.
         file: parts of the file name.
         weights: numbers from 0 to 1, (rows, columns), for cells with a color of the ramp.
-        unit: noun for the cells in the description.
+        says: function that describes a cell, given row and column, for its tooltip; None for its state.
+        known: title, numbers and words; None to derive them from the states.
     """
 
     titled: str
@@ -176,13 +170,16 @@ class StateMap(Figure):
     _: KW_ONLY
     titles: tuple[str, str] = (QUERY, KEY)
     lines: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
     file: str = "grid"
     weights: np.ndarray | None = None
-    unit: str = "Cells"
+    says: Callable[[int, int], str] | None = None
+    known: FigureFacts | None = None
 
     def facts(self) -> FigureFacts:
         name = file_stem(self.file, " ".join(self._labels[1]))
-        return FigureFacts(title=self.titled, name=name, table=self._table, words=self._words, arrays=self._arrays)
+        own = {"name": name, "table": self._table, "words": self._words, "arrays": self._arrays}
+        return self.known or FigureFacts(heading=self.titled, **own)
 
     @property
     def _labels(self) -> list[list[str]]:
@@ -192,7 +189,7 @@ class StateMap(Figure):
         """Describe the map: its title, and the number of cells in each state."""
         counts = zip(np.bincount(self.states.ravel(), minlength=len(self.kinds)).tolist(), self.kinds, strict=True)
         cells = "; ".join(f"{count:,} {kind.text}" for count, kind in counts if count)
-        return " ".join(f"{part.rstrip('.')}." for part in (self.titled, *self.lines, f"{self.unit}: {cells}"))
+        return " ".join(f"{part.rstrip('.')}." for part in (self.titled, *self.lines, f"Cells: {cells}"))
 
     def _table(self) -> pd.DataFrame:
         """Table with one row per cell: query, query_token, key, key_token, weight (if there are weights), state."""
@@ -203,108 +200,80 @@ class StateMap(Figure):
         return pd.DataFrame(queries | keys | weights | {"state": [self.kinds[i].text for i in self.states.ravel()]})
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        texts = zip(
-            ("names", "row_tokens", "column_tokens"), ([k.text for k in self.kinds], *self._labels), strict=True
-        )
-        return {"states": self.states} | {name: text_array(part) for name, part in texts}
+        names, texts = ("names", "row_tokens", "column_tokens"), ([kind.text for kind in self.kinds], *self._labels)
+        return {"states": self.states} | dict(zip(names, map(text_array, texts), strict=True))
 
     def draw(self) -> Grid:
         rows, columns = (groups(as_tokens(tokens)) for tokens in (self.rows, self.columns))
         size, numbers = size_within(rows, columns, self), {}
+        states = pooled(self.states, size.tile)
         if self.weights is not None:
             weights = pooled(self.weights, size.tile)
             ramp = Ramp("weight", 1.0, self.colors.ramp)
-            numbers = {"shade": weights, "ramp": ramp, "numbers": {"weight": (weights, ".3f")}}
+            numbers = {"shade": weights, "ramp": ramp, "numbers": [Number("weight", weights, ".3f")]}
+        if self.says and size.form == "rectangles":
+            numbers["says"] = [self.says(*place) for place in np.ndindex(states.shape)]
         return Grid(
             title=self.titled,
-            lines=self.lines,
-            rows=rows,
-            columns=columns,
+            lines=self.lines if self.on_screen else (*self.lines, *self.more),
+            **sides(rows, columns, self.titles),
             size=size,
-            states=pooled(self.states, size.tile),
+            states=states,
             kinds=self.kinds,
             style=self.style,
-            titles=self.titles,
-            tiles="each square shows the last of the legend among its",
+            signs=[self.kinds[i] for i in reversed(np.unique(states).tolist())],
+            tiles="each square shows the first of the legend among its",
             **numbers,
         )
 
 
 LEAKS = {
-    LEAK: CellState(STATES[LEAK], "leak", "cross"),
+    NOT_TESTED: CellState(STATES[NOT_TESTED], "blocked"),
+    CLOSED: CellState(STATES[CLOSED], "blocked", "hatch"),
     SAW: CellState(STATES[SAW], "open", "dot"),
     UNUSED: CellState(STATES[UNUSED], "open", "ring"),
-    CLOSED: CellState(STATES[CLOSED], "blocked", "hatch"),
-    NOT_TESTED: CellState(STATES[NOT_TESTED], "blocked"),
+    LEAK: CellState(STATES[LEAK], "leak", "cross"),
 }
-"""States of a cell of a leak test, in the order of the legend."""
+"""States of a cell of a leak test, in rising priority."""
 
 TINY = 1e-6
 """Share below which a percentage has too many zeros to be readable."""
 
 
-@dataclass(frozen=True, eq=False)
-class LeakMap(Figure):
-    """Map of a leak test: which outputs changed when which token was changed; red where the mask forbids it.
-
-    A click selects a cell under the name "cell" with the fields query, key and rev.
-    """
-
-    test: LeakTest
-
-    def facts(self) -> FigureFacts:
-        test = self.test
-        heading = f"Leak test: {sentences.count_of_leaks(test)} · {test.where} · {in_title(test.source)}"
-        return FigureFacts(
-            title=" · ".join(filter(None, (heading, *lines_of(test)))),
-            name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
-            table=partial(tables.leaks_table, test),
-            words=partial(sentences.leaks, test),
-            arrays=self._arrays,
-        )
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        numbers = {name: getattr(self.test, name).numpy() for name in ("moved", "promised", "leaks")}
-        sides = zip(("query_tokens", "key_tokens"), (self.test.queries, self.test.keys), strict=True)
-        return numbers | {name: text_array([token.text for token in side]) for name, side in sides}
-
-    def draw(self) -> Grid:
-        """Draw the test as a grid; tooltips name both tokens, the readout of a large map names the state."""
-        test, selected = self.test, self.selected
-        rows, columns = groups(test.queries), groups(test.keys)
-        size, texts, lines = size_within(rows, columns, self), None, lines_of(test, self)
-        states = pooled(test.states.numpy(), size.tile)
-        if size.form == "rectangles":
-            texts = [test.in_words(*place) for place in np.ndindex(states.shape)]
-        count = "" if self.on_screen else f": {sentences.count_of_leaks(test)}"
-        if not self.on_screen:  # the selected cell in words, or the first leak
-            is_cell = selected and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True))
-            lines += [test.in_words(*place) for place in ([selected] if is_cell else test.pairs[:1])]
-        return Grid(
-            title=f"Leak test{count} · {test.where} · {in_title(test.source)}",
-            lines=lines,
-            rows=rows,
-            columns=columns,
-            size=size,
-            states=np.argsort([*LEAKS])[states],
-            kinds=[*LEAKS.values()],
-            style=self.style,
-            titles=("Query (its output)", "Key (is changed)"),
-            cell_texts=texts,
-            tiles="each square shows a leak if there is one among its",
-        )
-
-
-def lines_of(test: LeakTest, style: Style = Style()) -> list[str]:
-    """Return lines with the claim of the mask and the origin of the weights; in a file also measure and edits."""
+def leaks(test: LeakTest, **style: Any) -> StateMap:
+    """Map a leak test: which outputs changed when which token was changed; red where the mask forbids it."""
+    titled = f"Leak test: {sentences.count_of_leaks(test)} · {test.where} · {in_title(test.source)}"
     promise, caution = f"expected: {test.promise}", CAUTIONS.get(test.provenance, "")
-    if style.on_screen:
-        return [promise, caution]
     noise = f"differs by {_share(test.noise)}" if test.noise else "stays the same"
     moved = f"an output has moved if it changes by more than {_share(test.tolerance)} of its length"
-    changed = test.edits.in_words()
-    edits = f"changed: {', '.join(changed)}" if changed else ""
-    return [promise, f"{moved}; with no word changed it {noise}", *test.notes, caution, edits]
+    edits = f"changed: {', '.join(test.edits.in_words())}" if test.edits.in_words() else ""
+    more = (f"{moved}; with no word changed it {noise}", *test.notes, edits)
+    texts = {name: [token.text for token in side] for name, side in (("query", test.queries), ("key", test.keys))}
+    arrays = {name: getattr(test, name).numpy() for name in ("moved", "promised", "leaks")}
+    facts = FigureFacts(
+        heading=titled,
+        notes=[promise, more[0], *test.notes, caution, edits],
+        name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
+        table=partial(tables.leaks_table, test),
+        words=partial(sentences.leaks, test),
+        arrays=arrays | {f"{name}_tokens": text_array(side) for name, side in texts.items()},
+    )
+    cell = style.get("selected")  # the selected cell in words, or the first leak
+    is_cell = cell and all(0 <= i < n for i, n in zip(cell, test.moved.shape, strict=True))
+    cells = [test.in_words(*place) for place in ([cell] if is_cell else test.pairs[:1])]
+    return StateMap(
+        titled,
+        test.states.numpy(),
+        [*LEAKS.values()],
+        test.queries,
+        test.keys,
+        titles=("Query (its output)", "Key (is changed)"),
+        lines=(promise, caution),
+        more=(*more, *cells),
+        says=test.in_words,
+        known=facts,
+        **style,
+    )
 
 
 def _share(share: float) -> str:
@@ -316,9 +285,6 @@ def _share(share: float) -> str:
 
 MOST = 512
 """Most queries and most keys of a checked array that are drawn."""
-
-MARKED, DIFFERS = CellState("evidence", "leak", "cross"), CellState("differs", "leak", "cross")
-"""States of the cells of a finding, and of cells that differ from the rules of a known mask."""
 
 CHECKED = {
     "mask": (CellState("may attend", "open", "dot"), CellState("blocked", "blocked", "hatch")),
@@ -346,9 +312,9 @@ def evidence(array: np.ndarray | Tensor, report: ArrayReport, finding: Finding) 
             marked[cell.get("query", slice(None)), cell.get("key", slice(None))] = True
     sizes = zip(AXES[:2], report.shape, strict=False)
     part = ", ".join(f"{axis} {cells[0][axis]}" for axis, size in sizes if axis in cells[0] and size > 1)
-    if finding.rule == "deviation":
-        return _checked_map(array, report, "Cells that differ", part, where, marked, DIFFERS)
-    return _checked_map(array, report, f"Evidence of {finding.rule.replace('-', ' ')}", part, where, marked)
+    differs = finding.rule == "deviation"
+    title = "Cells that differ" if differs else f"Evidence of {finding.rule.replace('-', ' ')}"
+    return _checked_map(array, report, title, part, where, marked, "differs" if differs else "evidence")
 
 
 def as_checked(array: np.ndarray | Tensor, report: ArrayReport) -> StateMap:
@@ -366,7 +332,7 @@ def _checked_map(
     part: str,
     where: tuple[int, int] = (0, 0),
     marked: np.ndarray | None = None,
-    mark: CellState = MARKED,
+    mark: str = "evidence",
 ) -> StateMap:
     """Map one sentence and head of an array: `marked` cells, weights in color, blocked cells hatched."""
     values = _as_array(array).reshape(report.shape)[where][:MOST, :MOST]
@@ -383,7 +349,7 @@ def _checked_map(
     return StateMap(
         title,
         states,
-        (*CHECKED[report.kind], mark),
+        (*CHECKED[report.kind], CellState(mark, "leak", "cross")),
         *(tuple(map(str, range(count))) for count in values.shape),
         lines=(part,) if part else (),
         file=title.lower(),
@@ -392,4 +358,4 @@ def _checked_map(
 
 
 def _as_array(array: np.ndarray | Tensor) -> np.ndarray:
-    return array.float().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
+    return array.float().numpy() if isinstance(array, Tensor) else np.asarray(array)

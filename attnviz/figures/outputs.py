@@ -66,7 +66,7 @@ class ProbabilityBars(PredictionFigure):
         arrays[numbers] = np.array([word.probability for word in ranked], float)
         if before:
             arrays[f"{numbers}_before"] = np.array(before, float)
-        return FigureFacts(arrays=arrays, record=self.record, **facts)
+        return FigureFacts(arrays=arrays, **facts)
 
     def _bars(self, ranked: Sequence[NextWord], *notes: str, others: bool = False, name_of: Any = short) -> Bars:
         """Draw the bars; with a run before, sort by the larger probability and drop words that are below LEAST in both.
@@ -186,6 +186,10 @@ class OutputChange(Figure):
     def __post_init__(self):
         self.moved  # noqa: B018 (runs that cannot be compared are refused at once)
 
+    @property
+    def record(self) -> Record:
+        return self.after
+
     @cached_property
     def moved(self) -> np.ndarray:
         return analysis.output_change(self.before, self.after, self.sentence).numpy()
@@ -196,7 +200,6 @@ class OutputChange(Figure):
             subject=("change",),
             table=partial(tables.change_table, self.before, self.after, sentence=self.sentence),
             words=partial(sentences.change, self.moved, self.after.read[self.sentence].labels[: len(self.moved)]),
-            record=self.after,
         )
 
     def draw(self) -> Bars:
@@ -250,7 +253,6 @@ class StepByStep(PredictionFigure):
             table=partial(tables.step_by_step_table, self.record, **self._options),
             words=partial(sentences.step_by_step, self.record, **self._options),
             arrays=self._arrays,
-            record=self.record,
         )
 
     def _arrays(self) -> dict[str, np.ndarray]:

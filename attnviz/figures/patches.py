@@ -11,9 +11,8 @@ from PIL import Image
 
 from attnviz.analysis import Cells, pictured
 from attnviz.charts import marks, pixels
-from attnviz.charts.domain import Domain
-from attnviz.charts.legends import heading, ramp_spec, text_width, title_spec
-from attnviz.charts.marks import Spec
+from attnviz.charts.marks import Spec, heading, ramp_spec, text_width, title_spec
+from attnviz.charts.signs import Domain
 from attnviz.charts.theme import TEXT_SIZE, TINT, Theme
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site

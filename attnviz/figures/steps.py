@@ -1,6 +1,7 @@
 """Figures of one attention call step by step: all stages, one stage, one query in full; and the effect of √d_k."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,15 +13,11 @@ from torch import Tensor
 from attnviz.analysis.steps import DotProducts, Matrix, Row, Stage
 from attnviz.analysis.views import Groups, as_tokens
 from attnviz.charts import marks
-from attnviz.charts.axes import short
+from attnviz.charts.axes import THINNEST, TOKENS, Side, Size, every_of, number_cell, short
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.collage import Collage
-from attnviz.charts.grid import READABLE, Grid, limit_of
-from attnviz.charts.grid_form import TOKENS, together
-from attnviz.charts.legends import Ramp, heading, text_width, title_spec
-from attnviz.charts.marks import Spec
+from attnviz.charts.grid import READABLE, Grid, Number, limit_of, together
+from attnviz.charts.marks import Ramp, Spec, heading, text_width, title_spec
 from attnviz.charts.signs import CellState
-from attnviz.charts.size import THINNEST, Size, every_of, number_cell
 from attnviz.charts.theme import TITLE_SIZE, Style
 from attnviz.core.amounts import counted, digits, in_cell, percent
 from attnviz.core.display import visible_text
@@ -76,7 +73,6 @@ class HeadSteps(Figure):
             table=self._table,
             words=self._in_words,
             arrays=self._arrays,
-            record=self.record,
         )
 
     @cached_property
@@ -112,34 +108,43 @@ def _first_columns(matrix: Matrix, most: int) -> Matrix:
     return replace(matrix, columns=matrix.columns[:most], values=matrix.values[:, :most], blocked=blocked)
 
 
-def number_grid(matrix: Matrix, cell: tuple[float, float], style: Style, **options: Any) -> Grid:
+def number_grid(matrix: Matrix, size: Size, style: Style, *sides: Side, **options: Any) -> Grid:
     """Build a grid of colored cells from a table, on a color scale of its own.
 
     Minus infinity and blocked weights are hatched, NaN has a cross, and infinity has the color of the end of the scale.
+
+    Args:
+        sides: rows and columns; none for those of the table without texts.
     """
+    rows, columns = sides or map(side_of, matrix.axes, (matrix.rows, matrix.columns))
     values, is_weight = matrix.values.double().numpy(), matrix.key in WEIGHTS
     limit = (max(1.0, limit_of(values)) if is_weight else limit_of(values)) or 1.0
     hatched = values == -np.inf
     if matrix.blocked is not None:
         hatched |= matrix.blocked.numpy()
     share = np.nan_to_num(np.where(hatched, 0.0, values) / limit, posinf=1.0)
-    starts = [np.array(part, int) for part in (matrix.rows, matrix.columns)]
-    unnamed = tuple([""] * len(part) for part in starts)
-    rows, columns = (Groups(as_tokens(texts), part, part + 1) for texts, part in zip(unnamed, starts, strict=True))
-    size = Size("rectangles", cell[0], *values.shape, high=cell[1])
-    plain = {"title": matrix.name, "labels": unnamed, "called": unnamed, "size": size}
     return Grid(
-        **plain | options,
         rows=rows,
         columns=columns,
+        size=size,
         states=np.select([hatched, np.isnan(values)], [1, 2]),
         kinds=KINDS,
         style=style,
         shade=np.clip(share if is_weight else (share + 1) / 2, 0, 1),
         palette=style.colors.ramp if is_weight else style.colors.diverging,
-        axes=matrix.axes,
+        says_title="",
         is_table=True,
+        **options,
     )
+
+
+def side_of(
+    axis: str, positions: range, title: str = "", labels: Sequence[str] | None = None, names: Any = None, every: int = 0
+) -> Side:
+    """Make the rows or columns of a table, by default without texts."""
+    starts, none = np.array(positions, int), [""] * len(positions)
+    tokens = Groups(as_tokens(none), starts, starts + 1)
+    return Side(tokens, title, axis, none if labels is None else labels, none if names is None else names, every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,42 +174,74 @@ class StepsOverview(HeadSteps):
 
     def draw(self) -> Views:
         """Draw a thumbnail for each stage, with its name and shape on the right."""
-        colors, collage, y = self.colors, Collage("stages", ("position", "rev")), 0.0
+        rows, chosen, y = [], [], 0.0
         for i, stage in enumerate(self.stages):
-            matrix, name, is_current = main(stage), f"{i + 1}  {stage.title}", stage.key == self.current
-            bottom, wide, uri = y + (HIGH if matrix else MISSING), 0.0, None
-            ink = colors.accent if is_current and self.on_screen else colors.text
+            matrix, ink = main(stage), self.colors.text
+            if stage.key == self.current and self.on_screen:
+                ink = self.colors.accent
+            row = {"y": y, "position": i, "rev": self.rev, "ink": ink, "text": f"{i + 1}  {stage.title}"}
             if matrix:
-                wide, uri = self._thumbnail(matrix, y, collage)
-                collage.text(WIDE + 14, y + 8, name, ink, weight=600, size=TITLE_SIZE - 1)
-                collage.text(WIDE + 14, y + 27, _sizes(stage.letters[1:], stage.shape[1:]), colors.quiet)
+                sizes = _sizes(stage.letters[1:], stage.shape[1:])
+                row |= {"y2": y + HIGH, "sizes": sizes} | self._thumbnail(matrix, y, chosen)
             else:
-                missing = "not shown" if stage.is_used else "not used"
-                collage.text(0, y + MISSING / 2, f"{name}: {missing}", colors.quiet)
-            if ink == colors.accent:
-                collage.frame(-8, -8, y, bottom, ink, 4)
-            collage.image(0, wide, y, bottom, -10, WIDTH, uri, i, self.rev)
-            y = bottom + GAP
-        title, ends = None if self.on_screen else title_spec(), ((0, WIDTH), (0, max(1, y - GAP)))
-        meta = heading(self._heading, subtitles(self.record, self), WIDTH, self)
-        form = collage.form(ends, ("stage", "position", "rev"), colors, title=title)
-        return Views(form, collage.data | {"meta": meta})
+                row |= {"y2": y + MISSING, "text": f"{row['text']}: {'not shown' if stage.is_used else 'not used'}"}
+            rows.append(row)
+            y = row["y2"] + GAP
+        fields = ("x", "x2", "y", "y2", "uri", "text", "sizes", "number", "ink", "position", "rev")
+        title = {} if self.on_screen else {"title": title_spec()}
+        data = {
+            "meta": heading(self._heading, subtitles(self.record, self), WIDTH, self),
+            "stages": marks.columns(fields, [{"x": 0.0, "x2": 0.0} | row for row in rows]),
+            "chosen": marks.columns(fields[:4], chosen),
+        }
+        return Views(marks.whole(self._form(max(1, y - GAP)) | title, self.colors), data)
 
-    def _thumbnail(self, matrix: Matrix, y: float, collage: Collage) -> tuple[float, str]:
-        """Add the frames and the selected number of a thumbnail; return its width and the URI of its image."""
+    def _form(self, height: float) -> Spec:
+        """Build the chart without title and tables."""
+        colors, at, read = self.colors, marks.pixels_at, marks.as_is("ink")
+        x, y = marks.places(WIDTH), marks.places(height, reverse=True)
+        box, text, left = marks.box(x, y), {"align": "left", "baseline": "middle"}, {"x": at(WIDE + 14)}
+        top, accent = {"y": box["y"]}, {"stroke": colors.accent, "strokeWidth": 1.5}
+        name, sizes, number = (top | {"text": marks.field(field)} for field in ("text", "sizes", "number"))
+        number, right = number | {"x": at(WIDTH)}, {"align": "right", "baseline": "middle", "color": colors.accent}
+        missing = {"y": box["y"], "x": at(0), "text": marks.field("text")}
+        current, there = f"datum.ink === '{colors.accent}'", "isValid(datum.uri)"
+        target = marks.layer(
+            "stages", "rect", box | {"x": at(-10), "x2": at(WIDTH)}, fill="transparent", cursor="pointer"
+        )
+        bold, quiet = {"fontWeight": 600, "fontSize": TITLE_SIZE - 1}, {"color": colors.quiet}
+        image = box | {"url": marks.field("uri")}
+        layers = [
+            marks.layer("stages", "image", image, where=there, aspect=False, smooth=False),
+            marks.layer("stages", "rect", box, where=there, fill=None, stroke=colors.line),
+            marks.layer("chosen", "rect", box, fill=None, **accent),
+            marks.layer(
+                "stages", "rule", box | {"x": at(-8), "x2": at(-8)}, where=current, **accent | {"strokeWidth": 4}
+            ),
+            marks.layer("stages", "text", left | name | {"fill": read}, where=there, dy=8, **text, **bold),
+            marks.layer("stages", "text", left | sizes, where=there, dy=27, **text, **quiet),
+            marks.layer("stages", "text", missing, where=f"!{there}", dy=MISSING / 2, **text, **quiet),
+            marks.layer("stages", "text", number, where="isValid(datum.number)", dy=9, **right),
+            marks.unseen("meta"),
+            target | {"name": "stages"},
+        ]
+        params = [marks.click("stage", ["stages"], "position", "rev")]
+        return {"layer": layers, "width": WIDTH, "height": height, "resolve": marks.APART, "params": params}
+
+    def _thumbnail(self, matrix: Matrix, y: float, chosen: list[dict]) -> dict[str, Any]:
+        """Return width, image and selected number of a thumbnail; its outlines are added to `chosen`."""
         wide = float(WIDE)
         if {*matrix.axes} == {*TOKENS}:
             wide = max(12.0, min(WIDE, HIGH * len(matrix.columns) / max(1, len(matrix.rows))))
         else:
             matrix = _first_columns(matrix, FIRST)
         across, down = wide / max(1, len(matrix.columns)), HIGH / max(1, len(matrix.rows))
-        grid, accent = number_grid(matrix, (across, down), self.style), self.colors.accent
-        collage.frame(0, wide, y, y + HIGH, self.colors.line)
+        grid = number_grid(matrix, Size("rectangles", across, *matrix.values.shape, high=down), self.style, title="")
         for row, row2, column, column2, *_ in zip(*grid.chosen().values(), strict=True):
-            collage.frame(column * across, column2 * across, y + row * down, y + row2 * down, accent, 1.5)
-        if None not in grid.selected:
-            collage.text(WIDTH, y + 9, digits(matrix.values[grid.selected]), accent, "right")
-        return wide, grid.uri(1 if self.on_screen else 2)
+            ends = {"x": column * across, "x2": column2 * across, "y": y + row * down, "y2": y + row2 * down}
+            chosen.append(ends)
+        number = "" if None in grid.selected else digits(matrix.values[grid.selected])
+        return {"x2": wide, "uri": grid.uri(1 if self.on_screen else 2), "number": number}
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,18 +266,17 @@ class StageTables(HeadSteps):
         return f"{self.stage.title}. {self.stage.missing or self.stage.changed}".strip()
 
     def draw(self) -> Views:
-        rows: list[list[Grid | Spec]] = []
+        rows: list[list[Grid]] = []
         for matrix, grid in zip(self.matrices, self.grids, strict=True):
             if rows and _is_column(matrix):
                 rows[-1].append(grid)
             else:
                 rows.append([grid])
-        nothing = {"layer": [marks.unseen("meta")], "width": 1, "height": 1}  # a stage without numbers has only a title
         lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
         width = max((grid.size.width for grid in self.grids), default=0) + 60
         data = {name: table for grid in self.grids for name, table in grid.data.items()}
         meta = heading(self.stage.title, lines, width, self.style)
-        return Views(together(rows or [[nothing]], self.style), data | {"meta": meta})
+        return Views(together(rows, self.style), data | {"meta": meta})
 
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
@@ -268,25 +304,24 @@ class StageTables(HeadSteps):
         axes, matrix = whole.axes, _first_columns(whole, MOST_COLUMNS)
         positions = matrix.rows, matrix.columns
         wide, high = number_cell(axes, *map(len, positions), ALONE if self.stage.key == "neurons" else BESIDE)
-        labels, names = zip(*map(self._texts, axes, positions, ("row", "number")), strict=True)
+        (labels, row_names), (over, names) = map(self._texts, axes, positions, ("row", "number"))
         cut = (side for side, size in zip(positions, whole.shape, strict=True) if len(side) < size)
         part = "".join(f", {side.start} to {side.stop - 1} shown" for side in cut)
         numbers = matrix.values.double()
         values = numbers.flatten().tolist()
         is_image, is_read = len(values) > MOST_CELLS // len(self.matrices), axes[1] in TOKENS and wide >= THINNEST
-        every = {"every": every_of(high, THINNEST), "every_column": 1 if is_read else every_of(wide, 22)}
+        titles = [axis if axis in TOKENS else side for axis, side in zip(axes, SIDES, strict=True)]
+        labels = () if i and _is_column(matrix) else labels  # the previous table has row labels
+        size = Size("pixels" if is_image else "rectangles", wide, *map(len, positions), high=high)
         grid = number_grid(
             matrix,
-            (wide, high),
+            replace(size, every=every_of(high, THINNEST)),
             self.style,
+            side_of(axes[0], positions[0], titles[0], labels, row_names),
+            side_of(axes[1], positions[1], titles[1], over, names, 1 if is_read else every_of(wide, 22)),
             title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, whole.shape)}{part}",
-            labels=((), labels[1]) if i and _is_column(matrix) else labels,  # the previous table has row labels
-            called=names,
-            size=Size("pixels" if is_image else "rectangles", wide, *map(len, positions), high=high, **every),
             prefix=f"{i}-",
-            titles=tuple(axis if axis in TOKENS else side for axis, side in zip(axes, SIDES, strict=True)),
-            numbers={} if is_image else {"number": (numbers.numpy(), [*map(digits, values)])},
-            tips=(("number_text", "value"),),
+            numbers=() if is_image else [Number("number", numbers.numpy(), [*map(digits, values)], "value")],
             written=self._cell_texts(matrix, values, wide) if wide >= READABLE[0] and high >= READABLE[1] else (),
             signs=(),
             lines=[""],
@@ -295,7 +330,7 @@ class StageTables(HeadSteps):
             return grid
         row, column = grid.selected
         verb = " looks at " if axes == TOKENS else ", "
-        return replace(grid, lines=[f"{names[0][row]}{verb}{names[1][column]}: {digits(matrix.values[row, column])}"])
+        return replace(grid, lines=[f"{row_names[row]}{verb}{names[column]}: {digits(matrix.values[row, column])}"])
 
     @staticmethod
     def _cell_texts(matrix: Matrix, values: list[float], wide: float) -> list[str]:
@@ -391,7 +426,7 @@ class LargestWeights(Figure):
 
     def facts(self) -> FigureFacts:
         title = "Largest weight of a row of random scores"
-        return FigureFacts(title=title, name="why-the-scale", table=self._table, words=self._in_words)
+        return FigureFacts(heading=title, name="why-the-scale", table=self._table, words=self._in_words)
 
     def _table(self) -> pd.DataFrame:
         """Table with one row per d_k: variances, and mean measures of the rows without and with the scale."""
@@ -406,7 +441,7 @@ class LargestWeights(Figure):
         unscaled, scaled = ([getattr(s, side).largest for s in self.spreads] for side in ("unscaled", "scaled"))
         texts = [f"{percent(a)} → {percent(b)}" for a, b in zip(unscaled, scaled, strict=True)]
         return Bars(
-            title="" if self.on_screen else self.title,  # the page has a title of its own
+            title="" if self.on_screen else self._heading,  # the page has a title of its own
             lines=("hollow bar: q·k as it is; filled bar: with the scale", "16 keys; random numbers of variance 1"),
             names=[f"dₖ = {spread.d_k:,}" for spread in self.spreads],
             columns=[Column(texts, scaled, unscaled, longest=1.0)],

@@ -13,10 +13,9 @@ from attnviz.analysis.sentences import MOST_NAMED, OFF, blocked_by, named, predi
 from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, grid, marks, pixels, signs
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.domain import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
-from attnviz.charts.legends import PHONE, LegendEntry, entry, heading, ramp_spec, signs_spec, text_width, title_spec
-from attnviz.charts.marks import Spec
-from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme
+from attnviz.charts.marks import PHONE, LegendEntry, Spec, entry, heading, ramp_spec, signs_spec, text_width, title_spec
+from attnviz.charts.signs import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
+from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, gray_ramp
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, visible_text
 from attnviz.core.errors import InputError
@@ -144,7 +143,6 @@ class TokenWeights(SiteFigure):
             table=self._table,
             words=self._in_words,
             arrays=self._arrays,
-            record=self.record,
         )
 
     def _in_words(self) -> str:
@@ -240,7 +238,7 @@ class TextStrip(TokenWeights):
     @cached_property
     def _colors(self) -> Theme:
         """Colors of the theme, with a gray ramp for a head that is switched off."""
-        return replace(self.colors, ramp=pixels.gray_ramp(self.colors)) if self.is_off else self.colors
+        return replace(self.colors, ramp=gray_ramp(self.colors)) if self.is_off else self.colors
 
     @property
     def _larger(self) -> float:

@@ -5,7 +5,7 @@ import re
 import streamlit as st
 
 from attnviz import analysis
-from attnviz.charts.size import RECTANGLES
+from attnviz.charts.axes import RECTANGLES
 from attnviz.core.display import visible_text
 from attnviz.core.tokens import occurrences
 from attnviz.ui.request import change, now, put

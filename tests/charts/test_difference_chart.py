@@ -9,7 +9,7 @@ from pictures import CROSS, SITE, data, record_of
 from attnviz import figures
 from attnviz.analysis import sentences, tables
 from attnviz.analysis.align import BLANK, Side, beside
-from attnviz.charts.domain import FAINT
+from attnviz.charts.signs import FAINT
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Prefix, Subsequent
@@ -43,7 +43,7 @@ def texts_of(figure):
 def test_the_difference_is_a_less_b_and_blank_where_a_token_is_alone():
     """Each cell is the weight that PyTorch's softmax gave in A less that in B; 'down' is only in B.
 
-    The table holds every cell, and the bars are the variation of the rows.
+    The table holds every cell, and beside each row stands its variation.
     """
     found = cat_and_dog()
     a, b = (side.record.step(SITE).weights(side.head).double().numpy() for side in (found.a, found.b))
@@ -59,13 +59,12 @@ def test_the_difference_is_a_less_b_and_blank_where_a_token_is_alone():
     np.testing.assert_allclose(found.variation[shared], expected, atol=1e-6)
     assert np.isnan(found.variation[3])
 
-    table, bars = tables.comparison_table(found), data(figures.difference(found).chart, "bars")
+    table, rows = tables.comparison_table(found), data(figures.difference(found).chart, "d-rows")
     np.testing.assert_array_equal(table["difference"].to_numpy().reshape(6, 6), found.difference)
     alone = table[table["query_token_b"] == "down"]
     assert alone["query_a"].isna().all()
     assert (alone["query_b"] == 3).all()
-    assert [bar["value"] for bar in bars] == np.nan_to_num(found.variation).tolist()
-    assert [bar["text"] for bar in bars] == [f"{value:.2f}" if value == value else "–" for value in found.variation]
+    assert [row["note"] for row in rows] == [f"{value:.2f}" if value == value else "–" for value in found.variation]
 
 
 def test_zero_is_the_middle_of_the_scale_and_small_differences_do_not_look_large():
@@ -118,7 +117,7 @@ def test_rows_without_keys_are_told_and_not_counted(policy):
     figure = figures.difference(found)
 
     assert np.isnan(found.variation).all()
-    assert {row["text"] for row in data(figure.chart, "bars")} == {"–"}
+    assert {row["note"] for row in data(figure.chart, "d-rows")} == {"–"}
     assert sentences.compared_cell(found, 0, 0).startswith("“the” (0) has no key left in A, and in B “the” (0) gives ")
     assert ("NaN" in texts_of(figure)[2]) == (policy == "nan")
     assert ("NaN: not a number" in str(data(figure.chart, "b-legend"))) == (policy == "nan")

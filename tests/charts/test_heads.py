@@ -32,8 +32,7 @@ def test_a_head_that_is_off_is_gray_struck_through_and_says_so():
 
     assert np.ptp(image(off), axis=2).max() == 0
     assert np.ptp(image(on), axis=2).max() > 0
-    assert [row["text"] for row in data(rows, "texts")] == ["head 0", "head 1 · off"]
-    assert [row["x"] for row in data(rows, "frames") if row["form"] == "line"] == [off["x"]]
+    assert [(row["label"], row["off"]) for row in data(rows, "heads")] == [("head 0", False), ("head 1 · off", True)]
     assert off["state"] == "off: its output is zero"
 
 

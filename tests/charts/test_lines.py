@@ -7,7 +7,7 @@ import pytest
 from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from pictures import SITE, data, draw, record_of, written
+from pictures import SITE, data, draw, record_of
 from pictures import strand_lines as lines
 
 from attnviz.charts.theme import DARK, LIGHT, theme
@@ -49,21 +49,6 @@ def test_each_line_is_as_strong_as_its_weight():
 
     assert found == pytest.approx({(i, j): float(weights[i, j]) for i in range(5) for j in range(5)})
     assert "all 25 weights have a line" in notes(lines(record, SITE, [2]))
-
-
-def test_the_lines_of_a_row_stand_out_until_a_token_is_picked():
-    """All others are there, and faint; the picture says which do."""
-    record = record_of(WORDS)
-    plain, led = lines(record, SITE, [0]), lines(record, SITE, [0], row=2)
-
-    assert [row | {"faint": False} for row in drawn(led)] == drawn(plain)
-    assert {row["query"] for row in drawn(led) if not row["faint"]} == {2}
-    assert "in color: where “sat” (2) looks" in notes(led)
-    assert (legend(led), legend(plain)) == (["other rows"], [""])
-    assert data(lines(record, SITE, [0], row=2, pins={("key", 1)}), "lines") == data(
-        lines(record, SITE, [0], pins={("key", 1)}), "lines"
-    )
-    assert draw(led.to_dict())[0].mean() > draw(plain.to_dict())[0].mean()  # the fainter, the lighter
 
 
 @examples(10)
@@ -121,23 +106,17 @@ def test_picked_tokens_leave_only_their_lines():
     assert marked == ["sat", "there"]
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("count", [2, 12, 30])
-def test_heads_are_told_apart_by_hue_dash_and_name(count, dark):
-    """No two heads have the same hue and dashes; each stands in the legend by its name."""
-    record = record_of(["a", "b"], heads=count)
-    chart = lines(record, SITE, range(count), dark=dark)
+def test_heads_are_told_apart_by_hue_and_name_and_keep_their_hue():
+    """No two heads have the same hue; each stands in the legend by its name, and more heads than hues are refused."""
+    record = record_of(["a", "b"], heads=12)
+    few, many = ({row["head_name"]: row["ink"] for row in drawn(lines(record, SITE, of))} for of in ([3, 8], [8, 6, 3]))
 
-    palette, dashes = looks(chart)
-    assert len({(palette[row["look"]], dashes[row["look"]]) for row in drawn(chart)}) == count
-    assert [row["name"] for row in data(chart, "heads")] == [f"head {i}" for i in range(count)]
-
-
-def looks(chart):
-    """The hues and dashes of the scales."""
-    layer = next(layer for layer in written(chart)["layer"] if layer["data"] == {"name": "heads"})
-    stroke, dash = (layer["encoding"][name]["scale"]["range"] for name in ("stroke", "strokeDash"))
-    return stroke, [*map(tuple, dash)]
+    assert len({*many.values()}) == 3
+    assert few == {name: many[name] for name in few}
+    assert legend(lines(record, SITE, range(6))) == [f"head {i}" for i in range(6)]
+    for heads in ([], [0, 0], range(7)):
+        with pytest.raises(InputError, match="Lines show from 1 to 6 heads, each once"):
+            lines(record, SITE, heads)
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -157,22 +136,16 @@ def test_hues_stand_out_from_the_background(dark):
     assert LIGHT.hues != DARK.hues
 
 
-@pytest.mark.parametrize("heads", [[], [0, 0], list(range(31))])
-def test_heads_that_cannot_be_told_apart_are_refused(heads):
-    with pytest.raises(InputError, match="Lines show from 1 to 30 heads, each once"):
-        lines(record_of(["a"], heads=40), SITE, heads)
-
-
 def test_a_head_that_is_off_says_so_and_alone_it_is_gray():
     """Among others it keeps its hue: two that are off would look alike."""
     off = frozenset({(SITE, 1), (SITE, 2)})
     record = record_of(["a", "b"], heads=3, edits=Edits(heads_off=off))
     alone, among = lines(record, SITE, [1]), lines(record, SITE, [0, 1, 2])
 
-    assert {looks(alone)[0][row["look"]] for row in drawn(alone)} == {LIGHT.quiet}
+    assert {row["ink"] for row in drawn(alone)} == {LIGHT.quiet}
     assert "Lines · head 1 of encoder layer 0 (off)" in notes(alone)[0]
-    assert len({looks(among)[0][row["look"]] for row in drawn(among)}) == 3
-    assert [row["name"] for row in data(among, "heads")] == ["head 0", "head 1 · off", "head 2 · off"]
+    assert len({row["ink"] for row in drawn(among)}) == 3
+    assert legend(among) == ["head 0", "head 1 · off", "head 2 · off"]
 
 
 def test_a_rule_stands_between_the_texts_of_a_pair():
@@ -194,17 +167,6 @@ def test_of_many_tokens_those_around_the_selected_are_drawn():
     assert data(chart, "keys")[20]["label"].startswith("w20 ")
     assert "queries 118 to 181 of 200 and keys 0 to 63 of 200; the map shows all" in " ".join(notes(chart))
     assert [(row["query"], row["key"]) for row in drawn(chart) if row["chosen"]] == [(150, 20)]
-
-
-def test_a_head_keeps_its_look_while_others_come_and_go():
-    record = record_of(["a", "b"], heads=12)
-
-    few, many = (
-        {row["name"]: row["look"] for row in lines_figure(record, SITE, heads).chart.datasets["heads"]}
-        for heads in ([3, 9], [9, 0, 3, 11])
-    )
-
-    assert few == {name: many[name] for name in few}
 
 
 def test_lines_fit_the_column_of_a_paper():

@@ -14,6 +14,7 @@ from pictures import HOSTILE, SITE, data, draw, record_of, written
 from attnviz import figures
 from attnviz.analysis import align, steps
 from attnviz.analysis.steps import KEYS, Matrix
+from attnviz.charts.axes import Size
 from attnviz.charts.theme import DARK, LIGHT, Style
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
@@ -36,7 +37,7 @@ def matrix_of(values):
     values = torch.tensor(values, dtype=torch.float64)
     rows, columns = (range(length) for length in values.shape)
     matrix = Matrix("scores", "", ("query", "key"), (*values.shape,), rows, columns, values)
-    return number_grid(matrix, (40, 40), Style())
+    return number_grid(matrix, Size("rectangles", 40, *values.shape), Style(), title="")
 
 
 def image(matrix):

@@ -20,6 +20,7 @@ from pictures import SITE, record_of
 
 from attnviz import figures
 from attnviz.charts import readout
+from attnviz.charts.grid import Number
 from attnviz.charts.readout import FORMATS, CellNumbers, number_of
 from attnviz.core.edits import Edits
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
@@ -124,11 +125,11 @@ def test_numbers_travel_to_their_last_bit(values):
     """Infinite ones, those that are none, and those that are next to nothing among them."""
     drawn = mask_of(Subsequent(), ["w"] * 33, ["w"] * 35)
 
-    _, numbers = read(replace(drawn, numbers={"weight": (values, ".4f"), "score": (-values, ".3f")}))
+    _, numbers = read(replace(drawn, numbers=[Number("weight", values, ".4f"), Number("score", -values, ".3f")]))
 
     np.testing.assert_array_equal(numbers["weight"].astype(np.float32), values)
     np.testing.assert_array_equal(numbers["score"].astype(np.float32), -values)
-    _, huge = read(replace(drawn, numbers={"score": (np.full(values.shape, 1e300), "")}))  # is not infinite
+    _, huge = read(replace(drawn, numbers=[Number("score", np.full(values.shape, 1e300), "")]))  # is not infinite
     assert np.isfinite(huge["score"]).all()
 
 

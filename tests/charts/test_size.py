@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pictures import SITE, record_of
 
 from attnviz import figures
-from attnviz.charts.size import PIXELS, RECTANGLES, SIDE, THINNEST, size_of
+from attnviz.charts.axes import PIXELS, RECTANGLES, SIDE, THINNEST, size_of
 
 
 @given(st.integers(1, 20_000), st.integers(1, 20_000))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pictures import SITE, data, legend, lines, record_of, text_strip, translation_of
 
 from attnviz.charts import pixels
-from attnviz.charts.legends import text_width
+from attnviz.charts.marks import text_width
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError

@@ -1,7 +1,7 @@
 // A run of the model as the record that explore.js draws: what attnviz/export/explore.py writes of a record of Python.
 
 const KINDS = {e: "encoder", d: "decoder", c: "cross"};
-const CROWDED = 40, FAINT = 0.3, MOST_LISTED = 5;  // charts/domain.py, analysis/predictions.py
+const CROWDED = 40, FAINT = 0.3, MOST_LISTED = 5;  // charts/signs.py, analysis/predictions.py
 
 function probabilities(run, place) {
   return softmax(run.logits.data.slice(place * run.logits.columns, (place + 1) * run.logits.columns));
@@ -29,7 +29,7 @@ function nextWords(run, before, place, names) {
   return either.map(id => [visible(names[id]), now[id], old ? old[id] : null, id]);
 }
 
-// Where the colors of a head end if they adapt, and the words for it; see `adapted` of charts/domain.py.
+// Where the colors of a head end if they adapt, and the words for it; see `adapted` of charts/signs.py.
 function adapted({data, rows, columns}, rules, keys) {
   const special = keys.every(token => token.special) ? [] : keys.map(token => token.special);
   const choice = Array.from({length: rows}, (_, q) => {

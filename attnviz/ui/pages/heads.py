@@ -92,7 +92,7 @@ def _controls(form: str, context: Context) -> None:
         if "heads" in takes and source.num_heads > 1:
             others = [head for head in range(source.num_heads) if head != context.head]
             also = [head for head in now()["also"] if head in others]
-            options = {"value": also, "step": _with_also, "placeholder": "none", "width": 220}
+            options = {"value": also, "step": _with_also, "placeholder": "none", "width": 220, "max_selections": 5}
             control(st.multiselect, "Also show heads", "also", others, **options)
         if "least" in takes:
             names = {None: "any"} | {least: f"{least:g}" for least in LEAST}
@@ -125,7 +125,6 @@ def _figure(form: str, context: Context) -> Figure:
         "pins": now()["pins"],
         "side": now()["side"],
         "less": "sinks" if now()["less"] == "sinks" and now()["side"] == "from" else "",
-        "row": query,
         "chosen": query if now()["side"] == "from" else key,
     }
     options = {name: value for name, value in values.items() if name in chosen.takes}
