@@ -32,11 +32,10 @@ def live():
 
 
 def test_what_is_said_of_each_is_complete():
-    """Twelve, each with three hints, an address, a line to replace and what finds it."""
+    """Twelve, each with an address, a line to replace and what finds it."""
     assert len(BUGS) == 12
     assert [*BUGS] == [*wrong_maps.BUILDERS]
     for bug in BUGS.values():
-        assert len(bug.hints) == 3
         assert bug.source.startswith("https://")
         assert {line[0] for line in bug.fix.splitlines()} - {" "} == {"-", "+"}
         assert bool(bug.rule) != bool(bug.found_by)

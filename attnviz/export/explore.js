@@ -5,12 +5,12 @@ const live = globalThis.live;  // of a page that holds its model; see live/live.
 const $ = id => document.getElementById(id);
 const NAN = data.bits === 16 ? 65535 : 255, LAST = NAN - 1, DIGITS = data.bits === 16 ? 4 : 3;
 const WIDE_MOSAIC = live ? 420 : 560, SWITCH = live ? 30 : 0;  // pixels; the second for the switch under each head
-const SHADES = 248, MOST_LINES = 400, LEFT = 56, GAP = 4, CROSSED = 9;
+const SHADES = 248, MOST_LINES = 400, LEFT = 56, GAP = 4;
 const VIEWS = {map: "Map", lines: "Lines", text: "Text"};
 const COLORS = ["adaptive", "0 to 1", "0 to largest", "logarithmic"];
 const state = {site: data.opens[0], head: data.opens[1], cell: null, pin: null, as: "map", colors: COLORS[0]};
 const dark = matchMedia("(prefers-color-scheme: dark)"), printed = matchMedia("print"), touch = matchMedia("(hover: none)");
-let theme, palettes, fonts, hovered = null, printing = false, link = "";
+let theme, palettes, fonts, hovered = null, saving = false, link = "";
 const drawn = {};  // where things stand: mosaic, frame, map and lines
 
 const make = (tag, text = "", set = {}) => Object.assign(document.createElement(tag), {textContent: text}, set);
@@ -26,6 +26,7 @@ const filled = (name, parts) => data.says[name].replace(/\{(\w+)\}/g, (_, part) 
 const inQuotes = text => isolated(filled("word", {text}));
 const quoted = (side, i) => filled("token", {text: isolated(tokens(side)[i][0]), place: i});
 const predictedAt = q => site().predicts ? data.predicted.words?.[q]?.words[0]?.[0] : undefined;
+const onPaper = () => saving || printed.matches;
 const isToken = place => typeof place?.[0] === "string";  // ["q", 2], not a cell [2, 1]
 
 // Weights: levels of 16 bits in two planes, or of 8 bits; see explore.py
@@ -105,7 +106,7 @@ const packed = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
 const parts = color => [0, 8, 16].map(n => color >>> n & 255);
 
 function choose() {
-  theme = data.themes[dark.matches && !printed.matches && !printing ? "dark" : "light"];
+  theme = data.themes[dark.matches && !onPaper() ? "dark" : "light"];
   const stops = theme.ramp.map(rgb), last = stops.length - 1;
   const grays = stops.map(([r, g, b]) => Array(3).fill(Math.round(0.299 * r + 0.587 * g + 0.114 * b)));
   palettes = [stops, grays].map(colors => Uint32Array.from({length: SHADES}, (_, i) => {
@@ -126,49 +127,57 @@ function shader(s = state.site, h = state.head) {  // where a weight stands on t
   return {color: color(w => w / top), ends: ["0", `${+top.toPrecision(3)}`], caption};
 }
 
-function stroke(pattern, x, y, dot) {  // whether the strokes of a rule cross a pixel; `dot` of them are one of CSS
-  const slant = Math.round(11 * dot), plain = Math.round(8 * dot);
-  const down = (x + y) % slant < dot, up = (x - y + slant * 9999) % slant < dot;
-  const upright = x % plain < dot, level = y % plain < dot;
-  return [down, up, upright, level, down || up, upright || level][pattern];
+// Strokes of a rule across a box, whose clipping the context knows: rising, falling or both.
+function hatch(context, rule, [x, y, width, height]) {
+  for (const rises of [[1], [0], [0, 1]][(rule - 1) % 3])
+    for (let i = -height; i < width; i += 11)
+      segment(context, theme.hatch, 1, 1, x + i, y + rises * height, x + i + height, y + (1 - rises) * height);
 }
 
-function paint(context, [x, y, width, height], s, h, tile, dot) {
-  const of = cells(s, h, tile), {color} = shader(s, h), {rows, columns, rules} = of;
-  const ground = new Uint32Array(rows * columns), marks = new Int8Array(rows * columns);
-  const [blocked, hatch, warning] = ["blocked", "hatch", "warning"].map(name => packed(rgb(theme[name])));
-  for (let i = 0; i < ground.length; i++) {
-    const kind = kindOf(of, i);
-    ground[i] = kind === "weight" ? color(weightAt(of, i)) : blocked;
-    marks[i] = kind === "nan" ? CROSSED : rules[i] ? (rules[i] - 1) % 6 : -1;
-  }
-  if (context.cells) return context.cells([x, y, width, height], of, ground, marks, {parts, ...theme});
-  const image = context.createImageData(width, height), pixels = new Uint32Array(image.data.buffer), side = width / columns;
-  const column = Uint16Array.from({length: width}, (_, u) => (u + 0.5) / side);
-  for (let v = 0, p = 0; v < height; v++) {
-    const row = ((v + 0.5) * rows / height | 0) * columns, down = (v + 0.5) * rows / height % 1;
-    for (let u = 0; u < width; u++, p++) {
-      const i = row + column[u], mark = marks[i], right = (u + 0.5) / side % 1;
-      if (mark < 0) pixels[p] = ground[i];
-      else if (mark < CROSSED) pixels[p] = stroke(mark, u, v, dot) ? hatch : ground[i];
-      else pixels[p] = Math.min(Math.abs(right - down), Math.abs(right + down - 1)) * side < dot ? warning : ground[i];
+// The cells of a head in a box: one pixel for each cell, enlarged; strokes over blocked cells, and a cross over NaN.
+function paint(context, box, s, h, tile) {
+  const of = cells(s, h, tile), {rows, columns, rules} = of, {color} = shader(s, h), [x, y, width, height] = box;
+  const kinds = Array.from(of.levels, (_, i) => kindOf(of, i)), blocked = packed(rgb(theme.blocked)), image = new ImageData(columns, rows);
+  new Uint32Array(image.data.buffer).set(kinds.map((kind, i) => kind === "weight" ? color(weightAt(of, i)) : blocked));
+  const small = make("canvas", "", {width: columns, height: rows}), wide = width / columns, high = height / rows;
+  small.getContext("2d").putImageData(image, 0, 0);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(small, x, y, width, height);
+  const left = i => x + i % columns * wide, top = i => y + (i / columns | 0) * high;
+  for (const rule of new Set(rules)) if (rule) {
+    context.save();
+    context.beginPath();
+    for (let i = 0, end; i < rules.length; i = end) {
+      for (end = i + 1; end % columns && rules[end] === rules[i];) end++;
+      if (rules[i] === rule) context.rect(left(i), top(i), (end - i) * wide, high);
     }
+    context.clip();
+    hatch(context, rule, box);
+    context.restore();
   }
-  context.putImageData(image, x, y);
+  for (const [i, kind] of kinds.entries()) if (kind === "nan") {
+    segment(context, theme.warning, 1, 1, left(i), top(i), left(i) + wide, top(i) + high);
+    segment(context, theme.warning, 1, 1, left(i), top(i) + high, left(i) + wide, top(i));
+  }
 }
 
-function fit(canvas, width, height) {  // a canvas of so many pixels of CSS, sharp on its screen and on paper
-  const dot = canvas.dot ?? (printing ? 3 : devicePixelRatio || 1), context = canvas.getContext("2d");
+function fit(canvas, width, height) {  // size in pixels of CSS, sharp on a screen, on paper and in a file
+  const dot = onPaper() ? 3 : devicePixelRatio || 1, context = canvas.getContext("2d");
   Object.assign(canvas, {width: Math.round(width * dot), height: Math.round(height * dot)});
   Object.assign(canvas.style, {width: `${width}px`, height: `${height}px`});
   context.setTransform(dot, 0, 0, dot, 0, 0);
-  context.textBaseline = "middle";
-  return [context, dot];
+  Object.assign(context, {textBaseline: "middle", fillStyle: theme.background});
+  if (saving) context.fillRect(0, 0, width, height);
+  return context;
 }
 
-function write(context, text, x, y, {color = theme.quiet, align = "left", font = fonts.words, bold = false} = {}) {
+function write(context, text, x, y, {color = theme.quiet, align = "left", font = fonts.words, bold = false, turned = false} = {}) {
   Object.assign(context, {fillStyle: color, textAlign: align, font: `${bold ? "600 " : ""}12px ${font}`});
-  context.fillText(text, x, y);
+  context.save();
+  context.translate(x, y);
+  if (turned) context.rotate(-Math.PI / 2);
+  context.fillText(text, 0, 0);
+  context.restore();
 }
 
 function frame(context, color, width, ...box) {
@@ -197,15 +206,15 @@ function mosaic() {
     for (const [s, one] of data.sites.entries()) if (one.kind === kind) { places[s] = y; y += step + SWITCH; }
     y += 10;
   }
-  const [context, dot] = fit($("mosaic"), LEFT + most * step, y - 8);
-  drawn.mosaic = {places, side, step, context, dot};
+  const context = fit($("mosaic"), LEFT + most * step, y - 8);
+  drawn.mosaic = {places, side, step, context};
   drawn.frame = null;
   places.forEach((_, s) => thumbnails(s));
   outline();
 }
 
 function thumbnails(s) {
-  const {places, side, step, context, dot} = drawn.mosaic, one = data.sites[s], y = places[s], pixels = Math.round(side * dot);
+  const {places, side, step, context} = drawn.mosaic, one = data.sites[s], y = places[s];
   const tile = Math.max(1, Math.ceil(Math.max(...one.shape) / side)), first = data.sites.find(other => other.kind === one.kind);
   if (one === first) write(context, one.kind, 0, y - 11, {color: theme.text});
   write(context, `layer ${one.layer}`, 0, y + side / 2);
@@ -214,8 +223,7 @@ function thumbnails(s) {
     if (one === first && h % (step < 22 ? 5 : 1) === 0) write(context, h, x + side / 2, y - 11, {align: "center"});
     context.fillStyle = theme.blocked;
     if (!one.levels) context.fillRect(x, y, side, side);
-    else if (one.shape[0] * one.shape[1])
-      paint(context, [Math.round(x * dot), Math.round(y * dot), pixels, pixels], s, h, tile, dot);
+    else if (one.shape[0] * one.shape[1]) paint(context, [x, y, side, side], s, h, tile);
     if (head.off) segment(context, theme.text, 1, 1, x, y + side, x + side, y);
   }
 }
@@ -252,16 +260,11 @@ function plan() {  // where the map stands, as large as there is room; what rows
 
 function map(canvas = $("picture")) {
   const found = plan(), {Q, K, labels, ends, caption, left, top, end, cell, every} = found, {empty} = site().heads[state.head];
-  const [context, dot] = fit(canvas, left + K * cell + end, top + Q * cell + 4);
+  const context = fit(canvas, left + K * cell + end, top + Q * cell + 4);
   drawn.map = {...found, context};
   write(context, "Key (to)", left + K * cell / 2, 8, {align: "center"});
-  context.save();
-  context.translate(8, top + Q * cell / 2);
-  context.rotate(-Math.PI / 2);
-  write(context, "Query (from)", 0, 0, {align: "center"});
-  context.restore();
-  const box = [left, top, K * cell, Q * cell].map(x => Math.round(x * dot));
-  if (Q * K) paint(context, box, state.site, state.head, 1, dot);
+  write(context, "Query (from)", 8, top + Q * cell / 2, {align: "center", turned: true});
+  if (Q * K) paint(context, [left, top, K * cell, Q * cell], state.site, state.head, 1);
   for (const side of "qk") for (let i = 0; i < labels[side].length; i += every) label(side, i);
   if (ends.length) write(context, caption, left + K * cell + 8, top - 12, {color: theme.quiet});
   for (let q = 0; q < ends.length; q += every) {
@@ -281,11 +284,7 @@ function label(side, i, chosen = false) {
   const {left, top, cell, turned, labels, context} = drawn.map, at = (i + 0.5) * cell, text = labels[side][i];
   const how = look(side, i, chosen);
   if (side === "q") return write(context, text, left - 6, top + at, {...how, align: "right"});
-  context.save();
-  context.translate(left + at, top - 6);
-  if (turned) context.rotate(-Math.PI / 2);
-  write(context, text, 0, turned ? 0 : -6, {...how, align: turned ? "left" : "center"});
-  context.restore();
+  write(context, text, left + at, turned ? top - 6 : top - 12, {...how, turned, align: turned ? "left" : "center"});
 }
 
 function original() {  // beside a map that is changed, that of the original model
@@ -298,18 +297,15 @@ function original() {  // beside a map that is changed, that of the original mod
   drawn.map = kept;
 }
 
-// The map or the lines as they stand in a file: on a canvas of many pixels, or on one that writes SVG.
-function pictureOn(canvas) {
-  const kept = {...drawn}, hover = hovered, draw = state.as === "lines" ? lines : map;
-  [printing, hovered] = [true, null];
+function png() {  // the map or the lines as a file: light, on white, with three pixels for each of the screen
+  const kept = {...drawn}, hover = hovered, canvas = make("canvas");
+  [saving, hovered] = [true, null];
   choose();
-  draw(canvas);
-  Object.assign(canvas.getContext("2d"), {globalCompositeOperation: "destination-over", fillStyle: theme.background});
-  canvas.getContext("2d").fillRect(0, 0, canvas.width, canvas.height);
+  (state.as === "lines" ? lines : map)(canvas);
   Object.assign(drawn, kept);
-  [printing, hovered] = [false, hover];
+  [saving, hovered] = [false, hover];
   choose();
-  return canvas;
+  return new Promise(done => canvas.toBlob(done));
 }
 
 function marks() {  // the cell under the pointer and the chosen one, over the map as it was painted
@@ -333,7 +329,7 @@ function lines(canvas = $("picture")) {
   const left = wide.q + widest(measured, notes) + 62, right = wide.k + 62;
   const gap = limit(120, room - left - right, 300), cell = limit(15, 420 / Math.max(Q, K, 1) | 0, 38);
   const pin = isToken(hovered) ? hovered : state.pin, shown = strongest(pin), x = {q: left, k: left + gap};
-  const [context] = fit(canvas, left + gap + right, Math.max(Q, K) * cell + 30), y = i => 30 + (i + 0.5) * cell;
+  const context = fit(canvas, left + gap + right, Math.max(Q, K) * cell + 30), y = i => 30 + (i + 0.5) * cell;
   const draw = ([q, k], ...style) => segment(context, ...style, x.q + 4, y(q), x.k - 4, y(k));
   for (const line of shown) draw(line, of.head.off ? theme.quiet : theme.hues[0], Math.max(Q, K) > 24 ? 2 : 2.5, line[2] ** 0.6);
   for (const one of [hovered, state.cell]) if (one && !isToken(one)) draw(one, theme.accent, 1.25, 1);
@@ -406,15 +402,11 @@ function sentence([q, k]) {  // the sentences of attnviz.analysis.sentences, fil
 }
 
 function readout() {
-  const on = hovered && !isToken(hovered) ? hovered : state.cell, tap = touch.matches;
-  const hint = {
-    map: tap ? "Tap a cell for its weight." : "Point at a cell for its weight; click to keep it.",
-    lines: tap ? "Tap a line or a token." : "Point at a line or a token; click to keep it.",
-    text: `${tap ? "Tap" : "Click"} a token to see its attention.`,
-  };
+  const on = hovered && !isToken(hovered) ? hovered : state.cell, what = `a ${state.as === "map" ? "cell" : "token"}`;
+  const hint = touch.matches ? `Tap ${what}.` : state.as === "text" ? `Click ${what}.` : `Point at ${what}; click to keep it.`;
   const name = ([q, k]) => `${called("q", q)} → ${called("k", k)}: ${stateOf([q, k])}`;
   const most = isToken(hovered) && strongest(hovered).at(-1);
-  $("readout").textContent = most ? `most: ${name(most)}` : on ? name(on) : hint[state.as];
+  $("readout").textContent = most ? `most: ${name(most)}` : on ? name(on) : hint;
 }
 
 function focus() {  // the cell that words are about: the chosen one, or the strongest of the picked token, or of all
@@ -449,11 +441,10 @@ function legend() {
 }
 
 function swatch(rule) {
-  const canvas = make("canvas"), [context] = fit(canvas, 16, 16);
+  const canvas = make("canvas"), context = fit(canvas, 16, 16);
   context.fillStyle = theme.blocked;
   context.fillRect(0, 0, 16, 16);
-  context.fillStyle = theme.hatch;
-  for (let i = 0; i < 256; i++) if (stroke((rule - 1) % 6, i % 16, i >> 4, 1)) context.fillRect(i % 16, i >> 4, 1, 1);
+  hatch(context, rule, [0, 0, 16, 16]);
   return canvas;
 }
 
@@ -533,9 +524,9 @@ function go(change) {
 function linked() {
   const asked = new URLSearchParams(location.hash.slice(1)), found = (name, form) => asked.get(name)?.match(form);
   const change = {cell: null, pin: null}, cell = found("cell", /^(\d{1,6})\.(\d{1,6})$/), pin = found("pins", /^([qk])(\d{1,6})$/);
-  const s = data.sites.findIndex(one => one.kind[0] + one.layer === (asked.get("layer") ?? asked.get("site")));
+  const s = data.sites.findIndex(one => one.kind[0] + one.layer === asked.get("layer"));
   if (s >= 0) change.site = s;
-  const head = found("head", /^\d{1,3}$/) ?? found("show", /^\d{1,3}$/);
+  const head = found("head", /^\d{1,3}$/);
   if (head) change.head = +head[0];
   if (Object.hasOwn(VIEWS, asked.get("as"))) change.as = asked.get("as");
   if (COLORS.includes(asked.get("colors"))) change.colors = asked.get("colors");
@@ -627,33 +618,16 @@ function headUnder({offsetX, offsetY}) {
   return data.sites[s]?.levels && data.sites[s].heads[head] ? {site: s, head} : null;
 }
 
-function pointAtHead(event) {
-  const found = event.type === "pointerleave" ? null : headUnder(event);
-  $("pointed").textContent = found ? nameOf(found.site, found.head) : "Click a head, or use the arrow keys.";
-}
-
-function clickWord(event) {
-  const button = event.target.closest("button");
-  if (button) go({pin: [button.dataset.side, +button.dataset.i]});
-}
-
-function pointAtWord(event) {
-  const button = event.target.closest("button");
-  if (button) $("readout").textContent = button.getAttribute("aria-label");
-}
-
 function listen() {
   let wide = innerWidth;
-  const print = now => () => { printing = now; all(); };
   $("mosaic").addEventListener("click", event => headUnder(event) && go(headUnder(event)));
   $("moves").addEventListener("click", event => ARROWS[event.target.dataset.key] && move(ARROWS[event.target.dataset.key]));
-  $("text").addEventListener("click", clickWord);
+  $("text").addEventListener("click", event => {
+    const {side, i} = event.target.closest("button")?.dataset ?? {};
+    if (side) go({pin: [side, +i]});
+  });
   $("picture").addEventListener("click", click);
-  $("text").addEventListener("pointerover", pointAtWord);
-  for (const kind of ["pointermove", "pointerleave"]) {
-    $("picture").addEventListener(kind, hover);
-    $("mosaic").addEventListener(kind, pointAtHead);
-  }
+  for (const kind of ["pointermove", "pointerleave"]) $("picture").addEventListener(kind, hover);
   document.addEventListener("keydown", key);
   $("site").addEventListener("change", event => go({site: +event.target.value}));
   $("head").addEventListener("change", event => go({head: +event.target.value}));
@@ -666,8 +640,6 @@ function listen() {
     go(change);
   });
   addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; all(); } });
-  addEventListener("beforeprint", print(true));
-  addEventListener("afterprint", print(false));
   for (const query of [dark, printed]) query.addEventListener("change", all);
 }
 
@@ -679,8 +651,7 @@ function all() {
 
 // What a live page draws with.
 const page = {
-  data, state, drawn, LEFT, make, within, table, percent, unpack, under, focus, called, nameOf, pictureOn,
-  site: name => `head ${name.split(".")[1]} of ${data.sites.find(one => name.startsWith(one.kind[0] + one.layer))?.name}`,
+  data, state, drawn, LEFT, make, within, table, percent, unpack, under, focus, called, nameOf, png,
   link: () => link,
   draw() {
     if (!drawn.mosaic) return;
@@ -690,8 +661,6 @@ const page = {
 };
 
 async function start() {
-  const lacks = live?.lacks() ?? [];
-  if (lacks.length) $("failed").textContent = `This browser has no ${lacks.join(", no ")}. Chrome 112, Firefox 125, Safari 17 or newer have.`;
   $("about").textContent = data.about.join(" · ");
   $("changed").append(...(data.changed.length ? data.changed : ["Original model"]).map(text => make("li", text)));
   radios("as", VIEWS, as => go({as}));

@@ -260,7 +260,7 @@ def _predictions(record: Record, before: Record | None, sentence: int) -> dict[s
 
 # A live page
 
-FILES = ("text.js", "model.js", "record.js", "svg.js", "live.js")
+FILES = ("text.js", "model.js", "record.js", "live.js")
 NOT_HERE = ("padding", "random", "media")
 """Rules that a live page lacks, because they need a batch, a 64-bit hash or pictures."""
 

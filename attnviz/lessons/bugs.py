@@ -6,7 +6,6 @@ The documentation has a page with the right and the wrong map of each bug.
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from attnviz.core import assets
 
@@ -18,9 +17,7 @@ class Bug:
     Attributes:
         name: single word for the link.
         symptom: first visible effect of the bug.
-        hints: hints from vague to almost the solution.
         because: cause of the bug.
-        would: symptoms that this bug would cause, shown to a reader who wrongly guesses it.
         fix: code diff: lines of the bug begin with "-", lines of the fix with "+", all others with a space.
         seen_in: public project or place where the bug happened, in words.
         source: address of that place.
@@ -31,9 +28,7 @@ class Bug:
     name: str
     title: str
     symptom: str
-    hints: tuple[str, ...]
     because: str
-    would: str
     fix: str
     seen_in: str
     source: str
@@ -45,8 +40,4 @@ class Bug:
 def museum() -> tuple[Bug, ...]:
     """All bugs in order."""
     data = tomllib.loads(assets.path("lessons/bugs.toml").read_text(encoding="utf-8"))
-    return tuple(Bug(**{name: _strip(value) for name, value in bug.items()}) for bug in data["bug"])
-
-
-def _strip(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value.strip("\n")
+    return tuple(Bug(**{name: text.strip("\n") for name, text in bug.items()}) for bug in data["bug"])

@@ -8,15 +8,19 @@ import weakref
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from attnviz import api
 from attnviz.analysis.align import AlignedPair, Side
 from attnviz.analysis.heads import head_metrics as head_metrics_of
 from attnviz.analysis.relevance import WordLogit
+from attnviz.charts.marks import Table
+from attnviz.charts.readout import CellNumbers
+from attnviz.core import progress
 from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, TooLong
@@ -29,7 +33,7 @@ from attnviz.figures.attribution import Traced
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
-from attnviz.ui import arrow, budget, cores, runs
+from attnviz.ui import budget, cores, runs
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -122,10 +126,6 @@ def _load_shipped(name: str, step: int | None) -> Source:
     return loaded
 
 
-class NoText(InputError):
-    """No text is typed yet: not a mistake, but there is nothing to show."""
-
-
 def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
     """Split the typed text into one text per line, skipping empty lines, or return it as one text.
 
@@ -136,7 +136,7 @@ def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
     parts = typed.splitlines() if by_line else [typed]
     lines = tuple(line for line in parts if line.strip())
     if not lines:
-        raise NoText("There is no text yet. Type a sentence above, or choose an example.")
+        raise InputError("There is no text yet. Type a sentence above, or choose an example.")
     if len(lines) > MOST_SENTENCES:
         raise InputError(
             f"There are {len(lines):,} lines, and each is a text of its own; a page takes up to {MOST_SENTENCES}. Join "
@@ -251,12 +251,12 @@ def with_stream(source: Source, record: Record) -> Record:
         InputError: if the model has no residual stream to show.
     """
     cost = budget.cost(source, record.sentences, record.edits)
-    return worked(_with_stream, source, record, cost=cost, names=tuple(map(source.site_name, source.sites)))
+    names = tuple(map(source.site_name, source.sites))
+    return worked(_with_stream, source, record, cost=cost, runs_model=source, names=names)
 
 
 def _with_stream(source: Source, record: Record) -> Record:
-    with cores.used_by(source):
-        return _with_request(source, record.request, source.with_stream(record))
+    return _with_request(source, record.request, source.with_stream(record))
 
 
 def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
@@ -264,12 +264,12 @@ def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
     before = source.sites[: source.sites.index(site)]
     run = budget.cost(source, record.sentences, record.edits)
     cost = replace(run, seconds=run.seconds * len(before) / len(source.sites))
-    return worked(_call_origin, source, record, site, cost=cost, names=(*map(source.site_name, before), "this call"))
+    names = (*map(source.site_name, before), "this call")
+    return worked(_call_origin, source, record, site, cost=cost, runs_model=source, names=names)
 
 
 def _call_origin(source: Source, record: Record, site: Site) -> Origin | None:
-    with cores.used_by(source):
-        return source.origin(record, site)
+    return source.origin(record, site)
 
 
 @cached
@@ -286,24 +286,35 @@ def worked(
     make: Callable[..., R],
     *args,
     cost: Estimate,
+    runs_model: Source | None = None,
     names: tuple[str, ...] = (),
     unit: str = "",
+    count: int = 0,
     writes: bool = False,
     **settings,
 ) -> R:
     """Return the result of a function, cached by its arguments as in `cached`; long work becomes a job with progress.
 
     Args:
+        runs_model: model that the function runs, on all cores if it is large.
         names: names of the attention calls that the function runs, if these take the time.
         unit: unit that the function counts with `core.progress.counted`, if neither calls nor maps take the time.
+        count: number of these units, for a function that takes `report`, to be called with the progress.
         writes: whether the function generates text.
 
     Raises:
         Waiting: if it takes longer than a page may wait.
         OverBudget: if it costs more than this server takes.
     """
-    about = runs.About(cost, names, unit, writes)
-    return _compute(_key(make, args, settings), partial(make, *args, **settings), about)
+
+    def work() -> R:
+        with cores.used_by(runs_model):
+            if not count:
+                return make(*args, **settings)
+            with progress.counted(count) as report:
+                return make(*args, **settings, report=report)
+
+    return _compute(_key(make, args, settings), work, runs.About(cost, names, unit, writes))
 
 
 def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
@@ -318,7 +329,46 @@ def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
     return runs.get(key, partial(SHARED.get, key, make), about, within=runs.ANEW)
 
 
-def screen(figure: Figure) -> arrow.Screen:
+# Tables in Arrow format, as Streamlit sends them to the browser; its own conversion by pandas took a third of a click
+
+CELLS: weakref.WeakValueDictionary[str, CellNumbers] = weakref.WeakValueDictionary()
+"""Cell values of cached charts, by URL."""
+
+
+class Screen(NamedTuple):
+    """Chart specification with its tables in Arrow, its data table, and the cell values that a browser requests."""
+
+    spec: dict[str, Any]
+    data: pa.Table | None
+    cells: CellNumbers | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tables; the rest of the specification is shared by all figures of the same form."""
+        tables = self.spec.get("datasets", {}).values()
+        return sum(map(len, tables)) + sum(part.nbytes for part in (self.data, self.cells) if part is not None)
+
+    @classmethod
+    def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
+        """Convert the columns of a figure's specification and data to Arrow."""
+        if data is None:
+            return cls(spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}, None)
+        cells = next(filter(None, data["read"]))
+        address = f"cells/{cells.name}.json"
+        cells = CELLS.setdefault(address, cells)
+        return cls(spec, pa.table(data | {"read": [readout and address for readout in data["read"]]}), cells)
+
+
+def _bytes(table: Table | bytes) -> bytes:
+    if isinstance(table, bytes):
+        return table
+    arrow, sink = pa.table(table), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, arrow.schema) as stream:
+        stream.write_table(arrow)
+    return sink.getvalue().to_pybytes()
+
+
+def screen(figure: Figure) -> Screen:
     """Return the chart of a figure, cached by its fields, with records as weak references.
 
     Raises:
@@ -327,8 +377,8 @@ def screen(figure: Figure) -> arrow.Screen:
     """
     key = _figure_key(figure)
 
-    def make() -> arrow.Screen:
-        rendered = arrow.Screen.of(*figure.screen)
+    def make() -> Screen:
+        rendered = Screen.of(*figure.screen)
         if figure.cost is not None:  # the description also needs the whole map, and is cheap once its tiles are there
             description(figure)
         return rendered

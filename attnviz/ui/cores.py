@@ -47,10 +47,10 @@ def settle() -> int:
 
 
 @contextmanager
-def used_by(source: Source) -> Iterator[None]:
-    """Use all cores inside the `with` block if the model is large, else one."""
+def used_by(source: Source | None) -> Iterator[None]:
+    """Use all cores inside the `with` block if the model is large, else one; one, too, for work without a model."""
     every = 1 if _is_left_alone else settle()
-    if _is_left_alone or source.facts is None or source.facts.parameters < LARGE:
+    if _is_left_alone or source is None or source.facts is None or source.facts.parameters < LARGE:
         yield
         return
     torch.set_num_threads(every)

@@ -1,10 +1,12 @@
 """Access to the app, and the public preset, which lets other people open or frame the app and limits their use.
 
-Requests that another web page makes through a visitor's browser are refused, over HTTP and over websockets.
+Requests that another web page makes through a visitor's browser are refused, over HTTP and over websockets, and so are
+uploads of one session that together are too large.
 """
 
 import os
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from urllib.parse import urlsplit
@@ -15,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from streamlit import config
 
 from attnviz.core.errors import InputError, quoted
-from attnviz.ui.streamlit_internals import is_host_allowed
+from attnviz.ui.streamlit_internals import is_host_allowed, uploaded_bytes
 
 HEALTH = "/_stcore/health"
 """Path that answers under any host name, as containers and proxies check it by address; it reveals nothing."""
@@ -142,3 +144,40 @@ def _is_own(origin: str, host: str) -> bool:
         return False
     port = DEFAULT_PORTS.get(parts.scheme)
     return port is not None and parts.netloc.lower().removesuffix(port) == host.lower().removesuffix(port)
+
+
+# Uploads
+
+TOGETHER = 4
+"""Limit of a session's uploads, being sent or not opened yet, as a multiple of the largest upload."""
+AROUND = 2**16
+"""Maximum number of bytes of a request around the content of an upload."""
+ADDRESS = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
+
+
+class Uploads:
+    """Middleware that refuses an upload if the session would then have too many bytes on the server."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+        self._pending: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_put = scope["type"] == "http" and scope["method"] == "PUT"
+        match = ADDRESS.search(scope["path"]) if is_put else None
+        if match is None:
+            await self.app(scope, receive, send)
+            return
+        session, largest = match[1], config.get_option("server.maxUploadSize") * 2**20 + AROUND
+        length = Headers(scope=scope).get("content-length", "")
+        size = int(length) if length.isdecimal() else largest
+        if self._pending[session] + uploaded_bytes(session) + size > TOGETHER * largest:
+            refused = "This session has too many bytes of unopened files already; open fewer at once."
+            await PlainTextResponse(refused, 413)(scope, receive, send)
+            return
+        self._pending[session] += size
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._pending[session] -= size
+            self._pending += Counter()  # removes sessions without uploads

@@ -69,10 +69,8 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
             _note_unknown_words(source, texts)
         requested = _request(source, texts)
         return _with_chat(source), requested if source.reads == "text" else pictures.with_picture(source, requested)
-    except cache.NoText:
-        _example_buttons(source)
     except AttnvizError as error:
-        note(str(error))
+        note(str(error), "error" if text.strip() or not reads_text else "notice")
     return None
 
 
@@ -207,19 +205,6 @@ def _examples(source: Source) -> list[str]:
     """Example texts of a model; the first is its default text."""
     card = source.card.examples if source.card else ()
     return [*(card or source.examples or ("The cat sat on the mat because it was tired",))]
-
-
-def _example_buttons(source: Source) -> None:
-    """Draw the first examples as buttons, for an empty text box."""
-    quiet("Type a sentence above, or begin with one of these.")
-    with st.container(horizontal=True, gap="small"):
-        for example in _examples(source)[:3]:
-            st.button(
-                literal(example.replace("\n", " / ")),
-                key=f"example {example}",
-                on_click=change,
-                args=(lambda choices, example=example: _with_text(choices, example),),
-            )
 
 
 def _by_line(text: str) -> bool:

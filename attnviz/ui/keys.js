@@ -30,18 +30,15 @@ if (!window.attnvizKeys) {
   };
   const send = ({place, x, y}, ...kinds) => kinds.forEach((kind) => place.mark.dispatchEvent(
     new PointerEvent(kind, {bubbles: true, cancelable: true, view: window, clientX: x, clientY: y})));
-  const start = (picture) => {  // the outlined cell, else the first mark
-    const {left, top, width, height} = (picture.querySelector('svg [stroke-width="2.5"]') || places(picture)[0].mark).getBoundingClientRect();
-    return {x: left + width / 2, y: top + height / 2};
-  };
-  const point = (picture) => {  // current position of the keyboard, on the screen
-    const {left, top} = picture.querySelector("svg").getBoundingClientRect();
-    return picture.walked && {x: picture.walked.x + left, y: picture.walked.y + top};
+  const point = (picture) => {  // position of the keyboard on the screen: where it walked to, the outlined cell, or the first mark
+    const {left, top} = picture.querySelector("svg").getBoundingClientRect(), {x, y} = picture.walked || {};
+    const box = (picture.querySelector('svg [stroke-width="2.5"]') || places(picture)[0].mark).getBoundingClientRect();
+    return picture.walked ? {x: x + left, y: y + top} : {x: box.left + box.width / 2, y: box.top + box.height / 2};
   };
   const walk = (picture, way) => {
     const all = places(picture);
     if (!all.length) return;
-    const cell = step(all, point(picture) || start(picture), way), {left, top} = picture.querySelector("svg").getBoundingClientRect();
+    const cell = step(all, point(picture), way), {left, top} = picture.querySelector("svg").getBoundingClientRect();
     picture.walked = {x: cell.x - left, y: cell.y - top};
     send(cell, "pointerover", "pointermove", "mousemove", "mouseover");
     cell.place.mark.scrollIntoView?.({block: "nearest", inline: "nearest"});

@@ -22,9 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attnviz.core.errors import AttnvizError
 from attnviz.ui import hosts, launch
-from attnviz.ui.main import PAGES
 from attnviz.ui.text import SCRIPTS
-from attnviz.ui.uploads import Uploads
 
 PAGE = Path(__file__).parent / "script" / "main.py"
 """Script that Streamlit runs for each visitor."""
@@ -78,7 +76,7 @@ class Headers:
 
 async def cell_values(request: Request) -> Response:
     """Respond with the exact cell values of a large map, for the readout; with an empty list once they are gone."""
-    from attnviz.ui.arrow import CELLS
+    from attnviz.ui.cache import CELLS
 
     address = f"cells/{request.path_params['name']}"
     if (cells := CELLS.get(address)) is None:
@@ -87,23 +85,7 @@ async def cell_values(request: Request) -> Response:
     return Response(await asyncio.to_thread(cells.json, address), media_type="application/json", headers=headers)
 
 
-class NotHere:
-    """Middleware that answers Streamlit's probes for a server under the address of a page with status 300.
-
-    Streamlit's script probes there first. A browser logs a 404 as an error in its console, but not a 300.
-    """
-
-    PROBED = re.compile(rf"/({'|'.join(map(str.lower, PAGES))})/_stcore/(health|host-config)$")
-
-    def __init__(self, app: ASGIApp):
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_probe = scope["type"] == "http" and self.PROBED.search(scope["path"])
-        await (Response(status_code=300) if is_probe else self.app)(scope, receive, send)
-
-
-middleware = [*map(Middleware, (Headers, hosts.OwnHosts, NotHere, Uploads))]
+middleware = [*map(Middleware, (Headers, hosts.OwnHosts, hosts.Uploads))]
 routes = [Route(path, cell_values) for path in ("/cells/{name}", "/{behind:path}/cells/{name}")]
 
 

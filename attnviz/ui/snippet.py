@@ -8,7 +8,6 @@ from typing import Any
 import attnviz
 from attnviz import api, figures
 from attnviz.analysis.align import AlignedPair
-from attnviz.analysis.relevance import IntegratedGradients, WordLogit
 from attnviz.core.edits import Edits
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask
@@ -67,8 +66,6 @@ class _Snippet:
         if isinstance(value, AlignedPair):
             pair = self.call("attnviz.analysis.align.beside", (value.a, value.b), {})
             return pair if value.window == (ALL, ALL) else f"{pair}.part{self.value(value.window)}"
-        if isinstance(value, WordLogit):
-            return self._gradients(value)
         if isinstance(value, Token) and not (value.special or value.joined or value.segment):
             return self.value(value.text)
         if is_dataclass(value) and not isinstance(value, type):
@@ -152,12 +149,3 @@ class _Snippet:
         if source.one_run:
             return self.call("attnviz.cases.source", [source.name], {})
         return self.call("attnviz.load", [source.id], api.chosen(source))
-
-    def _gradients(self, word: WordLogit) -> str:
-        """Call that computes the gradients for the last record in the code."""
-        record = self.records[-1]
-        steps = {"steps": word.steps} if isinstance(word, IntegratedGradients) else {}
-        named = steps | ({"sentence": word.sentence} if word.sentence else {})
-        name = f"attnviz.studies.gradients.{'integrated' if steps else 'relevance'}"
-        arguments = [self._source(cache.maker(record)), *map(self.value, (record, word.id, word.position))]
-        return f"{name}({', '.join([*arguments, *(f'{key}={value}' for key, value in named.items())])})"

@@ -28,7 +28,7 @@ from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
 from attnviz.tokenizers.vocabulary import UNKNOWN
 from attnviz.ui import cache, edits
-from attnviz.ui.request import complain, control, now, redo, session, undo
+from attnviz.ui.request import complain, control, now, put, redo, session, undo
 from attnviz.ui.text import note
 
 RULES = {rule.keyword: rule for rule in composable()}
@@ -225,20 +225,12 @@ def toolbar(source: Source, request: Request) -> Context:
         _sentence(len(request.texts))
         _mask_menu(source, _site_and_head(source)[0])
         _more_menu(source)
-        current = session()
-        for name, step, able, keys in (
-            ("Undo", undo, current.past, "Ctrl+Z"),
-            ("Redo", redo, current.future, "Ctrl+Shift+Z"),
+        for name, step, past, keys in (
+            ("Undo", undo, session().past, "Z"),
+            ("Redo", redo, session().future, "Shift+Z"),
         ):
-            st.button(
-                "",
-                key=name,
-                icon=f":material/{name.lower()}:",
-                on_click=step,
-                disabled=not able,
-                type="tertiary",
-                help=f"{name} ({keys})",
-            )
+            options = {"icon": f":material/{name.lower()}:", "type": "tertiary", "help": f"{name} (Ctrl+{keys})"}
+            st.button("", key=name, on_click=step, disabled=not past, **options)
         _link_menu()
         export = st.container(width="content", key="export")
     with st.container(**ROW, key="changes"):
@@ -472,16 +464,7 @@ def _more_menu(source: Source) -> None:
         return
     with popover:
         control(st.segmented_control, "Colors", "colors", ("adaptive", "log"), required=True)
-        if len(source.steps) > 1:
-            last = source.steps[-1]
-            control(
-                st.select_slider,
-                "Training step",
-                "step",
-                source.steps,
-                value=now()["step"] if now()["step"] in source.steps else last,
-                step=lambda choices, step: choices.put(step=None if step == last else step),
-            )
+        training_step(source)
         units = {"tokens": View(), "words": View(words=True)}
         unit = next((name for name, view in units.items() if view.words == now()["view"].words), "tokens")
         control(
@@ -493,3 +476,21 @@ def _more_menu(source: Source) -> None:
             step=lambda choices, name: choices.put(view=units[name]),
             required=True,
         )
+
+
+def training_step(source: Source) -> None:
+    """Draw the choice of a training step, for a model with several; the last one is the finished model."""
+    if len(source.steps) < 2:
+        return
+    last = source.steps[-1]
+    options = {
+        "value": now()["step"] if now()["step"] in source.steps else last,
+        "step": lambda choices, step: choices.put(step=None if step == last else step),
+    }
+    control(st.select_slider, "Training step", "step", source.steps, **options)
+
+
+def select(point: dict) -> None:
+    """Select the clicked cell, or clear the selection if the cell was selected."""
+    cell = int(point["query"]), int(point["key"])
+    put(cell=None if now()["cell"] == cell else cell)

@@ -1,10 +1,12 @@
 """Banner of a first visit: the purpose of the app, three things to try, and links to the check and the lessons."""
 
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 import streamlit as st
 
 from attnviz import link
+from attnviz.lessons import link_of
 from attnviz.ui import main
 from attnviz.ui.request import change, now, session
 from attnviz.ui.text import block
@@ -12,39 +14,27 @@ from attnviz.ui.text import block
 
 @dataclass(frozen=True)
 class FirstStep:
-    """Choices to open, and a question that the picture answers."""
+    """Choices to open, as the parameters of a link, and a question that the picture answers."""
 
     icon: str
-    address: dict[str, str]
+    link: str
     question: str
 
 
 CARDS = {
     "Read a map": FirstStep(
         "grid_on",
-        main.FIRST,
+        urlencode(main.FIRST),
         "Row “because”: to predict “it”, the head looks most at “cat”. Where does it look in row “was”?",
     ),
     "Hide the future": FirstStep(
         "visibility_off",
-        {
-            "model": "translator",
-            "text": "The mouse sat on the mat because it was tired.",
-            "layer": "e0",
-            "head": "0",
-            "mask": "causal",
-        },
+        "model=translator&text=The mouse sat on the mat because it was tired.&layer=e0&head=0&mask=causal",
         "In this translator each English word now sees only those before it. Which French words change?",
     ),
     "Switch off a head": FirstStep(
         "power_settings_new",
-        {
-            "model": "story",
-            "text": "Anna and Tom went to the park. Anna gave the ball to",
-            "layer": "d1",
-            "head": "0",
-            "heads_off": "d1.0",
-        },
+        "model=story&text=Anna and Tom went to the park. Anna gave the ball to&layer=d1&head=0&heads_off=d1.0",
         "Head 0 is off. Who gets the ball now, and who did before? Switch it on.",
     ),
 }
@@ -53,7 +43,9 @@ CARDS = {
 def banner() -> None:
     """Draw the purpose of the app with its buttons or, after a click on one, its question; nothing once closed."""
     memory = session().memory
-    if memory.get("welcome closed") or not (memory.get("card") or now() == link.read(_as_lists(main.FIRST))[0]):
+    if memory.get("welcome closed") or not (
+        memory.get("card") or now() == link.read(link_of(CARDS["Read a map"].link))[0]
+    ):
         return
     card = CARDS.get(memory.get("card", ""))
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
@@ -78,13 +70,9 @@ def _buttons() -> None:
 
 def _open(name: str) -> None:
     session().memory["card"] = name
-    choices, _ = link.read(_as_lists(CARDS[name].address))
+    choices, _ = link.read(link_of(CARDS[name].link))
     change(lambda _: choices)
 
 
 def _close() -> None:
     session().memory["welcome closed"] = True
-
-
-def _as_lists(address: dict[str, str]) -> dict[str, list[str]]:
-    return {name: [value] for name, value in address.items()}

@@ -17,7 +17,7 @@ from attnviz.generation import Generated, generate
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
-from attnviz.ui import cache, cores, runs
+from attnviz.ui import cache, runs
 from attnviz.ui.request import change, control, put, session
 from attnviz.ui.text import literal, note, plain, quiet
 from attnviz.ui.toolbar import Context
@@ -118,7 +118,7 @@ def _show_generation(source: Source, job: AnswerJob) -> None:
     tokens = len(cache.sentences(source, job.request)[0].tokens) + job.count
     cost = estimate(source, min(tokens, source.longest or tokens), job.request.edits)
     try:
-        ids = cache.worked(_generate, source, job, cost=cost, unit="tokens", writes=True)
+        ids = cache.worked(_generate, source, job, cost=cost, runs_model=source, unit="tokens", writes=True)
     except AttnvizError as error:
         note(str(error), "notice")
         ids = None
@@ -134,7 +134,7 @@ def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
     if begin and begin[-1] in source.ends:  # the end was chosen in place of a word
         return begin[:-1]
     sentence = cache.sentences(source, replace(job.request, answer=()))[0]
-    with progress.counted(job.count) as report, cores.used_by(source):
+    with progress.counted(job.count) as report:
 
         def tell(answer: str, count: int) -> bool:
             return report(count, job.count, answer)

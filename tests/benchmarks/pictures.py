@@ -13,7 +13,7 @@ from attnviz import api, figures
 from attnviz.analysis import sentences
 from attnviz.core.edits import Edits
 from attnviz.core.request import Request
-from attnviz.ui import arrow, cache
+from attnviz.ui import cache
 
 TEXT = "the cat sat on a mat and saw two birds by some old tree near our"
 config.set_option("runner.postScriptGC", False)  # as the app does
@@ -40,7 +40,7 @@ def page():
         ("head", figures.head(record, site, 0)),
         ("change", figures.change(before, record)),
     ):
-        spec, data, _ = arrow.Screen.of(*figure.screen)
+        spec, data, _ = cache.Screen.of(*figure.screen)
         with st.container(key=f"picture {name}"):
             st.vega_lite_chart(data, spec, key=name, theme=None, width="content", alt="Chart")
     st.html(sentences.cell(record, site, 0, 0, 0))

@@ -2,7 +2,6 @@
 
 import random
 import re
-from xml.etree import ElementTree
 
 import driver
 import hostile
@@ -47,7 +46,7 @@ def pages(chromium, tmp_path_factory):
     problems: list[str] = []
     opened = {}
     for name in api.LIVE:
-        (folder / f"{name}.html").write_text(api.live(name), encoding="utf-8")
+        assert (folder / f"{name}.html").write_text(api.live(name), encoding="utf-8") < 2_000_000
         opened[name] = context.new_page()
         driver.watch(opened[name], problems)
         opened[name].goto((folder / f"{name}.html").as_uri())
@@ -220,7 +219,6 @@ def test_typing_switching_a_head_off_and_painting_change_what_is_predicted(pages
     assert percent(page)[word] == f"{probability:.1%}"
     assert percent(page, 1) == original
     expect(page.locator("#original")).to_be_visible()
-    expect(page.locator("#changed")).to_have_text("head 0 of decoder layer 1 off ×")
 
     page.get_by_role("button", name="Paint cells").click()
     box = page.evaluate("(({left, top, cell}) => [left, top, cell])(live.page.drawn.map)")
@@ -244,7 +242,7 @@ def test_typing_switching_a_head_off_and_painting_change_what_is_predicted(pages
     assert percent(page)[word] == f"{probability:.1%}"
     said, shown = page.evaluate("live.page.link()"), percent(page)
     page.get_by_role("button", name="Reset").click()
-    expect(page.locator("#changed")).to_have_text("Original model")
+    assert percent(page) == original
     fresh(page, said)
     assert percent(page) == shown
     page.get_by_role("button", name="Paint cells").click()
@@ -255,7 +253,7 @@ def test_a_language_model_writes_on_and_a_translator_shows_what_it_writes(pages)
     words = []
     for _ in range(3):
         words.append(page.locator("#answers button").first.text_content().rsplit(" ", 1)[0])
-        page.get_by_role("button", name="Continue").click()
+        page.locator("#answers button").first.click()
     answer = attnviz.generate("the cat sat on", "story", 3)
 
     assert page.locator("#typed").input_value() == f"the cat sat on{answer.answer}"
@@ -301,7 +299,7 @@ def test_words_that_the_model_does_not_know_and_texts_that_are_too_long_are_said
 def test_files_hold_the_picture_and_the_exact_weights(pages, tmp_path):
     page = fresh(pages["story"], "text=the cat sat&layer=d1&head=1&mask=window(1)")
     files = {}
-    for name in ("PNG", "SVG", "CSV"):
+    for name in ("PNG", "CSV"):
         with page.expect_download() as download:
             page.get_by_role("button", name=name).click()
         files[name] = tmp_path / download.value.suggested_filename
@@ -315,15 +313,6 @@ def test_files_hold_the_picture_and_the_exact_weights(pages, tmp_path):
     )
     assert rows[5][0] == '1,"the",1,"the"'
     assert files["PNG"].read_bytes().startswith(b"\x89PNG")
-    svg = ElementTree.fromstring(files["SVG"].read_text())
-    texts = [element.text for element in svg.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"Query (from)", "Key (to)", "cat", "sat"} <= {*texts}
-    assert len([*svg.iter("{http://www.w3.org/2000/svg}rect")]) >= 16
-
-
-@pytest.mark.parametrize("name", api.LIVE)
-def test_a_page_has_two_megabytes_at_most(pages, name):
-    assert len(api.live(name).encode()) < 2_000_000
 
 
 @pytest.mark.parametrize(("width", "colors"), [(1440, "dark"), (390, "light")])
@@ -352,7 +341,7 @@ def test_anyone_can_read_and_use_the_page(chromium, tmp_path, width, colors):
     assert problems == []
 
 
-def test_a_browser_without_what_a_model_needs_says_what_it_lacks(chromium, tmp_path):
+def test_a_browser_without_what_a_model_needs_names_those_that_have_it(chromium, tmp_path):
     (tmp_path / "page.html").write_text(api.live("induction"), encoding="utf-8")
     context = chromium.new_context(offline=True)
     context.add_init_script("delete Intl.Segmenter;")
@@ -360,6 +349,6 @@ def test_a_browser_without_what_a_model_needs_says_what_it_lacks(chromium, tmp_p
     page.goto((tmp_path / "page.html").as_uri())
 
     expect(page.get_by_role("alert").filter(has_text="browser")).to_have_text(
-        "This browser has no Intl.Segmenter. Chrome 112, Firefox 125, Safari 17 or newer have."
+        "This browser cannot open the page. Chrome 112, Firefox 125, Safari 17 or newer can."
     )
     context.close()

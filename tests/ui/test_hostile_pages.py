@@ -20,7 +20,7 @@ def linked(text: str) -> str:
 
 def refusals(app) -> int:
     """How often a page says that it cannot show a text, or that there is none."""
-    return html(app).count('class="note error"') + html(app).count("begin with one of these")
+    return html(app).count('class="note error"') + html(app).count(hostile.NO_TEXT)
 
 
 @pytest.mark.parametrize("title", PAGES)

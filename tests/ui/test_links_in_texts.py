@@ -8,6 +8,7 @@ import pytest
 from test_app import html, opened
 
 from attnviz import lessons, link
+from attnviz.lessons import link_of
 from attnviz.ui import main, welcome
 
 ROOT = Path(__file__).parents[2]
@@ -38,8 +39,7 @@ def test_a_link_of_a_text_is_read_without_a_complaint_and_its_page_is_drawn(text
 
 @pytest.mark.parametrize("name", welcome.CARDS)
 def test_a_card_of_the_first_visit_is_a_link_that_can_be_read(name):
-    address = welcome.CARDS[name].address
-    choices, complaints = link.read({name: [value] for name, value in address.items()})
+    choices, complaints = link.read(link_of(welcome.CARDS[name].link))
 
     assert complaints == ()
-    assert link.write(choices) == address
+    assert link.write(choices) == dict(parse_qsl(welcome.CARDS[name].link))

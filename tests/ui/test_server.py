@@ -13,8 +13,8 @@ from streamlit.runtime.uploaded_file_manager import UploadedFileRec
 
 from attnviz import export
 from attnviz.ui import cache, launch, main, server, streamlit_internals
+from attnviz.ui.hosts import Uploads
 from attnviz.ui.text import SCRIPTS
-from attnviz.ui.uploads import Uploads
 
 
 def test_runs_of_a_session_wait_for_each_other_and_a_browser_keeps_messages_long_enough():

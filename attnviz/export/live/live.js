@@ -1,7 +1,8 @@
-// What a page has that holds its model: a text to type, changes, a new record after each of them, and files to keep.
-// explore.js draws; it calls `start`, `says`, `linked`, `shown`, `click` and `key`, and gives `page`, what it is drawn with.
+// A page that holds its model: a text to type, changes, a new record after each of them, and files to save.
+// explore.js draws; it calls `start`, `ask`, `says`, `shown`, `click` and `key`, and gives `page`, its own functions and state.
 
 const PLAIN = {text: "", off: [], mask: "", ownMask: true, maskCross: true, temperature: 1, scaled: true};
+const SWITCHES = {own: "ownMask", cross: "maskCross", scaled: "scaled"};  // check boxes, and what they change
 const HOTTEST = 100, LONGEST_TEXT = 20_000;
 const $ = id => document.getElementById(id);
 
@@ -9,12 +10,6 @@ globalThis.live = {
   visible,
   asked: {...PLAIN},
   runs: {},  // `now`, and `before` where something is changed
-
-  lacks() {  // what this browser has not, that a model needs
-    const unicodeSets = () => { try { return new RegExp("[a--b]", "v"); } catch { return null; } };
-    return [[globalThis.Intl?.Segmenter, "Intl.Segmenter"], [globalThis.DecompressionStream, "DecompressionStream"],
-      [unicodeSets(), "sets in regular expressions"]].filter(([has]) => !has).map(([, name]) => name);
-  },
 
   async start(page) {
     Object.assign(this, {page, facts: page.data.live});
@@ -25,7 +20,7 @@ globalThis.live = {
     this.writes = this.facts.writes ? new Vocabulary(this.facts.writes) : this.reads;
     PLAIN.text = this.facts.text;
     $("crossed").hidden = !this.model.translates;
-    $("edits").append($("changed"));
+    $("changed").hidden = true;
     this.ask(this.read(location.hash));
     this.listen();
   },
@@ -52,11 +47,7 @@ globalThis.live = {
     return Object.assign(run, {sentence, read: read ?? sentence, text});
   },
 
-  changed(asked = this.asked) {
-    return Object.keys(PLAIN).some(name => name !== "text" && String(asked[name]) !== String(PLAIN[name]));
-  },
-
-  // Take over what is asked; what cannot be is said, and the last record stays.
+  // Change what is asked, run the model and draw; what is not possible is one sentence, and the last record stays.
   ask(change) {
     const asked = {...this.asked, ...change};
     this.show(asked);
@@ -64,22 +55,17 @@ globalThis.live = {
       const edits = this.edits(asked), cut = this.tokens(asked.text);
       if (!cut.unknown.length && cut.sentence.length === 1) throw new MaskError("There is no word to look at; type one.");
       if (asked.text !== this.original?.of) this.original = Object.assign(this.run(cut, this.edits(PLAIN)), {of: asked.text});
-      const now = this.changed(asked) ? this.run(cut, edits) : this.original;
+      const changed = Object.keys(PLAIN).some(name => name !== "text" && String(asked[name]) !== String(PLAIN[name]));
+      const now = changed ? this.run(cut, edits) : this.original;
       Object.assign(this, {asked, cut, runs: {now, before: now === this.original ? null : this.original}});
     } catch (error) {
       if (!(error instanceof MaskError)) throw error;
-      this.say("wrong", error.message);
-      return;
+      return this.say("wrong", error.message);
     }
     this.say("wrong", "");
-    this.record();
+    const {now, before} = this.runs, facts = {reads: this.reads, writes: this.writes, mask: asked.mask};
+    Object.assign(this.page.data, recordOf(now, before, facts), {before: before && recordOf(before, null, facts)});
     this.page.draw();
-  },
-
-  record() {
-    const {now, before} = this.runs, facts = {reads: this.reads, writes: this.writes, mask: this.asked.mask};
-    Object.assign(this.page.data, recordOf(now, before, facts));
-    this.page.data.before = before && recordOf(before, null, facts);
   },
 
   // What stands in the controls and under the text
@@ -87,7 +73,7 @@ globalThis.live = {
   show(asked) {
     const controls = {typed: "text", rule: "mask", temperature: "temperature"};
     for (const [id, name] of Object.entries(controls)) if ($(id) !== document.activeElement) $(id).value = asked[name];
-    for (const [id, name] of [["own", "ownMask"], ["cross", "maskCross"], ["scaled", "scaled"]]) $(id).checked = asked[name];
+    for (const [id, name] of Object.entries(SWITCHES)) $(id).checked = asked[name];
   },
 
   say(id, text) {
@@ -95,59 +81,30 @@ globalThis.live = {
     $(id).hidden = !text;
   },
 
-  chips() {
-    const {make, site} = this.page, {off, mask, ownMask, maskCross, temperature, scaled} = this.asked;
-    const chips = off.map(name => [`${site(name)} off`, {off: off.filter(other => other !== name)}]);
-    if (mask.trim()) chips.unshift([`mask: ${visible(mask, 60).replaceAll("␣", " ")}`, {mask: ""}]);
-    if (!ownMask) chips.unshift(["built-in mask off", {ownMask: true}]);
-    if (!maskCross) chips.push(["mask not on cross-attention", {maskCross: true}]);
-    if (temperature !== 1) chips.push([`temperature ${temperature}`, {temperature: 1}]);
-    if (!scaled) chips.push(["scores not divided by √d", {scaled: true}]);
-    const buttons = chips.map(([text, back]) => {
-      const button = make("button", `${text} ×`, {type: "button", ariaLabel: `Undo: ${text}`});
-      button.addEventListener("click", () => this.ask(back));
-      return this.page.within("li", [button]);
-    });
-    $("changed").replaceChildren(...buttons.length ? buttons : [make("li", "Original model")]);
-  },
-
-  // What the model says now, and said before: the next words, each of which can be written, or a translation.
+  // The predictions now and of the original model: next words, each of which can be written, or a translation.
   answers() {
-    const {make} = this.page, {now, before} = this.runs, runs = before ? [["Now", now], ["Original model", before]] : [["", now]];
-    const rows = runs.map(([name, run]) => {
-      const title = make("span", name || (this.model.translates ? "Translation" : "Next word"), {className: "quiet"});
-      const said = this.model.translates ? [make("strong", visible(run.text, 2000).replaceAll("␣", " ") || "(nothing)")] : this.next(run);
-      return this.page.within("p", [title, ...said, run.cut ? make("span", "cut: the model did not end it", {className: "quiet"}) : ""]);
-    });
-    $("answers").replaceChildren(...rows);
-    const {unknown, cut} = this.cut, notes = [];
-    const listed = unknown.slice(0, 6).map(word => `“${visible(word)}”`).join(", "), them = unknown.length === 1 ? "it" : "them";
-    if (unknown.length) notes.push(`The model does not know ${listed}${unknown.length > 6 ? ", …" : ""} and reads ${them} as <unk>.`);
-    if (cut) notes.push(`The text is cut after ${this.model.config.longest - 1} words, the most that this model reads.`);
-    this.say("notes", notes.join(" "));
-  },
-
-  next(run) {
-    const full = run.read.length >= this.model.config.longest, {percent, make} = this.page;
-    return nextWords(run, null, run.read.length - 1, this.reads.names).map(([word, share, , id]) => {
-      const button = make("button", `${word} ${percent(share)}`, {type: "button", disabled: id <= UNK || full});
+    const {make, percent, within} = this.page, {now, before} = this.runs, {longest} = this.model.config;
+    const runs = before ? [["Now", now], ["Original model", before]] : [[this.model.translates ? "Translation" : "Next word", now]];
+    const write = (run, [word, share, , id]) => {
+      const full = run.read.length >= longest, button = make("button", `${word} ${percent(share)}`, {type: "button", disabled: id <= UNK || full});
       if (id > UNK) button.title = "Write this word";
       button.addEventListener("click", () => this.ask({text: this.reads.extended(this.asked.text.trimEnd(), id)}));
       return button;
-    });
-  },
-
-  continue() {
-    const {now} = this.runs, [id] = largest(probabilities(now, now.read.length - 1), 1);
-    if (id === EOS) return this.say("notes", "The model ends the text here.");
-    if (now.read.length >= this.model.config.longest) return this.say("notes", "The text is as long as this model reads.");
-    this.ask({text: this.reads.extended(this.asked.text.trimEnd(), id)});
+    };
+    const answer = run => this.model.translates ? [make("strong", visible(run.text, 2000).replaceAll("␣", " ") || "(nothing)")]
+      : nextWords(run, null, run.read.length - 1, this.reads.names).map(word => write(run, word));
+    const cutOff = run => run.cut ? make("span", "cut: the model did not end it", {className: "quiet"}) : "";
+    $("answers").replaceChildren(...runs.map(([name, run]) => within("p", [make("span", name, {className: "quiet"}), ...answer(run), cutOff(run)])));
+    const {unknown, cut} = this.cut, notes = [], it = unknown.length === 1 ? "it" : "them";
+    const listed = unknown.slice(0, 6).map(word => `“${visible(word)}”`).join(", ") + (unknown.length > 6 ? ", …" : "");
+    if (unknown.length) notes.push(`The model does not know ${listed} and reads ${it} as <unk>.`);
+    if (cut) notes.push(`The text is cut after ${longest - 1} words, the most that this model reads.`);
+    this.say("notes", notes.join(" "));
   },
 
   // Called by explore.js after each drawing
 
   shown() {
-    this.chips();
     this.answers();
     this.eyes();
     this.arithmetic();
@@ -172,9 +129,8 @@ globalThis.live = {
     $("arithmetic").hidden = !at;
     if (!at || !$("arithmetic").open) return;
     const one = data.sites[state.site], run = this.runs.now.sites[`${one.kind[0]}${one.layer}`], [q, k] = at, K = one.shape[1];
-    const {weights, products} = run.heads[state.head], {temperature, scaled} = this.asked, n = run.query.columns;
-    const from = state.head * run.d, number = value => value.toFixed(4).replace("-", "−");
-    const row = (of, i) => [...of.data.subarray(i * n + from, i * n + from + run.d)], query = row(run.query, q), key = row(run.key, k);
+    const {weights, products} = run.heads[state.head], {temperature, scaled} = this.asked;
+    const number = value => value.toFixed(4).replace("-", "−");
     const score = j => products.data[q * K + j] * run.scale / temperature, open = j => !run.rules[q * K + j];
     const top = Math.max(...Array.from({length: K}, (_, j) => open(j) ? score(j) : -Infinity));
     const power = j => open(j) ? Math.exp(score(j) - top) : 0, sum = Array.from({length: K}, (_, j) => power(j)).reduce((a, b) => a + b);
@@ -189,11 +145,8 @@ globalThis.live = {
     const rows = Array.from({length: K}, (_, j) => [
       called("k", j), number(products.data[q * K + j]), open(j) ? number(score(j)) : "−∞", number(power(j)), number(weights.data[q * K + j]),
     ]);
-    const parts = [["q", query], ["k", key], ["product", query.map((value, i) => value * key[i])]];
-    const vectors = table(`The ${run.d} numbers of the query and of the key`, ["", ...query.map((_, i) => String(i))],
-      parts.map(([name, values]) => [name, ...values.map(number)]));
     $("arithmetic").lastElementChild.replaceChildren(
-      this.page.within("ol", lines.map(text => make("li", text))), table(`All keys of ${called("q", q)}`, columns, rows), vectors);
+      this.page.within("ol", lines.map(text => make("li", text))), table(`All keys of ${called("q", q)}`, columns, rows));
   },
 
   // Painting
@@ -258,25 +211,16 @@ globalThis.live = {
       const [q, k] = [Math.floor(i / one.shape[1]), i % one.shape[1]];
       return [q, quoted(text(data.texts[one.queries][q])), k, quoted(text(data.texts[one.keys][k])), weight].join(",");
     });
-    const make = {
-      csv: () => new Blob([["query_position,query,key_position,key,weight", ...rows, ""].join("\r\n")], {type: "text/csv"}),
-      svg: () => new Blob([this.page.pictureOn(new SvgCanvas()).text()], {type: "image/svg+xml"}),
-      png: () => new Promise(done => this.page.pictureOn(this.page.make("canvas")).toBlob(done)),
-    };
-    const link = this.page.make("a", "", {download: `${name}.${kind}`, href: URL.createObjectURL(await make[kind]())});
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    const csv = () => new Blob([["query_position,query,key_position,key,weight", ...rows, ""].join("\r\n")], {type: "text/csv"});
+    const href = URL.createObjectURL(kind === "png" ? await this.page.png() : csv());
+    this.page.make("a", "", {download: `${name}.${kind}`, href}).click();
+    setTimeout(() => URL.revokeObjectURL(href), 60_000);
   },
 
-  async copy() {  // from a file, whose address nobody else can open, what stands behind its #
+  async copy() {  // the address; from a file, which nobody else can open, only the part behind its #
     const hosted = location.protocol.startsWith("http"), text = hosted ? location.href : this.page.link();
-    const told = hosted ? "The link is copied." : "The state is copied: paste it into the text box of another copy of this page.";
-    try {
-      await navigator.clipboard.writeText(text);
-      this.say("notes", told);
-    } catch {
-      this.say("notes", text);
-    }
+    const done = hosted ? "The link is copied." : "The state is copied: paste it into the text box of another copy of this page.";
+    await navigator.clipboard.writeText(text).then(() => this.say("notes", done), () => this.say("notes", text));
   },
 
   listen() {
@@ -284,14 +228,18 @@ globalThis.live = {
     $("ask").addEventListener("submit", event => event.preventDefault());
     $("typed").addEventListener("input", typed);
     $("rule").addEventListener("input", () => this.ask({mask: $("rule").value}));
-    $("temperature").addEventListener("input", () => this.heat($("temperature").valueAsNumber));
-    for (const [id, name] of [["own", "ownMask"], ["cross", "maskCross"], ["scaled", "scaled"]])
+    $("temperature").addEventListener("input", ({target: {value, valueAsNumber: temperature}}) => {
+      if (temperature > 0 && temperature <= HOTTEST) this.ask({temperature});
+      else this.say("wrong", `The temperature is ${value || "empty"}; it must be a number above 0, up to ${HOTTEST}.`);
+    });
+    for (const [id, name] of Object.entries(SWITCHES))
       $(id).addEventListener("change", () => this.ask({[name]: $(id).checked}));
-    $("continue").addEventListener("click", () => this.continue());
-    $("continue").hidden = this.model.translates;
     $("reset").addEventListener("click", () => this.ask({...PLAIN, text: this.asked.text}));
     $("paint").addEventListener("click", () => { $("paint").ariaPressed = $("paint").ariaPressed !== "true"; });
-    $("eyes").addEventListener("click", event => event.target.dataset.head && this.toggle(event.target.dataset.head));
+    $("eyes").addEventListener("click", ({target: {dataset: {head}}}) => {
+      const others = this.asked.off.filter(other => other !== head);
+      if (head) this.ask({off: others.length < this.asked.off.length ? others : [...others, head]});
+    });
     $("arithmetic").addEventListener("toggle", () => this.arithmetic());
     $("files").addEventListener("click", event => event.target.dataset.kind && this.save(event.target.dataset.kind));
     $("copy").addEventListener("click", () => this.copy());
@@ -300,15 +248,5 @@ globalThis.live = {
       if (event.buttons === 1 && this.painting !== undefined) this.click(this.page.under(event), event, this.painting);
     });
     addEventListener("pointerup", () => { delete this.painting; });
-  },
-
-  toggle(name) {
-    const {off} = this.asked;
-    this.ask({off: off.includes(name) ? off.filter(other => other !== name) : [...off, name]});
-  },
-
-  heat(temperature) {
-    if (temperature > 0 && temperature <= HOTTEST) this.ask({temperature});
-    else this.say("wrong", `The temperature is ${$("temperature").value || "empty"}; it must be a number above 0, up to ${HOTTEST}.`);
   },
 };

@@ -21,29 +21,6 @@ function readSafetensors(buffer) {
   return {config: JSON.parse(config), weights};
 }
 
-function linear(x, weight, bias) {  // x Wᵀ + b
-  const y = matrix(x.rows, weight.rows), n = x.columns;
-  for (let r = 0; r < x.rows; r++) {
-    const row = x.data.subarray(r * n, (r + 1) * n);
-    for (let c = 0, w = 0; c < weight.rows; c++) {
-      let sum = bias.data[c];
-      for (let i = 0; i < n; i++, w++) sum += row[i] * weight.data[w];
-      y.data[r * y.columns + c] = sum;
-    }
-  }
-  return y;
-}
-
-function layerNorm(x, weight, bias) {
-  const y = matrix(x.rows, x.columns), n = x.columns;
-  for (let r = 0; r < x.rows; r++) {
-    const row = x.data.subarray(r * n, (r + 1) * n), mean = row.reduce((sum, v) => sum + v) / n;
-    const factor = 1 / Math.sqrt(row.reduce((sum, v) => sum + (v - mean) ** 2, 0) / n + 1e-5);
-    for (let i = 0; i < n; i++) y.data[r * n + i] = (row[i] - mean) * factor * weight.data[i] + bias.data[i];
-  }
-  return y;
-}
-
 function erf(x) {  // a Taylor series near 0; beyond 2.5, where its terms cancel, the continued fraction of 1 - erf
   if (Math.abs(x) > 2.5) {
     let fraction = 0;
@@ -59,7 +36,6 @@ function erf(x) {  // a Taylor series near 0; beyond 2.5, where its terms cancel
 }
 
 const gelu = x => matrix(x.rows, x.columns, x.data.map(v => v * (1 + erf(v / Math.SQRT2)) / 2));
-const lastRow = x => matrix(1, x.columns, x.data.subarray(-x.columns));
 const add = (x, y) => matrix(x.rows, x.columns, x.data.map((v, i) => v + y.data[i]));
 
 function softmax(values) {  // -Infinity everywhere gives zeros
@@ -75,12 +51,31 @@ class Model {
     this.translates = this.config.written > 0;
   }
 
-  linear(x, name) {
-    return linear(x, this.weights[`${name}.weight`], this.weights[`${name}.bias`]);
+  parameters(name) {
+    return [this.weights[`${name}.weight`], this.weights[`${name}.bias`]];
+  }
+
+  linear(x, name) {  // x Wᵀ + b
+    const [weight, bias] = this.parameters(name), y = matrix(x.rows, weight.rows), n = x.columns;
+    for (let r = 0; r < x.rows; r++) {
+      const row = x.data.subarray(r * n, (r + 1) * n);
+      for (let c = 0, w = 0; c < weight.rows; c++) {
+        let sum = bias.data[c];
+        for (let i = 0; i < n; i++, w++) sum += row[i] * weight.data[w];
+        y.data[r * y.columns + c] = sum;
+      }
+    }
+    return y;
   }
 
   norm(x, name) {
-    return layerNorm(x, this.weights[`${name}.weight`], this.weights[`${name}.bias`]);
+    const [weight, bias] = this.parameters(name), y = matrix(x.rows, x.columns), n = x.columns;
+    for (let r = 0; r < x.rows; r++) {
+      const row = x.data.subarray(r * n, (r + 1) * n), mean = row.reduce((sum, v) => sum + v) / n;
+      const factor = 1 / Math.sqrt(row.reduce((sum, v) => sum + (v - mean) ** 2, 0) / n + 1e-5);
+      for (let i = 0; i < n; i++) y.data[r * n + i] = (row[i] - mean) * factor * weight.data[i] + bias.data[i];
+    }
+    return y;
   }
 
   embed(ids, name) {
@@ -116,7 +111,7 @@ class Model {
       }
       heads.push({weights, products});
     }
-    run.sites[site] = {query, key, heads, rules, d, scale};
+    run.sites[site] = {heads, rules, d, scale};
     return this.linear(joined, `${name}.w_o`);
   }
 
@@ -135,32 +130,31 @@ class Model {
   // translator writes, each time the most probable word, unless what it has `written` is given: ids from <sos> on.
   run(ids, edits, written = null) {
     const run = {edits, sites: {}, written, cut: false};
-    const logits = x => this.linear(this.norm(x, "norm"), "unembedding");
+    const logits = x => {  // a translator cannot write padding or the beginning of a sentence
+      const y = this.linear(this.norm(x, "norm"), "unembedding");
+      if (this.translates) for (let r = 0; r < y.rows; r++) y.data.fill(-Infinity, r * y.columns + PAD, r * y.columns + SOS + 1);
+      return y;
+    };
     if (!this.translates) {
       run.logits = logits(this.layers(this.embed(ids, "embedding"), "stack", "d", run));
       return run;
     }
     const memory = this.norm(this.layers(this.embed(ids, "embedding"), "encoder", "e", run), "memory_norm");
     const decode = read => this.layers(this.embed(read, "written"), "decoder", "d", run, memory);
-    run.written ??= this.write(read => this.writable(logits(lastRow(decode(read)))).data, run);
-    run.logits = this.writable(logits(decode(run.written)));
+    run.written ??= this.write(decode, logits, run);
+    run.logits = logits(decode(run.written));
     return run;
   }
 
-  write(nextLogits, run) {
+  write(decode, logits, run) {
     const read = [SOS];
     while (read.length < this.config.longest) {
-      const logits = nextLogits(read), word = logits.indexOf(logits.reduce((most, v) => Math.max(most, v)));
+      const state = decode(read), [word] = largest(logits(matrix(1, state.columns, state.data.subarray(-state.columns))).data, 1);
       if (word === EOS) return read;
       read.push(word);
     }
     run.cut = true;
     return read;
-  }
-
-  writable(logits) {  // padding and the beginning of a sentence cannot be written
-    for (let r = 0; r < logits.rows; r++) for (const id of [PAD, SOS]) logits.data[r * logits.columns + id] = -Infinity;
-    return logits;
   }
 }
 

@@ -18,13 +18,10 @@ function largest(values, count = MOST_LISTED) {
   return found;
 }
 
-function readAlike(run, before, place) {  // whether both runs had read the same tokens up to a place
-  return run.read.slice(0, place + 1).every(({text}, i) => before.read[i]?.text === text);
-}
-
 // The most probable words after a place as [word, probability, that before or null], in the order of the first.
 function nextWords(run, before, place, names) {
-  const now = probabilities(run, place), old = before && readAlike(run, before, place) ? probabilities(before, place) : null;
+  const readSame = before && run.read.slice(0, place + 1).every(({text}, i) => before.read[i]?.text === text);
+  const now = probabilities(run, place), old = readSame ? probabilities(before, place) : null;
   const either = [...new Set([...largest(now), ...old ? largest(old) : []])].sort((a, b) => now[b] - now[a]);
   return either.map(id => [visible(names[id]), now[id], old ? old[id] : null, id]);
 }

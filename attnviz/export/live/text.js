@@ -71,7 +71,7 @@ function visibleCharacter(character) {
   return /[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}]/u.test(character) ? "\ufffd" : character;
 }
 
-// Masks. RULES, the predicates of the rules and their numbers, is printed by attnviz/core/masks/pen.py.
+// Masks. RULES, the predicates of the rules and their numbers, is printed by attnviz/core/masks/writing.py.
 
 const LARGEST = 100_000, DEEPEST = 32, WIDE = 2 ** 32;
 const mod = (a, b) => ((a % b) + b) % b;
@@ -91,21 +91,15 @@ class MaskParser {
   // The predicate of the whole text, (query, key) => whether it may attend; null of an empty text.
   mask() {
     if (!this.text.trim()) return null;
-    const mask = this.either(0), rest = this.take(/\w+|\S/y);
+    const mask = this.joined("|", 0), rest = this.take(/\w+|\S/y);
     if (rest) this.refuse(`“${rest}” cannot stand here`, "Rules are joined by & and |.", this.index - rest.length);
     return mask;
   }
 
-  either(depth) {
-    const parts = [this.both(depth)];
-    while (this.take(/\|/y)) parts.push(this.both(depth));
-    return parts.length === 1 ? parts[0] : (q, k) => parts.some(part => part(q, k));
-  }
-
-  both(depth) {
-    const parts = [this.operand(depth)];
-    while (this.take(/&/y)) parts.push(this.operand(depth));
-    return parts.length === 1 ? parts[0] : (q, k) => parts.every(part => part(q, k));
+  joined(sign, depth) {  // & binds stronger than |
+    const part = () => sign === "|" ? this.joined("&", depth) : this.operand(depth), parts = [part()];
+    while (this.take(sign === "|" ? /\|/y : /&/y)) parts.push(part());
+    return sign === "|" ? (q, k) => parts.some(part => part(q, k)) : (q, k) => parts.every(part => part(q, k));
   }
 
   operand(depth) {
@@ -116,7 +110,7 @@ class MaskParser {
     }
     const start = this.start();
     if (this.take(/\(/y)) {
-      const inner = this.either(depth + 1);
+      const inner = this.joined("|", depth + 1);
       if (!this.take(/\)/y)) this.refuse(`the parenthesis that opens at character ${start + 1} is not closed`);
       return inner;
     }
@@ -132,7 +126,8 @@ class MaskParser {
   rule({form, numbers, make}, start) {
     const values = {};
     if (this.take(/\(/y) && !this.take(/\)/y)) {
-      do this.argument(form, numbers, values); while (this.take(/,/y) && !this.at(/\)/y));
+      do this.argument(form, numbers, values); while (this.take(/,(?!\s*\))/y));
+      this.take(/,/y);
       if (!this.take(/\)/y)) this.refuse(`a comma or a parenthesis is missing; write ${form}`);
     }
     const missing = numbers.find(({name, required}) => required && !(name in values));
@@ -179,15 +174,11 @@ class MaskParser {
     return this.index + /^\s*/.exec(this.text.slice(this.index))[0].length;
   }
 
-  at(pattern) {
-    pattern.lastIndex = this.start();
-    return pattern.exec(this.text);
-  }
-
   take(pattern) {
-    const found = this.at(pattern)?.[0] ?? "";
-    if (found) this.index = this.start() + found.length;
-    return found;
+    pattern.lastIndex = this.start();
+    const [text = ""] = pattern.exec(this.text) ?? [];
+    if (text) this.index = pattern.lastIndex;
+    return text;
   }
 
   refuse(why, hint = "", place = this.start()) {

@@ -21,6 +21,7 @@ from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice, control, now, put, session
 from attnviz.ui.text import block, in_words, note, quiet
 from attnviz.ui.toolbar import Context, drop_outside, toolbar
+from attnviz.ui.toolbar import select as select_cell
 
 GRAY, HIDDEN = "gray in the picture", "hidden from all heads"
 PATCHES = "A gray patch is erased from the picture. A hidden one stays, but a mask rule lets no patch attend to it."
@@ -141,7 +142,7 @@ def _select(form: str):
     def select(point: dict) -> None:
         query, key = int(point["query"]), int(point["key"])
         if FORMS[form].selects == CELL or (query >= 0 and key >= 0):
-            put(cell=None if now()["cell"] == (query, key) else (query, key))
+            select_cell(point)
         elif FORMS[form].selects == LINE:
             pin = ("query", query) if query >= 0 else ("key", key)
             put(pins=now()["pins"] ^ {pin})

@@ -1,6 +1,5 @@
 """The page Learn: the course, one chapter at a time, with an idea, a live picture, a task and one question."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,7 +20,7 @@ from attnviz.ui.pages.heads import active_heads
 from attnviz.ui.picture import picture
 from attnviz.ui.request import allowed, change, complain, control, now, put, session
 from attnviz.ui.text import heading, in_words, quiet, table, title
-from attnviz.ui.toolbar import Context, looked_at
+from attnviz.ui.toolbar import Context, looked_at, select, training_step
 
 WIDTHS = tuple(2**i for i in range(11))
 """Values of d_k to choose from."""
@@ -156,10 +155,6 @@ def _map(context: Context) -> None:
         dark=context.dark,
     )
 
-    def select(point: dict) -> None:
-        cell = int(point["query"]), int(point["key"])
-        put(cell=None if cell == now()["cell"] else cell)
-
     picture(figure, "head", select="cell", on_click=select, on_escape=lambda: put(cell=None))
     if context.cell is None:
         quiet("Click a cell to read it in words.")
@@ -175,14 +170,7 @@ def _heads(context: Context) -> None:
 
 
 def _training_step(context: Context) -> None:
-    available = context.source.steps
-    current = now()["step"] if now()["step"] in available else available[-1]
-    control(st.select_slider, "Training step", "step", available, value=current, step=_at_step(available[-1]))
-
-
-def _at_step(last: int) -> Callable[[Choices, int], Choices]:
-    """Return the function that sets the training step in the choices; the last step is the finished model."""
-    return lambda choices, step: choices.put(step=None if step == last else step)
+    training_step(context.source)
 
 
 def _query(context: Context) -> None:
@@ -231,7 +219,8 @@ def _row(context: Context) -> None:
 def _d_k(context: Context) -> None:
     """Draw statistics of random queries and keys for a chosen d_k, with and without scaling."""
     usual = int(allowed("number", [*map(str, WIDTHS)], "16"))
-    d_k = control(st.select_slider, "dₖ", "number", WIDTHS, value=usual, step=_with_d_k)
+    options = {"value": usual, "step": lambda choices, width: choices.put(number=str(width))}
+    d_k = control(st.select_slider, "dₖ", "number", WIDTHS, **options)
     (products,) = _cached_variance((d_k,))
     rows = [
         ["variance of the scores", digits(products.variance), digits(products.scaled_variance)],
@@ -243,10 +232,6 @@ def _d_k(context: Context) -> None:
     table(rows, [f"500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
     every = tuple(_cached_variance((width,))[0] for width in sorted({*COMPARED, d_k}))
     picture(figures.spread(every, chosen=d_k, dark=context.dark), "spread")
-
-
-def _with_d_k(choices: Choices, d_k: int) -> Choices:
-    return choices.put(number=str(d_k))
 
 
 def _future(context: Context) -> None:

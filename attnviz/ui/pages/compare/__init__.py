@@ -15,21 +15,17 @@ import torch
 from attnviz import analysis, api, figures
 from attnviz.analysis import sentences
 from attnviz.analysis.align import SAME, AlignedPair, Side, apart, beside, first_moved, written
-from attnviz.analysis.contributions import Carried
 from attnviz.analysis.heads import farthest
-from attnviz.core import progress
-from attnviz.core.amounts import counted
-from attnviz.core.display import visible_text
-from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
 from attnviz.core.request import Request
-from attnviz.core.tokens import Sentence, Token
+from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.link import NAMES, Choices, head_text
 from attnviz.sources import estimate
 from attnviz.sources.base import Source
-from attnviz.ui import budget, cache, cores, export_menu, inputs, model_loading, predictions, runs
+from attnviz.ui import budget, cache, export_menu, inputs, model_loading, predictions, runs
 from attnviz.ui.pages.compare import patching
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put
@@ -72,7 +68,7 @@ class ComparedSide(Context):
         if not self.reads:
             return self.record
         lines, cost = self.record.sentences, budget.cost(self.source, self.record.sentences, self.edits)
-        return cache.worked(_run, self.source, lines, self.edits, self.reads, cost=cost)
+        return cache.worked(_run, self.source, lines, self.edits, self.reads, cost=cost, runs_model=self.source)
 
     @property
     def before(self) -> Record | None:
@@ -307,8 +303,7 @@ def _with_words_of_a(context: Context, b: ComparedSide) -> ComparedSide:
 
 
 def _run(source: Source, lines: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]) -> Record:
-    with cores.used_by(source):
-        return source.run(lines, edits, targets)
+    return source.run(lines, edits, targets)
 
 
 def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:

@@ -5,17 +5,13 @@ from dataclasses import replace
 import streamlit as st
 
 from attnviz import figures
-from attnviz.analysis.contributions import Carried
-from attnviz.core import progress
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site, Take
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.request import Request
 from attnviz.core.tokens import Token
-from attnviz.sources.base import Source
 from attnviz.studies.ablation import carried as measure_carried
-from attnviz.ui import budget, cache, cores, export_menu, runs
+from attnviz.ui import budget, cache, export_menu, runs
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import now, put
 from attnviz.ui.text import heading, in_words, quiet
@@ -107,11 +103,14 @@ def _effect_map(context: Context, text: str) -> None:
     record = context.record
     count = sum(step.num_heads for step in record.steps)
     position = record.read[context.sentence].length - 1 if context.position is None else context.position
-    run = context.source, replace(context.request, edits=replace(context.edits, taken=()))
-    cost = budget.of_runs(count + 2, context.source, cache.sentences(*run), run[1].edits)
+    source, request = run = context.source, replace(context.request, edits=replace(context.edits, taken=()))
+    sentences = cache.sentences(*run)
+    cost = budget.of_runs(count + 2, source, sentences, request.edits)
     if not runs.is_requested("each from b", (*run, text, part, position), cost, "Take each head from B in turn"):
         return
-    carried = cache.worked(_measure, *run, text, part, position, count, cost=cost, unit="heads")
+    options = {"position": position, "targets": cache.targets(*run), "unit": "heads", "count": count}
+    study = measure_carried, source, sentences, text, request.edits, part
+    carried = cache.worked(*study, cost=cost, runs_model=source, **options)
     focused = (context.site, context.head)
     figure = figures.carried(cache.record(*run), carried, focused=focused, dark=context.dark)
     in_words(carried.in_words())
@@ -126,10 +125,3 @@ def _effect_map(context: Context, text: str) -> None:
     )
     numbers(figure, "carried")
     export_menu.menu(context, {"Way from A to B": figure}, "carried")
-
-
-def _measure(source: Source, request: Request, text: str, part: str, position: int, count: int) -> Carried:
-    with progress.counted(count) as report, cores.used_by(source):
-        texts, targets = cache.sentences(source, request), cache.targets(source, request)
-        how = {"position": position, "targets": targets, "report": report}
-        return measure_carried(source, texts, text, request.edits, part, **how)

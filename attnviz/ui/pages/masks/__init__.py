@@ -25,7 +25,7 @@ from attnviz.ui.pages.masks import check, rules
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import allowed, control, now, put, session
 from attnviz.ui.text import in_words, note, quiet
-from attnviz.ui.toolbar import ROW, Context, drop_outside, toolbar
+from attnviz.ui.toolbar import ROW, Context, drop_outside, select, toolbar
 
 PARTS = {"compose": "Compose", "check": "Check an array", "model": "Check this model"}
 """Parts of the page by their names in the link; "check mask" and "check weights" belong to the part "check"."""
@@ -82,7 +82,7 @@ def _compose(context: Context, paint: bool) -> None:
     with right:
         options = context.options | {"selected": context.outlined, "explained": True, "side": SIDE}
         head = figures.head(context.record, context.site, context.head, **options)
-        picture(head, "weights", select="cell", on_click=check.select, on_escape=lambda: put(cell=None))
+        picture(head, "weights", select="cell", on_click=select, on_escape=lambda: put(cell=None))
         place = context.record, context.site, context.head, *context.outlined, context.sentence
         in_words(sentences.cell(*place, view=context.view))
     with context.export:
@@ -145,7 +145,7 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
 
         picture(figure, "painted mask", select="cell", on_click=flip, on_drag=partial(_drag, act))
     else:
-        picture(figure, "mask", select="cell", on_click=check.select, on_escape=lambda: put(cell=None))
+        picture(figure, "mask", select="cell", on_click=select, on_escape=lambda: put(cell=None))
     if paint and not brush:
         quiet("Cells can be painted only if rows and columns are tokens: choose that under More.")
     if refused := session().memory.pop("not painted", ""):

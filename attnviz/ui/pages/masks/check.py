@@ -14,21 +14,18 @@ from attnviz import figures
 from attnviz.check import CONVENTIONS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
 from attnviz.check.leaks import MOST, LeakTest
 from attnviz.check.model import ModelReport, check_model
-from attnviz.core import progress
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Padding
-from attnviz.core.request import Request
 from attnviz.figures.maps import as_checked, evidence
-from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, estimate
 from attnviz.sources.wrapped import Wrapped
-from attnviz.ui import cache, cores, export_menu
+from attnviz.ui import cache, export_menu
 from attnviz.ui.pages.masks import rules
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put, session
 from attnviz.ui.text import clean, in_words, note, quiet, verdict
-from attnviz.ui.toolbar import Context
+from attnviz.ui.toolbar import Context, select
 
 ARRAYS = {"check": "File or numbers", "check mask": "This mask", "check weights": "These weights"}
 """Arrays that can be checked, by their names in the link."""
@@ -211,15 +208,11 @@ def _report(context: Context, intent: str | None) -> ModelReport:
     edits = replace(context.edits, mask=mask and mask.of_sentence(sentence if mask.batch_size else 0))
     length = min(len(cache.sentences(source, context.request)[sentence].tokens), MOST)
     cost = Estimate(length, estimate(source, length, sentences=length).seconds, 0, 0)
-    tested = source, replace(context.request, edits=edits), intent, sentence
-    return cache.worked(_check_model, *tested, cost=cost, unit="tokens changed")
-
-
-def _check_model(source: Source, request: Request, intent: str | None, sentence: int) -> ModelReport:
-    targets = cache.targets(source, request)[sentence : sentence + 1]
-    with progress.counted(MOST) as report, cores.used_by(source):
-        options = {"intent": intent, "targets": targets, "report": report}
-        return check_model(source, request.texts[sentence], edits=request.edits, **options)
+    targets = cache.targets(source, context.request)[sentence : sentence + 1]
+    options = {"edits": edits, "intent": intent, "targets": targets}
+    counts = {"unit": "tokens changed", "count": MOST}
+    text = context.request.texts[sentence]
+    return cache.worked(check_model, source, text, cost=cost, runs_model=source, **counts, **options)
 
 
 def _verdict(report: ModelReport) -> None:
@@ -250,9 +243,3 @@ def _leaks(context: Context, test: LeakTest) -> None:
     with context.export:
         export_menu.menu(context, {"Leak test": figure}, "leaks")
     numbers(figure, "leaks")
-
-
-def select(point: dict) -> None:
-    """Select the clicked cell, or clear the selection if the cell was selected."""
-    cell = int(point["query"]), int(point["key"])
-    put(cell=None if now()["cell"] == cell else cell)

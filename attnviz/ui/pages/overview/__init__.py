@@ -13,7 +13,7 @@ from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
-from attnviz.ui import cache, cores, export_menu, runs
+from attnviz.ui import cache, export_menu, runs
 from attnviz.ui.pages.overview import attribution, corpus, heads
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice
@@ -48,10 +48,10 @@ def circuits(context: Context) -> dict[str, Figure]:
     source = context.source
     quiet("What heads can read from each other and write, by the weights alone: no text is run (Elhage et al. 2021).")
     search = Estimate(1, 0.0, 0, 0, unit="heads")
-    cost = cache.worked(_cost, source, cost=search, unit="searches for projections")
+    cost = cache.worked(_cost, source, cost=search, runs_model=source, unit="searches for projections")
     if not runs.is_requested("measure circuits", source, cost, "Measure circuits"):
         return {}
-    measured = cache.worked(_circuits, source, cost=cost)
+    measured = cache.worked(_circuits, source, cost=cost, runs_model=source)
     names = [name for name in NUMBERS if measured.heads[name].notna().any()]
     columns = heads.columns_of(CIRCUITS, "%.3f")
     columns["through"] = st.column_config.TextColumn("Through", help="Earlier head with which its keys compose most.")
@@ -77,14 +77,12 @@ def circuits(context: Context) -> dict[str, Figure]:
 
 def _cost(source: Source) -> Estimate:
     """Estimated cost of computing the circuits, from the sizes of the weights."""
-    with cores.used_by(source):
-        weights = source.model_weights()
+    weights = source.model_weights()
     return Estimate(sum(weights.num_heads.values()), seconds(weights), bytes_of(weights), 0, unit="heads")
 
 
 def _circuits(source: Source) -> Circuits:
-    with cores.used_by(source):
-        return circuits_of(source.model_weights())
+    return circuits_of(source.model_weights())
 
 
 def card(context: Context) -> dict[str, Figure]:

@@ -11,7 +11,6 @@ from attnviz.analysis import sentences
 from attnviz.analysis.lens import stages
 from attnviz.analysis.relevance import IntegratedGradients, Relevance
 from attnviz.analysis.rollout import Mixed
-from attnviz.core import progress
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
@@ -22,10 +21,9 @@ from attnviz.figures.attribution import Traced, gap_in_words
 from attnviz.figures.lens import MOST_POSITIONS
 from attnviz.link import Choices
 from attnviz.sources import estimate
-from attnviz.sources.base import Source
 from attnviz.studies import ablation
 from attnviz.studies import gradients as studies
-from attnviz.ui import budget, cache, cores, runs
+from attnviz.ui import budget, cache, runs
 from attnviz.ui.pages.overview.heads import choose, each_off, opener
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import allowed, choice, control, now, put
@@ -274,19 +272,20 @@ def gradients(context: Context) -> dict[str, Figure]:
         position, word, _ = _position_and_word(context, record)
         if method == METHODS[2]:
             steps = int(choice(st.selectbox, "Steps", "number", INTEGRAL, part="steps", width=110))
-    place = word, position, text
+    place = word, position
     cost = budget.of_runs(
         studies.RUNS * (steps or 1), context.source, cache.sentences(context.source, context.request), context.edits
     )
     cost = replace(cost, bytes=cost.bytes + studies.COPIES * studies.weights_of(record))
-    key = context.source, context.request, *place, steps
-    if not runs.is_requested("gradients", key, cost, "Compute gradients"):
+    if not runs.is_requested(
+        "gradients", (context.source, context.request, *place, text, steps), cost, "Compute gradients"
+    ):
         return {}
+    run, options = (context.source, record, *place), {"sentence": text, "cost": cost, "runs_model": context.source}
     if steps is not None:
-        computed = cache.worked(_compute_integrated, context.source, record, *place, steps, cost=cost, unit="steps")
+        computed = cache.worked(studies.integrated, *run, steps=steps, unit="steps", count=steps, **options)
         return _embedding_gradients(context, computed)
-    names = tuple(map(str, record.sites))
-    computed = cache.worked(_compute_relevance, context.source, record, *place, cost=cost, names=names)
+    computed = cache.worked(studies.relevance, *run, names=tuple(map(str, record.sites)), **options)
     return _weight_gradients(context, computed, signed=method == METHODS[1])
 
 
@@ -327,15 +326,3 @@ def _embedding_gradients(context: Context, computed: IntegratedGradients) -> dic
     )
     numbers(figure, "integrated")
     return {"Tokens": figure}
-
-
-def _compute_relevance(source: Source, record: Record, word: str | None, position: int, sentence: int) -> Relevance:
-    with cores.used_by(source):
-        return studies.relevance(source, record, word, position, sentence=sentence)
-
-
-def _compute_integrated(
-    source: Source, record: Record, word: str | None, position: int, sentence: int, steps: int
-) -> IntegratedGradients:
-    with progress.counted(steps) as report, cores.used_by(source):
-        return studies.integrated(source, record, word, position, sentence=sentence, steps=steps, report=report)

@@ -11,7 +11,7 @@ import streamlit as st
 from attnviz import analysis, atlas, figures
 from attnviz.analysis.heads import MAIN, METRICS, roles
 from attnviz.atlas import Atlas
-from attnviz.core import assets, progress
+from attnviz.core import assets
 from attnviz.core.amounts import counted, percent
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Edits
@@ -21,7 +21,7 @@ from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.studies import texts
-from attnviz.ui import cache, cores, runs
+from attnviz.ui import cache, runs
 from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metrics, open_on_heads
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import allowed, choice
@@ -63,7 +63,8 @@ def corpus(context: Context) -> dict[str, Figure]:
     if built is None:
         cost = _cost(*key)
         if runs.is_requested("measure texts", key, cost, f"Measure {counted(len(lines), 'text')}"):
-            measured = cache.worked(_measure, *key, cost=cost, unit="texts")
+            counts = {"unit": "texts", "count": len(lines)}
+            measured = cache.worked(atlas.of_texts, *key, cost=cost, runs_model=context.source, **counts)
     if measured and lines and measured.texts < len(lines):
         unread, first = counted(len(lines) - measured.texts, "text"), measured.problems().iloc[0]
         note(f"{unread} could not be read. Text {first['line']}: {first['problem']}", "notice")
@@ -107,11 +108,6 @@ def _open_atlas(folder: Path, changed: float) -> Atlas | AttnvizError:
 
 
 _cost = cache.cached(texts.cost)
-
-
-def _measure(source: Source, lines: tuple[str, ...], edits: Edits) -> Atlas:
-    with progress.counted(len(lines)) as report, cores.used_by(source):
-        return atlas.of_texts(source, lines, edits, report=report)
 
 
 def _draw(context: Context, measured: Atlas) -> dict[str, Figure]:

@@ -8,19 +8,15 @@ import streamlit as st
 
 from attnviz import figures
 from attnviz.analysis.heads import MAIN, METRICS, THRESHOLDS, head_metrics, roles, seconds, weights_of_all
-from attnviz.core import progress
 from attnviz.core.amounts import decimals
 from attnviz.core.edits import KINDS, Site
 from attnviz.core.errors import InputError
-from attnviz.core.record import Record
-from attnviz.core.request import Request
 from attnviz.figures import Figure
 from attnviz.sources import estimate
-from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.studies import ablation
 from attnviz.studies.ablation import Sweep
-from attnviz.ui import budget, cache, cores, runs, streamlit_internals
+from attnviz.ui import budget, cache, runs, streamlit_internals
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import allowed, change, choice, control, now, put, session
 from attnviz.ui.text import large, quiet, table
@@ -137,20 +133,15 @@ def each_off(context: Context, key: str, study: Callable[..., R], **options: Any
     Raises:
         InputError: if this model cannot be edited.
     """
-    source, request = run = context.source, context.request
+    source, request = context.source, context.request
     if why := source.read_only or source.alone:
         raise InputError(f"What a head changes cannot be measured here. {why}")
-    count = sum(step.num_heads for step in context.record.steps)
-    cost = budget.of_runs(count + 1, source, cache.sentences(source, request), request.edits)
-    if not runs.is_requested(key, (*run, *options.values()), cost, "Switch each head off in turn"):
+    count, sentences = sum(step.num_heads for step in context.record.steps), cache.sentences(source, request)
+    cost = budget.of_runs(count + 1, source, sentences, request.edits)
+    if not runs.is_requested(key, (source, request, *options.values()), cost, "Switch each head off in turn"):
         return None
-    return cache.worked(_run_study, study, *run, count, cost=cost, unit="heads", **options)
-
-
-def _run_study(study: Callable[..., R], source: Source, request: Request, count: int, **options: Any) -> R:
-    with progress.counted(count) as report, cores.used_by(source):
-        sentences, targets = cache.sentences(source, request), cache.targets(source, request)
-        return study(source, sentences, request.edits, report, targets, **options)
+    options |= {"targets": cache.targets(source, request), "unit": "heads", "count": count}
+    return cache.worked(study, source, sentences, request.edits, cost=cost, runs_model=source, **options)
 
 
 def metrics(context: Context) -> pd.DataFrame:
@@ -162,17 +153,14 @@ def metrics(context: Context) -> pd.DataFrame:
     cost = Estimate(max(step.shape[2] for step in record.steps), _seconds(record, text), BLOCKS, 0)
     key = context.source, context.request, text
     if runs.is_requested("measure heads", key, cost, f"Measure all heads ({weights:,} weights)"):
-        return cache.worked(_metrics, context.source, record, text, cost=cost, unit="weights").copy()
+        counts = {"unit": "weights", "count": weights}
+        rows = cache.worked(head_metrics, record, text, cost=cost, runs_model=context.source, **counts)
+        return rows.drop(columns="site")
     places = [(step.site, head) for step in record.steps for head in range(step.num_heads)]
     return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])
 
 
 _seconds = cache.cached(seconds)
-
-
-def _metrics(source: Source, record: Record, sentence: int) -> pd.DataFrame:
-    with progress.counted(weights_of_all(record.steps)) as report, cores.used_by(source):
-        return head_metrics(record, sentence, report=report).drop(columns="site")
 
 
 def _numbers(context: Context, swept: Sweep | None) -> pd.DataFrame:
