@@ -24,7 +24,7 @@ from attnviz.check.masks import check_mask
 from attnviz.check.weights import check_scores, check_weights, tolerance
 from attnviz.core.errors import InputError, MaskError, ShapeError, quoted
 from attnviz.core.masks import Full, Mask, Padding
-from attnviz.core.stack import Stack
+from attnviz.core.masks.text import Stack
 
 AS_PADDING = "Its rows are read as texts, (B, K), padded at one end. If they are queries, say the shape of the scores."
 """Reason to read a mask with two axes as padding."""

@@ -17,7 +17,7 @@ from attnviz.check.findings import SEVERITIES, Finding, Laid, Report
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
-from attnviz.core.stack import Stack
+from attnviz.core.masks.text import Stack
 
 IDS = ("input_ids", "ids", "tokens")
 """Names of the token ids, (B, n)."""

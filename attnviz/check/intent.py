@@ -26,7 +26,7 @@ from attnviz.check.findings import future
 from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.masks import And, Documents, Full, Mask, Not, Or, Padding, Prefix, Subsequent, Window, mask_from_text
 from attnviz.core.masks.base import KEYWORDS
-from attnviz.core.stack import Stack
+from attnviz.core.masks.text import Stack
 
 MEANT = {"causal": "causal mask", "two-way": "mask that blocks nothing but padding"}
 """Intents with a name, and their titles; all other intents are masks or texts of masks."""

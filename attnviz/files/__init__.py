@@ -23,10 +23,10 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from attnviz.check.reading import ENDINGS, NO_PICKLE
-from attnviz.core import attention, checksum, whole
+from attnviz.core import attention, storage
 from attnviz.core.errors import AttnvizError, InputError, check_no_picture, quoted
-from attnviz.core.origin import VECTORS
 from attnviz.core.record import Prediction, Record, Step
+from attnviz.core.stream import VECTORS
 from attnviz.files.arrays import from_arrays, from_file
 from attnviz.files.packing import Store, check_fits, pack, unpack
 
@@ -86,7 +86,7 @@ def save(
     path = Path(path)
     try:
         tensors, metadata = _pack_record(record, precision, whole_prediction, settings)
-        with whole.unfinished(path) as part:
+        with storage.unfinished(path) as part:
             save_file(tensors, part, metadata)
     except (OSError, SafetensorError) as error:
         why = getattr(error, "strerror", None) or str(error).partition(" at path")[0]
@@ -163,7 +163,7 @@ def _pack_record(
         record = replace(record, prediction=_keep_probable(prediction))
     store = Store({}, half=precision == "float16")
     header = {"version": VERSION, "torch": torch.__version__, "settings": settings} | pack(record, store)
-    header["checksum"] = checksum.of(store.tensors)
+    header["checksum"] = storage.checksum(store.tensors)
     return store.tensors, {HEADER: json.dumps(header, separators=(",", ":"))}
 
 
@@ -183,7 +183,7 @@ def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | 
         tensors = load(start + text + file.read())
     except Exception:  # the library raises nearly anything for a damaged file
         raise InputError(f"{name} is cut short or damaged: its tensors cannot be read.") from None
-    if checksum.of(tensors) != header.get("checksum"):
+    if storage.checksum(tensors) != header.get("checksum"):
         raise InputError(f"{name} is damaged: its numbers are not those that were saved.")
     try:
         if "patches" in header:

@@ -13,16 +13,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor
 
-from attnviz.core import masks, modifiers
-from attnviz.core.edits import Edits, Site, Take
+from attnviz.core import masks
+from attnviz.core.edits import Edits, Resolved, Site, Take
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
-from attnviz.core.modifiers import Bias
-from attnviz.core.origin import VECTORS
 from attnviz.core.places import SIDE, Box, Picture
 from attnviz.core.record import Record, Step
-from attnviz.core.shapes import check_broadcast
-from attnviz.core.taking import EachOff
+from attnviz.core.scoring import Bias, bias_from_json, check_broadcast
+from attnviz.core.stream import VECTORS
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence, Token
 from attnviz.core.windows import WindowBias
@@ -89,7 +87,7 @@ def pack(value: Any, store: Store, name: str = "") -> Any:
             return {"beside": value.sink, **pack(value.bias, store, name)}
         case WindowBias():
             return {"windows": value.windows.text, "table": store.put(name, value.table)}
-        case EachOff():
+        case Resolved():
             each = [[[*astuple(site), head] for site, head in sorted(off)] for off in value.each_off]
             return value.to_json() | ({"each_off": each} if each else {})
         case Bias() | Edits():
@@ -229,7 +227,7 @@ def _bias(values: dict[str, Any], store: Store) -> Bias:
         bias = _bias({name: value for name, value in values.items() if name != "beside"}, store)
         return BiasBesideSink(bias, _sink(values["beside"], store))
     if "windows" not in values:
-        return modifiers.from_json(values)
+        return bias_from_json(values)
     windows, table = _mask(values["windows"], store), store.get(values["table"])
     fits = isinstance(windows, masks.PatchWindows) and table.shape[1:] == (windows.size**2,) * 2
     _check(fits and windows.size > 0 and table.is_floating_point(), "the bias of windows has a wrong shape or type")
@@ -248,12 +246,12 @@ def _edits(values: dict[str, Any], store: Store) -> Edits:
     if "scored_site" in values:
         parts["scored_site"] = unpack(Site, values["scored_site"], store)
     parts["heads_off"] = _heads(values.get("heads_off", []), store)
-    parts["bias"] = tuple(map(modifiers.from_json, values.get("bias", [])))
+    parts["bias"] = tuple(map(bias_from_json, values.get("bias", [])))
     parts["taken"] = tuple(map(Take.read, unpack(tuple[str, ...], values.get("taken", []), store, "taken")))
     if "each_off" not in values:
         return Edits(**parts)
     parts["each_off"] = tuple(_heads(off, store) for off in values["each_off"])
-    return EachOff(**parts)
+    return Resolved(**parts)
 
 
 def _heads(rows: list, store: Store) -> frozenset[tuple[Site, int]]:

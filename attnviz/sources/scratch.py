@@ -11,10 +11,9 @@ from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, check_whole
 from attnviz.core.masks import Padding
-from attnviz.core.origin import Embedded, Origin
 from attnviz.core.parameters import parameter, parameters
 from attnviz.core.record import Record
-from attnviz.core.stream import ModelWeights
+from attnviz.core.stream import Embedded, ModelWeights, Origin
 from attnviz.core.tokens import Sentence
 from attnviz.models import streams
 from attnviz.models.multihead import Watching

@@ -10,9 +10,8 @@ import pandas as pd
 from attnviz.analysis.contributions import Carried, id_of
 from attnviz.analysis.predictions import predicting, token_at
 from attnviz.core.amounts import decimals
-from attnviz.core.edits import Edits, Take
+from attnviz.core.edits import Edits, Resolved, Take
 from attnviz.core.errors import InputError, quoted
-from attnviz.core.taking import Resolved
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.studies.ablation import Head, OnProgress, runs_of_copies

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from attnviz.check import check
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Full, Padding, Prefix, Strided, Subsequent, Window
-from attnviz.core.stack import Entry, Stack
+from attnviz.core.masks.text import Entry, Stack
 
 N = 8
 PREFIX_LM = Subsequent() | Prefix(3)

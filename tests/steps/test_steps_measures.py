@@ -16,7 +16,7 @@ from attnviz.analysis.steps.row import gradient_size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.core.modifiers import ALiBi
+from attnviz.core.scoring import ALiBi
 from attnviz.sources.scratch import Scratch
 
 TEXT = "the cat sat on the mat"

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attnviz.core.conventions import named
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.naming import named
 from attnviz.core.record import Step
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.origin import Linear
 from attnviz.core.record import Step
-from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout, value_bias_of
+from attnviz.core.stream import CLOSE, Linear, ModelWeights, Norm, Projections, Readout, value_bias_of
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.huggingface import faults, memory, running
 from attnviz.sources.huggingface.loaded import Loaded

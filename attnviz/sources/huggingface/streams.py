@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
-from attnviz.core.origin import Embedded, Origin
 from attnviz.core.record import Record
-from attnviz.core.stream import Readout, Stream, StreamParts
+from attnviz.core.stream import Embedded, Origin, Readout, Stream, StreamParts
 from attnviz.sources.huggingface import running
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.module_search import (

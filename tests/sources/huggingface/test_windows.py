@@ -9,9 +9,9 @@ from sight import WINDOWED, folder
 from torch.nn.functional import normalize, pad
 
 import attnviz
+from attnviz.core.edits import Resolved
 from attnviz.core.errors import InputError
 from attnviz.core.request import Request
-from attnviz.core.taking import EachOff
 
 PICTURE = (np.random.RandomState(0).rand(60, 90, 3) * 255).astype(np.uint8)
 TEXT = attnviz.picture(PICTURE)
@@ -186,7 +186,7 @@ def test_a_temperature_acts_in_the_windows_and_opens_no_other(source, monkeypatc
 
 def test_heads_are_off_in_one_picture_of_a_batch_alone(source):
     sentences = source.sentences(Request.of([TEXT, TEXT]))
-    edits = EachOff(each_off=(frozenset(), frozenset({(SITES[1], 0)})))
+    edits = Resolved(each_off=(frozenset(), frozenset({(SITES[1], 0)})))
     both = source.run(sentences, edits).labels[1]
 
     assert torch.allclose(both[:1], attnviz.analyze(TEXT, source).labels[1], atol=1e-5)
