@@ -11,9 +11,8 @@ from attnviz import sources
 from attnviz.core import assets
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
-from attnviz.core.finite import not_finite
 from attnviz.core.parameters import parameters
-from attnviz.core.record import Record
+from attnviz.core.record import Record, not_finite
 from attnviz.core.request import Request
 from attnviz.models import trained
 from attnviz.sources import base

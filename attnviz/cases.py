@@ -17,10 +17,10 @@ import attnviz
 from attnviz import api, files
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, check_no_picture, quoted, readable
-from attnviz.core.origin import VECTORS
 from attnviz.core.places import SIDE
 from attnviz.core.record import Record
 from attnviz.core.request import Request
+from attnviz.core.stream import VECTORS
 from attnviz.sources.base import Source
 from attnviz.sources.saved import Saved
 

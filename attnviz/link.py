@@ -18,9 +18,8 @@ from urllib.parse import parse_qs, urlencode
 from attnviz.analysis import views  # imports the whole package first, to avoid a deadlock between threads
 from attnviz.core.edits import BY_LETTER, Edits, Site, Take
 from attnviz.core.errors import AttnvizError, InputError, did_you_mean, quoted
-from attnviz.core.modifiers import ALiBi, Bias, RelativeBias
-from attnviz.core.scoring import EMPTY_ROWS
-from attnviz.core.stack import Stack, stack_from_text
+from attnviz.core.masks.text import Stack, stack_from_text
+from attnviz.core.scoring import EMPTY_ROWS, ALiBi, Bias, RelativeBias
 
 COMBINED = ("mean", "max", "min")
 """Ways to combine all heads into one map."""

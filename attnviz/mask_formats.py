@@ -22,7 +22,7 @@ from attnviz.core.conventions import (
 )
 from attnviz.core.errors import MaskError, quoted
 from attnviz.core.masks import And, Mask, Subsequent
-from attnviz.core.masks.writing import ALL, ATOM, GRID, PREDICATE, ROW, MaskWriter, Symbol
+from attnviz.core.masks.writing import ATOM, GRID, PREDICATE, ROW, MaskWriter, Symbol
 
 TORCH, FUNCTIONAL = "import torch\n", "import torch.nn.functional as F\n"
 FLEX = "from torch.nn.attention.flex_attention import create_block_mask, flex_attention\n"
@@ -205,8 +205,6 @@ def _grid(mask: Mask, queries: int, keys: int, style: str = GRID) -> tuple[list[
 
 def _blocked_cells(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
     """Write lines and an expression that is True = blocked, with the shapes of `_grid`."""
-    if isinstance(mask, Subsequent):
-        return [], f"{ALL}.triu({_diagonal(mask, queries, keys)})"
     lines, may_attend = _grid(mask, queries, keys)
     return lines, (~may_attend).text
 
@@ -224,17 +222,9 @@ def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
 def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> list[str]:
     """Write lines that define an additive `mask`: 0 where a query may attend, `fill` elsewhere."""
     comment = f"# added to the scores: 0 = may attend, {words} = blocked"
-    if isinstance(mask, Subsequent):
-        return [comment, f"mask = torch.full((queries, keys), {fill}, {FLOATS}).triu({_diagonal(mask, queries, keys)})"]
     lines, blocked = _blocked_cells(mask, queries, keys)
     filled = f"torch.zeros(blocked.shape, {FLOATS}).masked_fill(blocked, {fill})"
     return [*lines, f"blocked = {blocked}", comment, f"mask = {filled}"]
-
-
-def _diagonal(mask: Subsequent, queries: int, keys: int) -> str:
-    """Write the first diagonal of the future, as keys - queries + 1 if that fits."""
-    bottom_right = mask.offset and mask.offset == keys - queries
-    return "keys - queries + 1" if bottom_right else str(mask.offset + 1)
 
 
 def _split_padding(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | None:

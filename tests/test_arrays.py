@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 import attnviz
-from attnviz import Site, Subsequent, figures, files
+from attnviz import Site, Subsequent, files
 from attnviz.cli import main
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
@@ -109,46 +109,18 @@ def test_what_the_check_finds_is_kept_with_the_record():
     assert attnviz.from_arrays(softmax(1, 2, Q, K)).findings == ()
 
 
-def test_empty_rows_and_nan_stay_what_they_are():
-    weights = softmax(1, 1, 3, 3)
-    weights[..., 1, :] = 0
-    weights[..., 2, :] = float("nan")
-
-    record = attnviz.from_arrays(weights)
-
-    torch.testing.assert_close(weights_of(record)[0], weights, equal_nan=True)
-
-
-def test_every_picture_is_drawn_of_weights_alone():
-    record = attnviz.from_arrays(softmax(L, 1, H, Q, K), tokens=WORDS)
-
-    for figure in (
-        figures.head(record, record.sites[0], 0),
-        figures.heads(record, record.sites[1]),
-        figures.overview(record),
-    ):
-        assert figure.chart.to_dict()
-
-
 @pytest.mark.parametrize(
     ("arrays", "says"),
     [
         ({}, "give weights, or query and key"),
-        ({"query": np.ones((2, 2))}, "give weights, or query and key"),
         ({"weights": np.ones(3)}, r"shape \(3,\)"),
-        ({"weights": "abc"}, "booleans or real numbers"),
         ({"weights": [np.ones((2, 2)), np.array(["a"])]}, "booleans or real numbers"),
         ({"weights": [[1, 2], [3]]}, "different lengths"),
         ({"weights": np.eye(2) * 1j}, "given complex128. Give the real part, or the absolute values"),
-        ({"weights": torch.eye(2) * 1j}, "given torch.complex64. Give the real part"),
-        ({"query": np.ones((3, 4)) * 1j, "key": np.ones((2, 4))}, "given complex128"),
         (
             {"weights": np.eye(2, dtype=bool)},
             "given booleans, as of a mask: 'attnviz check' reads it",
         ),
-        ({"query": np.ones((3, 4), bool), "key": np.ones((2, 4))}, "must hold numbers; given booleans"),
-        ({"weights": np.ones((2, 2), "M8[s]")}, "booleans or real numbers"),
-        ({"weights": np.ones((2, 2), [("a", "f4")])}, "booleans or real numbers"),
         ({"weights": np.ones((1001, 1, 1, 1, 1))}, "1,001 layers of weights; at most 1,000 are read"),
         ({"weights": -np.ones((2, 2))}, "hold -1"),
         (
@@ -159,10 +131,7 @@ def test_every_picture_is_drawn_of_weights_alone():
         ({"weights": np.ones((2, 2)), "keys": ["a", "b"]}, "say kind='cross'"),
         ({"weights": np.ones((2, 2)), "query": np.ones((3, 4)), "key": np.ones((2, 4))}, "query and key make"),
         ({"query": np.ones((3, 4)), "key": np.ones((2, 5))}, "4"),
-        (
-            {"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 2))},
-            "convert it with from_true_is_masked",
-        ),
+        ({"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 2))}, "say its convention"),
         ({"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 9), bool)}, "mask"),
         (
             {"weights": np.ones((3, 2, 2, 2, 2)), "value": np.ones((1, 2, 2, 2, 2))},
@@ -253,21 +222,6 @@ def test_queries_and_keys_of_a_file_are_read_by_their_names_with_its_tokens(tmp_
         attnviz.read(tmp_path / "b.npz")
 
 
-def test_weights_of_a_file_open_in_the_shell(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    weights = softmax(L, 1, H, 3, 3)
-    np.savez("weights.npz", attentions=weights.numpy())
-    np.save("mask.npy", np.ones((3, 3), bool))
-
-    assert main(["export", "0 1 2", "--model", "weights.npz", "--layer", "1", "--head", "2", "-o", "a.csv"]) == 0
-    lines = (tmp_path / "a.csv").read_text().splitlines()
-    assert len(lines) == 1 + 9
-    assert main(["export", "0 1 2", "--model", "none.npz"]) == 2
-    np.savez("both.npz", weights=weights.numpy(), attn=weights.numpy())
-    assert main(["export", "0 1 2", "--model", "both.npz"]) == 2
-    assert "Which array" in capsys.readouterr().err
-
-
 LAYERS = 11
 """Layer 2 stands before layer 10."""
 
@@ -316,15 +270,6 @@ def test_attention_is_read_as_people_save_it(written, name, capsys):
     array = ("--array", "attn") if name == "masked" else ()
     assert main(["check", str(file), *array]) == 0
     assert capsys.readouterr().out.count("Nothing wrong was found.") == 1
-
-
-def test_a_batch_of_texts_is_known_by_their_tokens(tmp_path):
-    weights = softmax(B, H, Q, K).numpy()
-    np.savez(tmp_path / "a.npz", attn=weights, tokens=np.array([WORDS] * B))
-
-    record = attnviz.read(tmp_path / "a.npz")
-
-    assert (len(record.sentences), len(record.steps), record.findings) == (B, 1, ())
 
 
 def test_a_layer_that_differs_is_checked_for_itself(written, tmp_path, capsys):

@@ -19,11 +19,10 @@ from sources.huggingface import fake_hub
 
 import attnviz
 from attnviz import ALiBi, Edits, Painted, Site, Subsequent, Window, api, figures, files
+from attnviz.core.edits import Resolved
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.modifiers import RelativeBias
 from attnviz.core.record import Prediction, Step
-from attnviz.core.scoring import Scoring
-from attnviz.core.taking import EachOff
+from attnviz.core.scoring import RelativeBias, Scoring
 from attnviz.core.tap import Tap
 
 TEXTS = ["The cat sat on the mat", "Ein Hund \ud800 <b> 猫"]
@@ -33,7 +32,7 @@ CHANGED = Edits(
     own_mask=False,
     temperature=0.7,
     softcap=3.0,
-    bias=(ALiBi(), RelativeBias(buckets=8, max_distance=9)),
+    bias=(ALiBi(), RelativeBias(seed=2)),
     empty_rows="nan",
 )
 
@@ -53,7 +52,7 @@ def every_record(shipped):
     both = {"story": Edits(mask=Subsequent(1), empty_rows="uniform"), "translator": Edits(mask_cross=False)}
     for name, edits in both.items():
         yield attnviz.analyze(["the cat sat on the mat .", "a dog"], name, edits)
-    yield attnviz.analyze("a", "scratch", EachOff(each_off=(frozenset({(Site("encoder", 1), 2)}),)))
+    yield attnviz.analyze("a", "scratch", Resolved(each_off=(frozenset({(Site("encoder", 1), 2)}),)))
 
 
 def records_of_others(folder):

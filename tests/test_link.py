@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from attnviz import link
 from attnviz.analysis.views import View
 from attnviz.core.edits import KINDS, Edits, Site, Take
-from attnviz.core.modifiers import ALiBi, RelativeBias
-from attnviz.core.stack import stack_from_text
+from attnviz.core.masks.text import stack_from_text
+from attnviz.core.scoring import ALiBi, RelativeBias
 from attnviz.link import Choices
 
 NUMBER = st.integers(0, 999)

@@ -26,7 +26,7 @@ from attnviz.atlas import corpus, opened, tables
 from attnviz.atlas.corpus import Shard
 from attnviz.atlas.measure import Options, measure
 from attnviz.atlas.opened import Atlas, Plan
-from attnviz.core import whole
+from attnviz.core import storage
 from attnviz.core.edits import Edits
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.base import Source
@@ -99,10 +99,10 @@ def build(
         raise InputError(f"No shard of the corpus could be measured: {failed[0]['error']}")
     merged = tables.merged(measured, options)
     tables.write(merged, folder)
-    for left in (folder / "shards").glob(whole.UNFINISHED):
+    for left in (folder / "shards").glob(storage.UNFINISHED):
         shutil.rmtree(left)
     totals = {name: int(value) for name, value in merged["totals"].iloc[0].items()}
-    whole.write(folder / opened.RESULT, json.dumps(totals | {"failed": failed}, indent=1).encode())
+    storage.write(folder / opened.RESULT, json.dumps(totals | {"failed": failed}, indent=1).encode())
     return opened.open(folder)
 
 
@@ -116,7 +116,7 @@ def of_texts(
     """
     folder = Path(mkdtemp(prefix="attnviz-atlas-"))
     try:
-        whole.write(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)).encode())
+        storage.write(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)).encode())
         atlas = build(source, folder / "corpus.jsonl", folder, edits=edits, report=report)
         if not atlas.texts:
             why = next(iter(atlas.problems()["problem"]), "all are empty.")

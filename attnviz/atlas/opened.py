@@ -28,7 +28,7 @@ from attnviz.atlas import corpus
 from attnviz.atlas.corpus import Shard
 from attnviz.atlas.measure import Options
 from attnviz.atlas.tables import columns_of
-from attnviz.core import whole
+from attnviz.core import storage
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.sources import own_code
@@ -88,7 +88,7 @@ class Plan:
             if any(not file.name.startswith(".") and file.name != "corpus.jsonl" for file in folder.iterdir()):
                 raise InputError(f"{quoted(str(folder), 200)} holds other files and no {PLAN}: give an empty folder.")
             data = {"attnviz atlas": FORMAT} | asdict(self)
-            whole.write(folder / PLAN, json.dumps(data, indent=1).encode())
+            storage.write(folder / PLAN, json.dumps(data, indent=1).encode())
         elif there != self:
             difference = f"{self._difference(there)}. Give another folder."
             raise InputError(f"{quoted(str(folder), 200)} holds another atlas: {difference}")

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from attnviz.analysis.heads import METRICS, THRESHOLDS, roles
 from attnviz.atlas.corpus import EMPTY, Shard
 from attnviz.atlas.measure import FURTHEST, NAMES, Measured, Options
-from attnviz.core import whole
+from attnviz.core import storage
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import Sentence
 
@@ -57,7 +57,7 @@ def write(tables: Tables, folder: Path) -> None:
     """
     folder.mkdir(exist_ok=True)
     for name, table in tables.items():
-        with whole.unfinished(folder / f"{name}.parquet") as part:
+        with storage.unfinished(folder / f"{name}.parquet") as part:
             pq.write_table(pa.Table.from_pandas(table, preserve_index=False), part, compression="zstd")
             with part.open("rb") as file:
                 os.fsync(file.fileno())

@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnviz.capturing.verify import Sample
+from attnviz.core.conventions import named
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
-from attnviz.core.naming import named
 from attnviz.core.record import Step
 from attnviz.core.scoring import HALVES, Scoring
 from attnviz.core.tap import Tap

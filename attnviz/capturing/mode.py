@@ -22,9 +22,8 @@ from attnviz.capturing.scores import INSTEAD, Scores, carry
 from attnviz.capturing.seen import Capture
 from attnviz.capturing.softmax import DROPOUTS, LOGS, SOFTMAXES, dropout, multiply, softmax
 from attnviz.capturing.watched import Watched
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.taking import NOT_TAKEN
 
 ROUTES: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": kernels.scaled_dot_product,

@@ -18,9 +18,8 @@ from attnviz.check.leaks import MOST, LeakTest, distance, tolerance
 from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.core.finite import check_finite, odd_rows
 from attnviz.core.masks import Mask, Subsequent
-from attnviz.core.record import Record, Step
+from attnviz.core.record import Record, Step, check_finite, odd_rows
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
 

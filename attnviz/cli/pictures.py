@@ -11,7 +11,7 @@ from attnviz.analysis.align import Side, beside
 from attnviz.cli import terminal
 from attnviz.cli.parser import FORMS
 from attnviz.cli.request import Inputs, read, request_of, source_of
-from attnviz.core import whole
+from attnviz.core import storage
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.masks import Full
@@ -209,5 +209,5 @@ def single(options: Namespace, usual: str, what: str) -> Path:
 def put(contents: Mapping[Path, bytes]) -> list[str]:
     """Write the contents to files, and return their paths."""
     for path, content in contents.items():
-        whole.write(path, content)
+        storage.write(path, content)
     return [str(path) for path in contents]

@@ -3,8 +3,6 @@
 import math
 import re
 
-POWERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
 
 def percent(share: float, digits: int = 1) -> str:
     """Format a share in percent; a share just above 0 or below 1 gets "<" or ">" and is not rounded to 0 % or 100 %."""
@@ -16,18 +14,12 @@ def percent(share: float, digits: int = 1) -> str:
     return f">{1 - smallest:.{digits}%}" if 1 - smallest / 2 <= share < 1 else f"{share:.{digits}%}"
 
 
-def short(number: float, unit: str = "") -> str:
-    """Format a number with three digits, an SI prefix and a unit: 12.3 M, or 12.3 MB."""
-    for power, letter in POWERS:
-        if number >= 0.9995 * power:  # in the smaller unit, 999.5 and more would be 1e+03
-            return f"{number / power:.3g} {letter}{unit}"
-    return f"{number:.3g} {unit}".rstrip()
-
-
 def size(count: float) -> str:
     """Format a number of bytes: "90.9 MB"; the largest unit is GB."""
-    power, letter = next((unit for unit in POWERS[1:] if count >= unit[0]), (1, ""))
-    return f"{count / power:.1f} {letter}B" if letter else f"{count:.0f} bytes"
+    for power, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= power:
+            return f"{count / power:.1f} {unit}"
+    return f"{count:.0f} bytes"
 
 
 def decimals(number: float, digits: int) -> str:

@@ -11,7 +11,6 @@ recomputes the weights block by block, for maps that do not fit in memory.
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -21,8 +20,7 @@ from torch.nn import functional as F
 from attnviz.core.errors import AttentionWarning, AttnvizError, EmptyRowError, MaskError, ShapeError
 from attnviz.core.masks import Mask
 from attnviz.core.progress import tell
-from attnviz.core.scoring import ALL, Area, Scoring
-from attnviz.core.shapes import check_broadcast, check_shapes, with_one_head
+from attnviz.core.scoring import ALL, Area, Bias, Scoring, check_broadcast, check_shapes
 
 BLOCK = 2**19
 """Scores that `attend` holds at once: 2 MB of float32, which fit in the cache of a processor."""
@@ -77,16 +75,27 @@ def scaled_dot_product_attention(
         AttentionWarning: if rows are empty or NaN, with their batch, head and query.
     """
     settings = Scoring(**scoring)
-    if query.dim() == key.dim() == value.dim() == 3:
+    has_one_head = query.dim() == key.dim() == value.dim() == 3
+    if has_one_head:
         check_shapes(query, key, value)
-        settings = replace(settings, bias=tuple(map(with_one_head, settings.bias)))
-        q, k, v, m = map(with_one_head, (query, key, value, mask))
-        output, weights, empty, nan = _attend_whole(q, k, v, m, settings, dropout_p)
-        output, weights = output.squeeze(1), weights.squeeze(1)
-    else:
-        output, weights, empty, nan = _attend_whole(query, key, value, mask, settings, dropout_p)
-    _warn(empty, nan, settings.empty_rows)
-    return output, weights
+        settings = replace(settings, bias=tuple(map(_add_head_axis, settings.bias)))
+        query, key, value, mask = map(_add_head_axis, (query, key, value, mask))
+    output, weights, empty, nan = _attend_whole(query, key, value, mask, settings, dropout_p)
+    for kind, rows in (("empty", empty), ("nan", nan)):
+        if rows.any():
+            places = rows.squeeze(-1).nonzero()
+            first = tuple(tuple(place) for place in places[:1000].tolist())
+            warnings.warn(AttentionWarning(kind, first, len(places), settings.empty_rows), stacklevel=2)
+    return (output.squeeze(1), weights.squeeze(1)) if has_one_head else (output, weights)
+
+
+def _add_head_axis(value: Tensor | Mask | Bias | None) -> Tensor | Mask | Bias | None:
+    """Add a head axis: (B, n, d) -> (B, 1, n, d); named masks and biases, and those of (Q, K), stay unchanged."""
+    if not isinstance(value, Tensor) or value.dim() == 2:
+        return value
+    if value.dim() != 3:
+        raise ShapeError(f"The query has 3 axes (B, n, d); the mask or bias has shape {tuple(value.shape)}.")
+    return value.unsqueeze(1)
 
 
 def attend(
@@ -112,31 +121,31 @@ def attend(
     learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
     in_tiles = keys > LONG and not learns
     held = BLOCK if query.device.type == "cpu" else ON_DEVICE
-    blocks = _split_tile_rows(batch, heads, queries) if in_tiles else _split_blocks(batch, heads, queries, keys, held)
+    blocks = _split_blocks(batch, heads, queries, keys, held, in_tiles=in_tiles)
+    work = _attend_in_tiles if in_tiles else _attend_rows
     for i, area in enumerate(blocks, 1):
-        work = _attend_in_tiles if in_tiles else _attend_rows
         output[area[:3]], sums[area[:3]] = work(query, key, value, mask, scoring, area)
         tell(i / len(blocks))
     return output, sums
 
 
-def _split_blocks(batch: int, heads: int, queries: int, keys: int, held: int) -> list[Area]:
-    """Split the scores into blocks for `attend`: all heads of several sentences, or of several rows of one sentence."""
-    row = max(1, heads * keys)
-    sentences = max(1, held // (row * max(1, queries)))
-    rows = max(1, held // row, min(ROWS, ON_DEVICE // row))
+def _split_blocks(batch: int, heads: int, queries: int, keys: int, held: int, *, in_tiles: bool) -> list[Area]:
+    """Split the scores into blocks of several sentences or of some rows of one sentence.
+
+    A block has all heads; with `in_tiles`, TILE rows of one head.
+    """
+    if in_tiles:
+        sentences, rows, parts = 1, TILE, [slice(head, head + 1) for head in range(heads)]
+    else:
+        row = max(1, heads * keys)
+        sentences = max(1, held // (row * max(1, queries)))
+        rows, parts = max(1, held // row, min(ROWS, ON_DEVICE // row)), [ALL]
     return [
-        Area(slice(first, first + sentences), ALL, slice(start, min(start + rows, queries)))
+        Area(slice(first, first + sentences), part, slice(start, min(start + rows, queries)))
         for first in range(0, batch, sentences)
+        for part in parts
         for start in range(0, max(1, queries), rows)
     ]
-
-
-def _split_tile_rows(batch: int, heads: int, queries: int) -> list[Area]:
-    """Split the scores into blocks of TILE rows of one head of one sentence."""
-    pairs = [(slice(b, b + 1), slice(h, h + 1)) for b in range(batch) for h in range(heads)]
-    starts = range(0, max(1, queries), TILE)
-    return [Area(*pair, slice(start, min(start + TILE, queries))) for pair in pairs for start in starts]
 
 
 def _attend_rows(
@@ -144,13 +153,18 @@ def _attend_rows(
 ) -> tuple[Tensor, Tensor]:
     """Compute the output and the log-sum-exp of a block, all heads and some rows, from all its scores at once."""
     queries, keys = query.shape[2], key.shape[2]
-    columns = _open_span(mask, area.rows, queries, keys, scoring)
+    columns = ALL
+    if isinstance(mask, Mask) and scoring.empty_rows in ("zero", "error"):  # others give empty rows weights on all keys
+        span = mask.span(range(queries)[area.rows], range(keys), STRETCH)
+        columns = slice(span.start, span.stop)
     allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
     allowed = None if allowed is None else Area(area.sentences).of(allowed)
     allowed = None if allowed is None or allowed.all() else allowed
     scores = masked(scoring.scores(query, key, area._replace(columns=columns)), allowed)
     weights, empty, _ = _distributions(scores)
-    sums = _logsumexp(scores, weights, empty)
+    sums = torch.full(weights.shape[:-1], -math.inf, dtype=torch.float64, device=weights.device)
+    if weights.shape[-1]:  # the largest weight of a row is exp(largest score - logsumexp)
+        sums = (scores.amax(-1).double() - weights.amax(-1).double().log()).masked_fill(empty.squeeze(-1), -math.inf)
     weights = fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype)
     return weights @ value[area.sentences, :, columns], sums
 
@@ -161,32 +175,12 @@ def _attend_in_tiles(
     """Compute the output and the log-sum-exp of some rows of one head, (1, 1, rows, ...), tile by tile along the keys.
 
     Per row it keeps a running maximum of the scores, and relative to it the sums of exp(score) and exp(score) · value.
+    Fully blocked tiles are skipped.
     """
     values = value[area.sentences, area.heads]
     values = values.to(torch.promote_types(value.dtype, torch.float32))
     top = values.new_full((1, 1, len(range(query.shape[2])[area.rows]), 1), -math.inf)
     total, output = top.new_zeros(top.shape), top.new_zeros(*top.shape[:3], values.shape[-1])
-    for columns, scores, allowed in _tiles(query, key, mask, scoring, area):
-        before, top = top, torch.maximum(top, scores.amax(-1, keepdim=True))
-        base = top.masked_fill(top == -math.inf, 0)  # rows without an open key so far
-        weights = _exp_in_place(scores.sub_(base))
-        weights = weights if allowed is None else weights.masked_fill_(~allowed, 0)
-        shrink = torch.exp(before - base)
-        total = total * shrink + weights.sum(-1, keepdim=True)
-        output = output * shrink + weights @ values[:, :, columns]
-    empty = top == -math.inf
-    sums = (top.double() + total.double().log()).masked_fill(empty, -math.inf)
-    filled = fill_empty(output / total, empty, "nan" if scoring.empty_rows == "nan" else "zero", keys=1)
-    if scoring.empty_rows in ("uniform", "error") and empty.any():
-        weight = fill_empty(torch.zeros_like(total), empty, scoring.empty_rows, keys=key.shape[2])
-        filled = filled.where(~empty, weight * values.sum(2, keepdim=True))
-    return filled.to(value.dtype), sums.squeeze(-1)
-
-
-def _tiles(
-    query: Tensor, key: Tensor, mask: Tensor | Mask | None, scoring: Scoring, area: Area
-) -> Iterator[tuple[slice, Tensor, Tensor | None]]:
-    """Yield columns, masked scores and mask of each tile for some rows of one head; fully blocked tiles are skipped."""
     queries, keys = query.shape[2], key.shape[2]
     for start in range(0, keys, TILE):
         columns = slice(start, min(start + TILE, keys))
@@ -195,20 +189,31 @@ def _tiles(
             continue
         allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
         allowed = allowed if allowed is None else Area(area.sentences, area.heads).of(allowed)
-        yield columns, masked(scoring.scores(query, key, area._replace(columns=columns)), allowed), allowed
+        scores = masked(scoring.scores(query, key, area._replace(columns=columns)), allowed)
+        before, top = top, torch.maximum(top, scores.amax(-1, keepdim=True))
+        base = top.masked_fill(top == -math.inf, 0)  # rows without an open key so far
+        weights = exp_in_place(scores.sub_(base))
+        shrink = torch.exp(before - base)
+        total = total * shrink + weights.sum(-1, keepdim=True)
+        output = output * shrink + weights @ values[:, :, columns]
+    empty = top == -math.inf
+    sums = (top.double() + total.double().log()).masked_fill(empty, -math.inf)
+    filled = fill_empty(output / total, empty, "nan" if scoring.empty_rows == "nan" else "zero", keys=1)
+    if scoring.empty_rows in ("uniform", "error") and empty.any():
+        weight = fill_empty(torch.zeros_like(total), empty, scoring.empty_rows, keys=keys)
+        filled = filled.where(~empty, weight * values.sum(2, keepdim=True))
+    return filled.to(value.dtype), sums.squeeze(-1)
 
 
-def _exp_in_place(logarithms: Tensor) -> Tensor:
-    """Compute exp in place, with arguments clamped first: exp is ten times slower where its result is denormal."""
-    return logarithms.clamp_(min=math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))).exp_()
+def exp_in_place(logarithms: Tensor) -> Tensor:
+    """Compute exp in place; results near the smallest normal number of the dtype become 0.
 
-
-def _open_span(mask: Tensor | Mask | None, rows: slice, queries: int, keys: int, scoring: Scoring) -> slice:
-    """The smallest key range with all open keys of these rows; all keys if the policy may give empty rows weights."""
-    if not isinstance(mask, Mask) or scoring.empty_rows not in ("zero", "error"):
-        return ALL
-    span = mask.span(range(queries)[rows], range(keys), STRETCH)
-    return slice(span.start, span.stop)
+    Arguments are clamped first, because exp is ten times slower where its result is denormal.
+    """
+    least = math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))
+    if not logarithms.numel() or not logarithms.amin() < least:
+        return logarithms.exp_()
+    return F.threshold_(logarithms.clamp_(min=least).exp_(), 1.001 * math.exp(least), 0.0)
 
 
 def attention_output(
@@ -223,38 +228,33 @@ def attention_output(
     """Compute only the output, (B, H, Q, d_v), with PyTorch's fused kernel, for training and sweeps; has gradients.
 
     The arguments are those of `scaled_dot_product_attention`, (B, H, n, d). The kernel has no softcap; with a
-    softcap, the weights are computed explicitly.
+    softcap, or if empty rows of a mask or bias are not zero, the weights are computed explicitly.
     """
-    if scoring.softcap is not None:
+    fills_rows = scoring.empty_rows != "zero" and not (mask is None and not scoring.bias and key.shape[2])
+    if scoring.softcap is not None or fills_rows:
         return _attend_whole(query, key, value, mask, scoring, dropout_p)[0]
     _check(query, key, value, mask, scoring, dropout_p)
-    keys = key.shape[2]
-    allowed = window(mask, ALL, queries=query.shape[2], keys=keys)
+    allowed = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
     bias = scoring.added(query, key)
     added = allowed if bias is None else masked((bias / scoring.temperature).to(query.dtype), allowed)
     scale = (query.shape[-1] ** -0.5 if scoring.scale is None else scoring.scale) / scoring.temperature
-    output = F.scaled_dot_product_attention(query, key, value, added, dropout_p, scale=scale)
-    if scoring.empty_rows == "zero" or (added is None and keys):
-        return output
-    if not keys:
-        fill_empty(output, torch.ones(1, dtype=torch.bool), scoring.empty_rows, keys=0)
-        return output
-    empty = ~(added if bias is None else added > -math.inf).any(-1, keepdim=True)
-    weights = fill_empty(output.new_zeros(empty.shape), empty, scoring.empty_rows, keys=keys)
-    return output.where(~empty, weights * value.sum(2, keepdim=True))
+    return F.scaled_dot_product_attention(query, key, value, added, dropout_p, scale=scale)
 
 
 def attention_weights(
     query: Tensor, key: Tensor, mask: Tensor | Mask | None = None, scoring: Scoring = Scoring()
-) -> Tensor:
-    """Compute only the weights, (B, H, Q, K), with gradients, for a model that multiplies them by the values itself.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute only the weights, with gradients, for a model that multiplies them by the values itself.
 
     The arguments are those of `scaled_dot_product_attention`, (B, H, n, d).
+
+    Returns:
+        The weights, (B, H, Q, K), and two boolean tensors, empty rows and NaN rows, (B, H, Q, 1).
     """
     _check(query, key, key, mask, scoring)
     allowed = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
-    weights, empty, _ = _distributions(masked(scoring.scores(query, key), allowed))
-    return fill_empty(weights, empty, scoring.empty_rows, keys=key.shape[2])
+    weights, empty, nan = _distributions(masked(scoring.scores(query, key), allowed))
+    return fill_empty(weights, empty, scoring.empty_rows, keys=key.shape[2]), empty, nan
 
 
 def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
@@ -262,16 +262,14 @@ def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
     return scores if mask is None else scores.where(mask, -math.inf)
 
 
-def normalize(scores: Tensor, mask: Tensor | None = None, *, logsumexp: Tensor | None = None) -> Tensor:
-    """Turn scores into weights by a softmax over the open keys. An empty row gives NaN.
+def normalize(scores: Tensor, *, logsumexp: Tensor | None = None) -> Tensor:
+    """Turn scores into weights by a softmax over the keys whose score is not -inf. An empty row gives NaN.
 
     Args:
-        scores: scores, (..., Q, K), or any block of rows and columns if `logsumexp` is given.
-        mask: booleans that broadcast to the scores.
+        scores: masked scores, (..., Q, K), or any block of rows and columns if `logsumexp` is given.
         logsumexp: log-sum-exp of the whole rows, (..., Q); needed for blocks with only some of the columns. It is
             subtracted in two parts to keep its float64 precision even if the scores are float32.
     """
-    scores = masked(scores, mask)
     if logsumexp is None:
         return torch.softmax(scores, -1)
     return torch.exp(logarithms(scores, logsumexp))
@@ -329,19 +327,13 @@ def _attend_whole(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Compute output and weights, (B, H, Q, ...), and two boolean tensors, empty rows and NaN rows, (B, H, Q, 1)."""
     _check(query, key, value, mask, scoring, dropout_p)
-    allowed = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
-    weights, empty, nan = _distributions(masked(scoring.scores(query, key), allowed))
-    weights = fill_empty(weights, empty, scoring.empty_rows, keys=key.shape[2]).to(query.dtype)
+    weights, empty, nan = attention_weights(query, key, mask, scoring)
+    weights = weights.to(query.dtype)
     return (F.dropout(weights, dropout_p) if dropout_p else weights) @ value, weights, empty, nan
 
 
 def _check(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | Mask | None,
-    scoring: Scoring,
-    dropout_p: float = 0.0,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, dropout_p: float = 0.0
 ) -> None:
     """Refuse arguments whose shapes or dtypes do not fit (B, H, n, d)."""
     check_shapes(query, key, value)
@@ -375,20 +367,3 @@ def _distributions(masked_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return weights, broken, broken
     empty = (masked_scores == -math.inf).all(-1, keepdim=True)
     return weights, empty, broken & ~empty
-
-
-def _logsumexp(masked_scores: Tensor, weights: Tensor, empty: Tensor) -> Tensor:
-    """Compute the log-sum-exp, (B, H, Q): the largest weight of a row is exp(largest score - logsumexp)."""
-    if not weights.shape[-1]:
-        return weights.new_full(weights.shape[:-1], -math.inf, dtype=torch.float64)
-    logsumexp = masked_scores.amax(-1).double() - weights.amax(-1).double().log()
-    return logsumexp.masked_fill(empty.squeeze(-1), -math.inf)
-
-
-def _warn(empty: Tensor, nan: Tensor, empty_rows: str) -> None:
-    """Warn about the rows, (B, H, Q, 1), that are not probability distributions."""
-    for kind, rows in (("empty", empty), ("nan", nan)):
-        if rows.any():
-            places = rows.squeeze(-1).nonzero()
-            named = tuple(tuple(place) for place in places[:1000].tolist())
-            warnings.warn(AttentionWarning(kind, named, len(places), empty_rows), stacklevel=3)

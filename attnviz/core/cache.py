@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future
 from threading import Lock, get_ident
+from types import SimpleNamespace
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
@@ -16,12 +17,6 @@ class BoundedCache(Generic[Value]):
     is not kept; if the computing thread is interrupted instead, one of the waiting threads computes the value. A value
     larger than the bound is returned to all waiting threads and is not kept.
 
-    >>> squares = BoundedCache(most_bytes=1000, size_of=lambda value: 300)
-    >>> [squares.get(n, lambda: n * n) for n in (2, 3, 2, 4, 5)]
-    [4, 9, 4, 16, 25]
-    >>> squares.keys(), squares.bytes
-    ((2, 4, 5), 900)
-
     Args:
         most_bytes: bound on the size of all values and reservations together.
         size_of: function that gives the size of a value in bytes; called once per value.
@@ -30,7 +25,9 @@ class BoundedCache(Generic[Value]):
     def __init__(self, most_bytes: int, size_of: Callable[[Value], int]):
         self.most_bytes, self._size_of = most_bytes, size_of
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
-        self._making: dict[Hashable, _Making] = {}
+        self._making: dict[
+            Hashable, SimpleNamespace
+        ] = {}  # thread, reserved bytes and future outcome of each computation
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
@@ -46,7 +43,8 @@ class BoundedCache(Generic[Value]):
                     return self._values[key][0]
                 making = self._making.get(key)
                 if mine := making is None:
-                    making = self._making[key] = _Making()
+                    making = SimpleNamespace(thread=get_ident(), reserved=0, outcome=Future())
+                    self._making[key] = making
             try:
                 if mine:
                     return self._make(key, make, making)
@@ -68,31 +66,27 @@ class BoundedCache(Generic[Value]):
         with self._lock:
             if key in self._making:
                 self._making[key].reserved = size
-            let_go = self._let_go(self._room())
-        return tuple(let_go)  # large values are freed after this, outside of the lock
+            evicted = self._evict()
+        return tuple(evicted)  # large values are freed after this, outside of the lock
 
     def let_go(self, size: int) -> tuple[Hashable, ...]:
-        """Evict the least recently used values until `size` bytes are freed; none if the cache holds less than that.
+        """Evict the least recently used values until `size` bytes are freed, and give their keys.
 
-        Returns:
-            The evicted keys.
+        If the cache holds less than that, nothing is evicted.
         """
         with self._lock:
-            let_go = self._let_go(self.bytes - size) if size <= self.bytes else {}
-        return tuple(let_go)
+            evicted = self._evict(self.bytes - size) if size <= self.bytes else {}
+        return tuple(evicted)
 
     def drop(self, which: Callable[[Hashable], bool]) -> tuple[Hashable, ...]:
         """Evict the values of all keys that `which` selects; gives these keys."""
         with self._lock:
-            let_go = {key: self._values.pop(key) for key in [*filter(which, self._values)]}
-        return tuple(let_go)
+            evicted = {key: self._values.pop(key) for key in [*filter(which, self._values)]}
+        return tuple(evicted)
 
     def clear(self) -> None:
-        """Evict all values. A value that is being computed still reaches the waiting threads, but is not kept."""
-        with self._lock:
-            let_go, self._values = self._values, OrderedDict()
-            self._making.clear()
-        del let_go
+        """Evict all values."""
+        self.drop(lambda key: True)
 
     def keys(self) -> tuple[Hashable, ...]:
         """All keys, the least recently used first."""
@@ -108,9 +102,9 @@ class BoundedCache(Generic[Value]):
         """Whether the cache has a value for a key; does not count as a use."""
         return key in self._values
 
-    def _make(self, key: Hashable, make: Callable[[], Value], making: "_Making") -> Value:
-        """Compute a value, keep it if it fits, and give it to all waiting threads; after `clear` it is not kept."""
-        entry = let_go = None
+    def _make(self, key: Hashable, make: Callable[[], Value], making: SimpleNamespace) -> Value:
+        """Compute a value, keep it if it fits, and give it or the error to all waiting threads."""
+        entry = evicted = None
         try:
             value = make()
             entry = value, self._size_of(value)
@@ -119,11 +113,10 @@ class BoundedCache(Generic[Value]):
             raise
         finally:
             with self._lock:
-                if self._making.get(key) is making:
-                    del self._making[key]
-                    if entry and entry[1] <= self.most_bytes:
-                        self._values[key] = entry
-                        let_go = self._let_go(self._room())
+                del self._making[key]
+                if entry and entry[1] <= self.most_bytes:
+                    self._values[key] = entry
+                    evicted = self._evict()
             if entry:
                 making.outcome.set_result(value)
             elif isinstance(failed, Exception):
@@ -131,25 +124,15 @@ class BoundedCache(Generic[Value]):
             else:
                 making.outcome.cancel()
             making = failed = None
-        del let_go
+        del evicted
         return value
 
-    def _room(self) -> int:
-        """Bytes for values, without the reserved bytes."""
-        return self.most_bytes - sum(making.reserved for making in self._making.values())
-
-    def _let_go(self, most: int) -> dict[Hashable, tuple[Value, int]]:
-        """Evict the least recently used values until at most `most` bytes are left; the caller holds the lock."""
-        let_go, left = {}, self.bytes
+    def _evict(self, most: int | None = None) -> dict[Hashable, tuple[Value, int]]:
+        """Evict the least recently used values down to `most` bytes, by default to the unreserved; the lock is held."""
+        if most is None:
+            most = self.most_bytes - sum(making.reserved for making in self._making.values())
+        evicted, left = {}, self.bytes
         while self._values and left > most:
             key, entry = self._values.popitem(last=False)
-            let_go[key], left = entry, left - entry[1]
-        return let_go
-
-
-class _Making:
-    """A value that is being computed: its thread, its reserved bytes, and its future for the waiting threads."""
-
-    def __init__(self):
-        self.thread, self.reserved = get_ident(), 0
-        self.outcome: Future = Future()
+            evicted[key], left = entry, left - entry[1]
+        return evicted

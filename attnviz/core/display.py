@@ -3,22 +3,17 @@
 import re
 import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 LONGEST = 24
 """Code points of a text that are shown, at most."""
 
-LONGEST_TITLE = 40
-LONGEST_LABEL = 44
-"""Characters of the name of a model in a title, at most."""
+LONGEST_TITLE, LONGEST_LABEL = 40, 44
+"""Characters of the name of a model in a title, and of a class, at most."""
 
-LONGEST_NAME = 80
-"""Characters of the name of a file without its extension, at most."""
+LONGEST_NAME, LONGEST_END = 80, 40
+"""Characters of the name of a file without its extension, at most, and of the end that is kept if it is shortened."""
 
-LONGEST_END = 40
-"""Characters kept at the end of a shortened name."""
-
-_MARKS = 4
 _WHITESPACE = {"\t": "⇥", "\n": "↵", "\r": "↵", "\x85": "↵", "\u2028": "↵", "\u2029": "↵"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)\d", re.IGNORECASE)
@@ -40,7 +35,7 @@ def visible_text(text: str, longest: int = LONGEST) -> str:
     for character in text:
         category = unicodedata.category(character)
         marks = marks + 1 if category in ("Mn", "Me") else 0
-        if marks > _MARKS:
+        if marks > 4:
             continue
         if marks and not characters:
             characters.append("◌")
@@ -50,14 +45,13 @@ def visible_text(text: str, longest: int = LONGEST) -> str:
     return "".join(characters) or "∅"
 
 
-def label_text(name: str) -> str:
-    """Make the name of a class safe to draw: as `visible_text`, but spaces stay spaces."""
-    return visible_text(name, LONGEST_LABEL).replace("␣", " ")
+def in_title(name: str, longest: int = LONGEST_TITLE) -> str:
+    """Make the name of a model or class safe for a title: as `visible_text`, but spaces stay spaces."""
+    return visible_text(name, longest).replace("␣", " ")
 
 
-def in_title(text: str) -> str:
-    """Make the name of a model safe for a title: as `visible_text`, but spaces stay spaces."""
-    return visible_text(text, LONGEST_TITLE).replace("␣", " ")
+label_text = partial(in_title, longest=LONGEST_LABEL)
+"""`in_title` for the name of a class."""
 
 
 def as_sentence(note: str) -> str:

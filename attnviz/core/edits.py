@@ -1,19 +1,30 @@
-"""Changes to the attention as an immutable value. A run takes edits as an argument and never changes its model."""
+"""Changes to the attention as an immutable value. A run takes edits as an argument and never changes its model.
+
+`Edits` is what a user chooses; `Resolved` adds the tensors that are taken from other texts (activation patching).
+"""
 
 import re
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
-from attnviz.core.modifiers import Bias
-from attnviz.core.scoring import Scoring
+from attnviz.core.scoring import Area, Bias, Scoring
 
 KINDS = ("encoder", "decoder", "cross")
 BY_LETTER = {kind[0]: kind for kind in KINDS}
 """The kinds by the letter that stands for each in a link: e, d and c."""
 PARTS = ("output", "pattern", "values", "stream")
 """Parts of a run that can be taken from another text; see `Take`."""
+
+NOT_TAKEN = (
+    "Nothing can be taken from another text here: that needs a model whose attention attnviz computes, such as "
+    "'story' or GPT-2."
+)
 
 
 @dataclass(frozen=True, order=True)
@@ -144,7 +155,7 @@ class Edits(Scoring):
         heads_off: (site, head) of each head whose output is zeroed (zero ablation); its weights are still shown.
         own_mask: whether the built-in mask (padding, causal) stays. If not, `mask` alone acts.
         taken: parts of runs of other texts that replace those of this text, in this order. Their tensors are in
-            `core.taking.Resolved`.
+            `Resolved`.
         scored_site: the only site at which scale, softcap and temperature change; None for every site.
     """
 
@@ -201,12 +212,8 @@ class Edits(Scoring):
         phrases += [f"{site.head(head)} off" for site, head in sorted(self.heads_off)]
         phrases += [take.in_words() for take in self.taken]
         for what, value in self.phrases():
-            if what in ("bias", "empty rows"):
-                phrases.append(f"{what}: {value}")
-            else:
-                phrases.append(
-                    f"{what} {value}" if self.scored_site is None else f"{what} {value} in {self.scored_site}"
-                )
+            place = "" if self.scored_site is None else f" in {self.scored_site}"
+            phrases.append(f"{what}: {value}" if what in ("bias", "empty rows") else f"{what} {value}{place}")
         return tuple(phrases)
 
     def to_json(self) -> dict[str, Any]:
@@ -221,3 +228,93 @@ class Edits(Scoring):
             data["taken"] = [str(take) for take in self.taken]
         scoring = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
         return data | scoring | ({"bias": [bias.to_json() for bias in self.bias]} if self.bias else {})
+
+
+@dataclass(frozen=True, eq=False)
+class Donor:
+    """Tensors from the run of another text, and the place where they are inserted.
+
+    Attributes:
+        take: description of the part that is taken.
+        tensors: tensors by name: "query", "key", "value" and "output", (D, H, n, d), "stream", (D, n, d_model), or
+            "row", (D, H, 1, K), the scores of one query before the mask. The D texts repeat over the batch.
+        rows: sentences of the batch into which the tensors are inserted.
+    """
+
+    take: Take
+    tensors: Mapping[str, Tensor]
+    rows: slice = field(default_factory=lambda: slice(None))
+
+    def put(self, name: str, tensor: Tensor) -> Tensor:
+        """Insert the taken values into a copy of the run's tensor `name`; without such values, the tensor itself."""
+        if name not in self.tensors:
+            return tensor
+        taken, take = self.tensors[name].to(tensor), self.take
+        source, target = slice(taken.shape[-2]), slice(taken.shape[-2])
+        if take.position is not None:
+            first = take.position if take.from_position is None else take.from_position
+            source, target = slice(first, first + 1), slice(take.position, take.position + 1)
+        heads = [slice(None) if take.head is None else slice(take.head, take.head + 1)] * (tensor.dim() - 3)
+        tensor = tensor.clone()
+        put_into = tensor[(self.rows, *heads, target)]
+        taken = taken[(slice(None), *heads, source)]
+        put_into.copy_(taken.repeat(len(put_into) // len(taken), *[1] * (taken.dim() - 1)))
+        return tensor
+
+
+@dataclass(frozen=True)
+class Resolved(Edits):
+    """Edits with tensors from other texts, or with heads that are off per sentence. No link can hold them.
+
+    Attributes:
+        donors: tensors for each entry of `taken`, and for single sentences of the batch.
+        entered: sites whose steps record the input of the whole layer.
+        each_off: heads that are off per sentence of the batch, in addition to the heads that are off in all sentences:
+            one run over copies of a sentence measures the effect of each head.
+    """
+
+    donors: tuple[Donor, ...] = field(default=(), repr=False)
+    entered: frozenset[Site] = frozenset()
+    each_off: tuple[frozenset[tuple[Site, int]], ...] = ()
+
+    def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
+        return tuple(frozenset(head for place, head in off if place == site) for off in self.each_off)
+
+
+def donors(edits: Edits, site: Site) -> list[Donor]:
+    """The donors of some edits at a site.
+
+    Raises:
+        InputError: if the edits take from other texts, but this model does not support that.
+    """
+    if edits.taken and not (isinstance(edits, Resolved) and edits.donors):
+        raise InputError(NOT_TAKEN)
+    return [donor for donor in getattr(edits, "donors", ()) if donor.take.site == site]
+
+
+def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
+    """Add a bias to the scoring that turns the scores of some queries into the taken rows; the mask acts afterwards."""
+    if not any("row" in donor.tensors for donor in sources):
+        return scoring
+    wide = torch.promote_types(query.dtype, torch.float32)
+    bias = query.new_zeros(*query.shape[:3], key.shape[2], dtype=wide)
+    for donor in (donor for donor in sources if "row" in donor.tensors):
+        row, take = donor.tensors["row"], donor.take
+        heads = slice(None) if take.head is None else slice(take.head, take.head + 1)
+        where = Area(donor.rows, heads, slice(take.position, take.position + 1), slice(row.shape[-1]))
+        own = scoring.scores(query, key, where)
+        row = row[:, heads].to(own)
+        bias[where] = (row.repeat(len(own) // len(row), 1, 1, 1) - own) * scoring.temperature
+    return replace(scoring, bias=(*scoring.bias, bias))
+
+
+def enters(edits: Edits) -> frozenset[Site]:
+    """Sites of the layers whose input a run records or takes from another text."""
+    if not isinstance(edits, Resolved):
+        return frozenset()
+    return edits.entered | {donor.take.site for donor in edits.donors if "stream" in donor.tensors}
+
+
+def overlaid(output: Tensor, taken: Tensor | None) -> Tensor:
+    """The output per head, replaced by `taken` wherever `taken` is not NaN."""
+    return output if taken is None else torch.where(taken.isnan(), output, taken)

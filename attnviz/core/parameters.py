@@ -1,8 +1,7 @@
 """Parameters of masks and sources, declared once at the dataclass field, for controls, links and the command line."""
 
 import operator
-from collections.abc import Iterable
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -55,12 +54,8 @@ def parameter(label: str, *, default: Any = MISSING, start: int | None = None, *
 @cache
 def parameters(owner: type) -> tuple[Parameter, ...]:
     """The parameters of a mask class or source class, in the order of the fields."""
-    declared: Iterable[Field] = fields(owner) if is_dataclass(owner) else ()
-    return tuple(
-        Parameter(f.name, **f.metadata["parameter"], required=f.default is MISSING)
-        for f in declared
-        if "parameter" in f.metadata
-    )
+    declared = [f for f in (fields(owner) if is_dataclass(owner) else ()) if "parameter" in f.metadata]
+    return tuple(Parameter(f.name, **f.metadata["parameter"], required=f.default is MISSING) for f in declared)
 
 
 def check_numbers(mask: Any) -> None:

@@ -75,7 +75,7 @@ class Picture:
 
     @property
     def nbytes(self) -> int:
-        """Size of the pixels in bytes."""
+        """Size in memory, in bytes."""
         return self.pixels.nbytes
 
     @property
@@ -143,19 +143,20 @@ def grid(rows: int, columns: int, picture: int = 0) -> list[Box]:
 
 
 def _convert_to_pixels(image: Any) -> Tensor:
-    """Convert an image or array to RGB values, (height, width, 3), uint8; raise InputError for anything else."""
+    """Convert an image or array to RGB values, (height, width, 3), uint8.
+
+    Raises:
+        InputError: if it is anything else, or if a number is not finite or out of range.
+    """
     try:
         pixels = _convert_to_tensor(image)
-        pixels = torch.empty(0) if pixels.is_complex() else pixels
     except (TypeError, ValueError, RuntimeError):
         pixels = torch.empty(0)
-    if pixels.dim() == 4 and len(pixels) == 1:
-        pixels = pixels[0]
+    pixels = pixels[0] if pixels.dim() == 4 and len(pixels) == 1 else pixels
     if pixels.dim() == 3 and pixels.shape[0] in (1, 3) and pixels.shape[-1] not in (1, 3):
         pixels = pixels.permute(1, 2, 0)
-    if pixels.dim() == 2:
-        pixels = pixels.unsqueeze(-1)
-    if pixels.dim() != 3 or pixels.shape[-1] not in (1, 3) or not pixels.numel():
+    pixels = pixels.unsqueeze(-1) if pixels.dim() == 2 else pixels
+    if pixels.dim() != 3 or pixels.shape[-1] not in (1, 3) or not pixels.numel() or pixels.is_complex():
         what = f"{tuple(pixels.shape)} numbers" if pixels.numel() else quoted(type(image).__name__)
         raise InputError(f"A picture is a PIL image or (height, width, 3) numbers; given {what}.")
     return _convert_to_8_bits(pixels).expand(*pixels.shape[:2], 3).to(torch.uint8).contiguous()
@@ -180,30 +181,22 @@ def _convert_to_tensor(image: Any) -> Tensor:
 
 
 def _convert_to_8_bits(pixels: Tensor) -> Tensor:
-    """Map the numbers of a picture to 0–255; of 16 bits the upper 8 are kept.
-
-    Raises:
-        InputError: if a number is not finite or out of range.
-    """
+    """Map the numbers of a picture to 0–255: the upper 8 of 16 bits; floats from 0–1, 0–255 or the range they have."""
     if pixels.dtype is torch.uint8:
         return pixels
     if pixels.dtype in (torch.bool, torch.uint16):
         return pixels.long() * 255 if pixels.dtype is torch.bool else pixels.long() // 256
-    if pixels.is_floating_point():
-        wrong, numbers = ~pixels.isfinite(), pixels.float()
-    else:
-        numbers = pixels.long()
-        wrong = (numbers < 0) | (numbers > 255)
+    numbers = pixels.float() if pixels.is_floating_point() else pixels.long()
+    wrong = ~pixels.isfinite() if pixels.is_floating_point() else (numbers < 0) | (numbers > 255)
     if wrong.any():
         what = "A picture has whole numbers of 0 to 255 or of 16 bits (uint16), or finite floats"
         dtype = str(pixels.dtype).removeprefix("torch.")
         raise InputError(f"{what}; given {dtype} with {numbers[wrong][0].item()}.")
-    return _scale_to_255(numbers).round().clamp(0, 255) if pixels.is_floating_point() else numbers
-
-
-def _scale_to_255(pixels: Tensor) -> Tensor:
-    """Map floats to 0–255: from 0–1 or 0–255, else from the range of the values."""
-    low, high = float(pixels.min()), float(pixels.max())
-    if low >= 0 and high <= 1:
-        return pixels * 255
-    return pixels if low >= 0 and high <= 255 else (pixels - low) / max(high - low, 1e-9) * 255
+    if pixels.is_floating_point():
+        low, high = float(numbers.min()), float(numbers.max())
+        if low < 0 or high > 255:
+            numbers = (numbers - low) / max(high - low, 1e-9) * 255
+        elif high <= 1:
+            numbers = numbers * 255
+        numbers = numbers.round().clamp(0, 255)
+    return numbers

@@ -1,14 +1,25 @@
-"""Progress of a run, and cancellation; reported by attention and by every computation that grows with n².
+"""Progress of a run, its cancellation, and jobs: runs in background threads, shared by all who wait for their result.
 
-Like a tap, progress belongs to one run, but it is stored in a context variable and not passed through the model.
+Attention and every computation that grows with n² report progress. Like a tap, it belongs to one run, but it is stored
+in a context variable and not passed through the model.
 """
 
-from collections.abc import Callable, Iterator
+import math
+import time
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import BoundedSemaphore, Event, Lock, Thread
+from typing import Any
 
-from attnviz.core.errors import Canceled
+from attnviz.core.errors import AttnvizError, Canceled
+
+GRACE = 5.0
+"""Seconds a job continues while nobody is connected; enough for a page to reload."""
+
+LOOK = 0.5
+"""Seconds between checks whether a queued job is still wanted."""
 
 
 @dataclass(eq=False)
@@ -69,18 +80,10 @@ def counted(of: int) -> Iterator[Callable[..., bool]]:
         tell(0.0)
         return not run.is_enough
 
-    with watched(_CallsWithinItems(1, run=run)):
+    calls = Progress(1)
+    calls.is_wanted = run.is_wanted  # attention calls within an item are canceled together with the run
+    with watched(calls):
         yield report
-
-
-@dataclass(eq=False)
-class _CallsWithinItems(Progress):
-    """Progress of attention calls within `counted`; canceled together with the run."""
-
-    run: Progress | None = None
-
-    def is_wanted(self) -> bool:
-        return self.run.is_wanted()
 
 
 def tell(part: float) -> None:
@@ -96,3 +99,145 @@ def tell(part: float) -> None:
         raise Canceled("The run was canceled.")
     progress.part = part if part < 1 else 0.0
     progress.done += part >= 1
+
+
+@dataclass(eq=False)
+class Job(Progress):
+    """A task that runs or waits for its turn.
+
+    Attributes:
+        key: name of the task. All who request the same key while the job runs wait for this job.
+        about: description for progress displays.
+        is_connected: function that tells whether a client, by name, is still connected.
+        seconds: time limit, counted from the start of its turn.
+        waiting: names of the waiting clients. When the last leaves, or is gone for `GRACE` seconds, the job ends.
+        begun: `time.monotonic()` of the request, and from the start of its turn on, of that start.
+        has_turn: whether the job works; if not, it is queued.
+        settled: event that is set when the job is over, by success, error or cancel.
+        value, error: result, or the exception that ended the job.
+    """
+
+    key: Hashable = None
+    about: Any = None
+    is_connected: Callable[[str], bool] = lambda who: True
+    seconds: float = math.inf
+    waiting: set[str] = field(default_factory=set)
+    begun: float = field(default_factory=time.monotonic)
+    has_turn: bool = False
+    settled: Event = field(default_factory=Event)
+    value: Any = None
+    error: Exception | None = None
+    _last_wanted: float = field(default_factory=time.monotonic)
+
+    def is_wanted(self) -> bool:
+        """Whether a connected client waits for the job, or did within the last `GRACE` seconds.
+
+        Raises:
+            AttnvizError: if the job exceeds its time limit.
+        """
+        now = time.monotonic()
+        if self.has_turn and now - self.begun > self.seconds:
+            raise AttnvizError(f"This was stopped after {self.seconds:.0f} s, the most that is allowed here.")
+        if any(map(self.is_connected, tuple(self.waiting))):
+            self._last_wanted = now
+        return not self.canceled and bool(self.waiting) and now - self._last_wanted < GRACE
+
+    def result(self) -> Any:
+        """The value of a finished job.
+
+        Raises:
+            Exception: the error that ended the job.
+        """
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+class Jobs:
+    """Jobs of one kind, at most one per key; a limited number works at once, the rest is queued.
+
+    Args:
+        at_once: number of jobs that work at once.
+        is_connected: function that tells whether a client, by name, is still connected.
+        gives_up: whether an abandoned job passes its turn on at once, although its thread continues: it may be in
+            library code that cannot be interrupted.
+    """
+
+    def __init__(self, at_once: int, is_connected: Callable[[str], bool] = lambda who: True, *, gives_up: bool = False):
+        self._turns, self._gives_up = BoundedSemaphore(at_once), gives_up
+        self._is_connected = is_connected
+        self._jobs: dict[Hashable, Job] = {}
+        self._lock = Lock()
+
+    def start(
+        self,
+        key: Hashable,
+        work: Callable[[Job], Any],
+        who: str,
+        *,
+        about: Any = None,
+        calls: int = 1,
+        seconds: float = math.inf,
+    ) -> Job:
+        """Start a job for a key, or join the running job of that key.
+
+        Args:
+            who: name of the client that waits.
+            calls: number of progress steps; see `Progress`.
+        """
+        with self._lock:
+            job = self._jobs.get(key)
+            is_new = job is None or job.canceled or not job.waiting
+            if is_new:
+                job = Job(calls, key=key, about=about, is_connected=self._is_connected, seconds=seconds)
+                self._jobs[key] = job
+            job.waiting.add(who)
+        if is_new:
+            Thread(target=self._run, args=(job, work), name="attnviz-job", daemon=True).start()
+        return job
+
+    @property
+    def running(self) -> tuple[Job, ...]:
+        """Jobs that run or are queued."""
+        return tuple(self._jobs.values())
+
+    def leave(self, who: str, but: Collection[Hashable] = ()) -> None:
+        """Remove a client from all jobs except those with the keys `but`."""
+        for key, job in tuple(self._jobs.items()):
+            if key not in but:
+                job.waiting.discard(who)
+                if self._gives_up and not job.waiting:
+                    self._end_turn(job)
+
+    def _end_turn(self, job: Job) -> None:
+        with self._lock:
+            had_turn, job.has_turn = job.has_turn, False
+        if had_turn:
+            self._turns.release()
+
+    def _run(self, job: Job, work: Callable[[Job], Any]) -> None:
+        try:
+            with self._turn(job), watched(job):
+                job.value = work(job)
+        except Exception as error:
+            job.error = error
+        finally:
+            with self._lock:
+                if self._jobs.get(job.key) is job:
+                    del self._jobs[job.key]
+            job.settled.set()
+
+    @contextmanager
+    def _turn(self, job: Job):
+        """Wait for a turn and hold it within this context; raise Canceled if nobody waits for the job any more."""
+        while not self._turns.acquire(timeout=LOOK):
+            if not job.is_wanted():
+                raise Canceled("The run was canceled.")
+            for other in self.running if self._gives_up else ():
+                if other.has_turn and not other.is_wanted():
+                    self._end_turn(other)
+        job.begun, job.has_turn = time.monotonic(), True
+        try:
+            yield
+        finally:
+            self._end_turn(job)

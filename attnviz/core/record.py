@@ -14,13 +14,13 @@ from torch import Tensor
 
 from attnviz.core import attention
 from attnviz.core.amounts import counted
-from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError, quoted
+from attnviz.core.display import visible_text
+from attnviz.core.edits import Edits, Site, overlaid
+from attnviz.core.errors import InputError, NotFiniteError, quoted
 from attnviz.core.masks import Mask, Reason
 from attnviz.core.request import Request
 from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.stream import Stream
-from attnviz.core.taking import overlaid
 from attnviz.core.tokens import Sentence, Token
 
 
@@ -225,9 +225,8 @@ class Record:
     request: Request | None = None
 
     def __repr__(self) -> str:
-        texts = ", ".join(quoted(sentence.text) for sentence in self.sentences[:2]) + (
-            ", ..." if len(self.sentences) > 2 else ""
-        )
+        texts = ", ".join(quoted(sentence.text) for sentence in self.sentences[:2])
+        texts += ", ..." if len(self.sentences) > 2 else ""
         changed = "; ".join(self.edits.in_words()) or "nothing changed"
         return f"<Record of {self.source} on {texts}: {counted(len(self.steps), 'attention call')}, {changed}>"
 
@@ -309,3 +308,67 @@ def _index_slice(index: int, size: int, what: str) -> slice:
     if not 0 <= index < size:
         raise InputError(f"There is no {what} {index}; there are {size}, counted from 0.")
     return slice(index, index + 1)
+
+
+NAN_MASK = "0 * -inf is NaN, so make it with torch.where or masked_fill"
+BEFORE = "look at what comes before it: an empty row of an earlier layer, or numbers too large for their type"
+AFTER = "look at what comes after it, such as a division by 0 or numbers too large for their type"
+
+
+def odd_rows(output: Tensor) -> Tensor:
+    """Mark positions of an output (n, d) with NaN, +inf or only -inf, boolean (n,); a single -inf excludes a word."""
+    return (output.isnan() | (output == torch.inf)).any(-1) | (output == -torch.inf).all(-1)
+
+
+def check_finite(record: Record, output: Tensor, length: int, labels: list[str]) -> None:
+    """Refuse a run with NaN or infinite outputs, (n, d), at one of the first `length` positions (no padding).
+
+    Raises:
+        NotFiniteError: with the first position, the first step that is not finite, and the likely cause.
+    """
+    if odd := _describe_first_odd(record, output, length, labels):
+        place, cause = odd
+        raise NotFiniteError(f"{place}, so nothing can be compared: {cause}.")
+
+
+def not_finite(record: Record) -> str:
+    """Describe NaN or infinite outputs in a sentence with the first position and the likely cause; "" without such
+    outputs, or if the edits set empty rows to NaN."""
+    if record.edits.empty_rows == "nan" or bool(record.output.isfinite().all()):
+        return ""
+    for sentence, output in zip(record.read, record.output, strict=True):
+        if odd := _describe_first_odd(record, output, sentence.length, sentence.labels):
+            return f"{odd[0]}: {odd[1]}."
+    return ""
+
+
+def _describe_first_odd(record: Record, output: Tensor, length: int, labels: Sequence[str]) -> tuple[str, str] | None:
+    """Describe the first odd position of an output (n, d), and the cause; None if there is no such position."""
+    rows = odd_rows(output)[:length].nonzero().flatten().tolist()
+    if not rows:
+        return None
+    kind = "NaN" if output[rows[0]].isnan().any() else "infinite"
+    more = f" and at {counted(len(rows) - 1, 'other position')}" if len(rows) > 1 else ""
+    cause = next(filter(None, map(_first_cause, record.steps)), f"all attention is finite, so {AFTER}")
+    return f"The output is {kind} at position {rows[0]} “{visible_text(labels[rows[0]])}”{more}", cause
+
+
+def _first_cause(step: Step) -> str:
+    """Describe the first tensor of a step that is not finite, with its place and a remedy; empty if all are finite."""
+    for bias in (addend for addend in step.scoring.bias if isinstance(addend, Tensor)):
+        if not bool(bias.isfinite().all()):
+            query, key = (~bias.isfinite()).nonzero()[0, -2:].tolist()
+            kind = "NaN" if bias.isnan().any() else "an infinite number"
+            return f"the mask of {step.site} holds {kind}, first at query {query} key {key} ({NAN_MASK})"
+    for name in ("query", "key", "value"):
+        tensor = getattr(step, name)
+        if not bool(tensor.isfinite().all()):
+            head, position = (~tensor.isfinite()).nonzero()[0, 1:3].tolist()
+            return f"the {name} of {step.site}, head {head}, position {position}, is the first; {BEFORE}"
+    if bool((step.logsumexp == -torch.inf).any()):
+        head, query = (step.logsumexp == -torch.inf).nonzero()[0, 1:].tolist()
+        return f"query {query} has no key left in {step.site}, head {head}, and softmax makes NaN of such a row"
+    if not bool(step.logsumexp.isfinite().all()):
+        head, query = (~step.logsumexp.isfinite()).nonzero()[0, 1:].tolist()
+        return f"scores of {step.site}, head {head}, query {query}, are too large for their type"
+    return ""

@@ -52,20 +52,15 @@ class Request:
         if isinstance(text, Request):
             return text
         is_list = isinstance(text, Iterable) and not isinstance(text, str)
-        parts = [cls._of_item(item, text) for item in (text if is_list else [text])]
+        what, parts = "A text is a string, and several are a list of strings; given", []
+        for item in text if is_list else [text]:
+            if not isinstance(item, str) and not (isinstance(item, Request) and len(item.texts) == 1):
+                is_array = hasattr(text, "size")  # or a picture
+                value = f"a {type(text).__name__}. {OF_PICTURES}" if is_array else f"{quoted(item)}."
+                raise InputError(f"{what} {value}")
+            parts.append(cls((item,)) if isinstance(item, str) else item)
         pictures = tuple(part.pictures[0] if part.pictures else () for part in parts)
         return cls(tuple(part.texts[0] for part in parts), pictures=pictures if any(pictures) else ())
-
-    @classmethod
-    def _of_item(cls, item: object, value: object) -> Self:
-        if isinstance(item, str):
-            return cls((item,))
-        if isinstance(item, Request) and len(item.texts) == 1:
-            return item
-        what = "A text is a string, and several are a list of strings; given"
-        if hasattr(value, "size"):  # an array or a picture
-            raise InputError(f"{what} a {type(value).__name__}. {OF_PICTURES}")
-        raise InputError(f"{what} {quoted(item)}.")
 
     @property
     def unchanged(self) -> Self:

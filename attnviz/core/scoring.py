@@ -1,19 +1,21 @@
-"""How dot products become scores, and which weights a row without keys gets.
+"""How dot products become scores: scale, softcap, bias and temperature, and which weights a row without keys gets.
 
 A model has its own scoring, edits change it, and a step records the scoring that was used. A new modifier needs a field
-of `Scoring`, a term in `Scoring.scores` and a phrase in `Scoring.phrases`.
+of `Scoring`, a term in `Scoring.scores` and a phrase in `Scoring.phrases`. A named bias is an immutable value, like a
+mask; it computes its tensor for (H, Q, K) or for one block of it.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from attnviz.core.errors import InputError, MaskError, quoted
-from attnviz.core.modifiers import ALL, Bias
-from attnviz.core.shapes import check_broadcast
+from attnviz.core.errors import InputError, MaskError, ShapeError, check_whole, quoted
+
+ALL = slice(None)
 
 EMPTY_ROWS = ("zero", "nan", "uniform", "error")
 """Policies for a query with no key left: zeros, NaN, the same weight for every key, or an `EmptyRowError`."""
@@ -38,6 +40,123 @@ class Area(NamedTuple):
         """Cut this block out of a mask or bias, (Q, K) or (B, H, Q, K); axes of size 1 stay."""
         where = self[-tensor.dim() :]
         return tensor[tuple(part if size > 1 else ALL for part, size in zip(where, tensor.shape, strict=True))]
+
+
+class Bias(ABC):
+    """Floats added to the scores, the same for every sentence. Equal biases compare equal and hash alike."""
+
+    bias: ClassVar[str]
+
+    @abstractmethod
+    def tensor(
+        self,
+        heads: int,
+        queries: int,
+        keys: int,
+        *,
+        only: slice = ALL,
+        rows: slice = ALL,
+        columns: slice = ALL,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """The bias for scores (B, heads, queries, keys): of the heads in `only`, and of one block of rows and columns.
+
+        Queries are aligned bottom-right: the last query has the position of the last key, as with a cache.
+
+        Returns:
+            The bias, (1, only, rows, columns).
+        """
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object of the kind and all parameters that differ from their defaults."""
+        changed = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return {"bias": self.bias} | changed
+
+
+class _ByDistance(Bias):
+    @abstractmethod
+    def values(self, distance: Tensor, heads: int, only: slice, dtype: torch.dtype) -> Tensor:
+        """The bias, (only, n), of keys that are `distance`, (n,), positions after the query."""
+
+    def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
+        r, c = range(*rows.indices(queries)), range(*columns.indices(keys))
+        if not (r and c):
+            return torch.zeros(1, len(range(heads)[only]), len(r), len(c), dtype=dtype)
+        # Each distance is computed once: a row is a run of distances, and the next row starts one distance earlier.
+        first, high, wide = c[0] - (r[-1] + keys - queries), r[-1] - r[0] + 1, c[-1] - c[0] + 1
+        values = self.values(torch.arange(first, first + high + wide - 1), heads, only, dtype)
+        return values.unfold(-1, wide, 1).flip(1)[:, :: r.step, :: c.step].unsqueeze(0)
+
+
+@dataclass(frozen=True)
+class ALiBi(_ByDistance):
+    """Attention with linear biases: -slope · |i - j|, with one slope per head (Press et al. 2022).
+
+    The paper defines it for causal attention; for keys after the query it is extended symmetrically. If the number of
+    heads is a power of two, the slopes are 2^(-8/heads), 2^(-16/heads), ..., 2^-8. Otherwise they are the slopes for
+    the next smaller power of two, then every other slope for the next larger one, as in the authors' `get_slopes`.
+    """
+
+    bias = "alibi"
+
+    def values(self, distance, heads, only, dtype):
+        power = 2 ** (heads.bit_length() - 1)
+        slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
+        slopes += [2 ** (-4 * (head + 1) / power) for head in range(0, 2 * (heads - power), 2)]
+        return torch.tensor(slopes[only], dtype=dtype).reshape(-1, 1) * -distance.abs()
+
+    def __str__(self) -> str:
+        return "ALiBi"
+
+
+@dataclass(frozen=True)
+class RelativeBias(_ByDistance):
+    """Relative position bias of a T5 encoder: a number per head and bucket of distances (Raffel et al. 2020, 2.1).
+
+    There are 32 buckets, 16 for keys after the query. On each side, eight hold one distance each; the others widen
+    logarithmically up to a distance of 128, beyond which all distances share the last one.
+
+    Attributes:
+        seed: seed of the numbers, which are drawn from a normal distribution.
+
+    Raises:
+        InputError: if the seed is no whole number from 0 to 100,000.
+    """
+
+    bias = "relative"
+    seed: int = 0
+
+    def __post_init__(self):
+        check_whole("The seed of a relative bias", self.seed, 0, 100_000)
+
+    def values(self, distance, heads, only, dtype):
+        generator = torch.Generator().manual_seed(self.seed)
+        table = torch.randn(heads, 32, generator=generator, dtype=torch.float64)
+        return table[only].to(dtype)[:, t5_bucket(distance)]
+
+    def __str__(self) -> str:
+        return f"relative bias (32 buckets, seed {self.seed})"
+
+
+def t5_bucket(distance: Tensor) -> Tensor:
+    """Compute the bucket, from 0 to 31, of each distance (key - query), int64, by the formula of a T5 encoder."""
+    far = distance.abs()
+    share = (far.clamp(min=1).float() / 8).log() / math.log(128 / 8)
+    grown = (8 + (share * 8).long()).clamp(max=15)
+    return (distance > 0) * 16 + torch.where(far < 8, far, grown)
+
+
+def bias_from_json(data: dict[str, Any]) -> Bias:
+    """Create a bias from the output of `Bias.to_json`.
+
+    Raises:
+        InputError: if the kind or a parameter does not exist, or a parameter is out of bounds.
+    """
+    if data == {"bias": "alibi"}:
+        return ALiBi()
+    if data.get("bias") == "relative" and set(data) <= {"bias", "seed"}:
+        return RelativeBias(data.get("seed", 0))
+    raise InputError(f"There is no bias {quoted(data)}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +221,7 @@ class Scoring:
         """
         for bias in self.bias:
             if isinstance(bias, Bias):
-                bias.tensor(*shape[1:], rows=slice(0), columns=slice(0))  # raises if heads differ
+                bias.tensor(*shape[1:], rows=slice(0), columns=slice(0))  # raises if the heads differ
                 continue
             if not bias.is_floating_point():
                 raise MaskError(f"The bias holds {bias.dtype}; it is added to the scores and must be floating point.")
@@ -146,3 +265,48 @@ class Scoring:
             for bias in self.bias
         ]
         return sum(biases[1:], biases[0]) if biases else None
+
+
+def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Refuse query, key and value, (B, n, d) or (B, H, n, d), whose shapes or dtypes differ; nothing is broadcast.
+
+    Raises:
+        ShapeError: if shapes or dtypes do not fit; the message names all three.
+    """
+    shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
+    if not (query.dim() in (3, 4) and query.dim() == key.dim() == value.dim()):
+        raise ShapeError(f"Query, key and value need the same 3 (B, n, d) or 4 (B, H, n, d) axes; given {shapes}.")
+    if query.shape[-1] != key.shape[-1]:
+        raise ShapeError(f"Query and key differ in d_k ({query.shape[-1]} and {key.shape[-1]}): {shapes}.")
+    if query.shape[-1] == 0:
+        raise ShapeError(f"d_k is 0, so there is no dot product to take: {shapes}.")
+    if key.shape[-2] != value.shape[-2]:
+        raise ShapeError(f"Key and value differ in length ({key.shape[-2]} and {value.shape[-2]}): {shapes}.")
+    for axis, name in enumerate(("batch", "heads")[: query.dim() - 2]):
+        sizes = [t.shape[axis] for t in (query, key, value)]
+        if len(set(sizes)) > 1:
+            would = "Broadcasting would have repeated the one of size 1" if 1 in sizes else "They cannot be broadcast"
+            raise ShapeError(f"Query, key and value differ in {name} ({str(sizes)[1:-1]}): {shapes}. {would}.")
+    if not query.dtype == key.dtype == value.dtype:
+        raise ShapeError(
+            f"Query, key and value must share a dtype; they have {query.dtype}, {key.dtype}, {value.dtype}."
+        )
+    if not query.is_floating_point():
+        raise ShapeError(f"Query, key and value must be floating point; they are {query.dtype}.")
+
+
+def check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int]) -> None:
+    """Accept shapes (Q, K) and (B, H, Q, K) with axes of full size or 1; raise ShapeError for all other shapes."""
+    actual, axes = tuple(tensor.shape), "(B, H, Q, K)"
+    if len(actual) not in (2, 4):
+        expected, hint = f"It must be (Q, K) = {shape[2:]} or {axes} = {shape}, where an axis may have size 1.", ""
+        if len(actual) == 3:
+            aligned = "an error" if actual[0] not in (1, shape[1]) else f"its first axis ({actual[0]}) read as heads"
+            hint = f" Broadcasting would have given {aligned}; say which you mean with {name}.unsqueeze(1), for {axes}."
+        raise ShapeError(f"The {name} has shape {actual}, {len(actual)} axes. {expected}{hint}")
+    for have, want, axis in zip(actual[::-1], shape[::-1], "KQHB", strict=False):
+        if have not in (1, want):
+            raise ShapeError(
+                f"The {name} has shape {actual}, and {have} on axis {axis} where the scores have {want}: "
+                f"they are {axes} = {shape}. An axis must have full size or 1."
+            )

@@ -1,7 +1,7 @@
-"""The residual stream of a model: its states and how words are read from them, and what each part writes into it.
+"""Inputs and projections of attention calls, and the residual stream: its states, and what each part writes into it.
 
-A source makes both from its model (`Source.model_weights`, `Source.with_stream`). The parts are proven on a run: the
-vectors before the last norm are the sum of all that was written.
+A source makes these from its model (`Source.origin`, `Source.model_weights`, `Source.with_stream`). The parts of a
+stream are checked on the run: the vectors before the last norm are the sum of all that was written.
 """
 
 from collections.abc import Mapping
@@ -9,23 +9,88 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.origin import Linear
+
+PROJECTIONS = ("w_q", "w_k", "w_v", "w_o")
+VECTORS = ("query", "key", "value")
 
 CLOSE = 1e-4
-"""Largest difference between a sum of parts and the whole, for its largest number."""
+"""Largest difference between a sum of parts and the whole that counts as rounding, relative to its largest number."""
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """The linear map x W + b, stored as in `nn.Linear`: `weight` is Wᵀ, (out, in), and `bias` is (out,) or None."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Apply the map to x, (..., in) -> (..., out), in the dtype of the weight."""
+        return F.linear(x.to(self.weight.dtype), self.weight, self.bias)
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """Token embeddings `words`, (B, n, d_model), and `positions`, (n, d_model), which are added to them.
+
+    If no positions are added, `positions` is None, and `note` says how the model knows the order of the words.
+    """
+
+    words: Tensor
+    positions: Tensor | None
+    note: str = "No position is added: this model does not know the order of the words."
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Inputs of an attention call and their projections. In self-attention both inputs are the same tensor.
+
+    Attributes:
+        query_input: vectors from which the queries are projected, (B, Q, d_model).
+        key_input: vectors from which the keys and values are projected, (B, K, d_model).
+        w_q, w_k, w_v, w_o: the projections; head h owns outputs h·d_k to (h + 1)·d_k of w_q, w_k and w_v, and inputs
+            h·d_v to (h + 1)·d_v of w_o.
+        query_tokens, key_tokens: the embeddings at the bottom of the model.
+        is_normalized: whether both inputs have passed a normalization (pre-norm).
+        is_rotary: whether queries and keys are rotated by their positions before the dot product.
+        normalizes_heads: whether queries and keys are normalized per head before the rotation.
+    """
+
+    query_input: Tensor
+    key_input: Tensor
+    w_q: Linear
+    w_k: Linear
+    w_v: Linear
+    w_o: Linear
+    query_tokens: Embedded
+    key_tokens: Embedded
+    is_normalized: bool = True
+    is_rotary: bool = False
+    normalizes_heads: bool = False
+
+    @property
+    def is_adjusted(self) -> bool:
+        """Whether queries and keys are rotated or normalized after their projection."""
+        return self.is_rotary or self.normalizes_heads
+
+    def head_weight(self, name: str, head: int, num_heads: int) -> Tensor:
+        """Matrix W of one head as in the paper: (d_model, d_k) for "w_q", "w_k", "w_v"; (d_v, d_model) for "w_o"."""
+        weight = getattr(self, name).weight.mT
+        return weight.chunk(num_heads, 0 if name == "w_o" else 1)[head]
 
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """A layer norm, or a root-mean-square norm where it is not centered.
+    """A layer norm, or a root-mean-square norm if it is not centered.
 
     Attributes:
-        weight, bias: (d_model,), or None.
-        eps: added to the mean square.
-        is_centered: whether the mean is taken off.
+        weight, bias: parameters, (d_model,), or None.
+        eps: number that is added to the mean square.
+        is_centered: whether the mean is subtracted.
     """
 
     weight: Tensor | None
@@ -34,30 +99,29 @@ class Norm:
     is_centered: bool
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(..., d_model) -> (..., d_model)."""
+        """Normalize vectors, (..., d_model)."""
         scaled = self.through(x, x)
         return scaled if self.bias is None else scaled + self.bias
 
     def through(self, part: Tensor, whole: Tensor) -> Tensor:
-        """A part of a vector, scaled as the norm scales the whole, without the bias: linear in the part."""
-        centered = self._centered(whole)
-        scale = (centered.square().mean(-1, keepdim=True) + self.eps).rsqrt()
-        scaled = self._centered(part) * scale
+        """Scale a part of a vector as the norm scales the whole, without the bias: linear in the part."""
+        centered = self._center(whole)
+        scaled = self._center(part) * (centered.square().mean(-1, keepdim=True) + self.eps).rsqrt()
         return scaled if self.weight is None else scaled * self.weight
 
-    def _centered(self, x: Tensor) -> Tensor:
+    def _center(self, x: Tensor) -> Tensor:
         return x - x.mean(-1, keepdim=True) if self.is_centered else x
 
 
 @dataclass(frozen=True, eq=False)
 class Readout:
-    """From the end of the residual stream to logits: norm, unembedding, factor, bound.
+    """The last part of a model, from the residual stream to logits.
 
     Attributes:
-        norm: the last norm; None where there is none.
-        unembedding: its weight is (vocabulary, d_model).
-        factor: by which the logits are multiplied.
-        softcap: the bound that logits approach; None for none.
+        norm: last norm, or None.
+        unembedding: linear map with a weight of (vocabulary, d_model).
+        factor: factor of the logits.
+        softcap: bound that the logits approach, or None.
     """
 
     norm: Norm | None
@@ -66,32 +130,30 @@ class Readout:
     softcap: float | None = None
 
     def logits(self, stream: Tensor) -> Tensor:
-        """(..., d_model) -> (..., vocabulary)."""
+        """Compute the logits, (..., vocabulary), of vectors of the stream, (..., d_model)."""
         logits = self.unbounded(stream)
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
     def unbounded(self, stream: Tensor) -> Tensor:
-        """The logits before the bound."""
-        normed = stream if self.norm is None else self.norm(stream)
-        return self.unembedding(normed) * self.factor
+        """Compute the logits before the bound."""
+        return self.unembedding(stream if self.norm is None else self.norm(stream)) * self.factor
 
 
 @dataclass(frozen=True, eq=False)
 class Projections:
-    """The weights around one attention call; head h has the h-th part of each, shared keys and values repeated.
+    """The weights around one attention call; head h has the h-th part of each, with shared keys and values repeated.
 
     Attributes:
-        w_q, w_k, w_v: from the normalized stream, (H · d, d_model) as `Linear` keeps them; None where they are not
-            known, or where queries and keys are more than a projection (a norm of their own).
-        w_o: (d_model, H · d_v).
-        before: the norm before them; None where there is none.
-        after: a norm of what W_O gives, before it is added; None where there is none, as in most models.
-        factor: by which it is multiplied before it is added.
-        scale: of the scores; None for 1/√d_k.
-        rotary: whether queries and keys are turned by their positions, so that one far from position 0 is more than
-            its projection.
-        value_bias: part of every value that no token changes, b_V + b_norm W_V, (H · d_v,); None where there is none,
-            or W_V is not known.
+        w_q, w_k, w_v: projections of the normalized stream, (H · d, d_model); None if unknown, or if queries and keys
+            are more than a projection, such as normalized per head.
+        w_o: output projection, (d_model, H · d_v).
+        before: norm before the projections, or None.
+        after: norm of the output of W_O, or None, as in most models.
+        factor: factor of that output before it is added to the stream.
+        scale: scale of the scores; None for 1/√d_k.
+        rotary: whether queries and keys are rotated by their positions.
+        value_bias: part of every value that no token changes, b_V + b_norm W_V, (H · d_v,); None if there is none, or
+            W_V is unknown.
     """
 
     w_q: Linear | None
@@ -106,13 +168,13 @@ class Projections:
     value_bias: Tensor | None = None
 
     def writes(self, outputs: Tensor) -> Tensor:
-        """Addition to the stream for the outputs of all heads, (..., H · d_v) -> (..., d_model)."""
-        written = self.w_o(outputs)
-        return (written if self.after is None else self.after(written)) * self.factor
+        """Compute what all heads add to the stream, (..., d_model), from their outputs, (..., H · d_v)."""
+        added = self.w_o(outputs)
+        return (added if self.after is None else self.after(added)) * self.factor
 
 
 def value_bias_of(w_v: Linear, before: Norm | None) -> Tensor | None:
-    """b_V + b_norm W_V, (H · d_v,); None where neither is there."""
+    """Compute b_V + b_norm W_V, (H · d_v,); None if there is neither bias."""
     parts = [] if w_v.bias is None else [w_v.bias]
     if before is not None and before.bias is not None:
         parts.append(w_v.weight @ before.bias)
@@ -121,14 +183,14 @@ def value_bias_of(w_v: Linear, before: Norm | None) -> Tensor | None:
 
 @dataclass(frozen=True, eq=False)
 class ModelWeights:
-    """The weights of a model that a residual stream is read with.
+    """The weights of a model around its residual stream.
 
     Attributes:
-        sites: of each attention call that writes into the stream at whose end words are read.
-        num_heads: of these calls.
-        embedding: (vocabulary, d_model), as it is added to the stream; None where that is no table.
-        positions: (longest, d_model), learned vectors that are added to it; None where there are none.
-        readout: None of a model that predicts no words.
+        sites: projections per attention call that writes into the stream.
+        num_heads: number of heads per attention call.
+        embedding: token embeddings, (vocabulary, d_model), as they are added to the stream; None if it is no table.
+        positions: learned position vectors, (longest, d_model), or None.
+        readout: readout, or None for a model that predicts no words.
     """
 
     sites: Mapping[Site, Projections]
@@ -143,10 +205,10 @@ class Stream:
     """The residual stream of one run.
 
     Attributes:
-        readout: how words are read from a state.
-        states: before each layer, (B, n, d_model) each, as the readout takes them.
-        parts: what was written into it; None where these are not known to sum to it.
-        why_no_parts: one sentence, where there are none.
+        readout: readout of the model.
+        states: vectors before each layer, (B, n, d_model) each, in the form that the readout takes.
+        parts: parts that were written into the stream; None if they do not sum to it.
+        why_no_parts: reason why there are no parts, one sentence.
     """
 
     readout: Readout
@@ -160,11 +222,12 @@ class StreamParts:
     """Parts of the residual stream of one run besides its attention heads, whose outputs its record has.
 
     Attributes:
-        weights: of the model.
-        embedding: (B, n, d_model).
-        position: (B, n, d_model); None where no vector of positions is added.
-        feed_forward: of each layer that adds more than its attention, (B, n, d_model); of one without attention, all.
-        final: the sum of all, before the last norm, (B, n, d_model).
+        weights: weights of the model.
+        embedding: token embeddings, (B, n, d_model).
+        position: position vectors, (B, n, d_model), or None.
+        feed_forward: additions per layer besides its attention, (B, n, d_model); all additions of a layer without
+            attention.
+        final: sum of all parts, before the last norm, (B, n, d_model).
     """
 
     weights: ModelWeights
@@ -176,17 +239,17 @@ class StreamParts:
     def check(
         self, attention: Tensor, logits: Tensor, name: str, *, real: Tensor | None = None, within: float = CLOSE
     ) -> None:
-        """Hold the parts to the whole, and the words to those that the model gave.
+        """Check that the parts sum to the whole, and that its readout gives the logits of the model.
 
         Args:
-            attention: the sum of what all heads wrote, (B, n, d_model).
-            logits: (B, n, vocabulary); infinite where a word cannot be written.
-            name: of the model.
-            real: which positions are no padding, boolean, (B, n); None for all.
-            within: the largest difference that is rounding, for the largest number.
+            attention: sum of the additions of all heads, (B, n, d_model).
+            logits: logits of the run, (B, n, vocabulary); infinite for words that are excluded.
+            name: name of the model.
+            real: positions that are no padding, boolean, (B, n); None for all.
+            within: largest difference that counts as rounding, relative to the largest number.
 
         Raises:
-            InputError: if they differ, with the largest difference, or if none is a number.
+            InputError: if they differ, with the largest difference, or if all logits are NaN.
         """
         if not logits.isfinite().any():
             raise InputError(f"No logit of '{name}' is a number (NaN) in this run, so none has parts.")
@@ -198,6 +261,5 @@ class StreamParts:
             is_number = expected.isfinite() if real is None else expected.isfinite() & real.unsqueeze(-1)
             apart, size = ((t.masked_fill(~is_number, 0)).abs().amax(-1) for t in (computed - expected, expected))
             if not float((apart / size.clamp(min=1)).max()) <= within:  # position by position
-                raise InputError(
-                    f"The {what} of '{name}' do not sum to the whole: they are {float(apart.max()):.2g} apart."
-                )
+                much = f"{float(apart.max()):.2g} apart"
+                raise InputError(f"The {what} of '{name}' do not sum to the whole: they are {much}.")

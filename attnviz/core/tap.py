@@ -10,14 +10,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnviz.core.attention import attend, attention_output, attention_weights
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits, Site, donors, enters, overlaid, with_rows
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Mask
-from attnviz.core.modifiers import ALL, Bias
+from attnviz.core.masks.base import Wrapper
 from attnviz.core.progress import tell
 from attnviz.core.record import Step
-from attnviz.core.scoring import Scoring
-from attnviz.core.taking import donors, enters, overlaid, with_rows
+from attnviz.core.scoring import ALL, Bias, Scoring
 
 
 class Tap:
@@ -26,11 +25,16 @@ class Tap:
     Args:
         edits: changes to apply.
         keep: whether to record steps; if not, PyTorch's fused kernel computes the output.
+
+    Attributes:
+        steps: recorded steps, in the order of the calls.
+        attention: weights per site, (B, H, Q, K), in the autograd graph; kept by `GradientTap` only.
     """
 
+    attention: dict[Site, Tensor] | None = None
+
     def __init__(self, edits: Edits = Edits(), *, keep: bool = True):
-        self.edits = edits
-        self.keep = keep
+        self.edits, self.keep = edits, keep
         self.steps: list[Step] = []
         self._entered: dict[Site, Tensor] = {}
 
@@ -74,35 +78,25 @@ class Tap:
             taken = donor.put("output", unchanged if taken is None else taken)
         if self.keep:
             output, logsumexp = attend(query, key, value, mask, scoring)
-            replaced = {"heads_off": off, "off_alone": alone, "taken": taken}
-            flags = replaced | {"has_sink": sinks is not None, "entered": self._entered.get(site)}
-            self.steps.append(Step(site, query, key, value, mask, logsumexp, scoring, **flags))
+            step = Step(site, query, key, value, mask, logsumexp, scoring, off, sinks is not None, alone)
+            self.steps.append(replace(step, taken=taken, entered=self._entered.get(site)))
+        elif self.attention is not None:
+            weights = attention_weights(query, key, mask, scoring)[0].to(value.dtype)
+            self.attention[site] = weights if weights.requires_grad else weights.requires_grad_()
+            tell(1.0)
+            output = weights @ value
         else:
-            output = self._output(query, key, value, mask, scoring, site=site, dropout_p=dropout_p)
+            output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
         return silence(overlaid(output, taken), off, alone)
-
-    def _output(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | Mask | None,
-        scoring: Scoring,
-        *,
-        site: Site,
-        dropout_p: float,
-    ) -> Tensor:
-        """Compute the output per head, (B, H, Q, d_v), without recording a step."""
-        return attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
 
     def again(self, step: Step) -> Tensor:
         """Repeat the attention call of a step with the edits of this tap in addition to those of the step."""
-        inputs = _without_sink(step) if step.has_sink else (step.key, step.value, step.mask, step.scoring, None)
-        key, value, mask, scoring, sinks = inputs
+        key, value, mask, scoring, sinks = step.key, step.value, step.mask, step.scoring, None
+        if step.has_sink:
+            key, value, mask, scoring, sinks = _without_sink(step)
         output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
-        off = self.steps[-1].heads_off | step.heads_off
-        had = {"name": step.name, "off_alone": step.off_alone, "taken": step.taken}
-        self.steps[-1] = replace(self.steps[-1], heads_off=off, **had)
+        own, off = self.steps[-1], self.steps[-1].heads_off | step.heads_off
+        self.steps[-1] = replace(own, heads_off=off, name=step.name, off_alone=step.off_alone, taken=step.taken)
         return silence(overlaid(output, step.taken), off, step.off_alone)
 
     def weights(
@@ -117,7 +111,7 @@ class Tap:
     ) -> Tensor:
         """Compute the weights of `attend` with the edits, (B, H, Q, K); zeros for heads off. Records no step."""
         key, _, mask, scoring = self._edited_inputs(query, key, key, site, mask, scoring, sinks)
-        weights = attention_weights(query, key, mask, scoring)
+        weights, _, _ = attention_weights(query, key, mask, scoring)
         return silence(weights, self.edits.off(site), self.edits.off_alone(site))
 
     def _edited_inputs(
@@ -131,8 +125,11 @@ class Tap:
         sinks: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
         """Apply the edits to mask and scoring and append the sink as a key; gives key, value, mask and scoring."""
-        own = mask if self.edits.own_mask else None
-        mask = _join_masks(own, self.edits.mask_at(site.kind), query.shape[2], key.shape[2])
+        own, edit = mask if self.edits.own_mask else None, self.edits.mask_at(site.kind)
+        if own is None or edit is None:
+            mask = edit if own is None else own
+        else:
+            mask = own & (edit if isinstance(own, Mask) else edit.tensor(query.shape[2], key.shape[2]))
         scoring = self.edits.at(site, scoring)
         scoring.check((*query.shape[:3], key.shape[2]))
         if scoring.scale is None:
@@ -156,15 +153,6 @@ def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[in
     return output.masked_fill(off[:, :, None, None], 0)
 
 
-def _join_masks(own: Tensor | Mask | None, edit: Mask | None, queries: int, keys: int) -> Tensor | Mask | None:
-    """Join the built-in mask and the mask of the edits by "and"; a named mask if both are named."""
-    if own is None or edit is None:
-        return edit if own is None else own
-    if isinstance(own, Mask):
-        return own & edit
-    return own & edit.tensor(queries, keys)
-
-
 @dataclass(frozen=True)
 class BiasBesideSink(Bias):
     """A bias for the keys before a sink; the bias of the sink is 0."""
@@ -183,15 +171,10 @@ class BiasBesideSink(Bias):
 
 
 @dataclass(frozen=True)
-class MaskBesideSink(Mask):
+class MaskBesideSink(Wrapper):
     """A mask extended by one key, the sink, to which every query may attend."""
 
-    mask: Mask
     sink: int
-
-    @property
-    def batch_size(self):
-        return self.mask.batch_size
 
     def allows(self, query, key, sentence):
         return (key == self.sink) | self.mask.allows(query, key, sentence)
@@ -233,12 +216,12 @@ def _without_sink(step: Step) -> tuple[Tensor, Tensor, Tensor | Mask | None, Sco
 
 
 class GradientTap(Tap):
-    """Applies edits like `Tap` and keeps the weights of each call, for gradients of a logit with respect to weights.
+    """Tap that keeps the weights of each call, also of heads that are off, for gradients with respect to them.
 
     It records no steps and ignores dropout.
 
-    Attributes:
-        attention: weights per site, (B, H, Q, K), in the autograd graph; also for heads that are off.
+    Raises:
+        InputError: if the edits take parts from another text, through which the tokens have no gradient.
     """
 
     def __init__(self, edits: Edits = Edits()):
@@ -246,20 +229,4 @@ class GradientTap(Tap):
             what = "Parts of this run are taken from another text, through which its tokens have no gradient"
             raise InputError(f"{what}; remove what is taken.")
         super().__init__(edits, keep=False)
-        self.attention: dict[Site, Tensor] = {}
-
-    def _output(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | Mask | None,
-        scoring: Scoring,
-        *,
-        site: Site,
-        dropout_p: float,
-    ) -> Tensor:
-        weights = attention_weights(query, key, mask, scoring).to(value.dtype)
-        self.attention[site] = weights if weights.requires_grad else weights.requires_grad_()
-        tell(1.0)
-        return weights @ value
+        self.attention = {}

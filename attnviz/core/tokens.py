@@ -62,12 +62,8 @@ def begins_sentence(before: Token, token: Token, text: str) -> bool:
     between += token.text[: len(token.text) - len(token.text.lstrip())]
     ended = (text[max(0, before.end - 9) : before.end] if placed else before.text).rstrip().rstrip(CLOSING)
     if ended.endswith(("。", "！", "？")):
-        return not _closes(token)
+        return bool(token.text.strip(CLOSING + "。！？…"))
     return "\n" in between or (bool(between) and ended.endswith((".", "!", "?", "…")))
-
-
-def _closes(token: Token) -> bool:
-    return not token.text.strip(CLOSING + "。！？…")
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from attnviz.core.edits import Edits
+from attnviz.core.edits import Edits, Resolved
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Mask, PatchWindows
-from attnviz.core.modifiers import ALL, Bias
 from attnviz.core.record import Step
-from attnviz.core.taking import EachOff
+from attnviz.core.scoring import ALL, Bias
 
 CLOSED = -50.0
 """Bias below which a cell counts as masked: Swin adds -100 to the scores of masked cells, Swin V2 -200."""
@@ -96,7 +95,7 @@ class WindowGrid:
             raise InputError(f"The model {what}, and empty rows cannot be uniform. Change masks, heads or scores.")
         if edits.mask is not None:
             edits = replace(edits, mask=InWindows(edits.mask, self, sentences))
-        if isinstance(edits, EachOff):
+        if isinstance(edits, Resolved):
             edits = replace(edits, each_off=tuple(off for off in edits.each_off for _ in range(self.count)))
         return edits
 
@@ -116,13 +115,8 @@ class WindowGrid:
             mask = edit
         elif edit is not None:
             mask = mask & edit
-        return replace(
-            step,
-            **tensors,
-            mask=mask,
-            scoring=replace(step.scoring, bias=bias),
-            off_alone=step.off_alone[:: self.count],
-        )
+        scoring = replace(step.scoring, bias=bias)
+        return replace(step, **tensors, mask=mask, scoring=scoring, off_alone=step.off_alone[:: self.count])
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from attnviz.check.reading import ENDINGS, NO_PICKLE
-from attnviz.core import attention, checksum, whole
+from attnviz.core import attention, storage
 from attnviz.core.errors import AttnvizError, InputError, check_no_picture, quoted
-from attnviz.core.origin import VECTORS
 from attnviz.core.record import Prediction, Record
+from attnviz.core.stream import VECTORS
 from attnviz.files.arrays import from_arrays, from_file
 from attnviz.files.packing import PRECISIONS, Store, check_fits, pack, unpack
 
@@ -62,7 +62,7 @@ def save(
     """
     path = Path(path)
     try:
-        whole.write(path, saved(record, precision=precision, settings=settings))
+        storage.write(path, saved(record, precision=precision, settings=settings))
     except OSError as error:
         raise InputError(f"{quoted(str(path))} cannot be written: {error.strerror or error}.") from None
     return path
@@ -78,7 +78,7 @@ def saved(record: Record, *, precision: str = "float32", settings: dict[str, Any
         record = replace(record, prediction=_keep_probable(prediction))
     store = Store({}, half=precision == "float16")
     header = {"version": VERSION, "torch": torch.__version__, "settings": settings} | pack(record, store)
-    header["checksum"] = checksum.of(store.tensors)
+    header["checksum"] = storage.checksum(store.tensors)
     return to_bytes(store.tensors, {HEADER: json.dumps(header, separators=(",", ":"))})
 
 
@@ -144,7 +144,7 @@ def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | 
         tensors = load(start + text + file.read())
     except Exception:  # the library raises nearly anything for a damaged file
         raise InputError(f"{name} is cut short or damaged: its tensors cannot be read.") from None
-    if checksum.of(tensors) != header.get("checksum"):
+    if storage.checksum(tensors) != header.get("checksum"):
         raise InputError(f"{name} is damaged: its numbers are not those that were saved.")
     try:
         if "patches" in header:

@@ -13,16 +13,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import torch
 from torch import Tensor
 
-from attnviz.core import masks, modifiers
-from attnviz.core.edits import Edits, Site, Take
+from attnviz.core import masks
+from attnviz.core.edits import Edits, Resolved, Site, Take
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
-from attnviz.core.modifiers import Bias
-from attnviz.core.origin import VECTORS
 from attnviz.core.places import SIDE, Box, Picture
 from attnviz.core.record import Record, Step
-from attnviz.core.shapes import check_broadcast
-from attnviz.core.taking import EachOff
+from attnviz.core.scoring import Bias, bias_from_json, check_broadcast
+from attnviz.core.stream import VECTORS
 from attnviz.core.tap import BiasBesideSink, MaskBesideSink
 from attnviz.core.tokens import Sentence, Token
 from attnviz.core.windows import WindowBias
@@ -87,7 +85,7 @@ def pack(value: Any, store: Store, name: str = "") -> Any:
             return {"beside": value.sink, **pack(value.bias, store, name)}
         case WindowBias():
             return {"windows": value.windows.text, "table": store.put(name, value.table)}
-        case EachOff():
+        case Resolved():
             heads_off = [[[*astuple(site), head] for site, head in sorted(off)] for off in value.each_off]
             return value.to_json() | ({"each_off": heads_off} if heads_off else {})
         case Bias() | Edits():
@@ -226,7 +224,7 @@ def _bias(values: dict[str, Any], store: Store) -> Bias:
         sink = _sink(values.pop("beside"), store)
         return BiasBesideSink(_bias(values, store), sink)
     if "windows" not in values:
-        return modifiers.from_json(values)
+        return bias_from_json(values)
     windows, table = _mask(values["windows"], store), store.get(values["table"])
     fits = isinstance(windows, masks.PatchWindows) and table.shape[1:] == (windows.size**2,) * 2
     _check(fits and windows.size > 0 and table.is_floating_point(), "the bias of windows has a wrong shape or type")
@@ -239,7 +237,7 @@ def _sink(value: Any, store: Store) -> int:
 
 
 def _edits(values: dict[str, Any], store: Store) -> Edits:
-    kind = EachOff if "each_off" in values else Edits
+    kind = Resolved if "each_off" in values else Edits
     return kind(**{name: unpack(_hints(kind)[name], value, store, name) for name, value in values.items()})
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, ShapeError
 from attnviz.core.masks import Mask
-from attnviz.core.origin import PROJECTIONS, Embedded, Linear, Origin
+from attnviz.core.stream import PROJECTIONS, Embedded, Linear, Origin
 from attnviz.core.tap import Tap
 
 

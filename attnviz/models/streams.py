@@ -4,9 +4,18 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
-from attnviz.core.origin import PROJECTIONS, Embedded
 from attnviz.core.record import Record
-from attnviz.core.stream import ModelWeights, Norm, Projections, Readout, Stream, StreamParts, value_bias_of
+from attnviz.core.stream import (
+    PROJECTIONS,
+    Embedded,
+    ModelWeights,
+    Norm,
+    Projections,
+    Readout,
+    Stream,
+    StreamParts,
+    value_bias_of,
+)
 from attnviz.models.multihead import MultiHeadAttention, linear_of
 from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer, Layers
 

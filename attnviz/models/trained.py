@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from attnviz.core import assets, whole
+from attnviz.core import assets, storage
 from attnviz.core.errors import AttnvizError
 from attnviz.models.transformer import Config, EncoderDecoder, LanguageModel
 
@@ -73,6 +73,6 @@ def write(model: Model, path: Path) -> None:
     """Save the weights of a model as float16: half the bytes, and no measured difference."""
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
-    with whole.unfinished(path) as part:
+    with storage.unfinished(path) as part:
         save_file(weights, part, {"config": json.dumps(asdict(model.config))})
         part.chmod(0o644)  # safetensors makes files that only their owner can read

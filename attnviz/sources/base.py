@@ -11,13 +11,11 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor
 
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits, Resolved, Site
 from attnviz.core.errors import OF_PICTURES, InputError
-from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.request import Pictures, Request
-from attnviz.core.stream import ModelWeights
-from attnviz.core.taking import Resolved
+from attnviz.core.stream import ModelWeights, Origin
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking

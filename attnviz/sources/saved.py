@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record
-from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import PROVENANCES, Source

@@ -11,10 +11,9 @@ from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, check_whole
 from attnviz.core.masks import Padding
-from attnviz.core.origin import Embedded, Origin
 from attnviz.core.parameters import parameter, parameters
 from attnviz.core.record import Record
-from attnviz.core.stream import ModelWeights
+from attnviz.core.stream import Embedded, ModelWeights, Origin
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.models import constructed, streams

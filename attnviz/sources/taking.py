@@ -6,11 +6,10 @@ from dataclasses import replace
 from torch import Tensor
 
 from attnviz.core.amounts import counted
-from attnviz.core.edits import Site, Take
+from attnviz.core.edits import Donor, Site, Take
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Record, Step
 from attnviz.core.scoring import Area
-from attnviz.core.taking import Donor
 from attnviz.core.tokens import Sentence
 
 

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from attnviz import tokenizers
-from attnviz.core import checksum
+from attnviz.core import storage
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, TooLong, quoted
-from attnviz.core.origin import Embedded, Origin
 from attnviz.core.record import Prediction, Record
-from attnviz.core.stream import ModelWeights
+from attnviz.core.stream import Embedded, ModelWeights, Origin
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.models import streams, trained
@@ -96,7 +95,7 @@ class Trained(Source):
         return self._model.config.d_model
 
     def checksum(self) -> str:
-        return checksum.of(self._model.state_dict())
+        return storage.checksum(self._model.state_dict())
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Tokenize texts: the words and <eos> for an encoder, <sos> and the words for a decoder-only model."""

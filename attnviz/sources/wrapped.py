@@ -10,12 +10,11 @@ from torch import Tensor, nn
 
 from attnviz.capturing import Capture, capture
 from attnviz.capturing.seen import PROVENANCE
-from attnviz.core import checksum
+from attnviz.core import storage
 from attnviz.core.amounts import counted
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Prediction, Record
-from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source, WordList, lengths_of, pad_sentences, token_ids
 from attnviz.sources.huggingface.reading import PAIR, places
@@ -156,7 +155,7 @@ class Wrapped(Source):
         return replace(self, code=replace(self.code, pad=pad))
 
     def checksum(self) -> str:
-        return checksum.of(self.code.model.state_dict())
+        return storage.checksum(self.code.model.state_dict())
 
     def current(self) -> "Wrapped":
         return replace(self, moment=moment_of(self.code.model))

@@ -17,10 +17,9 @@ from attnviz.analysis.contributions import Carried, id_of, logit_of, place_of
 from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.core.amounts import decimals, percent
-from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.edits import Edits, Resolved, Site, Take
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
 from attnviz.core.record import Record
-from attnviz.core.taking import EachOff, Resolved
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 
@@ -184,7 +183,8 @@ def _run_before(
     before = replace(source.run(sentences, acting, targets), edits=edits)
 
     def off(some: tuple[Head, ...]) -> Edits:
-        return EachOff(**vars(acting), each_off=tuple(frozenset({head}) for head in some for _ in sentences))
+        each_off = tuple(frozenset({head}) for head in some for _ in sentences)
+        return Resolved(**vars(acting) | {"each_off": each_off})
 
     steps = before.steps
     heads = tuple((step.site, h) for step in steps for h in range(step.num_heads) if h not in step.heads_off)

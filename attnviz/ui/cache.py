@@ -24,9 +24,9 @@ from attnviz.core import progress
 from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError, TooLong
-from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.request import Request
+from attnviz.core.stream import Origin
 from attnviz.core.tokens import Sentence
 from attnviz.figures import Figure
 from attnviz.figures.attribution import Traced

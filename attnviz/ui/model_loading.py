@@ -11,7 +11,7 @@ from attnviz import api
 from attnviz.core import progress
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, did_you_mean
-from attnviz.core.jobs import Job
+from attnviz.core.progress import Job
 from attnviz.sources.base import Source
 from attnviz.sources.huggingface import faults, hub
 from attnviz.sources.huggingface.hub import DownloadProgress, ModelLocation

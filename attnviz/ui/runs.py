@@ -10,7 +10,7 @@ from typing import Any, Literal
 import streamlit as st
 
 from attnviz.core.errors import AttnvizError, Canceled
-from attnviz.core.jobs import Job, Jobs
+from attnviz.core.progress import Job, Jobs
 from attnviz.sources.estimate import Estimate, in_time
 from attnviz.ui import budget, streamlit_internals
 from attnviz.ui.hosts import public

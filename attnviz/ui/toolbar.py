@@ -17,9 +17,9 @@ from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong
 from attnviz.core.masks import composable, started
+from attnviz.core.masks.text import Entry, Stack, stack_from_text
 from attnviz.core.record import Record
 from attnviz.core.request import Request
-from attnviz.core.stack import Entry, Stack, stack_from_text
 from attnviz.core.tokens import Token
 from attnviz.link import COMBINED, Choices
 from attnviz.sources import estimate

@@ -8,8 +8,7 @@ import torch
 from attnviz.analysis import circuits
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
-from attnviz.core.origin import Linear
-from attnviz.core.stream import ModelWeights, Norm, Projections, Readout
+from attnviz.core.stream import Linear, ModelWeights, Norm, Projections, Readout
 
 D_MODEL, HEADS, D_K, D_V, WORDS, LONGEST = 14, 2, 3, 5, 23, 11
 SITES = [Site("decoder", layer) for layer in range(3)]

@@ -1,10 +1,9 @@
 """What many threads ask for is made once, kept while there is room, and never waited for in vain."""
 
-import doctest
 import gc
 import weakref
 from concurrent.futures import Future
-from threading import Barrier, Event, Semaphore, Thread
+from threading import Barrier, Semaphore, Thread
 
 import pytest
 from hypothesis import given
@@ -68,10 +67,6 @@ def waiting(kept: BoundedCache, key, inside: Barrier, others: int, make) -> list
     for _ in range(others):
         assert outcome.came.acquire(timeout=PATIENCE)
     return askers
-
-
-def test_the_example_in_its_docstring_holds():
-    assert doctest.testmod(room).failed == 0
 
 
 @given(
@@ -141,14 +136,6 @@ def test_who_waits_for_a_thread_that_ends_makes_the_value(end):
     assert [other.ended().got for other in others] == [7, 7, 7]
 
 
-def test_a_size_that_cannot_be_told_is_an_error_and_keeps_nobody_waiting():
-    kept = BoundedCache(10, lambda value: value.nbytes)
-
-    for _ in range(2):
-        with pytest.raises(AttributeError):
-            kept.get("a", str)
-
-
 def test_a_value_that_needs_itself_is_refused():
     """It would wait for itself."""
     kept = sized(10)
@@ -156,15 +143,6 @@ def test_a_value_that_needs_itself_is_refused():
     with pytest.raises(RuntimeError, match="Making 'a' needs 'a' itself"):
         kept.get("a", lambda: kept.get("a", lambda: 1))
     assert kept.get("a", lambda: kept.get("b", lambda: 1) + 1) == 2
-
-
-def test_one_that_is_slow_holds_up_no_other():
-    kept, go_on = sized(10), Event()
-    slow = Asker(kept, "slow", lambda: go_on.wait(PATIENCE) and 1)
-
-    assert kept.get("quick", lambda: 2) == 2
-    go_on.set()
-    assert slow.ended().got == 1
 
 
 def test_room_is_made_before_a_value_is_there():
@@ -203,18 +181,6 @@ def test_the_least_recently_used_are_let_go_of_when_asked(sizes, size):
     else:
         assert freed >= size
         assert not let_go or freed - sizes[let_go[-1]] < size
-
-
-def test_what_is_being_made_when_all_is_let_go_is_not_kept():
-    """Who waits for it gets it; who asks after that gets a new one."""
-    kept, inside = sized(10), Barrier(2)
-    askers = waiting(kept, "a", inside, 1, lambda: 1)
-    kept.clear()
-
-    assert kept.get("a", lambda: 2) == 2
-    inside.wait(PATIENCE)
-    assert [asker.ended().got for asker in askers] == [1, 1]
-    assert kept.get("a", lambda: 3) == 2
 
 
 def test_what_is_let_go_and_what_failed_leave_memory_at_once():

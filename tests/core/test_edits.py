@@ -8,16 +8,10 @@ import torch
 from attnviz import api
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Padding, Subsequent, Window
-from attnviz.core.modifiers import ALiBi, RelativeBias
+from attnviz.core.masks import Window
+from attnviz.core.scoring import ALiBi, RelativeBias
 
 FIRST, SECOND = Site("encoder", 0), Site("decoder", 1)
-
-
-def test_no_edits_are_nothing():
-    """In JSON and in words."""
-    assert Edits().to_json() == {}
-    assert Edits().in_words() == ()
 
 
 def test_the_json_of_edits_can_be_read():
@@ -58,16 +52,6 @@ def test_the_json_of_edits_can_be_read():
     )
 
 
-def test_heads_are_off_at_their_site_only():
-    """And setting those of one site leaves the others."""
-    given = Edits().with_heads_off(FIRST, {0, 2}).with_heads_off(SECOND, {1}).with_heads_off(FIRST, {3})
-
-    assert given.off(FIRST) == {3}
-    assert given.off(SECOND) == {1}
-    assert given.off(Site("cross", 1)) == set()
-    assert given.with_heads_off(FIRST, set()).with_heads_off(SECOND, set()) == Edits()
-
-
 def test_scale_and_temperature_of_one_layer_leave_the_others():
     """Against the weights of the untouched run in the layer before, and a softmax of its scores in this one."""
     site, other = Site("decoder", 1), Site("decoder", 0)
@@ -84,14 +68,6 @@ def test_scale_and_temperature_of_one_layer_leave_the_others():
     assert Edits(scored_site=site) == Edits()
 
 
-def test_edits_are_frozen():
-    """A run cannot change what it was given."""
-    with pytest.raises(AttributeError):
-        Edits().temperature = 2
-    with pytest.raises(AttributeError):
-        FIRST.layer = 1
-
-
 def test_what_means_nothing_is_refused():
     """A negative temperature would invert the weights; a head of -1 would mean the last."""
     for wrong in (
@@ -106,16 +82,3 @@ def test_what_means_nothing_is_refused():
     ):
         with pytest.raises(InputError):
             Edits(**wrong)
-
-
-def test_sites_say_where_they_are_and_have_an_order():
-    """By kind, then by layer."""
-    assert str(SECOND) == "decoder layer 1"
-    assert sorted([FIRST, Site("decoder", 10), SECOND]) == [SECOND, Site("decoder", 10), FIRST]
-
-
-def test_edits_are_keys_of_what_is_kept_by_them():
-    """Two equal edits, made apart, find the same entry."""
-    made = [Edits(mask=Subsequent() & Padding([2, 3]), heads_off={(Site("encoder", 0), 1)}) for _ in range(2)]
-
-    assert len({*made}) == 1

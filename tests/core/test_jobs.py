@@ -5,9 +5,9 @@ from threading import Event
 
 import pytest
 
-from attnviz.core import jobs, progress
+from attnviz.core import progress
 from attnviz.core.errors import AttnvizError, Canceled
-from attnviz.core.jobs import Jobs
+from attnviz.core.progress import Jobs
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
@@ -68,7 +68,7 @@ def test_a_job_ends_when_the_last_who_waits_for_it_leaves(go):
 
 
 def test_a_job_ends_when_nobody_who_waits_is_connected(go, monkeypatch):
-    monkeypatch.setattr(jobs, "GRACE", 0.05)
+    monkeypatch.setattr(progress, "GRACE", 0.05)
     job = Jobs(at_once=2, is_connected=lambda who: False).start("a", working(go), "first")
 
     assert job.settled.wait(PATIENCE)
@@ -112,7 +112,7 @@ def test_a_job_that_nobody_waits_for_any_more_is_not_joined(go):
 @pytest.mark.parametrize("is_gone", [False, True], ids=["canceled", "closed tab"])
 def test_a_job_that_nothing_can_end_gives_its_turn_away(go, monkeypatch, is_gone):
     """At once when the last who waits leaves, and soon after that one is gone; its end gives no second turn away."""
-    monkeypatch.setattr(jobs, "GRACE", 0.1)
+    monkeypatch.setattr(progress, "GRACE", 0.1)
     here = {"first", "second", "third"}
     every = Jobs(at_once=1, is_connected=here.__contains__, gives_up=True)
     stuck = every.start("stuck", lambda job: go.wait(PATIENCE), "first")
@@ -131,12 +131,6 @@ def test_a_job_that_nothing_can_end_gives_its_turn_away(go, monkeypatch, is_gone
     last = every.start("last", lambda job: stop.wait(PATIENCE), "second")
     until(lambda: last.has_turn)
     behind = every.start("behind", lambda job: stop.wait(PATIENCE), "third")
-    assert not behind.settled.wait(2 * jobs.LOOK)
+    assert not behind.settled.wait(2 * progress.LOOK)
     assert not behind.has_turn
     stop.set()
-
-
-def test_the_share_of_a_job_is_the_progress_of_its_work(go):
-    job = Jobs(at_once=1).start("a", working(go), "who", calls=4)
-
-    until(lambda: job.share == 0.5 / 4)

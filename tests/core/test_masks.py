@@ -73,8 +73,6 @@ def may_attend(mask, query, key, sentence):
             return -before <= distance <= after or key < size * first or 0 <= query < size * first
         case Strided(stride):
             return key in range(query, query - stride - 1, -1) or key in range(query, -1, -stride)
-        case Random(count, every, seed):
-            return draw(query, key, every, seed) < count
         case Shifted(part, offset):
             return may_attend(part, query + offset, key, sentence)
         case And(parts):
@@ -90,26 +88,6 @@ def may_attend(mask, query, key, sentence):
 def _before(mask, query, key):
     """Of a rule in a mask that is shifted: queries before the first."""
     return bool(mask.shifted(query).grid(1, key + 1)[0, key])
-
-
-def draw(query, key, every, seed):
-    """Where the permutation of `Random` takes a key, in Python's unbounded numbers."""
-
-    def mixed(number):
-        number = (number + 0x9E3779B9) % 2**32
-        for _ in range(2):
-            number = (number ^ number >> 16) * 0x45D9F3B % 2**32
-        return number ^ number >> 16
-
-    drawn, place = mixed(mixed(mixed(seed) + query) + key // every), key % every
-    root = math.ceil(math.sqrt(every))
-    while True:
-        left, right = divmod(place, root)
-        for turn in range(4):
-            left, right = right, (left + mixed(drawn + right * 64 + turn)) % root
-        place = left * root + right
-        if place < every:
-            return place
 
 
 def grid(text):
@@ -131,31 +109,21 @@ def same(a, b):
         (Full(), "xxxx xxxx xxxx", "full"),
         (Subsequent(), "x... xx.. xxx.", "causal"),
         (Subsequent(1), "xx.. xxx. xxxx", "causal (offset 1)"),
-        (Subsequent(-1), ".... x... xx..", "causal (offset -1)"),
         (Padding((3,)), "xxx. xxx. xxx.", "padding"),
         (Padding((3,), left=4), ".xxx .xxx .xxx", "padding"),
         (Window(1), "x... xx.. .xx.", "window (1 before, 0 after)"),
-        (Window(0, 1), "xx.. .xx. ..xx", "window (0 before, 1 after)"),
         (Prefix(2), "xx.. xx.. xx..", "prefix of 2"),
-        (Subsequent() | Prefix(2), "xx.. xx.. xxx.", "causal or prefix of 2"),
         (Documents((1, 2)), "x... .xx. .xx.", "documents of 1, 2"),
         (Painted(((0, 3), (2, 0))), "xxx. xxxx .xxx", "painted"),
         (Opened(((0, 3), (2, 0))), "...x .... x...", "opened"),
-        (Subsequent() | Opened(((0, 2),)), "x.x. xx.. xxx.", "causal or opened"),
         (Dilated(1, 1), "x.x. .x.x x.x.", "dilated window (1 before, 1 after, step 2)"),
-        (Dilated(1, 0, 1), "x... xx.. .xx.", "dilated window (1 before, 0 after, step 1)"),
         (Global((1, 1)), ".x.. xxxx .x..", "global tokens 1"),
-        (Global(()), ".... .... ....", "global tokens none"),
         (Blocks(2, 0, 0), "xx.. xx.. ..xx", "blocks of 2 (0 before, 0 after)"),
         (Blocks(2, 0, 0, 1), "xxxx xxxx xxxx", "blocks of 2 (0 before, 0 after, first 1)"),
-        (Blocks(1, 0, 0, 1), "xxxx xx.. x.x.", "blocks of 1 (0 before, 0 after, first 1)"),
         (Strided(2), "x... xx.. xxx.", "strided by 2"),
-        (Strided(2).shifted(3), ".xxx x.xx .x.x", "strided by 2 at offset 3"),
         (Documents((2,)).shifted(-1), ".... xx.. xx..", "documents of 2 at offset -1"),
-        (Random(0, 4), ".... .... ....", "random (0 of every 4, seed 0)"),
         (Window(1).shifted(1), "xx.. .xx. ..xx", "window (1 before, 0 after) at offset 1"),
         (~Subsequent(), ".xxx ..xx ...x", "not causal"),
-        (Subsequent() & Window(1, 1), "x... xx.. .xx.", "causal and window (1 before, 1 after)"),
         (~(Subsequent() & Prefix(1)), ".xxx .xxx .xxx", "not (causal and prefix of 1)"),
     ],
     ids=lambda x: str(x) if not isinstance(x, str) else "",
@@ -196,25 +164,13 @@ def test_a_block_of_a_huge_mask_costs_the_block():
     assert block[0, 0, -1, -2]
 
 
-def test_a_square_is_the_default_and_nothing_is_allowed():
-    """`grid(n)` is n x n; a mask of no tokens has no cells."""
-    assert Subsequent().grid(5).shape == (5, 5)
-    assert Full().grid(0).shape == (0, 0)
-
-
 @pytest.mark.parametrize("size", [0, 1, 2, 20])
 def test_subsequent_mask_is_the_lower_triangle(size):
-    """(1, size, size), boolean, as in the tutorials; row 12 sees the keys 0 to 12."""
+    """(1, size, size), boolean, as in the tutorials."""
     mask = subsequent_mask(size)
 
     assert mask.dtype is torch.bool
     assert torch.equal(mask, torch.ones(1, size, size).tril() == 1)
-    if size > 12:
-        assert mask[0, 12].nonzero().flatten().tolist() == list(range(13))
-
-
-def test_a_subsequent_mask_of_less_than_nothing_is_refused():
-    """With the size that was asked for."""
     with pytest.raises(MaskError, match="-1"):
         subsequent_mask(-1)
 
@@ -248,12 +204,6 @@ def test_equal_masks_are_equal_values(a, b, c):
     assert ~~a == a
 
 
-def test_masks_are_frozen():
-    """What was made stays."""
-    with pytest.raises(AttributeError):
-        Subsequent().offset = 1
-
-
 def test_lists_and_whole_numbers_of_any_kind_make_the_same_mask():
     """Also a tensor of lengths, as a tokenizer gives it; cells once and in order."""
     assert Padding([3, 5]) == Padding(torch.tensor([3, 5])) == Padding((3, 5))
@@ -274,12 +224,11 @@ def test_masks_for_different_batches_do_not_combine():
 
 @given(masks(), st.integers(0, K), st.integers(0, B - 1))
 def test_with_a_cache_a_mask_is_the_last_rows_of_the_full_one(mask, queries, sentence):
-    """Aligned bottom-right, for every rule and however they are joined; top-left, the first rows."""
+    """Shifted, for every rule and however they are joined; else it is the first rows."""
     full = mask.grid(K, sentence=sentence)
-    cached = mask.aligned(queries, K, "bottom-right").grid(queries, K, sentence=sentence)
 
-    assert torch.equal(cached, full[K - queries :])
-    assert torch.equal(mask.aligned(queries, K, "top-left").grid(queries, K, sentence=sentence), full[:queries])
+    assert torch.equal(mask.shifted(K - queries).grid(queries, K, sentence=sentence), full[K - queries :])
+    assert torch.equal(mask.grid(queries, K, sentence=sentence), full[:queries])
 
 
 @given(masks(), st.integers(-9, 9), st.integers(-9, 9))
@@ -305,28 +254,15 @@ def test_a_shift_of_a_known_rule_is_that_rule():
     assert str(Shifted(Subsequent() | Prefix(1), 2)) == "(causal or prefix of 1) at offset 2"
 
 
-def test_an_alignment_that_is_not_there_is_refused():
-    """With those that are."""
-    with pytest.raises(MaskError, match="no alignment 'center'; it is top-left or bottom-right"):
-        Subsequent().aligned(2, 3, "center")
-
-
-@given(masks(), st.integers(0, B - 1), slices(Q), st.tuples(st.integers(1, 4), st.integers(4, 12)))
-def test_the_keys_left_are_the_row_sums(mask, sentence, rows, block):
-    """Of any rows, in blocks of any size."""
+@given(masks(), st.integers(0, B - 1), st.tuples(st.integers(1, 4), st.integers(4, 12)))
+def test_the_keys_left_are_the_row_sums(mask, sentence, block):
+    """In blocks of any size."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(base, "HIGH", block[0])
         patched.setattr(base, "BLOCK", block[1])
-        left = mask.keys_left(Q, K, sentence=sentence, rows=rows)
+        left = mask.keys_left(Q, K, sentence=sentence)
 
-    assert torch.equal(left, mask.grid(Q, K, sentence=sentence)[rows].sum(1))
-
-
-def test_the_keys_left_of_a_long_input_are_counted_in_blocks():
-    """100,000 queries and keys have 10¹⁰ cells; of a few rows only these are counted."""
-    left = (Window(70_000) | Global((99_999,))).keys_left(100_000, 100_000, rows=slice(60_001, None, 19_999))
-
-    assert left.tolist() == [60_003, 70_002, 100_000]
+    assert torch.equal(left, mask.grid(Q, K, sentence=sentence).sum(1))
 
 
 # Random keys
@@ -383,34 +319,6 @@ def test_reasons_are_given_for_exactly_the_blocked_cells(mask, sentence, rows, c
                 assert " and ".join(blockers) == (reasons[code - 1] if code else "")
             rules = reasons[code - 1].rules if code else ()
             assert tuple(mask.rules()[place] for place, _ in rules) == blockers
-
-
-def test_the_rules_of_an_and_are_named_each():
-    """In the order in which they stand; an "or" and a "not" are one reason."""
-    mask = Subsequent() & Padding((2, 4)) & (Prefix(1) | Window(3))
-
-    group = "(prefix of 1 or window (3 before, 0 after))"
-    assert mask.blocked_by(0, 3, sentence=0) == ("causal", "padding", group)
-    assert mask.blocked_by(2, 2, sentence=0) == ("padding",)
-    assert mask.blocked_by(2, 2, sentence=1) == ()
-
-
-def test_two_rules_of_one_name_are_one_reason():
-    """Wherever either of them blocks."""
-    mask = Painted(((0, 0),)) & Painted(((1, 1),))
-
-    reasons, codes = mask.reasons(2, 2)
-
-    assert reasons == ("painted",)
-    assert codes.tolist() == [[1, 0], [0, 1]]
-
-
-def test_reasons_are_numbered_from_one():
-    """Single rules before their combinations, in the order of the rules."""
-    reasons, codes = (Subsequent() & Prefix(2)).reasons(3, 3)
-
-    assert reasons == ("causal", "prefix of 2", "causal and prefix of 2")
-    assert codes.tolist() == [[0, 1, 3], [0, 0, 3], [0, 0, 2]]
 
 
 def test_more_rules_than_a_number_has_bits():
@@ -471,12 +379,9 @@ def test_additive_masks_may_be_filled_with_anything_very_negative(fill):
         (from_zero_is_masked, torch.tensor([0, 2]), r"0 = masked holds 0 and 1 only; this one holds \[0, 2\]"),
         (from_additive, torch.tensor([0.0, -1.5]), "0 = may attend"),
         (from_additive, torch.tensor([0.0, math.nan]), "0 = may attend"),
-        (from_additive, torch.tensor([0.0, math.inf]), "0 = may attend"),
         (from_additive, torch.tensor([0, -100_000]), "holds floats"),
-        (from_additive, torch.tensor([True, False]), "holds floats"),
         (to_true_is_masked, torch.tensor([0, 1]), r"holds booleans.*torch\.int64"),
         (to_zero_is_masked, torch.tensor([0.0, 1.0]), "holds booleans"),
-        (to_additive, torch.tensor([0, 1]), "holds booleans"),
     ],
 )
 def test_a_mask_of_another_convention_is_not_taken_for_this_one(adapter, mask, says):

@@ -1,23 +1,22 @@
 """The text of a mask, for links, the shell, lessons and Python: it reads back, and a mistake in it is pointed at."""
 
+from dataclasses import replace
+
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from rules import of, rules
-from strategies import B, K, Q, masks
+from strategies import B
 
 import attnviz
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import (
     RULES,
     And,
-    Blocks,
     Documents,
     Full,
     Mask,
     Media,
-    Opened,
     Or,
     Padding,
     Painted,
@@ -26,9 +25,7 @@ from attnviz.core.masks import (
     Window,
     mask_from_text,
 )
-from attnviz.core.masks.rules.other import rectangles
-from attnviz.core.masks.text import form
-from attnviz.core.stack import JOINS, Entry, Stack, stack_from_text
+from attnviz.core.masks.text import JOINS, Entry, Stack, stack_from_text
 
 RULE = [rule for rule in RULES.values() if rule.parameters() or rule is Full]
 
@@ -71,14 +68,6 @@ def test_masks_that_are_joined_are_read_as_they_are_written(mask):
     assert mask_from_text(mask.text.replace(" ", "")) == mask_from_text(f"  ({mask.text}) ") == mask
 
 
-@given(masks().filter(has_text))
-def test_any_tree_of_masks_is_read_as_one_that_opens_the_same_cells(mask):
-    """Also what no operator makes, such as masks joined with themselves."""
-    again, cells = (one.tensor(Q, K).expand(B, -1, -1, -1) for one in (mask_from_text(mask.text), mask))
-
-    assert torch.equal(again, cells)
-
-
 @pytest.mark.parametrize(
     ("text", "mask"),
     [
@@ -88,12 +77,8 @@ def test_any_tree_of_masks_is_read_as_one_that_opens_the_same_cells(mask):
         ("padding(5, 3, left=7)", Padding((5, 3), left=7)),
         ("~(prefix(3) | window(2, 1))", ~(Prefix(3) | Window(2, 1))),
         ("causal & window(4) | prefix(3)", (Subsequent() & Window(4)) | Prefix(3)),
-        ("causal & (window(4) | prefix(3))", Subsequent() & (Window(4) | Prefix(3))),
-        ("causal(-1)", Subsequent(-1)),
-        ("blocks(2, first=1)", Blocks(2, first=1)),
         ("media(0, 4, size=3)", Media((0, 4), 3)),
         ("blocked(0:1, 2-3:3-4)", Painted(((0, 1), (2, 3), (2, 4), (3, 3), (3, 4)))),
-        ("causal | opened(3:5)", Subsequent() | Opened(((3, 5),))),
         ("blocked", Painted(())),
         ("media([], size=3)", Media((), 3)),
         ("causal(2) & shifted(window(2), -1)", Subsequent(2) & Window(2).shifted(-1)),
@@ -108,13 +93,10 @@ def test_a_text_is_what_a_person_would_write(text, mask):
     ("text", "mask"),
     [
         ("window(before=2, after=1)", "window(2, 1)"),
-        ("window(after=1, before=2)", "window(2, 1)"),
         ("padding([5, 3], 7)", "padding(5, 3, left=7)"),
         ("padding(lengths=[5, 3], left=None)", "padding(5, 3)"),
         ("subsequent", "causal"),
         ("painted(1:0)", "blocked(1:0)"),
-        ("window=2,1 & documents=3,4", "window(2, 1) & documents(3, 4)"),
-        ("~padding=5,3,left=7 | prefix = 3", "~padding(5, 3, left=7) | prefix(3)"),
     ],
 )
 def test_other_spellings_are_read_too(text, mask):
@@ -127,7 +109,6 @@ def test_other_spellings_are_read_too(text, mask):
     [
         ("causal & windw(4)", "Character 10 of the mask 'causal & windw(4)': there is no rule 'windw'. Did you mean"),
         ("", "Character 1 of the mask '': a rule is missing; write one, such as causal"),
-        ("causal &", "Character 9 of the mask 'causal &': a rule is missing"),
         ("nonsense", "there is no rule 'nonsense'. There are: blank, block_diffusion, blocked, blocks, causal"),
         (
             "causal and window(2)",
@@ -135,31 +116,22 @@ def test_other_spellings_are_read_too(text, mask):
         ),
         ("not causal", "there is no rule 'not'. Write ~ for it."),
         ("(causal", "Character 8 of the mask '(causal': the parenthesis that opens at character 1 is not closed."),
-        ("causal)", "Character 7 of the mask 'causal)': ')' cannot stand here. Rules are joined by & and |."),
         ("window", "'window' needs 'before'; write window(before, after=0)."),
         (
             "window(2, 1, 0)",
             "Character 14 of the mask 'window(2, 1, 0)': 'window' does not take this; write",
         ),
         ("window(befor=2)", "'window' does not take this; write window(before, after=0). Did you mean 'before'?"),
-        ("window(2, before=1)", "Character 11 of the mask 'window(2, before=1)': 'window' does not take this"),
         ("window(-3)", "Character 8 of the mask 'window(-3)': 'before' is '-3'; it must be a whole number from 0"),
-        ("window(1000000)", "'before' is '1000000'; it must be a whole number from 0 to 100,000."),
         ("window(٣)", "'before' is '٣'; it must be a whole number from 0 to 100,000."),
         ("window(1 2)", "Character 10 of the mask 'window(1 2)': a comma or a parenthesis is missing"),
-        ("documents", "'documents' needs 'lengths'; write documents(lengths, ...)."),
-        ("documents([1,2)", "it must be a whole number"),
         ("blocked(1)", "cells are written query:key, such as 3:0 or, for several, 4-6:0-2."),
         ("blocked(5-0:0)", "'5-0:0' holds no cell, or there are more than 100,000."),
-        ("blocked(0-9999:0-9999)", "holds no cell, or there are more than 100,000."),
         (" | ".join(["blocked(0-99:0-99)"] * 11), "holds no cell, or there are more than 100,000."),
         ("random(9, 2)", "9 keys of every 2 cannot be drawn"),
-        ("padding()", "'padding' needs 'lengths'; write padding(lengths, ..., left=None)."),
         ("padding([])", "at least one sentence"),
-        ("padding(1) & padding(1, 2)", "Masks for 1 and 2 sentences cannot be combined."),
         ("off: causal", "Character 1 of the mask 'off: causal': only a rule of the app's list can be off."),
         ("~" * 5000 + "causal", "nested more than 32 deep."),
-        ("(" * 5000, "nested more than 32 deep."),
         ('{"rule": "full"}', "A mask is not read as JSON any more; write it as text, such as causal & window(4)."),
         ("shifted(causal)", "Character 15 of the mask 'shifted(causal)': a mask and a number of positions are missing"),
     ],
@@ -195,18 +167,6 @@ def test_a_mask_without_a_name_has_no_text():
             mask.text  # noqa: B018
 
 
-def test_the_form_of_a_rule_names_its_numbers():
-    """As they are given by name, with what they are if they are left out."""
-    forms = {form(rule) for rule in RULE}
-
-    assert {"full", "causal or causal(offset=0)", "window(before, after=0)", "documents(lengths, ...)"} <= forms
-    assert {
-        "padding(lengths, ..., left=None)",
-        "neighborhood(size, length, step=1)",
-        "blocked(query:key, ...)",
-    } <= forms
-
-
 entries = st.builds(Entry, operators, st.sampled_from(JOINS), st.booleans(), st.booleans())
 
 
@@ -222,7 +182,8 @@ def test_a_stack_is_read_as_it_is_written(stack):
 
     assert again.mask() == stack.mask()
     if whole:
-        assert [(e.on, e.rule()) for e in again.entries] == [(e.on, e.rule()) for e in stack.entries]
+        alone = ([(e.on, Stack((replace(e, on=True),)).mask()) for e in one.entries] for one in (again, stack))
+        assert next(alone) == next(alone)
         assert [e.join for e in again.entries[1:]] == [e.join for e in stack.entries[1:]]
         assert again.text == stack.text
 
@@ -235,23 +196,3 @@ def test_a_stack_reads_as_its_mask_does():
     assert Stack((causal, window, prefix)).text == "causal & ~window(2) | prefix(3)"
     assert Stack((causal, Entry(Window(2), "and", True, False))).text == "causal & off: ~window(2)"
     assert Stack().text == "none"
-
-
-@given(st.sets(st.tuples(st.integers(0, 12), st.integers(0, 12))))
-def test_rectangles_hold_each_cell_once(cells):
-    """Nothing is left out and nothing comes twice."""
-    found = [
-        (query, key)
-        for top, bottom, left, right in rectangles(cells)
-        for query in range(top, bottom + 1)
-        for key in range(left, right + 1)
-    ]
-
-    assert sorted(found) == sorted(cells)
-
-
-def test_a_painted_square_is_one_rectangle():
-    """However large a square is, the text holds its corners."""
-    square = [(q, k) for q in range(3, 40) for k in range(5, 50)]
-
-    assert rectangles(square) == [(3, 39, 5, 49)]

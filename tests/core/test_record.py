@@ -21,10 +21,9 @@ from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttentionWarning, InputError
 from attnviz.core.masks import Mask, Padding, Painted, Prefix, Subsequent
-from attnviz.core.modifiers import ALiBi
 from attnviz.core.record import Record
 from attnviz.core.request import Request
-from attnviz.core.scoring import Scoring
+from attnviz.core.scoring import ALiBi, Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 
@@ -176,16 +175,7 @@ def test_a_plain_tensor_has_one_reason():
 
 
 @pytest.mark.parametrize(
-    "ask",
-    [
-        lambda step, **at: step.scores(**at),
-        lambda step, **at: step.may_attend(**at),
-        lambda step, **at: step.masked_scores(**at),
-        lambda step, **at: step.weights(**at),
-        lambda step, **at: step.output(**at),
-        lambda step, **at: step.empty_queries(**at),
-        lambda step, **at: step.reasons(**at),
-    ],
+    "ask", ["scores", "may_attend", "masked_scores", "weights", "output", "empty_queries", "reasons"]
 )
 def test_heads_and_sentences_that_are_not_there_are_refused(ask):
     """Also -1, which Python would take for the last."""
@@ -193,17 +183,10 @@ def test_heads_and_sentences_that_are_not_there_are_refused(ask):
 
     for head in (-1, 3):
         with pytest.raises(InputError, match=f"no head {head}; there are 3"):
-            ask(step, head=head)
+            getattr(step, ask)(head=head)
     for sentence in (-1, 2):
         with pytest.raises(InputError, match=f"no sentence {sentence}; there are 2"):
-            ask(step, head=0, sentence=sentence)
-
-
-def test_reasons_of_a_sentence_that_is_not_there_are_refused():
-    """With how many there are, whatever the mask."""
-    for mask in (None, Subsequent(), booleans((Q, K))):
-        with pytest.raises(InputError, match="no sentence 2; there are 2"):
-            step_of(*tensors(), mask)[0].reasons(0, sentence=2)
+            getattr(step, ask)(head=0, sentence=sentence)
 
 
 def test_a_record_names_the_sites_it_has():

@@ -32,14 +32,6 @@ def test_a_request_differs_from_one_in_which_anything_else_is_asked():
     assert replace(REQUEST, **OTHERS) == replace(REQUEST, **OTHERS)
 
 
-def test_equal_pictures_make_equal_requests():
-    """A picture is known by its pixels, not by where they lie in memory."""
-    mine, copy, turned = (attnviz.picture(pixels) for pixels in (NOISE, NOISE.copy(), NOISE[::-1].copy()))
-
-    assert hash(mine) == hash(copy)
-    assert mine == copy != turned
-
-
 def test_of_a_list_each_text_keeps_its_picture():
     a, b = attnviz.picture(NOISE, "a"), attnviz.picture(NOISE[::-1].copy(), "b")
     both = Request.of([a, b])

@@ -24,7 +24,6 @@ from attnviz.core.masks import (
     Random,
     Window,
 )
-from attnviz.core.masks.writing import MaskWriter, Symbol
 
 OWN = [rule for rule in RULES.values() if rule.__module__.startswith(masks.rules.__name__)]
 
@@ -130,46 +129,3 @@ def test_a_patch_sees_its_window_as_in_swin(rows, columns, size, data):
 
     for query, of_query in part.items():
         assert grid[query].tolist() == [part[key] == of_query for key in range(height * width)]
-
-
-# Predicates that print themselves
-
-NUMBERS = st.integers(-9, 9)
-WRITER = MaskWriter(1, 1)
-
-
-@given(a=NUMBERS, b=NUMBERS, c=NUMBERS, data=st.data())
-def test_a_symbol_prints_what_python_computes(a, b, c, data):
-    """Any expression of sums, products, comparisons and truths, read back by Python, with its parentheses."""
-
-    def number(depth):
-        if depth == 0:
-            return data.draw(st.sampled_from([("a", a), ("b", b), ("c", c)]))
-        left, right = number(depth - 1), data.draw(st.sampled_from([number(depth - 1), (3, 3)]))
-        sign = data.draw(st.sampled_from(["+", "-", "*", "//", "%"]))
-        right = (3, 3) if sign in ("//", "%") else right
-        return _applied(left, sign, right)
-
-    def truth(depth):
-        if depth == 0:
-            return _applied(number(2), data.draw(st.sampled_from(["<", "<=", ">", ">=", "=="])), number(1))
-        left, right = truth(depth - 1), truth(depth - 1)
-        if data.draw(st.booleans()):
-            left = ~_symbol(left[0]), ~left[1]
-        return _applied(left, data.draw(st.sampled_from(["&", "|"])), right)
-
-    symbol, value = truth(2)
-    read = eval(symbol.text, {"a": torch.tensor(a), "b": torch.tensor(b), "c": torch.tensor(c)})
-
-    assert bool(read) == bool(value)
-
-
-def _symbol(one):
-    return Symbol(one, frozenset("Q"), WRITER) if isinstance(one, str) else one
-
-
-def _applied(left, sign, right):
-    """An operator applied to symbols, and to the tensors that they stand for."""
-    names = {"x": _symbol(left[0]), "y": _symbol(right[0])}
-    values = {"x": torch.as_tensor(left[1]), "y": torch.as_tensor(right[1])}
-    return eval(f"x {sign} y", {}, names), eval(f"x {sign} y", {}, values)

@@ -1,6 +1,5 @@
 """Masks composed rule by rule: what the entries make, and how they are changed."""
 
-from dataclasses import replace
 from functools import reduce
 
 import pytest
@@ -11,7 +10,7 @@ from strategies import B, K, Q, masks
 
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Full, Padding, Prefix, Subsequent, Window, mask_from_text
-from attnviz.core.stack import MOST, Entry, Stack
+from attnviz.core.masks.text import MOST, Entry, Stack
 
 entries = st.builds(Entry, masks(), st.sampled_from(["and", "or"]), st.booleans(), st.booleans())
 stacks = st.lists(entries, max_size=5).map(Stack)
@@ -46,27 +45,6 @@ def test_a_stack_is_its_entries_one_after_the_other(stack, sentence):
     expected = torch.ones(Q, K, dtype=torch.bool) if state is None else state
 
     assert torch.equal(grid(stack.mask(), sentence), expected)
-
-
-@given(stacks, entries)
-def test_each_entry_has_the_name_of_a_rule_of_the_mask(stack, entry):
-    """Of one that is off there is none; what is added by "and" leaves the names of the others, and their places."""
-    named, mask = stack.rules(), stack.mask()
-    added = Stack((*stack.entries, replace(entry, join="and")))
-
-    assert [name != "" for name in named] == [entry.on for entry in stack.entries]
-    assert {*named} - {""} <= {*(mask.rules() if mask else ())}
-    assert added.rules()[:-1] == named
-    places = [[one.mask().rules().index(name) for name in named if name] for one in (stack, added) if one.mask()]
-    assert places[:1] == places[1:] or not any(named)
-
-
-def test_entries_up_to_the_last_or_are_one_rule():
-    """And padding, which is joined by "and" behind them, is its own."""
-    stack = Stack((Entry(Subsequent()), Entry(Prefix(3), "or"), Entry(Padding((2,)))))
-
-    assert stack.rules() == ("(causal or prefix of 3)", "(causal or prefix of 3)", "padding")
-    assert stack.mask().rules() == ("(causal or prefix of 3)", "padding")
 
 
 def test_entries_are_added_removed_moved_and_replaced():
@@ -110,5 +88,3 @@ def test_a_stack_of_masks_for_different_batches_is_refused():
     """As the masks are."""
     with pytest.raises(MaskError, match="1 and 2 sentences"):
         Stack((Entry(Padding((1,))), Entry(Padding((1, 2)))))
-    with pytest.raises(MaskError, match="An entry holds a mask; given 'full'"):
-        Entry("full")

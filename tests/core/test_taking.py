@@ -7,11 +7,10 @@ from strategies import B, H, K, takes, tensors
 from torch.testing import assert_close
 
 from attnviz.core.attention import attend
-from attnviz.core.edits import Edits, Site, Take
+from attnviz.core.edits import Donor, Edits, Resolved, Site, Take
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.core.scoring import Scoring
-from attnviz.core.taking import Donor, Resolved
 from attnviz.core.tap import Tap
 
 SITE = Site("encoder", 0)

@@ -9,13 +9,12 @@ from torch.nn.functional import scaled_dot_product_attention as judge
 from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from attnviz.core.attention import attend, attention_output
+from attnviz.core.attention import attention_output
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import MaskError, ShapeError
 from attnviz.core.masks import Mask, Padding, Subsequent, Window
-from attnviz.core.modifiers import ALiBi, RelativeBias
-from attnviz.core.scoring import Scoring
-from attnviz.core.tap import Tap, silence
+from attnviz.core.scoring import ALiBi, RelativeBias, Scoring
+from attnviz.core.tap import Tap
 
 SITE = Site("encoder", 0)
 EXACT = {"rtol": 1e-12, "atol": 1e-12, "equal_nan": True}
@@ -25,15 +24,6 @@ def run(edits=Edits(), *, keep=True, **call):
     tap = Tap(edits, keep=keep)
     scoring = Scoring(**{name: call.pop(name) for name in ("bias", "scale", "softcap") if name in call})
     return tap.attend(*tensors(), site=SITE, scoring=scoring, **call), tap
-
-
-def test_without_edits_the_output_is_plain_attention():
-    """With the scale of the paper."""
-    output, tap = run()
-
-    assert torch.equal(output, attend(*tensors())[0])
-    assert tap.steps[0].scoring.scale == D_K**-0.5
-    assert tap.steps[0].site == SITE
 
 
 @given(
@@ -85,13 +75,6 @@ def test_a_mask_can_leave_cross_attention_alone():
     assert [step.mask for step in tap.steps] == [both, both, Padding((3, 6))]
     assert edits.to_json()["mask_cross"] is False
     assert edits.in_words() == ("mask: window (1 before, 0 after), on self-attention alone",)
-
-
-@pytest.mark.parametrize("own", [Padding((3, 6)), Padding((3, 6)).tensor(Q, K)], ids=["named", "tensor"])
-def test_the_own_mask_can_be_taken_off(own):
-    """Then the edit's stands alone, or none."""
-    assert run(Edits(own_mask=False), mask=own)[1].steps[0].mask is None
-    assert run(Edits(mask=Window(1), own_mask=False), mask=own)[1].steps[0].mask == Window(1)
 
 
 def test_temperature_scale_and_empty_rows_reach_the_call():
@@ -162,48 +145,6 @@ def test_a_softcap_of_the_edits_replaces_the_models_own(keep, own):
 
     assert_close(output, torch.softmax(capped, -1) @ value, **EXACT)
     assert [step.scoring.softcap for step in tap.steps] == [0.7] * keep
-
-
-def test_a_bias_for_other_heads_or_beside_a_wrong_one_is_refused():
-    """With the numbers, and before anything is kept."""
-    for call, edit in (({}, ALiBi((1.0, 2.0))), ({"scoring": Scoring(bias=torch.zeros(B, Q, K))}, ALiBi())):
-        tap = Tap(Edits(bias=(edit,)))
-        with pytest.raises(ShapeError):
-            tap.attend(*tensors(), site=SITE, **call)
-        assert not tap.steps
-
-
-@pytest.mark.parametrize("head", [-1, H, 10**9])
-def test_a_head_that_is_not_there_changes_nothing(head):
-    """A link made for a model with more heads still opens; -1 is not the last one."""
-    output = torch.randn(B, H, Q, D_V)
-
-    assert torch.equal(silence(output, frozenset({head})), output)
-
-
-def test_nan_of_a_head_that_is_off_does_not_get_through():
-    """Zero is put in its place, not multiplied onto it."""
-    output = torch.full((B, H, Q, D_V), torch.nan)
-
-    assert silence(output, frozenset(range(H))).eq(0).all()
-
-
-def test_steps_stand_in_the_order_of_the_calls():
-    """One each, also when a model calls one layer twice."""
-    tap = Tap()
-    for site in (Site("encoder", 1), Site("cross", 0), Site("encoder", 1)):
-        tap.attend(*tensors(), site=site)
-
-    assert [str(step.site) for step in tap.steps] == ["encoder layer 1", "cross layer 0", "encoder layer 1"]
-
-
-def test_two_taps_never_meet():
-    """Neither their steps nor their edits."""
-    one, other = Tap(Edits(heads_off={(SITE, 0)})), Tap()
-
-    assert one.attend(*tensors(), site=SITE)[:, 0].eq(0).all()
-    assert not other.attend(*tensors(), site=SITE)[:, 0].eq(0).any()
-    assert len(one.steps) == len(other.steps) == 1
 
 
 def test_what_does_not_fit_is_refused_and_leaves_no_step():

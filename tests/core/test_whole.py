@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 import attnviz
 from attnviz import files
 from attnviz.cli import main
-from attnviz.core import whole
+from attnviz.core import storage
 from attnviz.models import trained
 
 TEXT, SCRATCH = "The cat sat on the mat", ("--model", "scratch")
@@ -22,7 +22,7 @@ def by_shell(*arguments: str) -> None:
 
 
 WRITERS = {
-    "whole": lambda path: whole.write(path, bytes(2000)),
+    "whole": lambda path: storage.write(path, bytes(2000)),
     "a saved run": lambda path: files.save(attnviz.analyze(TEXT, "scratch"), path),
     "weights": lambda path: trained.write(trained.load("story"), path),
     "a figure": lambda path: by_shell("export", TEXT, *SCRATCH, "-o", f"{path}.svg"),
@@ -57,11 +57,11 @@ def test_a_write_that_fails_leaves_what_was_there(write, tmp_path):
 
 def test_a_link_to_a_file_stays_a_link_and_a_device_is_written_to(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "file")
-    whole.write(tmp_path / "link", b"content")
-    whole.write(Path("/dev/null"), b"content")
+    storage.write(tmp_path / "link", b"content")
+    storage.write(Path("/dev/null"), b"content")
 
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "file").read_bytes() == b"content"
     assert Path("/dev/null").is_char_device()
     with pytest.raises(OSError, match=f"No such file or directory: '{tmp_path}/none/a'"):
-        whole.write(tmp_path / "none" / "a", b"content")
+        storage.write(tmp_path / "none" / "a", b"content")

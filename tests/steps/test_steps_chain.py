@@ -14,7 +14,7 @@ from attnviz.analysis import steps
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Painted, Subsequent
-from attnviz.core.modifiers import ALiBi
+from attnviz.core.scoring import ALiBi
 from attnviz.sources.scratch import Scratch
 
 TEXT = "the black cat sleeps on the mat"

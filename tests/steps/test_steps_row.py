@@ -10,12 +10,11 @@ from torch.testing import assert_close
 
 from attnviz.analysis import steps
 from attnviz.core.amounts import rounding
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits, Resolved, Site
 from attnviz.core.errors import EmptyRowError, InputError
 from attnviz.core.masks import Painted
 from attnviz.core.record import Record
 from attnviz.core.scoring import Scoring
-from attnviz.core.taking import EachOff
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 
@@ -159,7 +158,7 @@ def test_of_a_model_that_shows_its_weights_alone_no_size_of_a_head_is_given():
 
 def test_a_head_that_is_off_in_one_sentence_gives_zeros_there_alone():
     """Under edits that differ within a batch, as those of a sweep do."""
-    edits = EachOff(each_off=(frozenset({(SITE, 1)}), frozenset()))
+    edits = Resolved(each_off=(frozenset({(SITE, 1)}), frozenset()))
     record = record_of(0, edits=edits)
     joined = [
         {stage.key: stage for stage in steps.chain(record, None, SITE, 1, sentence=sentence)}["concat"]

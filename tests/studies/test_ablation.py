@@ -8,10 +8,9 @@ import tiny
 import torch
 
 from attnviz import api
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits, Resolved, Site
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Painted
-from attnviz.core.taking import EachOff
 from attnviz.core.tap import Tap, silence
 from attnviz.sources.trained import Trained
 from attnviz.studies import ablation
@@ -92,7 +91,7 @@ def test_a_source_that_takes_one_sentence_at_a_time_is_swept_one_by_one():
 def test_each_sentence_of_a_batch_has_its_own_heads_off():
     """In the output, and in what the step gives later; those off in all come on top."""
     site = Site("encoder", 0)
-    edits = EachOff(heads_off={(site, 2)}, each_off=(frozenset({(site, 0)}), frozenset(), frozenset({(site, 1)})))
+    edits = Resolved(heads_off={(site, 2)}, each_off=(frozenset({(site, 0)}), frozenset(), frozenset({(site, 1)})))
     query, key, value = torch.randn(3, 3, 3, 5, 7).unbind(0)
     tap = Tap(edits)
     output, plain = tap.attend(query, key, value, site=site), Tap().attend(query, key, value, site=site)

@@ -10,7 +10,7 @@ from pictures import SITE, record_of
 from attnviz.analysis import steps
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
-from attnviz.core.modifiers import ALiBi
+from attnviz.core.scoring import ALiBi
 from attnviz.ui.pages.steps import HeadCall, arithmetic
 
 WORDS = ["The", "cat", "sat", "down"]

@@ -8,7 +8,7 @@ from allocations import Held
 from test_app import opened
 
 from attnviz.analysis import blocks
-from attnviz.core import jobs
+from attnviz.core import progress
 
 N = 4_200
 TEXT = " ".join(f"w{i % 97}{'.' * (i % 15 == 14)}" for i in range(N))
@@ -52,7 +52,7 @@ def test_no_page_holds_the_square_of_the_tokens(title, link, monkeypatch):
         held.append(one)
 
     monkeypatch.setattr(module, "page", measured)
-    monkeypatch.setattr(jobs, "Thread", Here)
+    monkeypatch.setattr(progress, "Thread", Here)
     monkeypatch.setattr(blocks, "BLOCK", 2**18)
     for text in ("a b c. d e f", TEXT):
         opened(title, model="constructed", text=text, **link)

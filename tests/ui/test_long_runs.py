@@ -10,7 +10,7 @@ from test_app import button, choices, html, opened
 
 from attnviz import api, atlas, figures
 from attnviz.analysis import align
-from attnviz.core import attention, jobs, progress
+from attnviz.core import attention, progress
 from attnviz.core.edits import Site
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
@@ -134,7 +134,7 @@ def test_a_run_that_nobody_waits_for_ends(slow, monkeypatch):
     opened(model="constructed", text=f"{TEXT} alone")
     assert slow.began.wait(PATIENCE)
     (run,) = runs.JOBS.running
-    monkeypatch.setattr(jobs, "GRACE", 0.0)
+    monkeypatch.setattr(progress, "GRACE", 0.0)
     monkeypatch.setattr(run, "is_connected", lambda session: False)
 
     assert run.settled.wait(PATIENCE)

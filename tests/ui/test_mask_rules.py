@@ -11,7 +11,7 @@ import attnviz
 from attnviz import api
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Full, Opened, Painted, Subsequent, Window, composable
-from attnviz.core.stack import Entry, Stack, stack_from_text
+from attnviz.core.masks.text import Entry, Stack, stack_from_text
 from attnviz.link import Choices
 from attnviz.ui.pages.masks import rules
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from attnviz.analysis.steps.row import FIRST, MOST_WIDTH, until, window_positions
 from attnviz.core.amounts import counted, digits
 from attnviz.core.edits import Site
-from attnviz.core.origin import Origin
 from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ORDER
+from attnviz.core.stream import Origin
 
 READ_ONLY = "The model computes attention in its own code: only its weights are known."
 NOT_USED = {

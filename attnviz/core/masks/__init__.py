@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError
-from attnviz.core.masks.base import ALIGNMENTS, RULES, And, Mask, Not, Or, Reason, Shifted
+from attnviz.core.masks.base import RULES, And, Mask, Not, Or, Reason, Shifted
 from attnviz.core.masks.rules import *  # noqa: F403
 from attnviz.core.masks.text import DEEPEST, LARGEST, mask_from_text
 from attnviz.core.parameters import Parameter

@@ -11,19 +11,12 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from attnviz.core.errors import MaskError, quoted
+from attnviz.core.errors import MaskError
 from attnviz.core.masks.spans import Span
 from attnviz.core.parameters import Parameter, check_numbers, parameters
 
-ALIGNMENTS = ("top-left", "bottom-right")
-"""Alignments if there are more keys than queries: the first query at the first key, or the last query at the last
-key."""
-
-BLOCK = 2**20
-"""Number of cells per block when keys are counted."""
-
-HIGH = 512
-"""Number of queries per block when keys are counted."""
+BLOCK, HIGH = 2**20, 512
+"""Cells, and queries, per block when keys are counted."""
 
 RULES: dict[str, type["Mask"]] = {}
 """All rules by name."""
@@ -198,24 +191,18 @@ class Mask(ABC):
         used = [i for i, part in enumerate(parts) if len(queries) and self.is_open(queries, part) is not False]
         return keys[used[0] * size : (used[-1] + 1) * size] if used else keys[:0]
 
-    def keys_left(self, queries: int, keys: int, *, sentence: int = 0, rows: slice = slice(None)) -> Tensor:
-        """Count the keys that each query may attend to, int64, (rows,).
-
-        Works in blocks; a block that `is_open` decides is not computed.
-        """
-        own_mask, places = self.of_sentence(sentence), range(*rows.indices(queries))
-        counts = torch.zeros(len(places), dtype=torch.int64)
-        for start in range(0, len(places), HIGH):
-            some = places[start : start + HIGH]
-            of_some = counts[start : start + HIGH]
+    def keys_left(self, queries: int, keys: int, *, sentence: int = 0) -> Tensor:
+        """Count the keys that each query may attend to, int64, (Q,); blocks that `is_open` decides are not computed."""
+        own_mask, counts = self.of_sentence(sentence), torch.zeros(queries, dtype=torch.int64)
+        for start in range(0, queries, HIGH):
+            rows = slice(start, min(start + HIGH, queries))
             for first in range(0, keys, BLOCK // HIGH):
-                part = range(first, min(first + BLOCK // HIGH, keys))
-                window = {"rows": slice(some.start, some.stop, some.step), "columns": slice(part.start, part.stop)}
-                is_open = own_mask.is_open(some, part)
+                columns = slice(first, min(first + BLOCK // HIGH, keys))
+                is_open = own_mask.is_open(range(queries)[rows], range(keys)[columns])
                 if is_open is None:
-                    of_some += self.grid(queries, keys, sentence=sentence, **window).sum(1)
+                    counts[rows] += self.grid(queries, keys, sentence=sentence, rows=rows, columns=columns).sum(1)
                 elif is_open:
-                    of_some += len(part)
+                    counts[rows] += columns.stop - columns.start
         return counts
 
     def shifted(self, offset: int) -> "Mask":
@@ -225,20 +212,6 @@ class Mask(ABC):
         full mask: ``mask.shifted(keys - queries)``. This works for every rule and for operators.
         """
         return Shifted(self, offset) if offset and not self.of_keys else self
-
-    def aligned(self, queries: int, keys: int, alignment: str) -> "Mask":
-        """Align the mask for queries and keys of different lengths.
-
-        Args:
-            alignment: "top-left" (first query at the first key, as `is_causal` of PyTorch's SDPA), or "bottom-right"
-                (last query at the last key, as with a cache).
-
-        Raises:
-            MaskError: if there is no such alignment.
-        """
-        if alignment not in ALIGNMENTS:
-            raise MaskError(f"There is no alignment {quoted(alignment)}; it is {' or '.join(ALIGNMENTS)}.")
-        return self.shifted(keys - queries if alignment == "bottom-right" else 0)
 
     def of_sentence(self, sentence: int) -> "Mask":
         """Make the mask of one sentence of the batch."""
@@ -330,7 +303,7 @@ class _Group(Mask):
         return f" {self.sign} ".join(m.text if binds and isinstance(m, And) else operand(m) for m in self.masks)
 
     def __str__(self) -> str:
-        return f" {self.rule} ".join(map(_in_parentheses, self.masks))
+        return f" {self.rule} ".join(operand(mask, str(mask)) for mask in self.masks)
 
     def shifted(self, offset):
         return type(self)(tuple(mask.shifted(offset) for mask in self.masks))
@@ -367,7 +340,9 @@ class Or(_Group):
 
 
 @dataclass(frozen=True)
-class _Wrapper(Mask):
+class Wrapper(Mask):
+    """A mask that changes another mask."""
+
     mask: Mask
 
     @property
@@ -379,7 +354,7 @@ class _Wrapper(Mask):
 
 
 @dataclass(frozen=True)
-class Not(_Wrapper):
+class Not(Wrapper):
     """A mask that is open where its mask is blocked."""
 
     rule = "not"
@@ -393,14 +368,14 @@ class Not(_Wrapper):
         return f"~{operand(self.mask)}"
 
     def __str__(self) -> str:
-        return f"not {_in_parentheses(self.mask)}"
+        return f"not {operand(self.mask, str(self.mask))}"
 
     def shifted(self, offset):
         return Not(self.mask.shifted(offset))
 
 
 @dataclass(frozen=True)
-class Shifted(_Wrapper):
+class Shifted(Wrapper):
     """A mask whose query i has the keys of query i + offset in its mask; made by `Mask.shifted` where it is needed.
 
     A negative offset may give positions before 0, which belong to no document and no block.
@@ -425,17 +400,13 @@ class Shifted(_Wrapper):
         return self.mask.shifted(self.offset + offset)
 
     def __str__(self) -> str:
-        return f"{_in_parentheses(self.mask)} at offset {self.offset}"
+        return f"{operand(self.mask, str(self.mask))} at offset {self.offset}"
 
 
-def operand(mask: Mask) -> str:
-    """Write the text of a mask as an operand of &, | or ~, with parentheses if it is an `And` or `Or`."""
-    return f"({mask.text})" if isinstance(mask, _Group) else mask.text
-
-
-def _in_parentheses(mask: Mask) -> str:
-    """Write the words of a mask, with parentheses if it is an `And` or `Or`."""
-    return f"({mask})" if isinstance(mask, _Group) else str(mask)
+def operand(mask: Mask, text: str | None = None) -> str:
+    """Write the text of a mask, or the given words, as an operand, with parentheses if it is an `And` or `Or`."""
+    text = mask.text if text is None else text
+    return f"({text})" if isinstance(mask, _Group) else text
 
 
 def _join(group: type[_Group], *masks: Mask) -> Mask:

@@ -3,6 +3,7 @@
 ``~`` (not) binds closer than ``&``, and ``&`` closer than ``|``. Parameters are given by position or by name,
 ``window(2, after=1)``; a list takes all positional numbers, ``documents(3, 5)``, or is in brackets,
 ``padding([5, 3], 7)``. Cells are written query:key, ``blocked(3:0, 4-6:0-2)``. `Mask.text` writes this syntax.
+A `Stack` is a mask as a list of rules, joined one after the other; in its text a rule may be off: ``off: window(4)``.
 """
 
 import re
@@ -14,7 +15,7 @@ from operator import and_, or_
 from typing import Any, NoReturn
 
 from attnviz.core.errors import MaskError, did_you_mean, quoted
-from attnviz.core.masks.base import KEYWORDS, Mask
+from attnviz.core.masks.base import KEYWORDS, Mask, operand
 from attnviz.core.parameters import Parameter
 
 DEEPEST = 32
@@ -24,6 +25,12 @@ LARGEST = 100_000
 SPACES = re.compile(r"\s*", re.ASCII)
 
 SIGNS = {"and": "&", "or": "|", "not": "~"}
+
+JOINS = ("and", "or")
+NONE = "none"
+"""The text of a stack without entries."""
+MOST = 24
+"""Maximum number of entries, so that the mask is not nested deeper than the text parser allows."""
 
 
 @dataclass(frozen=True)
@@ -142,16 +149,15 @@ class MaskParser:
         return self.mask(inner).shifted(int(offset.strip(",) ")))
 
     def _rule(self, rule: type[Mask], start: int) -> Mask:
-        """Parse the parameters of a rule; "window=2,1" is an older syntax of the shell."""
+        """Parse the parameters of a rule."""
         values: dict[str, Any] = {}
-        if sign := self._take(r"\(|="):
-            while not (sign == "(" and self._take(r"\)")):
-                self._argument(rule, values)
-                if self._take(","):
-                    continue
-                if sign == "(" and not self._take(r"\)"):
+        is_open = bool(self._take(r"\("))
+        while is_open and not self._take(r"\)"):
+            self._argument(rule, values)
+            if not self._take(","):
+                is_open = False
+                if not self._take(r"\)"):
                     self._refuse(f"a comma or a parenthesis is missing; write {form(rule)}")
-                break
         if missing := [p.name for p in rule.parameters() if p.required and p.name not in values]:
             self._refuse(f"{quoted(rule.keyword)} needs {quoted(missing[0])}; write {form(rule)}", start)
         try:
@@ -221,3 +227,123 @@ class MaskParser:
     def _refuse(self, why: str, place: int | None = None, hint: str = "") -> NoReturn:
         place = self._start() if place is None else place
         raise MaskError(f"Character {place + 1} of the mask {quoted(self.text, 60)}: {why}.{hint}") from None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rule of a stack.
+
+    Attributes:
+        mask: a rule, or a mask joined from several rules.
+        join: "and" or "or", the operator between all entries before this one and this one; ignored for the first entry
+            that is on.
+        negated: whether the mask is negated.
+        on: whether the entry is part of the mask of the stack.
+    """
+
+    mask: Mask
+    join: str = "and"
+    negated: bool = False
+    on: bool = True
+
+    @property
+    def text(self) -> str:
+        """The rule as text; with "off:" before it if the entry is off."""
+        text = operand(self.mask)
+        if self.negated:
+            text = f"~{text}"
+        return text if self.on else f"off: {text}"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Entries joined from first to last, without operator precedence: ((a join b) join c) join d.
+
+    Raises:
+        MaskError: if there are more than `MOST` entries, or if masks are for different numbers of sentences.
+    """
+
+    entries: tuple[Entry, ...] = ()
+
+    def __post_init__(self):
+        if len(self.entries) > MOST:
+            raise MaskError(f"A stack has at most {MOST} entries; given {len(self.entries)}.")
+        self.mask()
+
+    def mask(self) -> Mask | None:
+        """The joined mask of all entries that are on; None if all are off."""
+        joined = None
+        for entry in (entry for entry in self.entries if entry.on):
+            rule = ~entry.mask if entry.negated else entry.mask
+            if joined is not None:
+                rule = joined | rule if entry.join == "or" else joined & rule
+            joined = rule
+        return joined
+
+    @property
+    def text(self) -> str:
+        """The stack as text for `stack_from_text`: "(causal | prefix(3)) & off: ~window(2)", or "none".
+
+        The text omits the join of the first entry; parsing it gives the default join of the rule.
+        """
+        text, last = "", "and"
+        for entry in self.entries:
+            if text and entry.join == "and" and last == "or":
+                text = f"({text})"
+            last = entry.join if text else "and"
+            text = f"{text} {SIGNS[entry.join]} {entry.text}" if text else entry.text
+        return text or NONE
+
+    def added(self, entry: Entry) -> "Stack":
+        """Append an entry; gives a new stack."""
+        return Stack((*self.entries, entry))
+
+    def removed(self, index: int) -> "Stack":
+        """Remove one entry; gives a new stack."""
+        self._check(index)
+        return Stack(self.entries[:index] + self.entries[index + 1 :])
+
+    def moved(self, index: int, to: int) -> "Stack":
+        """Move one entry to another index, with the order of the rest kept; gives a new stack."""
+        self._check(index), self._check(to)
+        others = self.removed(index).entries
+        return Stack((*others[:to], self.entries[index], *others[to:]))
+
+    def replaced(self, index: int, entry: Entry) -> "Stack":
+        """Replace one entry; gives a new stack."""
+        self._check(index)
+        return Stack((*self.entries[:index], entry, *self.entries[index + 1 :]))
+
+    def _check(self, index: int) -> None:
+        if not 0 <= index < len(self.entries):
+            raise MaskError(f"There is no entry {index}; there are {len(self.entries)}, counted from 0.")
+
+
+def stack_from_text(text: str) -> Stack:
+    """Parse a stack: the text of a mask in which rules may be "off:"; nested parts become masks of single entries.
+
+    Raises:
+        MaskError: as `mask_from_text`, and if there are too many entries.
+    """
+    if text.strip() == NONE:
+        return Stack()
+    reader = MaskParser(text)
+    return Stack(tuple(_entries(reader, reader.tree())))
+
+
+def _entries(reader: MaskParser, tree: Node | Mask) -> list[Entry]:
+    if isinstance(tree, Node) and tree.kind in JOINS:
+        first, *rest = tree.parts
+        return [*_entries(reader, first), *(_entry(reader, part, tree.kind) for part in rest)]
+    return [_entry(reader, tree)]
+
+
+def _entry(reader: MaskParser, tree: Node | Mask, join: str = "") -> Entry:
+    """Convert one node of the parsed text to an entry; without `join`, with the default join of its rule."""
+    flags = set()
+    for flag in ("off", "not"):
+        if isinstance(tree, Node) and tree.kind == flag:
+            flags.add(flag)
+            tree = tree.parts[0]
+    mask = reader.mask(tree)
+    return Entry(mask, join or mask.join, "not" in flags, "off" not in flags)

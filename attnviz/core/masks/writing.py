@@ -114,7 +114,7 @@ class Symbol:
 
     def num_up_to(self, numbers: Sequence[int]) -> "Symbol":
         places = self.writer.numbers("places", numbers)
-        return self.writer.looked_up(self, "images", f"torch.bucketize({{}}, {places}, right=True)", of_both=False)
+        return self.writer.looked_up(self, "images", f"torch.bucketize({{}}, {places}, right=True)")
 
     def num_ends(self, lengths: "Sequence[int] | Symbol") -> "Symbol":
         if self.writer.style == SCRIPT:
@@ -224,18 +224,17 @@ class MaskWriter:
         dtype = "" if numbers else ", dtype=torch.int64"
         return self.line(name, f"torch.tensor({[*numbers]}{dtype}, device=query.device){then}")
 
-    def looked_up(self, position: Symbol, name: str, of: str, *, of_both: bool = True) -> Symbol:
+    def looked_up(self, position: Symbol, name: str, of: str) -> Symbol:
         """Look up a value per position of the queries, (Q, 1), or of the keys, (K,), in a table that a line defines.
 
         Args:
-            of: code of the table, with braces for the positions.
-            of_both: whether queries and keys use the table; they share one line if their positions are equal.
+            of: code of the table, with braces for the positions. Queries and keys share a table if they are equal.
         """
         if "Q" in position.axes:
             of_one, places, index = f"query_{name}", plus(QUERIES, str(self.shift)), ("[:, None]", "[q_idx]")
         else:
             of_one, places, index = f"key_{name}", KEYS, ("", "[kv_idx]")
-        if of_both and self.queries == self.keys and not self.shift:
+        if self.queries == self.keys and not self.shift:
             table = self.line(name, of.format(KEYS))
         else:
             table = self.line(of_one, of.format(places))

@@ -14,12 +14,11 @@ from torch import Tensor, nn
 
 from attnviz.capturing import capture
 from attnviz.core.attention import LONG
-from attnviz.core.edits import KINDS, Edits, Site
+from attnviz.core.conventions import named
+from attnviz.core.edits import KINDS, Edits, Site, enters
 from attnviz.core.errors import InputError
-from attnviz.core.naming import named
 from attnviz.core.record import Record, Step
 from attnviz.core.scoring import Scoring
-from attnviz.core.taking import enters
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Continuation, Source

@@ -4,12 +4,11 @@ from dataclasses import dataclass, replace
 
 from attnviz.capturing import Capture
 from attnviz.capturing.seen import pictured
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Sound
 from attnviz.core.record import Record, Step
 from attnviz.core.request import Pictures
-from attnviz.core.taking import NOT_TAKEN
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.huggingface import faults, reading, running, senses
 from attnviz.sources.huggingface.loaded import Loaded

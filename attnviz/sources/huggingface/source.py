@@ -7,16 +7,14 @@ from typing import Any
 
 from torch import Tensor
 
-from attnviz.core import checksum
+from attnviz.core import storage
 from attnviz.core.amounts import size
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError, TooLong, quoted
-from attnviz.core.origin import Origin
 from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
 from attnviz.core.request import Pictures
-from attnviz.core.stream import ModelWeights
-from attnviz.core.taking import NOT_TAKEN
+from attnviz.core.stream import ModelWeights, Origin
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking
@@ -103,7 +101,7 @@ class Pretrained(Source):
         return self.facts.trial.d_model
 
     def checksum(self) -> str:
-        return checksum.of(self.loaded.model.state_dict())
+        return storage.checksum(self.loaded.model.state_dict())
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Decoder input for target texts: the start token, then their tokens.

@@ -17,9 +17,20 @@ from torch import Tensor, nn
 from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.origin import Embedded, Linear, Origin
 from attnviz.core.record import Record, Step
-from attnviz.core.stream import CLOSE, ModelWeights, Norm, Projections, Readout, Stream, StreamParts, value_bias_of
+from attnviz.core.stream import (
+    CLOSE,
+    Embedded,
+    Linear,
+    ModelWeights,
+    Norm,
+    Origin,
+    Projections,
+    Readout,
+    Stream,
+    StreamParts,
+    value_bias_of,
+)
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import estimate
 from attnviz.sources.huggingface import faults, running

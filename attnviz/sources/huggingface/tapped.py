@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attnviz.core.conventions import named
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
-from attnviz.core.naming import named
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 

@@ -9,10 +9,10 @@ from attnviz.analysis import sentences
 from attnviz.analysis.heads import rank
 from attnviz.analysis.sentences import quoted_token
 from attnviz.core.edits import Site
-from attnviz.core.finite import not_finite
 from attnviz.core.masks import Blank
+from attnviz.core.masks.text import Entry, Stack
+from attnviz.core.record import not_finite
 from attnviz.core.request import Request
-from attnviz.core.stack import Entry, Stack
 from attnviz.figures import CELL, FORMS, LINE, Figure
 from attnviz.link import Choices
 from attnviz.sources.base import Source

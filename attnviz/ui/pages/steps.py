@@ -15,9 +15,9 @@ from attnviz.analysis.steps import KEYS, Matrix, Row, Stage
 from attnviz.core.amounts import digits, in_cell
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
-from attnviz.core.origin import Origin
 from attnviz.core.record import Record
 from attnviz.core.request import Request
+from attnviz.core.stream import Origin
 from attnviz.figures import Figure
 from attnviz.figures.steps import scale_text
 from attnviz.link import Choices

@@ -14,8 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from attnviz.core import progress
 from attnviz.core.errors import AttnvizError, Canceled
-from attnviz.sources.huggingface import faults, files, hub, loading, memory, opening
+from attnviz.sources.huggingface import faults, files, hub, loading, opening
 from attnviz.sources.huggingface.hub import ModelLocation
+from attnviz.ui.budget import memory
 
 SIZES = {
     "vocab_size": len(WORDS),

@@ -20,8 +20,9 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import Canceled, InputError
 from attnviz.core.masks import Window
 from attnviz.sources.estimate import estimate
-from attnviz.sources.huggingface import building, loading, memory, models, running, tapped
+from attnviz.sources.huggingface import building, loading, models, running, tapped
 from attnviz.sources.huggingface.source import HuggingFace
+from attnviz.ui.budget import memory
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""

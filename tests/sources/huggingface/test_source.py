@@ -14,8 +14,9 @@ from attnviz.analysis.heads import head_metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.sources.huggingface import loading, memory, source
+from attnviz.sources.huggingface import loading, source
 from attnviz.sources.huggingface.source import HuggingFace
+from attnviz.ui.budget import memory
 
 CAT = "The cat sat on the mat because it was tired."
 TEXTS = ["w5 w6 w7 w8 w9", "w20 w21 w22"]

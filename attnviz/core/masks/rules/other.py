@@ -164,8 +164,9 @@ class _Cells(Mask):
     def text(self):
         if any(min(cell) < 0 for cell in self.cells):
             raise MaskError(f"The mask '{self}' has no text: it holds cells before the first query or key.")
-        boxes = ", ".join(map(_rectangle, rectangles(self.cells)))
-        return f"{self.keyword}({boxes})" if boxes else self.keyword
+        sides = ((box[:2], box[2:]) for box in rectangles(self.cells))  # "3:0", or "3-5:0-2"
+        boxes = [":".join(str(a) if a == b else f"{a}-{b}" for a, b in pair) for pair in sides]
+        return f"{self.keyword}({', '.join(boxes)})" if boxes else self.keyword
 
     def code(self, writer):
         return writer.painted(self.cells, opened=self.join == "or")
@@ -216,8 +217,3 @@ def rectangles(cells: Iterable[tuple[int, int]]) -> list[tuple[int, int, int, in
             grown[first, last] = box = [query, query, first, last]
             boxes.append(box)
     return [tuple(box) for box in boxes]
-
-
-def _rectangle(box: tuple[int, int, int, int]) -> str:
-    """Write a rectangle of cells as text: "3:0", or "3-5:0-2"."""
-    return ":".join(str(first) if first == last else f"{first}-{last}" for first, last in (box[:2], box[2:]))

@@ -10,10 +10,9 @@ from attnviz.analysis import sentences
 from attnviz.analysis.views import View
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError
-from attnviz.core.masks import ALIGNMENTS, Full, Mask
-from attnviz.core.modifiers import ALiBi, RelativeBias
+from attnviz.core.masks import Full, Mask
 from attnviz.core.request import Request
-from attnviz.core.scoring import EMPTY_ROWS
+from attnviz.core.scoring import EMPTY_ROWS, ALiBi, RelativeBias
 from attnviz.figures import Figure
 from attnviz.link import Choices
 from attnviz.mask_formats import mask_format
@@ -184,8 +183,9 @@ def _code(context: Context, mask: Mask) -> None:
         target = mask_format(control(st.segmented_control, "Library", "library", LIBRARIES, **options))
         queries, keys = map(len, context.tokens)
         if queries != keys:
-            ends = st.segmented_control("Queries are aligned", ALIGNMENTS, default=ALIGNMENTS[0], required=True)
-            mask = mask.aligned(queries, keys, ends)
+            ends = ("top-left", "bottom-right")  # the first query at the first key, or the last query at the last key
+            end = st.segmented_control("Queries are aligned", ends, default=ends[0], required=True)
+            mask = mask.shifted(keys - queries) if end == ends[1] else mask
         quiet(f"{target.title}: {target.meaning}.")
         try:
             st.code(target.code(mask, queries, keys), "python", wrap_lines=True)

@@ -16,8 +16,8 @@ from attnviz.core.amounts import counted
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.masks import Full, Mask, Opened, Painted, Parameter, composable, started
+from attnviz.core.masks.text import Entry, Stack, stack_from_text
 from attnviz.core.record import Record
-from attnviz.core.stack import Entry, Stack, stack_from_text
 from attnviz.link import Choices
 from attnviz.ui import cache, streamlit_internals
 from attnviz.ui.request import change, control, now, session

@@ -1,10 +1,14 @@
-"""Atomic file writes: write a temporary file in the same folder, then rename it."""
+"""Write files atomically, and compute the checksum of tensors."""
 
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
+
+import torch
+from torch import Tensor
 
 UNFINISHED = ".*.part"
 """Pattern of temporary files, which stay only if the process was killed."""
@@ -12,7 +16,7 @@ UNFINISHED = ".*.part"
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, which replaces the file at the end; if writing fails, the old file stays.
+    """Yield a temporary path in the same folder, which replaces the file at the end; if writing fails, the file stays.
 
     A device or a pipe is written directly.
 
@@ -37,3 +41,12 @@ def write(path: Path, content: bytes) -> None:
     """Write a file atomically: if writing fails, the old file stays. Raise OSError with the file name."""
     with unfinished(path) as part:
         part.write_bytes(content)
+
+
+def checksum(tensors: Mapping[str, Tensor]) -> str:
+    """Hash tensors with their names, dtypes and shapes, in the order of the names: 16 bytes of BLAKE2b, in hex."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
