@@ -151,3 +151,20 @@ def test_a_model_of_ones_own_opens_on_its_mistake_its_line_and_its_repair(monkey
     assert any("own_models.py:" in text for text in html)
     assert any("tril" in code.value for code in app.code)
     assert not any("No leak" in text for text in html)
+
+
+def test_a_model_of_ones_own_is_also_run_in_other_ways(monkeypatch):
+    """The ways that are chosen are compared, and stand in the command for the shell."""
+    monkeypatch.setattr(api, "OFFERED", {})
+    source = attnviz.wrap(Writer().eval(), tokenize, "the cat sat on", words=WORDS)
+    app = AppTest.from_function(masks_page, default_timeout=60)
+    app.query_params["model"] = api.offer(source)
+    app.query_params["lab"] = "check model"
+    app.run()
+    app.pills("runs").set_value(["packed", "batched"]).run()
+
+    text = " ".join(element.proto.body for element in app.get("html"))
+    assert not app.exception
+    assert "Runs: packed: not tried." in text
+    assert "Runs: batched: the same answer." in text
+    assert any(code.value.endswith("--runs packed,batched") for code in app.code)

@@ -14,6 +14,7 @@ from attnviz import figures
 from attnviz.check import CONVENTIONS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
 from attnviz.check.leaks import MOST, LeakTest
 from attnviz.check.model import ModelReport, check_model
+from attnviz.check.ways import RUNS
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Padding
@@ -37,6 +38,8 @@ EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0
 """Weights of a causal head with one leak: position 2 attends to position 4."""
 SIDE = 360
 """Side of a map in pixels."""
+WAYS = "Compares this text and a longer one, each run alone, with the same texts run in these ways."
+"""Help of the ways to run a user's own model."""
 COMMAND = "attnviz check my_model.py:build"
 """Shell command that checks the user's own model, as the app does not run uploaded code."""
 
@@ -189,27 +192,31 @@ def model(context: Context) -> None:
     left, right = st.columns([1.6, 1], gap="large")
     with right:
         intent = _intent(["causal", "two-way"], "The model is meant to be")
+        is_own, runs = isinstance(context.source, Wrapped), []
+        if is_own and not context.source.writes:
+            options = {"default": [], "selection_mode": "multi", "help": WAYS}
+            runs = remembered(st.pills, "Also run it", "runs", RUNS, **options)
     with left:
-        report = _report(context, intent)
+        report = _report(context, intent, tuple(runs))
         _verdict(report)
         if report.future is not None:
             _leaks(context, report.future)
     with right, st.expander("What was tested, and the same in a shell", expanded=True):
         quiet(*report.passed, *report.skipped)
-        is_own, parts = isinstance(context.source, Wrapped), [context.request.texts[context.sentence]]
-        parts += [] if is_own else ["--model", context.source.id]
+        parts = [context.request.texts[context.sentence], *([] if is_own else ["--model", context.source.id])]
         parts += ["--intent", intent] if intent else []
+        parts += ["--runs", ",".join(runs)] if runs else []
         st.code(clean(f"{COMMAND if is_own else 'attnviz check'} {shlex.join(parts)}"), "sh", wrap_lines=True)
 
 
-def _report(context: Context, intent: str | None) -> ModelReport:
+def _report(context: Context, intent: str | None, runs: tuple[str, ...]) -> ModelReport:
     """Cached check of the model on the text in view; a long check shows its progress."""
     source, sentence, mask = context.source, context.sentence, context.edits.mask
     edits = replace(context.edits, mask=mask and mask.of_sentence(sentence if mask.batch_size else 0))
     length = min(len(cache.sentences(source, context.request)[sentence].tokens), MOST)
     cost = Estimate(length, estimate(source, length, sentences=length).seconds, 0, 0)
     targets = cache.targets(source, context.request)[sentence : sentence + 1]
-    options = {"edits": edits, "intent": intent, "targets": targets}
+    options = {"edits": edits, "intent": intent, "targets": targets, "runs": runs}
     counts = {"unit": "tokens changed", "count": MOST}
     text = context.request.texts[sentence]
     return cache.worked(check_model, source, text, cost=cost, runs_model=source, **counts, **options)
