@@ -16,9 +16,11 @@ from functools import cache, lru_cache
 from hashlib import blake2b
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnviz.core.edits import Site
+from attnviz.core.masks import Padding, Subsequent
+from attnviz.core.tap import Tap
 from attnviz.models.multihead import MultiHeadAttention
 from attnviz.models.transformer import Layers, sinusoidal
 
@@ -35,24 +37,35 @@ NONE = 0.9
 """Match of the first token in an induction head without a better match: below 1 and above chance."""
 
 
-NUM_HEADS = 4
-SITES = Site("decoder", 0), Site("decoder", 1)
+class ConstructedHeads(nn.Module):
+    """Two attention-only layers of four heads, d_k 64, without normalization, so that the slots are never mixed."""
+
+    num_heads = 4
+    sites = (Site("decoder", 0), Site("decoder", 1))
+
+    def __init__(self):
+        super().__init__()
+        self.stack = Layers("decoder", 4 * D_K, self.num_heads, len(self.sites), norm=False)
+        with torch.no_grad():
+            first, second = (layer.attention for layer in self.stack.layers)
+            for parameter in self.stack.parameters():
+                parameter.zero_()
+            _layer_0(first)
+            _layer_1(second)
+
+    def forward(self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None) -> Tensor:
+        """Map (B, n) ids, of which `lengths` are not padding, to vectors (B, n, d_model); any id is allowed."""
+        mask = Subsequent()
+        if lengths is not None and min(lengths) < ids.shape[1]:
+            mask &= Padding(lengths)
+        return self.stack(embed(ids), mask, tap=tap)
 
 
 @cache
-def build() -> Layers:
-    """Build the layers once, in evaluation mode; the caller's random state is not changed.
-
-    They are two attention-only layers without normalization, so that the slots are never mixed. Their mask is causal.
-    """
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        stack = Layers("decoder", 4 * D_K, NUM_HEADS, len(SITES), norm=False).eval().requires_grad_(False)
-        for parameter in stack.parameters():
-            parameter.zero_()
-        first, second = (layer.attention for layer in stack.layers)
-        _layer_0(first)
-        _layer_1(second)
-    return stack
+def build() -> ConstructedHeads:
+    """Build the model once, in evaluation mode; the caller's random state is not changed."""
+    with torch.random.fork_rng(devices=[]):
+        return ConstructedHeads().eval().requires_grad_(False)
 
 
 def embed(ids: Tensor) -> Tensor:

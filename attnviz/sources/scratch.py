@@ -166,8 +166,8 @@ class Constructed(Untrained):
     names = ("constructed",)
     name = "constructed"
     provenance = "constructed"
-    sites = constructed.SITES
-    num_heads = constructed.NUM_HEADS
+    sites = constructed.ConstructedHeads.sites
+    num_heads = constructed.ConstructedHeads.num_heads
     d_model = 4 * constructed.D_K
     is_normalized = False
     mask = Subsequent()
@@ -180,7 +180,7 @@ class Constructed(Untrained):
         return tokenizers.batch(tokenizers.load("words"), texts)
 
     def _layers(self) -> Layers:
-        return constructed.build()
+        return constructed.build().stack
 
     def _embedded(self, ids: Tensor) -> Embedded:
         """Codes of tokens, (B, n, d_model), and positions in columns of their own, (n, d_model)."""

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from attnviz.core.edits import Edits, Site
-from attnviz.core.masks import Padding, Subsequent
 from attnviz.core.tap import Tap
 from attnviz.models import constructed
 from attnviz.models.constructed import NEXT, PREVIOUS, TOKEN, codes
@@ -44,8 +43,7 @@ def run(*sentences: list[int], edits: Edits = Edits()) -> tuple[torch.Tensor, Ta
     longest, tap = max(map(len, sentences)), Tap(edits)
     ids = torch.tensor([ids + [0] * (longest - len(ids)) for ids in sentences])
     with torch.inference_mode():
-        mask = Subsequent() & Padding(tuple(map(len, sentences)))
-        return constructed.build()(constructed.embed(ids), mask, tap=tap), tap
+        return constructed.build()(ids, tuple(map(len, sentences)), tap=tap), tap
 
 
 @given(PATTERNS)
