@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from attnviz import tokenizers
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, check_whole
-from attnviz.core.masks import Padding
+from attnviz.core.masks import Mask, Padding, Subsequent
 from attnviz.core.parameters import parameter, parameters
 from attnviz.core.record import Record
 from attnviz.core.stream import Embedded, ModelWeights, Origin
@@ -27,6 +27,7 @@ class Untrained(Source):
     """Layers of attention on the sum of a vector for each token and a vector for its position."""
 
     is_normalized = True
+    mask: Mask | None = None
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
@@ -52,9 +53,15 @@ class Untrained(Source):
         embedded = self._embedded(torch.arange(streams.SAMPLE)[None])
         return streams.attention_weights(self._layers(), embedded.words[0], embedded.positions)
 
-    @abstractmethod
     def _run(self, sentences: tuple[Sentence, ...], tap: Tap) -> Tensor:
         """Run the layers on a batch, and return their output, (B, n, d_model)."""
+        embedded, mask, real = self._embedded(token_ids(sentences)), self.mask, lengths_of(sentences)
+        if min(real) < embedded.words.shape[1]:
+            mask = Padding(real) if mask is None else mask & Padding(real)
+        layers = self._layers()  # built outside of inference mode, so that gradients can be computed later
+        with torch.inference_mode():
+            x = embedded.words if embedded.positions is None else embedded.words + embedded.positions
+            return layers(x, mask, tap=tap)
 
     @abstractmethod
     def _layers(self) -> Layers:
@@ -116,13 +123,6 @@ class Scratch(Untrained):
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         return tokenizers.batch(tokenizers.load(self.tokenizer), texts, sos=self.sos)
 
-    def _run(self, sentences: tuple[Sentence, ...], tap: Tap) -> Tensor:
-        real, layers = lengths_of(sentences), self._layers()
-        embedded = self._embedded(token_ids(sentences))
-        with torch.inference_mode():
-            x = embedded.words if embedded.positions is None else embedded.words + embedded.positions
-            return layers(x, Padding(real) if min(real) < x.shape[1] else None, tap=tap)
-
     def _layers(self) -> Layers:
         return _build_layers(self)
 
@@ -169,6 +169,7 @@ class Constructed(Untrained):
     num_heads = constructed.ConstructedHeads.num_heads
     d_model = 4 * constructed.D_K
     is_normalized = False
+    mask = Subsequent()
 
     @property
     def card(self) -> cards.Card:
@@ -176,10 +177,6 @@ class Constructed(Untrained):
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         return tokenizers.batch(tokenizers.load("words"), texts)
-
-    def _run(self, sentences: tuple[Sentence, ...], tap: Tap) -> Tensor:
-        with torch.inference_mode():
-            return constructed.build()(token_ids(sentences), lengths_of(sentences), tap=tap)
 
     def _layers(self) -> Layers:
         return constructed.build().stack

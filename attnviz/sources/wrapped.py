@@ -1,6 +1,5 @@
 """A person's own model as a source: any PyTorch module, run in its own code and captured by `attnviz.capture`."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +10,6 @@ from torch import Tensor, nn
 from attnviz.capturing import Capture, capture
 from attnviz.capturing.seen import PROVENANCE
 from attnviz.core import storage
-from attnviz.core.amounts import counted
 from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.record import Prediction, Record
@@ -22,8 +20,6 @@ from attnviz.sources.own_code import LOCK, errors_said, in_evaluation, moment_of
 
 TEXT = "The cat sat on the mat"
 PADDING = "<pad>"
-NAMES_OF_PADDING = re.compile(r"[<\[(_|]*(pad|padding|blank)[>\])_|]*", re.IGNORECASE)
-"""Words of a vocabulary that are probably padding, such as "<pad>", "[PAD]" and "<|padding|>"."""
 
 
 def wrap(
@@ -97,13 +93,6 @@ class Code:
                 return string if isinstance(string, str) else str(string[0])
         return str(self.words.get(id, f"#{id}"))
 
-    def padding(self) -> dict[int, str]:
-        """Words that are probably padding, by id: the tokenizer's, or those of the vocabulary with such a name."""
-        if isinstance(id := getattr(self.tokenize, "pad_token_id", None), int):
-            return {id: str(self.tokenize.pad_token)}
-        words = {} if callable(self.words) else self.words
-        return {id: str(word) for id, word in words.items() if NAMES_OF_PADDING.fullmatch(str(word))}
-
 
 @dataclass(frozen=True)
 class Wrapped(Source):
@@ -126,13 +115,9 @@ class Wrapped(Source):
     moment: int = 0
 
     provenance = PROVENANCE
+    does = "Your own model, run in its own code. Nothing of it was measured here."
     untaken = NOT_TAKEN
     lock = LOCK
-
-    @property
-    def does(self) -> str:
-        numbers = sum(parameter.numel() for parameter in self.code.model.parameters())
-        return f"Your own model, run in its own code: {counted(numbers, 'parameter')}. Nothing of it was measured here."
 
     @property
     def heads(self) -> Mapping[Site, int]:
@@ -140,15 +125,8 @@ class Wrapped(Source):
 
     @property
     def padding_ids(self) -> frozenset[int]:
-        return frozenset({*self.code.padding(), *([] if self.code.pad is None else [self.code.pad])})
-
-    @property
-    def padding_question(self) -> str:
-        if self.code.pad is not None or not (named := self.code.padding()):
-            return ""
-        id, word = next(iter(named.items()))
-        say = f"Say --pad {id} or --pad none; in Python attnviz.wrap(..., pad={id})."
-        return f"Is {quoted(word)} (id {id}) padding? {say}"
+        ids = self.code.pad, getattr(self.code.tokenize, "pad_token_id", None)
+        return frozenset(id for id in ids if id is not None)
 
     def with_padding(self, pad: int | None) -> "Wrapped":
         """The same model, with another id of padding."""
@@ -162,11 +140,6 @@ class Wrapped(Source):
 
     def site_name(self, site: Site) -> str:
         return f"{site} · {self.calls.get(site, '')}".rstrip(" ·")
-
-    def described(self) -> list[tuple[str, str]]:
-        calls = [(self.calls[site], f"{site}, {counted(count, 'head')}") for site, count in self.heads.items()]
-        numbers = sum(parameter.numel() for parameter in self.code.model.parameters())
-        return [("class", type(self.code.model).__name__), ("parameters", f"{numbers:,}"), *calls]
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Cut texts into tokens; for "a text ||| what its decoder reads", the first part."""
