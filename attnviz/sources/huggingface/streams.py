@@ -157,8 +157,8 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     tokens = {}
     for kind, module in embeddings.items():
         states = getattr(returned, "encoder_hidden_states", None) if kind == "encoder" else states_of(returned)
-        words = [call.output for call in calls if call.module is module]
-        words = words[0 if kind == "encoder" else -1] if words else None
+        ordered = calls if kind == "encoder" else reversed(calls)
+        words = next((call.output for call in ordered if call.module is module), None)
         tokens[kind] = states and _embedded_tokens(loaded, floats(states[0]), words, adds_positions)
     own, other = tokens.get("encoder", tokens["decoder"]), tokens["decoder"]
     if own is None:
