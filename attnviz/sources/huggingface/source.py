@@ -334,7 +334,7 @@ class HuggingFace(Pretrained):
             read["decoder_input_ids"] = ids
         elif loaded.task == "labels" and loaded.config.is_encoder_decoder:
             targets = tuple(_shifted(loaded, sentence) for sentence in sentences)
-        returned, steps = running.watched(loaded, edits, read, lengths)
+        returned, steps = running.run_model(loaded, edits, read, lengths)
         output = running.hidden(returned).float().cpu()
         fields = self.predicted(returned, output, sentences, targets, cut)
         limits = {"read_only": self.read_only is not None, "unseen": self.unseen, "findings": self.findings}

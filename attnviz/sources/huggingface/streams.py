@@ -206,7 +206,7 @@ def _rerun(loaded: Loaded, record: Record) -> Any:
     if record.targets:
         read["decoder_input_ids"] = running.inputs(record.targets, loaded)["input_ids"]
     lengths = tuple(sentence.length for sentence in record.sentences)
-    return running.watched(loaded, record.edits, read, lengths)[0]
+    return running.run_model(loaded, record.edits, read, lengths)[0]
 
 
 def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Stream:
@@ -259,7 +259,7 @@ class Search:
         if self.has_encoder:
             read["decoder_input_ids"] = read["input_ids"].flip(0)
         with calls_of([*loaded.model.modules()]) as self.calls:
-            returned, self.steps = running.watched(loaded, Edits(), read, (LENGTH,) * PROBES)
+            returned, self.steps = running.run_model(loaded, Edits(), read, (LENGTH,) * PROBES)
         self.states = [floats(state) for state in states_of(returned)]
         self.logits = None if getattr(returned, "logits", None) is None else floats(returned.logits)
 
