@@ -58,7 +58,7 @@ def model_run(loaded: Loaded, edits: Edits, lengths: tuple[int, ...] | None, **o
     return ModelRun(loaded.model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, **options)
 
 
-def watched(
+def run_model(
     loaded: Loaded, edits: Edits, read: dict[str, Any], lengths: tuple[int, ...]
 ) -> tuple[Any, tuple[Step, ...]]:
     """Run a model once; gives its output, and a step per attention call."""

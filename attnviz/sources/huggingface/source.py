@@ -1,7 +1,6 @@
 """Models of Hugging Face as sources: their tokens, their attention through the tap, and their predictions."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,6 +74,10 @@ class Pretrained(Source):
     def loaded(self) -> Loaded:
         """The model with its weights; ask once for each run, as the weights may be dropped at any time."""
         return self.borrowed or loaded_model(self.model)
+
+    @property
+    def _model_and_class(self) -> str:
+        return f"{self.name} ({self.facts.made_of})"
 
     @property
     def read_only(self) -> str | None:
@@ -262,17 +265,17 @@ class HuggingFace(Pretrained):
 
     def origin(self, record: Record, site: Site) -> Origin | None:
         record.step(site)
-        with self._guard():
+        with faults.unforeseen(self._model_and_class):
             return streams.origin_of(self.loaded, replace(record, edits=self.edits_of(record)), site)
 
     def model_weights(self) -> ModelWeights:
-        with self._guard():
+        with faults.unforeseen(self._model_and_class):
             return streams.modules_of(self.loaded, all_projections=True).weights
 
     def with_stream(self, record: Record) -> Record:
         taking.check_stream(record)
         acting = replace(record, edits=self.edits_of(record))
-        with self._guard():
+        with faults.unforeseen(self._model_and_class):
             return replace(record, stream=streams.stream_of(self.loaded, acting))
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
@@ -283,12 +286,8 @@ class HuggingFace(Pretrained):
         if record.prediction is None or any(sentence.pictures for sentence in record.sentences):
             why = "predicts no words" if record.prediction is None else "has read a picture"
             raise InputError(f"{self.name} {why}, so there are no gradients of a logit.")
-        with self._guard():
+        with faults.unforeseen(self._model_and_class):
             return running.graph(loaded, record, tap, vectors)
-
-    def _guard(self) -> AbstractContextManager[None]:
-        """Context manager that turns errors of a library into one sentence with the name and the class of the model."""
-        return faults.unforeseen(f"{self.name} ({self.facts.made_of})")
 
     def _cut(self, texts: list[str]) -> tuple[Sentence, ...]:
         prompted = [f"{self.facts.pooling.prompt}{text}" for text in texts]
@@ -319,7 +318,7 @@ class HuggingFace(Pretrained):
         self.check_heads(edits)
         self._check_room(sentences)
         acting, targets = self.resolved(sentences, edits, targets)
-        with self._guard():
+        with faults.unforeseen(self._model_and_class):
             return replace(self._record(loaded, sentences, acting, targets), edits=edits)
 
     def _record(
@@ -335,7 +334,7 @@ class HuggingFace(Pretrained):
             read["decoder_input_ids"] = ids
         elif loaded.task == "labels" and loaded.config.is_encoder_decoder:
             targets = tuple(_shifted(loaded, sentence) for sentence in sentences)
-        returned, steps = running.watched(loaded, edits, read, lengths)
+        returned, steps = running.run_model(loaded, edits, read, lengths)
         output = running.hidden(returned).float().cpu()
         fields = self.predicted(returned, output, sentences, targets, cut)
         limits = {"read_only": self.read_only is not None, "unseen": self.unseen, "findings": self.findings}

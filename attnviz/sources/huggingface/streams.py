@@ -169,8 +169,8 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     tokens = {}
     for kind, module in embeddings.items():
         states = getattr(returned, "encoder_hidden_states", None) if kind == "encoder" else states_of(returned)
-        words = [call.output for call in calls if call.module is module]
-        words = words[0 if kind == "encoder" else -1] if words else None
+        ordered = calls if kind == "encoder" else reversed(calls)
+        words = next((call.output for call in ordered if call.module is module), None)
         tokens[kind] = states and _embedded_tokens(loaded, floats(states[0]), words, adds_positions)
     own, other = tokens.get("encoder", tokens["decoder"]), tokens["decoder"]
     if own is None:
@@ -218,7 +218,7 @@ def _rerun(loaded: Loaded, record: Record) -> Any:
     if record.targets:
         read["decoder_input_ids"] = running.inputs(record.targets, loaded)["input_ids"]
     lengths = tuple(sentence.length for sentence in record.sentences)
-    return running.watched(loaded, record.edits, read, lengths)[0]
+    return running.run_model(loaded, record.edits, read, lengths)[0]
 
 
 def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Stream:
@@ -271,7 +271,7 @@ class Search:
         if self.has_encoder:
             read["decoder_input_ids"] = read["input_ids"].flip(0)
         with calls_of([*loaded.model.modules()]) as self.calls:
-            returned, self.steps = running.watched(loaded, Edits(), read, (LENGTH,) * PROBES)
+            returned, self.steps = running.run_model(loaded, Edits(), read, (LENGTH,) * PROBES)
         self.states = [floats(state) for state in states_of(returned)]
         self.logits = None if getattr(returned, "logits", None) is None else floats(returned.logits)
 

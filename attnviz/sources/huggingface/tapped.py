@@ -59,7 +59,8 @@ class ModelRun:
         self.tap = tap or Tap(edits, keep=keep)
         self.lengths = lengths
         self._layers, self._calls = layers, Counter()
-        self._kinds = {module: _kind(model, name, module, alone) for name, module in model.named_modules()}
+        both = bool(getattr(model.config, "is_encoder_decoder", False))
+        self._kinds = {module: _kind(name, module, alone, both) for name, module in model.named_modules()}
 
     def site(self, module: nn.Module) -> Site:
         """Site of the call that a module makes now."""
@@ -72,12 +73,12 @@ class ModelRun:
         return Site(kind, self._layers.get(counted, counted.layer))
 
 
-def _kind(model: nn.Module, name: str, module: nn.Module, alone: str | None) -> str:
+def _kind(name: str, module: nn.Module, alone: str | None, has_encoder: bool) -> str:
     """Kind of attention that a module would compute, by its name and by the module that it is part of."""
     parts = name.lower().split(".")
     if any(part.startswith(CROSS) for part in parts):
         return "cross"
-    if getattr(model.config, "is_encoder_decoder", False):
+    if has_encoder:
         return "decoder" if any(part.endswith("decoder") for part in parts) else "encoder"
     return alone or ("decoder" if getattr(module, "is_causal", False) else "encoder")
 

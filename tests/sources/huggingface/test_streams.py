@@ -270,7 +270,6 @@ def test_each_row_reads_the_hidden_states_of_transformers(family, name, tmp_path
 
 HEADS = {
     ("bert", "BertForMaskedLM"): lambda own, states: own.cls(states),
-    ("roberta", "RobertaForMaskedLM"): lambda own, states: own.lm_head(states),
     ("distilbert", "DistilBertForMaskedLM"): lambda own, states: own.vocab_projector(
         own.vocab_layer_norm(own.activation(own.vocab_transform(states)))
     ),
@@ -278,7 +277,6 @@ HEADS = {
         own.roberta_prelayernorm.LayerNorm(states)
     ),
     ("bart", "BartForConditionalGeneration"): lambda own, states: own.lm_head(states),
-    ("openai-gpt", "OpenAIGPTLMHeadModel"): lambda own, states: own.lm_head(states),
     ("jamba", "JambaForCausalLM"): lambda own, states: own.lm_head(own.model.final_layernorm(states)),
 }
 """Heads of models whose parts are not known, by their own modules: the norm of post-norm models is in their layers."""
