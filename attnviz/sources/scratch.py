@@ -32,7 +32,7 @@ class Scratch(Source):
     Attributes:
         bias: whether the projections have biases.
         positions: whether positions are added to the embeddings.
-        cloned: whether W_K, W_V and W_O are copies of W_Q, as `core.exhibits.clones` makes them: the scores are then
+        cloned: whether W_K, W_V and W_O are copies of W_Q, as the Annotated Transformer makes them: the scores are then
             symmetric, and most tokens attend most to themselves.
 
     Raises:

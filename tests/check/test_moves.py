@@ -232,22 +232,3 @@ def test_what_no_mask_explains_is_looked_for_elsewhere():
     assert {rule: finding.severity for rule, finding in findings.items()} == {"leak": "error", "padding": "error"}
     assert "what mixes positions" in findings["leak"].fix
     assert "attention gives it no weight" in findings["padding"].message
-
-
-def test_a_text_alone_that_sees_later_tokens_is_not_what_a_cache_can_give():
-    """Two ways within the prompt, causal from then on."""
-    torch.manual_seed(1)
-    model = Server().eval()
-    may_attend = model.may_attend
-
-    def two_way(queries, keys, *rest):
-        mask = may_attend(queries, keys, *rest)
-        return torch.ones_like(mask) if queries == keys else mask
-
-    model.may_attend = two_way
-    result = attnviz.same_run(
-        model, [TEXT], "cached", call=lambda model, ids, cache=None: model(ids, cache=cache), tokenizer=tokenize
-    ).results[0]
-
-    assert result.cause == "mask"
-    assert "sees later tokens when it is run alone" in result.message
