@@ -257,7 +257,6 @@ def _promise(own: Record, edit: Mask | None, kind: str, promised: Mask | None) -
         allowed = open_cells(step)
         name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
         name = "full" if step.mask is None else name
-        name = name if allowed.any() else "every key blocked"
         if kind == "decoder" and not own.read_only:  # for a read-only model, the mask is inferred from weights
             causal = Subsequent().grid(*allowed.shape)
             opens = step.mask is None or (isinstance(step.mask, Tensor) and bool((allowed & ~causal).any()))

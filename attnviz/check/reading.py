@@ -135,7 +135,14 @@ def _read_numpy(name: str, content: bytes) -> dict[str, np.ndarray]:
         raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
     if other := next((member.filename for member in members if not member.filename.endswith(".npy")), None):
         raise InputError(f"{quoted(name)} holds {quoted(other)}, which is no NumPy array.")
-    return dict(file)
+    arrays = {}
+    for key in file.files:
+        try:
+            arrays[key] = file[key]
+        except ValueError as error:
+            if "allow_pickle" not in str(error):  # a pickled array is left out
+                raise
+    return arrays
 
 
 def read_text(text: str, name: str = "") -> ArrayFile:

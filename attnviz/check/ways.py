@@ -40,8 +40,6 @@ PADDING, OTHER = -1, -2
 """Text numbers for padding, and for a text that only fills the batch."""
 CHEAP = 2**30
 """Maximum size in bytes of a copy of a model."""
-LAYERS = 10
-"""Factor on the bound for outputs, within which vectors inside a layer count as equal."""
 SYMPTOMS = {
     "mask nan": "gives NaN: query {query} of the row has no key left (first at {layer}), and NaN times 0 is NaN",
     "mask padding": "sees padding ({cells}; first at {layer}, query {slot}, key {key} of the row)",
@@ -399,11 +397,7 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
         if not wrong:
             return RunResult(run, "rounding" if largest else "", difference=largest)
         number, ran, row, slots, place = min(wrong, key=itemgetter(0))
-
-        def repeated(token: int, length: int) -> Ran:
-            return runner.alone(documents[number][token].repeat(length))
-
-        why = cause(ran, row, slots, alone[number], repeated, runner.bound * LAYERS)
+        why = cause(ran, row, slots, alone[number], runner, documents[number])
     except AttnvizError as error:
         begin = "" if isinstance(error, NotTriedError) else "The model refuses to run this way. It says: "
         return RunResult(run, "not tried", f"{begin}{error}")
@@ -461,16 +455,14 @@ def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
     return joined
 
 
-def cause(
-    ran: Ran, row: int, slots: Tensor, reference: Ran, repeated: Callable[[int, int], Ran], bound: float
-) -> RunResult:
+def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, runner: Runner, ids: Tensor) -> RunResult:
     """Find why the outputs of a text in a row differ from the text alone, from the first layer that differs.
 
     Args:
         slots: slots of the tokens of the text, (n,).
-        repeated: function of a token index and a length, which runs a text of that token repeated to that length.
-        bound: largest relative difference of vectors that counts as rounding.
+        ids: ids of the tokens of the text, (n,).
     """
+    bound = 10 * runner.bound  # vectors inside a layer may be rounded more than outputs
     try:
         here, there = layers(ran, row), layers(reference, 0)
     except AttnvizError as error:
@@ -496,7 +488,7 @@ def cause(
             return _cause("scores", call, token=_index(changed))
         for name in (name for name in ("query", "key") if not number and name in moved and bool(moved[name].any())):
             token = _index(moved[name])  # in the first layer, a query or key depends on its token and position alone
-            vectors = layers(repeated(token, len(ran.text[row])), 0)[site].vectors[name]
+            vectors = layers(runner.alone(ids[token].repeat(len(ran.text[row]))), 0)[site].vectors[name]
             near = distance(vectors, call.vectors[name][slots[token]].expand_as(vectors)) <= bound
             if bool(near.any()) and _index(near) != token:
                 return _cause("positions", call, token=token, position=_index(near), name=name)
@@ -543,13 +535,11 @@ def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: 
         yield _cause("window", call, here=here, there=there, query=query)
     for start, end, first, count, _ in call.keys if is_cached else ():
         if start and start <= slots[query] < end:
-            corner, seen, new = slots <= slots[query] - start, inside[query], slots >= start
-            symptom = "cache keys" if first else ""
-            if not symptom and torch.equal(seen, wanted[query] & ~new):
-                symptom = "cache new"
-            elif not symptom and bool(seen[corner][-1:].all()) and not bool((seen & ~corner).any()):
-                symptom = "cache corner"
-            if symptom:
+            corner, keys_open, new = slots <= slots[query] - start, inside[query], slots >= start
+            in_corner = bool(keys_open[corner][-1:].all()) and not bool((keys_open & ~corner).any())
+            is_new_hidden = torch.equal(keys_open, wanted[query] & ~new)
+            symptoms = {"cache keys": first, "cache new": is_new_hidden, "cache corner": in_corner}
+            for symptom in (name for name, holds in symptoms.items() if holds):
                 past, keys, queries = counted(start, "key"), counted(count, "key"), counted(end - start, "query")
                 values = {"past": past, "keys": keys, "queries": queries, "tokens": counted(end, "token")}
                 yield _cause(symptom, call, start=start, **values)

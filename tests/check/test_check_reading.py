@@ -150,7 +150,7 @@ DAMAGED = "is damaged, holds a pickle, or is no"
         ("a.npy", npy(weights().numpy())[:300], DAMAGED),
         ("a.npy", npy(np.array([Bomb()], dtype=object), allow_pickle=True), DAMAGED),
         ("a.npy", pickle.dumps(Bomb()), DAMAGED),
-        ("a.npz", npz(mask=np.array([Bomb()], dtype=object)), DAMAGED),
+        ("a.npz", npz(mask=np.array([Bomb()], dtype=object)), "holds no array of numbers"),
         ("a.npz", npz(mask=weights().numpy())[:200], DAMAGED),
         ("a.npz", npz(about=np.array("text")), "holds no array of numbers"),
         ("a.npz", packed(readme__txt=b"text"), "no NumPy array"),
