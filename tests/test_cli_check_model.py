@@ -296,15 +296,6 @@ def test_a_model_is_held_against_an_intent(checked):
     assert "in: decoder layer 0" in checked("nothing_but_padding", "--intent", "causal & window(1)")[1]
 
 
-def test_the_leak_test_is_drawn(checked, tmp_path):
-    """As a picture and as a table."""
-    status, out = checked("nothing_but_padding", "--intent", "causal", "-o", "leaks.csv", "-o", "leaks.png")
-
-    assert status == 1
-    assert out.partition("attnviz: ")[0].endswith("leaks.csv\nleaks.png\n")
-    assert (tmp_path / "leaks.csv").read_text("utf-8-sig").count("saw what it must not") == 15
-
-
 def test_beside_an_error_nothing_says_no_leak(checked, tmp_path):
     """A mask that lacks its prefix hides more than it should: what such a mask hides is no verdict."""
     status, out = checked("right", "--intent", "causal | prefix(3)", "-o", "leaks.svg")

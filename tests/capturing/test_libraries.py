@@ -173,28 +173,3 @@ def test_nothing_is_left_of_the_stand_ins(file, monkeypatch):
     with pytest.raises(KeyError):
         nested()
     assert own is file.flash_attn_func is late.another is sys.modules["flash_attn"].flash_attn_func
-
-
-def shapes(model, *given, weights_only=False) -> list[tuple]:
-    """Nothing is changed by what is seen, and a head that is off changes what the model gives."""
-    model.eval()
-    with torch.no_grad():
-        steps = seen_in(model, *given).steps
-        with attnviz.capture(model, Edits().with_heads_off(steps[0].site, {0})):
-            off = model(*given)
-        assert not torch.equal(off, model(*given))
-    assert all(step.weights_only == weights_only for step in steps)
-    return [(step.site.kind, *step.shape) for step in steps]
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_timm(fused):
-    """A picture cut into patches, and the token of its class; Swin's windows, each a sentence."""
-    timm = pytest.importorskip("timm", reason="timm is not installed")
-    model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=3, num_classes=5)
-    for block in model.blocks:
-        block.attn.fused_attn = fused
-    swin = timm.create_model("swin_tiny_patch4_window7_224", img_size=64, window_size=4, num_classes=5)
-
-    assert shapes(model, torch.randn(2, 3, 64, 64)) == [("encoder", 2, 3, 17, 17)] * 3
-    assert shapes(swin, torch.randn(1, 3, 64, 64))[0] == ("encoder", 16, 3, 16, 16)

@@ -216,19 +216,3 @@ def test_a_model_with_a_largest_batch_is_tested_with_smaller_ones(most, monkeypa
     assert small.tested.all()
     assert report.status(strict=True) == 0
     assert any("not tested further" in line for line in report.skipped) is (most == 1)
-
-
-class Mean(Writer):
-    """Mixes positions outside of attention: adds the mean of all tokens."""
-
-    def forward(self, ids):
-        return super().forward(ids) + self.head(self.embed(ids).mean(1, keepdim=True))
-
-
-def test_what_no_mask_explains_is_looked_for_elsewhere():
-    """The leak and the padding are then faults of their own."""
-    findings = {finding.rule: finding for finding in attnviz.check_model(wrapped(Mean())).findings}
-
-    assert {rule: finding.severity for rule, finding in findings.items()} == {"leak": "error", "padding": "error"}
-    assert "what mixes positions" in findings["leak"].fix
-    assert "attention gives it no weight" in findings["padding"].message
