@@ -106,7 +106,7 @@ def test_heads_are_switched_off_with_the_target_that_was_given():
 def test_a_leak_test_is_made_with_the_target_that_was_given():
     source = api.load("translator")
     sentences, targets = source.tokenize([ENGLISH]), source.tokenize_targets([TARGET])
-    test = leak_test(source, sentences, site="decoder", targets=targets)
+    test = leak_test(source, sentences, targets=targets)
 
     assert [token.text for token in test.keys] == list(targets[0].labels)
     assert test.pairs == ()

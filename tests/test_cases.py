@@ -255,7 +255,7 @@ def test_what_is_no_file_of_ours_says_what_is():
     for name, content, says in (
         ("a.docx", b"x", r"must end in \.attn, \.npz"),
         ("a.attn", b"x", "no file of a record"),
-        ("a.npy", b"x", "damaged or no NumPy array"),
+        ("a.npy", b"x", "is damaged, holds a pickle"),
     ):
         with pytest.raises(InputError, match=says):
             cases.source(name, content)

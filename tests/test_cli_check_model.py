@@ -2,18 +2,13 @@
 
 import inspect
 import json
-import re
 import sys
 
 import pytest
-import torch
-from own_models import IDS, WORDS, Attention, Translator, Writer, tokenize
+from own_models import Attention
 
-import attnviz
 from attnviz import api, cli
-from attnviz.check.moves import batch_test, leak_test
 from attnviz.cli import main
-from attnviz.core.amounts import percent
 
 TEXT = "the cat sat on the mat"
 FILE = """
@@ -21,7 +16,6 @@ import math
 import attnviz, torch
 from torch import nn
 from own_models import WORDS, Server, Translator, Writer, tokenize
-from tutorial import Inverted, Transformer
 
 class Backwards(Writer):
     def mask(self, ids):
@@ -89,21 +83,10 @@ class Own(nn.Module):
         weights = scores.softmax(-1) * may if self.late else scores.masked_fill(~may, -math.inf).softmax(-1)
         return self.head((x + weights @ x)[:, 0])
 
-def documents(ids, ones):
-    own = (ids == IDS_DOG).cumsum(1)
-    return (own[:, None, :] == own[:, :, None])[:, None] & ones.tril().bool()
-
-IDS_DOG = WORDS.index("dog")
-
 def masked(of, **given): return build(Masked(of), **given)
 def times_infinity(): return masked(lambda ids, ones: ones.triu(1) * -math.inf)
 def floats(): return masked(lambda ids, ones: ones.tril())
 def prefix(): return masked(lambda ids, ones: ones.tril().index_fill(1, torch.arange(3), 1).bool())
-def sees_nothing(): return masked(lambda ids, ones: ones.bool() & False)
-def of_documents(): return masked(documents, pad=0)
-def causal_and_padding(): return masked(lambda ids, ones: ones.tril().bool() & (ids != 0)[:, None, None], pad=0)
-def usual_scale(): return build(Own(1 / 4, False))
-def other_scale(): return build(Own(1 / 16, False))
 def late_mask(): return build(Own(1 / 4, True))
 def broken(): return build(Broken())
 def dropped(p=0.5):
@@ -125,41 +108,21 @@ def build(model, **given):
     torch.manual_seed(0)
     return attnviz.wrap(model, tokenize, "the cat sat on the mat", words=WORDS, **given)
 
-def tutorial(cls):
-    torch.manual_seed(0)
-    model = cls(len(WORDS), len(WORDS), 0, 0)
-    code = {"words": WORDS, "pad": 0, "call": lambda model, ids, read: model(ids, read)}
-    return attnviz.wrap(model, tokenize, "the cat sat on ||| the dog", **code)
-
-def of_tutorial(): return tutorial(Transformer)
-def of_tutorial_inverted(): return tutorial(Inverted)
 def right(): return build(Writer(), pad=0)
 def served(fault=""):
     def call(model, ids, tokens=None, positions=None, documents=None, cache=None):
         return model(ids, None if documents is None else positions, documents, tokens, cache)
     return build(Server(fault), call=call)
 def served_uncut(): return served("window ignored")
+def unnamed(): return build(Writer())
 def inverted(): return build(Backwards(), pad=0)
 def nothing(): return build(Writer(hides="nothing"), pad=0)
 def two_faults(): return masked(lambda ids, ones: ones.tril(1).bool() & (ids == 0)[:, None, None], pad=0)
-def wrong_axis(): return masked(lambda ids, ones: ones.tril(1).bool() & (ids != 0)[:, None, :, None], pad=0)
 def batch():
     ids = torch.tensor([[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]])
     return {"input_ids": ids, "attention_mask": (ids == 0).long()}
 def nonsense(): return 3
 def alone(): return torch.nn.Linear(2, 2)
-class Shaped(Writer):
-    def forward(self, ids): return getattr(self, "shape")(super().forward(ids))
-def shaped(shape):
-    model = Shaped()
-    model.shape = shape
-    return build(model, pad=0)
-def last(): return shaped(lambda logits: logits[:, -1:])
-def last_alone(): return shaped(lambda logits: logits[:, -1])
-def flat(): return shaped(lambda logits: logits.flatten(0, 1))
-def turned(): return shaped(lambda logits: logits.transpose(0, 1))
-def words_first(): return shaped(lambda logits: logits.mT)
-def chunks(): return shaped(lambda logits: list(logits.split(2, 1)))
 def nothing_but_padding(): return build(Writer(hides="padding"), pad=0)
 """
 
@@ -216,32 +179,6 @@ def test_an_inverted_mask_is_found(checked):
     assert "fix: " in out
 
 
-def test_two_faults_are_two_findings_with_a_repair_each(checked):
-    """Padding that is inverted, and a causal mask that is off by one."""
-    status, out = checked("two_faults")
-    findings = json.loads(checked("two_faults", "--json")[1].partition("attnviz: ")[0])["findings"]
-    wrong = [finding for finding in findings if finding["severity"] == "error"]
-
-    assert status == 1
-    assert len(errors(out)) == len(wrong) == 2
-    assert "padding" in (wrong[0]["message"] + wrong[1]["message"]).lower()
-    assert any("tril" in finding["fix"] for finding in wrong)
-    calls = [[call.partition(" (")[0] for call in finding["calls"]] for finding in wrong]
-    assert calls == [[f"decoder layer {i} · attn.{i}" for i in (0, 1)]] * 2
-
-
-def test_the_inverted_mask_of_a_tutorial_is_found(checked):
-    """In its decoder alone; the outputs that move follow from it."""
-    assert checked("of_tutorial", "--strict")[0] == 0
-
-    status, out = checked("of_tutorial_inverted")
-
-    assert (status, errors(out)) == (1, ["inverted"])
-    for i in (0, 1):
-        assert f"decoder layer {i} · decoder.layers.{i}.attention (tutorial.py:" in out
-    assert "15 outputs saw a token that is hidden (causal, through 2 layers), first in decoder layer 0" in out
-
-
 def test_a_model_that_hides_nothing_is_asked_about(checked):
     """It is a mistake if the model predicts the next token, which it cannot tell: 3, and what to say."""
     status, out = checked("nothing_but_padding")
@@ -254,41 +191,14 @@ def test_a_model_that_hides_nothing_is_asked_about(checked):
     assert "15 outputs saw a token that is hidden (causal, through 2 layers), first in decoder" in out
 
 
-def test_no_probe_is_the_id_of_padding(checked, monkeypatch):
-    """Not even where a tokenizer reads every word that it does not know as padding."""
-    ran = []
-    build = attnviz.wrap
+def test_a_word_for_padding_that_nobody_named_is_asked_about(checked):
+    """With the answer that ends the question."""
+    status, out = checked("unnamed")
+    assert status == 3
+    assert "question: Is '<pad>' (id 0) padding? Say --pad 0 or --pad none" in out
 
-    def wrap(model, tokenize, text, **given):
-        model.register_forward_pre_hook(lambda module, inputs: ran.append(inputs[0]))
-        return build(model, lambda text: [IDS.get(word, 0) for word in text.split()], text, **given)
-
-    monkeypatch.setattr(attnviz, "wrap", wrap)
-    checked("right")
-    source = sys.modules["my_models"].right()
-    ran.clear()
-    leak_test(source, "the the the")
-
-    assert ran
-    assert all((ids != 0).all() for ids in ran)
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("usual_scale", ""),
-        ("other_scale", "scores are scaled by 0.0625, where 1/√d_k is 0.25"),
-    ],
-)
-def test_what_is_unusual_about_attention_is_a_note(checked, name, message):
-    """In words and as JSON; a note alone leaves the status 0."""
-    status, out = checked(name, "--pad", "none")
-    findings = json.loads(checked(name, "--pad", "none", "--json")[1].partition("attnviz: ")[0])["findings"]
-
-    assert status == 0
-    assert len(findings) == bool(message)
-    assert ("note attention" in out) is bool(message)
-    assert message in out
+    assert checked("unnamed", "--pad", "0")[0] == 0
+    assert checked("unnamed", "--pad", "none")[0] == 0
 
 
 def test_a_mask_after_the_softmax_is_an_error(checked):
@@ -358,23 +268,6 @@ def test_floats_of_0_and_1_that_are_added_are_named(checked):
     assert "added to the scores: it blocks nothing" in out
 
 
-def test_a_model_in_which_nothing_is_seen_is_not_green(checked):
-    """Neither by its masks nor by the leak test alone."""
-    status, out = checked("sees_nothing", "--pad", "none")
-
-    assert status == 1
-    assert "Hidden tokens: not tested. No output moved with another token than its own" in out
-
-
-def test_masks_that_are_made_of_tokens_are_right(checked):
-    """Changing a separator changes the mask itself, which is no leak, and said."""
-    status, out = checked("of_documents", text="the cat dog on the mat")
-
-    assert status == 0
-    assert "What stands at position 2 decides the mask itself, so only the future is judged." in out
-    assert checked("causal_and_padding", "--strict")[0] == 0
-
-
 def test_padding_of_an_encoder_reaches_cross_attention(checked):
     """Where nn.Transformer is not given memory_key_padding_mask; the heads of cross-attention are named."""
     status, out = checked("official_forgetful")
@@ -401,23 +294,6 @@ def test_a_model_is_held_against_an_intent(checked):
     assert checked("right", "--intent", "two-way")[0] == 1
     assert checked("right", "--intent", "window(1)")[0] == 1
     assert "in: decoder layer 0" in checked("nothing_but_padding", "--intent", "causal & window(1)")[1]
-
-
-def test_a_batch_that_a_function_gives_is_checked(checked, capsys):
-    """As a collator gives it; no model is run."""
-    status, out = checked("batch", text="")
-
-    assert (status, errors(out)) == (1, ["inverted"])
-    assert "fix: attention_mask = (input_ids != 0).long()" in out
-
-
-def test_the_leak_test_is_drawn(checked, tmp_path):
-    """As a picture and as a table."""
-    status, out = checked("nothing_but_padding", "--intent", "causal", "-o", "leaks.csv", "-o", "leaks.png")
-
-    assert status == 1
-    assert out.partition("attnviz: ")[0].endswith("leaks.csv\nleaks.png\n")
-    assert (tmp_path / "leaks.csv").read_text("utf-8-sig").count("saw what it must not") == 15
 
 
 def test_beside_an_error_nothing_says_no_leak(checked, tmp_path):
@@ -465,58 +341,6 @@ def test_options_that_do_not_fit_are_refused(checked, name, options, message):
     assert message in out
 
 
-@pytest.mark.parametrize("name", ["last", "last_alone", "flat", "turned", "words_first", "chunks"])
-def test_outputs_of_any_shape_are_checked_by_what_attention_gives(checked, name):
-    """Logits of the last position alone, of all positions in one axis, with the axes turned, in a list of chunks."""
-    status, out = checked(name)
-
-    assert status == 0
-    assert "Hidden tokens: no output moved" in out
-
-
-def test_a_file_of_code_without_a_function_is_answered_with_the_lines_to_copy(checked, capsys):
-    checked("right")
-    assert main(["check", "my_models.py"]) == 2
-    sentence = capsys.readouterr().err
-
-    assert (
-        "attnviz check my_models.py:build. Two lines are enough in the file: import attnviz; def build(): ret"
-        in sentence
-    )
-
-
-def test_a_shipped_model_is_checked_by_its_name(capsys):
-    """The future is hidden from the story's decoder, and padding from the translator's encoder."""
-    assert main(["check", "the cat sat down .", "--model", "story"]) == 0
-    assert main(["check", "the cat sleeps .", "--model", "translator"]) == 0
-    assert "Padding: no output moved" in capsys.readouterr().out
-    assert main(["check", "the cat sat down .", "--model", "story", "--pad", "0"]) == 2
-
-
-def test_a_source_is_tested_on_what_it_begins_with():
-    """One line in a test of one's own."""
-    source = attnviz.wrap(Writer(), tokenize, TEXT, words=WORDS)
-
-    assert leak_test(source).text == TEXT
-    assert not leak_test(source).pairs
-    assert next(batch_test(source, TEXT)).same
-
-
-def test_padding_of_an_encoder_is_seen_by_what_its_decoder_gets():
-    """The head that gives padding most weight is named."""
-    torch.manual_seed(1)
-    code = {"words": WORDS, "pad": 0, "call": lambda model, ids, read: model(ids, read)}
-    source = attnviz.wrap(Translator(), tokenize, f"{TEXT} ||| the dog", **code)
-    (test,) = batch_test(source, TEXT)
-
-    assert (test.run, test.same, test.cause) == ("padding", False, "mask")
-    head, kind, layer, part = re.search(
-        r"head (\d) of (\w+) layer (\d).* up to ([\d.]+%) of a row", test.message
-    ).groups()
-    step = source.run((source.tokenize([TEXT, f"{TEXT} {TEXT}"])[0],)).step(attnviz.Site(kind, int(layer)))
-    assert percent(float(step.weights(int(head))[:6, 6:].sum(-1).max())) == part
-
-
 def test_a_model_of_ones_own_opens_on_its_check(checked, monkeypatch):
     """On the page Masks, whatever is found."""
     checked("right")
@@ -545,3 +369,11 @@ def test_ways_to_run_a_model_are_compared(checked):
 
     status, out = checked("right", "--runs", "sideways")
     assert (status, "There is no run 'sideways'." in out) == (2, True)
+
+
+def test_a_shipped_model_is_checked_by_its_name(capsys):
+    """The future is hidden from the story's decoder, and padding from the translator's encoder."""
+    assert main(["check", "the cat sat down .", "--model", "story"]) == 0
+    assert main(["check", "the cat sleeps .", "--model", "translator"]) == 0
+    assert "Padding: no output moved" in capsys.readouterr().out
+    assert main(["check", "the cat sat down .", "--model", "story", "--pad", "0"]) == 2

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from own_models import IDS, WORDS, Server, Writer, tokenize
+from own_models import WORDS, Server, Writer, tokenize
 
 import attnviz
 from attnviz.check.ways import CAUSES, RUNS
@@ -85,15 +85,6 @@ def test_a_model_whose_runs_differ_by_chance_is_compared_with_nothing():
         compared(server("dropout"))
 
 
-def test_a_message_says_where_and_what_to_do():
-    """In the coordinates of the row: document 1 has six tokens, and the window four."""
-    result = result_of(compared(server("documents seen"), runs="packed"), "packed")
-
-    assert (result.text, result.position, result.layer) == (1, 0, 0)
-    assert "Document 2 sees document 1 (6 cells; first at decoder layer 0, query 6, key 3 of the row)" in result.message
-    assert "keeps documents apart" in result.fix
-
-
 @pytest.mark.parametrize(
     ("fault", "run", "words"),
     [
@@ -145,13 +136,6 @@ def test_a_wrapped_model_is_padded_by_the_id_that_it_knows():
     assert causes(test) == {"left": "mask"} | dict.fromkeys(("packed", "cached", "chunked", "written"), "not tried")
 
 
-def test_padding_that_a_model_without_a_mask_sees_is_named():
-    torch.manual_seed(0)
-    source = attnviz.wrap(Writer(hides="nothing"), tokenize, TEXTS[0], words=WORDS, pad=0)
-
-    assert causes(attnviz.same_run(source, TEXTS, ("left", "right", "batched"))) == {"left": "mask", "right": "mask"}
-
-
 def test_a_way_that_raises_is_no_pass():
     def broken(model, ids, cache=None):
         if cache is not None:
@@ -163,17 +147,6 @@ def test_a_way_that_raises_is_no_pass():
     assert (result.same, result.cause) == (False, "not tried")
     assert "It says: " in result.message
     assert "no cache here" in result.message
-
-
-def test_one_text_is_packed_behind_its_own_words():
-    assert causes(compared(server("documents seen"), TEXTS[:1], "packed")) == {"packed": "mask"}
-    assert compared(server(), TEXTS[:1]).ok
-
-
-def test_ids_are_taken_as_they_are():
-    ids = [[IDS[word] for word in text.split()] for text in TEXTS]
-
-    assert compared(server(), ids, tokenizer=None) == compared(server())
 
 
 def test_the_report_is_text_and_json():

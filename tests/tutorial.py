@@ -126,10 +126,3 @@ class Transformer(nn.Module):
         trg_mask = self.make_trg_mask(trg)
         enc_src = self.encoder(src, src_mask)
         return self.decoder(trg, enc_src, src_mask, trg_mask)
-
-
-class Inverted(Transformer):
-    """With the mistake that is made most often: what may be seen and what may not are swapped."""
-
-    def make_trg_mask(self, trg):
-        return 1 - super().make_trg_mask(trg)

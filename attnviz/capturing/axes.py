@@ -84,21 +84,18 @@ def _matrix_letters(*dims: int) -> tuple[str, str, str] | None:
 
 
 def _einsum_letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
-    """The letters of an einsum equation, with new letters for "..."; None if it is no product of two tensors."""
+    """The letters of an einsum equation, with new letters for "..."; None if it is no product of two
+    tensors, or leaves its output out."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
     is_twice = any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides)
-    if len(sides) != 2 or is_twice:
+    if len(sides) != 2 or is_twice or not arrow:
         return None
     rest = [letter for letter in ascii_letters if letter not in inputs]
-    wide = [
-        tensor.dim() - len(side) + 3 if "..." in side else 0 for side, tensor in zip(sides, (left, right), strict=True)
-    ]
+    pairs = zip(sides, (left, right), strict=True)
+    wide = [tensor.dim() - len(side) + 3 if "..." in side else 0 for side, tensor in pairs]
     dots = "".join(rest[: max(wide)])
     letters = [side.replace("...", dots[len(dots) - size :]) for side, size in zip(sides, wide, strict=True)]
-    if not arrow:
-        once = sorted(letter for letter in set(inputs) - set(".,") if inputs.count(letter) == 1)
-        out = dots + "".join(once)
     return letters[0], letters[1], out.replace("...", dots)
 
 

@@ -1,22 +1,24 @@
-"""Captured attention calls: their conversion to steps, and how calls join to one map.
+"""Captured attention calls: how calls join to one map, their conversion to steps, and the proof of each map.
 
-Heads that a model computes one by one, and the passes of a generation with a cache, form one map.
+Heads that a model computes one by one, and the passes of a generation with a cache, form one map. Each recomputed map
+is compared with rows that the model itself computed.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnviz.capturing.verify import Sample
+from attnviz.core import attention
+from attnviz.core.amounts import counted
 from attnviz.core.conventions import named
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import Step
-from attnviz.core.scoring import HALVES, Scoring
+from attnviz.core.scoring import ALL, HALVES, Area, Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.windows import WindowGrid
 
@@ -24,6 +26,38 @@ BLOCKED = -9e3
 """Bias below which a cell counts as masked; models add -10,000, -1e9, the lowest number of the dtype or -inf."""
 SWALLOWS = -1e8
 """Bias below which the scores are lost to rounding, so that a fully masked row has equal weights."""
+ROWS = 8
+"""Rows compared per call, at most; evenly spaced, and including the last row."""
+BOUND, BOUND_OF_HALVES = 1e-4, 0.03
+"""Differences of weights that rounding can explain, in general and for 16-bit dtypes."""
+ROUNDING = 512
+"""Tolerance of scores in units of the machine epsilon, relative to their size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some rows that the model itself computed: weights, (B, H, rows, K), or outputs, (B, H, rows, d_v)."""
+
+    rows: slice
+    own: Tensor
+    is_output: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, own: Tensor, *dtypes: torch.dtype, is_output: bool = False) -> Self:
+        """Copy evenly spaced rows of weights or of an output, (B, H, Q, ...)."""
+        queries = own.shape[2]
+        stride = -(-queries // ROWS) or 1
+        rows = slice((queries - 1) % stride, queries, stride)
+        coarsest = max((own.dtype, *dtypes), key=lambda dtype: torch.finfo(dtype).eps)
+        return cls(rows, own.detach()[:, :, rows].clone(), is_output, coarsest)
+
+    def moved(self, start: int, keys: int, all_keys: int) -> Self:
+        """Shift the rows by `start` queries, and pad weights from `keys` to `all_keys` keys; a sink stays last."""
+        own = self.own
+        if not self.is_output:
+            own = torch.cat([pad(own[..., :keys], (0, all_keys - keys)), own[..., keys:]], -1)
+        return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), own=own)
 
 
 @dataclass(eq=False)
@@ -108,7 +142,7 @@ def scored(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, An
     return {"query": query, "key": key, "mask": mask, "scoring": scoring, "sinks": None}
 
 
-def apart(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
+def split_mask(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
     """Split a float mask, added to the scores, into a boolean mask, a bias and the policy of its fully masked rows.
 
     A row masked by finite numbers only is not empty for the model: it has equal weights if the scores are lost to
@@ -227,9 +261,8 @@ def _join_heads(heads: dict[int | None, Call]) -> Call | None:
         for call in calls:
             call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they form no map"
         return None
-    samples = ()
-    if all(call.samples for call in calls):
-        samples = (replace(calls[0].samples[0], own=torch.cat([call.samples[0].own for call in calls], 1)),)
+    own = [sample.own for call in calls for sample in call.samples[:1]]
+    samples = (replace(calls[0].samples[0], own=torch.cat(own, 1)),) if len(own) == len(calls) else ()
     return replace(_concatenate(calls, 1), head=None, samples=samples)
 
 
@@ -282,3 +315,53 @@ def _cells(call: Call, cells: Tensor | Mask | float) -> Tensor:
     cells = torch.as_tensor(cells, device=call.value.device)
     cells = cells.reshape(*(1,) * (4 - cells.dim()), *cells.shape)
     return cells.expand(*cells.shape[:2], *call.shape[2:])
+
+
+def difference(step: Step, samples: Iterable[Sample]) -> tuple[float, float]:
+    """Compare a step with rows that the model computed: the largest ratio to the tolerance, above 1 is wrong, and the
+    largest difference."""
+    pairs = [(0.0, 0.0), *(_difference(step, sample) for sample in samples)]
+    return tuple(map(max, zip(*pairs, strict=True)))
+
+
+@torch.no_grad()
+def _difference(step: Step, sample: Sample) -> tuple[float, float]:
+    """Compute the difference for one sample; rows without an open key follow other policies and are skipped."""
+    queries, keys = step.shape[2:]
+    scores = step.scoring.scores(step.query, step.key, Area(rows=sample.rows))
+    scores = attention.masked(scores, attention.window(step.mask, sample.rows, ALL, queries=queries, keys=keys))
+    if not scores.numel():
+        return 0.0, 0.0
+    logsumexp = step.logsumexp[:, :, sample.rows]
+    rows, own = attention.normalize(scores, logsumexp=logsumexp), sample.own.to(scores.device).double()
+    is_nan, unit = own.isnan(), 1.0
+    if sample.is_output:
+        rows, unit = rows.to(step.value.dtype) @ step.value, max(_largest(step.value), 1e-30)
+    else:  # keys beyond the filled part of a cache have no weight
+        width, is_nan = max(rows.shape[-1], own.shape[-1]), is_nan.any(-1, keepdim=True)
+        rows, own = (pad(part, (0, width - part.shape[-1])) for part in (rows, own))
+    heads = [[not step.is_off(head, sentence=b) for head in range(step.num_heads)] for b in range(step.shape[0])]
+    is_on = torch.tensor(heads)[:, :, None, None]
+    is_empty = (logsumexp == -torch.inf).unsqueeze(-1)
+    is_left_out = (rows.isnan() & is_nan) | is_empty | ~is_on
+    off = (rows.double() - own).abs().masked_fill(is_left_out, 0).nan_to_num(nan=torch.inf)
+    bound, eps = (BOUND_OF_HALVES if sample.dtype in HALVES else BOUND), torch.finfo(sample.dtype).eps
+    within = bound * unit + own.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + _largest(scores)), 0.5)
+    return float((off / within).max()), float(off.max()) / unit
+
+
+def _largest(numbers: Tensor) -> float:
+    """The largest absolute value of the finite numbers."""
+    return float(numbers.abs().nan_to_num(0, 0, 0).max())
+
+
+def notes(steps: Iterable[Step]) -> list[str]:
+    """Report scales other than 1/√d_k, in one sentence per scale for all calls with it."""
+    places: dict[str, list[str]] = {}
+    for step in steps:
+        width, scale = step.query.shape[-1], step.scoring.scale
+        if not step.weights_only and scale is not None and width > 1 and abs(scale * width**0.5 - 1) >= 0.01:
+            what = "the scores have no factor" if abs(scale - 1) < 1e-6 else f"scores are scaled by {scale:.4g}"
+            sentence = f"{what}, where 1/√d_k is {width**-0.5:.4g}"
+            places.setdefault(sentence, []).append(f"{step.site} ({step.name or 'the model'})")
+    return [f"In {counted(len(names), 'call')} {what} (first: {names[0]})" for what, names in places.items()]

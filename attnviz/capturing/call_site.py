@@ -24,8 +24,6 @@ NO_TEXTS = ("pos", "mask", "bias", "residual", "rot", "freq", "rel", "temb", "co
 """Parts of argument names that mark tensors which are no text, though they may have the length of a text."""
 SKIPPED = (nn.Module.__call__.__code__.co_filename,)
 """Files whose stack frames only pass a call on to another function."""
-CHECKPOINT = os.path.join("torch", "utils", "checkpoint.py")
-"""File of activation checkpointing, which runs parts of a model again in the backward pass."""
 ONE_HEAD = re.compile(r"(?:(.+)\.)?\w*head\w*\.(\d+)")
 """Pattern of names of modules that compute one of several heads: "blocks.0.heads.2"."""
 
@@ -40,7 +38,6 @@ class CallPlace:
         frame: frame of the outermost method of this module.
         above: calling module and the frame of its method; None if no module of the model is the caller.
         in_pass: whether the forward of the model is on the stack.
-        in_checkpoint: whether activation checkpointing is on the stack.
     """
 
     name: str
@@ -48,7 +45,6 @@ class CallPlace:
     frame: FrameType
     above: tuple[nn.Module, FrameType] | None
     in_pass: bool
-    in_checkpoint: bool
 
     @property
     def module_heads(self) -> set[int]:
@@ -59,9 +55,8 @@ class CallPlace:
     def line(self) -> str:
         """File and line of the user's code that makes the call; "" for library code."""
         frames = [self.frame, *([self.above[1]] if self.above else [])]
-        lines = [(frame.f_code.co_filename, frame.f_lineno) for frame in frames]
-        own = [f"{os.path.basename(file)}:{line}" for file, line in lines if "site-packages" not in file]
-        return own[0] if own else ""
+        own = (frame for frame in frames if "site-packages" not in frame.f_code.co_filename)
+        return next((f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" for frame in own), "")
 
     @property
     def batches(self) -> set[int]:
@@ -98,10 +93,9 @@ class Places:
     def now(self) -> CallPlace | None:
         """The place of the current call; None outside the model, and in another model that it calls."""
         module = outer = above = None
-        in_pass = in_checkpoint = False
+        in_pass = False
         for frame, _ in walk_stack(sys._getframe(1)):
             code = frame.f_code
-            in_checkpoint = in_checkpoint or code.co_filename.endswith(CHECKPOINT)
             owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
             if not isinstance(owner, nn.Module) or code.co_filename in SKIPPED:
                 continue
@@ -117,7 +111,7 @@ class Places:
             in_pass = in_pass or owner is self.model
         if module is None:
             return None
-        return CallPlace(self._names[module], module, outer, above, in_pass, in_checkpoint)
+        return CallPlace(self._names[module], module, outer, above, in_pass)
 
 
 def _calls_attention(module: nn.Module) -> bool:
@@ -187,18 +181,12 @@ def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
     is_cross = any(part.startswith(CROSS) for part in parts)
     if next(place.module.parameters(), None) is None and place.above is not None:
         frame = place.above[1]  # the inputs of the module are queries and keys, already projected
-    texts = {
-        name: tensor
-        for name, tensor in inputs(frame).items()
-        if tensor.dim() == 3 and tensor.is_floating_point() and not any(part in name for part in NO_TEXTS)
-    }
+    named = {name: tensor for name, tensor in inputs(frame).items() if not any(part in name for part in NO_TEXTS)}
+    texts = {name: text for name, text in named.items() if text.dim() == 3 and text.is_floating_point()}
     by_letter = [next((texts[name] for name in texts if name.startswith(letter)), None) for letter in "qk"]
     first, *others = by_letter if None not in by_letter else texts.values() or [None]
-    others = [
-        other
-        for other in others
-        if any(0 <= keys - size <= 2 for size in other.shape[:2]) and {*other.shape[:2]} & {*first.shape[:2]}
-    ]  # inputs as long as the keys, of which up to two may be learned
+    others = [text for text in others if any(0 <= keys - size <= 2 for size in text.shape[:2])]  # two may be learned
+    others = [text for text in others if {*text.shape[:2]} & {*first.shape[:2]}]
     if not texts or (any("self" in part for part in parts) and not is_cross):
         same = not is_cross
     elif others:
@@ -207,8 +195,8 @@ def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
         same = not (queries == 1 < keys and keys in first.shape[:2])  # one query, of a recurrent decoder or learned
     if not same:
         return "cross"
-    named = [stack for stack in ("decoder", "encoder") if any(part.endswith(stack) for part in parts)]
-    return [*named, "decoder" if is_causal else "encoder"][0]
+    stacks = [stack for stack in ("decoder", "encoder") if any(part.endswith(stack) for part in parts)]
+    return [*stacks, "decoder" if is_causal else "encoder"][0]
 
 
 def causal(mask: Tensor | Mask | None) -> bool:

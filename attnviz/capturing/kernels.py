@@ -14,46 +14,28 @@ from torch import Tensor
 from torch.nn.functional import multi_head_attention_forward, scaled_dot_product_attention
 
 from attnviz.capturing.axes import Lead
-from attnviz.capturing.call import BLOCKED, apart
+from attnviz.capturing.call import BLOCKED, Sample, split_mask
 from attnviz.capturing.call_site import CallPlace, causal, positions
-from attnviz.capturing.verify import Sample
 from attnviz.capturing.watched import Watched
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Mask, Subsequent, Window
 from attnviz.core.scoring import Scoring
 
-ARGUMENTS = {
-    "query": "query q",
-    "key": "key k",
-    "value": "value v",
-    "qkv": "qkv",
-    "kv": "kv",
-    "ends": "cu_seqlens cu_seqlens_q cu_seq_q",
-    "key_ends": "cu_seqlens_k cu_seq_k",
-    "is_causal": "causal is_causal",
-    "window": "window_size",
-    "scale": "softmax_scale scale",
-    "softcap": "softcap",
-    "dropout_p": "dropout_p",
-    "score_mod": "score_mod",
-    "block_mask": "block_mask",
-    "unused": "max_seqlen max_seqlen_q max_seqlen_k max_q max_k deterministic return_attn_probs enable_gqa "
-    "num_splits kernel_options score_mod_other_buffers mask_mod_other_buffers",
-}
-"""Arguments of these functions: the name used here, and the names in the libraries."""
-OUR_NAMES = {name: ours for ours, names in ARGUMENTS.items() for name in names.split()}
-LIBRARIES = {
-    "flash_attn": "flash_attn_func flash_attn_qkvpacked_func flash_attn_kvpacked_func flash_attn_varlen_func "
-    "flash_attn_varlen_qkvpacked_func flash_attn_varlen_kvpacked_func flash_attn_with_kvcache".split(),
-    "xformers.ops": ["memory_efficient_attention"],
-}
+ARGUMENTS = "query key value qkv kv is_causal scale softcap dropout_p score_mod block_mask"
+OTHER_NAMES = "q=query k=key v=value causal=is_causal window_size=window softmax_scale=scale cu_seqlens=ends "
+OTHER_NAMES += "cu_seqlens_q=ends cu_seq_q=ends cu_seqlens_k=key_ends cu_seq_k=key_ends"
+UNUSED = "max_seqlen max_seqlen_q max_seqlen_k max_q max_k deterministic return_attn_probs enable_gqa num_splits "
+UNUSED += "kernel_options score_mod_other_buffers mask_mod_other_buffers"
+OUR_NAMES = {name: name for name in f"{ARGUMENTS} {UNUSED}".split()}
+OUR_NAMES |= dict(pair.split("=") for pair in OTHER_NAMES.split())
+"""Names used here for the arguments of these functions, by their names in the libraries."""
+FLASH = "flash_attn_func flash_attn_qkvpacked_func flash_attn_kvpacked_func flash_attn_varlen_func "
+FLASH += "flash_attn_varlen_qkvpacked_func flash_attn_varlen_kvpacked_func flash_attn_with_kvcache"
+LIBRARIES = {"flash_attn": FLASH.split(), "xformers.ops": ["memory_efficient_attention"]}
 """Attention functions of other libraries, by the module from which they are imported."""
-NAMED_ONLY = frozenset(
-    "_flash_attn_forward _flash_attn_varlen_forward _varlen_attn_out flash_fwd _flash_attention_forward "
-    "_efficient_attention_forward efficient_attention_forward_cutlass memory_efficient_attention".split()
-)
-"""Low-level operators that a model may call directly, and the function of xformers: reported, but not captured."""
-NAMES = NAMED_ONLY.union({"_varlen_attn", "flex_attention"}, *LIBRARIES.values())
+NAMED_ONLY = ("_flash_attn_forward", "_flash_attention_forward", "memory_efficient_attention")
+"""Operators that a model may call directly, and the function of xformers: reported, but not captured."""
+NAMES = {*NAMED_ONLY, "_varlen_attn", "flex_attention", *FLASH.split()}
 """Functions that `attend` replaces; torch's `varlen_attn` is known by its operator."""
 
 
@@ -74,7 +56,7 @@ def scaled_dot_product(
     place = mode.place((query, key, value))
     if place is None:
         return own
-    mask, bias, empty_rows = apart(attn_mask)
+    mask, bias, empty_rows = split_mask(attn_mask)
     masks, scoring = (Subsequent() if is_causal else mask, bias), Scoring(scale=scale, empty_rows=empty_rows)
     size = getattr(place.module, "num_key_value_groups", 1)
     is_packed = query.dim() == 4 and query.shape[2] == size > 1 and query.shape[1] == key.shape[1]
@@ -144,7 +126,7 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
         key, value = grouped(query, key, value, query.shape[1] != key.shape[1])
         masks = _mask_and_bias(arguments, query, key)
     except InputError as error:
-        mode.captured.note(f"{mode.name(place)} calls {name} {error}, which is not captured")
+        mode.captured.notes.append(f"{mode.name(place)} calls {name} {error}, which is not captured")
         return result
     output, *more = result if isinstance(result, tuple) else (result,)
     own, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)
@@ -157,7 +139,7 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
 
 
 def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a call by the names in `ARGUMENTS`; packed query, key and value are split."""
+    """Arguments of a call by our names; packed query, key and value are split."""
     if hasattr(func, "default"):  # an operator
         names = (argument.name for argument in func.default._schema.arguments)
         arguments = dict(zip(names, args, strict=False)) | kwargs
@@ -182,7 +164,7 @@ def _move_heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
 def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
     """Mask and bias of a call; query and key are (..., n, d)."""
     if "score_mod" in arguments:
-        return apart(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
+        return split_mask(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
     queries, keys, ends = query.shape[-2], key.shape[-2], arguments.get("ends")
     before, after = arguments.get("window") or (-1, -1)
     after = 0 if arguments.get("is_causal") else after
@@ -231,8 +213,8 @@ def multi_head(mode: Watched, query: Tensor, *args: Any, **options: Any) -> tupl
     mask, place = options.get("attn_mask"), mode.place((query,))
     is_hint = options.get("is_causal") and not options.get("need_weights", True)
     if place is not None and mask is not None and is_hint and options.get("key_padding_mask") is None:
-        is_blocked = mask if mask.dtype is torch.bool else mask < BLOCKED
-        if not torch.equal(is_blocked, torch.ones_like(is_blocked).triu(1)):
+        is_open = mask == 0 if mask.dtype is torch.bool else mask > BLOCKED
+        if not torch.equal(is_open, torch.ones_like(is_open).tril()):
             what = "is given is_causal=True beside another mask: PyTorch uses the hint and ignores the mask"
             mode.captured.findings.append(f"{mode.name(place)} {what}")
     with mode:

@@ -18,22 +18,19 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 
 from attnviz.capturing import kernels
 from attnviz.capturing.axes import PRODUCTS
-from attnviz.capturing.scores import INSTEAD, Scores, carry
+from attnviz.capturing.scores import carry
 from attnviz.capturing.seen import Capture
-from attnviz.capturing.softmax import DROPOUTS, LOGS, SOFTMAXES, dropout, multiply, softmax
+from attnviz.capturing.softmax import DROPOUTS, SOFTMAXES, dropout, multiply, softmax
 from attnviz.capturing.watched import Watched
 from attnviz.core.edits import NOT_TAKEN, Edits, Site
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import InputError
 
-ROUTES: dict[str, Callable[..., Any]] = {
-    "scaled_dot_product_attention": kernels.scaled_dot_product,
-    "multi_head_attention_forward": kernels.multi_head,
-}
+CALLS = {"scaled_dot_product_attention": kernels.scaled_dot_product, "multi_head_attention_forward": kernels.multi_head}
 """Replacements of torch functions, by name."""
-PARTS = dict.fromkeys(PRODUCTS, multiply) | dict.fromkeys(SOFTMAXES + LOGS, softmax)
+PARTS = dict.fromkeys(PRODUCTS, multiply) | dict.fromkeys(SOFTMAXES, softmax)
 PARTS |= dict.fromkeys(kernels.NAMES, kernels.attend) | dict.fromkeys(DROPOUTS, dropout)
 """Replacements of functions that are parts of attention; their second argument is the original function."""
-UNREAD = frozenset({*ROUTES, *PARTS} - {*DROPOUTS})
+UNREAD = frozenset({*CALLS, *PARTS} - {*DROPOUTS})
 """Functions whose results need no tracking by `carry`."""
 
 _lock = threading.Lock()
@@ -68,12 +65,8 @@ def capture(
         The captured attention, complete after the block; see `Capture.record`.
 
     Raises:
-        AttnvizError: if the model cannot be captured; after the block, if an edit had no effect, with the sites.
+        AttnvizError: after the block, if an edit had no effect, with the sites.
     """
-    for name, module in model.named_modules():
-        if isinstance(module, torch.jit.ScriptModule):  # TorchScript runs without Python
-            what = f"{name or 'The model'} is TorchScript, whose attention cannot be captured"
-            raise AttnvizError(f"{what}. Capture the module that it was made of.")
     if edits.taken:
         raise InputError(NOT_TAKEN)
     mode = Mode(model, edits, heads, sites or {})
@@ -102,18 +95,14 @@ class Mode(Watched, TorchFunctionMode):
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name, kwargs = getattr(func, "__name__", "").partition(".")[0], kwargs or {}
-        if name in ROUTES:
-            result = ROUTES[name](self, *args, **kwargs)
+        if name in CALLS:
+            result = CALLS[name](self, *args, **kwargs)
         elif name in PARTS:
             result = PARTS[name](self, func, args, kwargs)
         else:
             result = func(*args, **kwargs)
         if self._unsorted is not None:
             self.check_order(result)
-        is_instead = name in INSTEAD and args and isinstance(args[0], Tensor)
-        if is_instead and isinstance(self.tracked.get(args[0]), Scores) and (place := self.place(args[:1])):
-            what = f"{self.name(place)} applies {name}() to products of queries and keys instead of a softmax"
-            self.captured.awaited[self.name(place)] = what
         if isinstance(result, Tensor) and name not in UNREAD:
             carry(self.tracked, func, name, args, kwargs, result)
         return result

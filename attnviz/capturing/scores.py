@@ -21,13 +21,9 @@ TIMES = frozenset({"mul", "mul_", "multiply", "multiply_", "__mul__", "__rmul__"
 OVER = frozenset({"div", "div_", "divide", "divide_", "true_divide", "__truediv__", "__itruediv__", "__div__"})
 PLUS = frozenset({"add", "add_", "__add__", "__radd__", "__iadd__"})
 MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
-INSTEAD = frozenset("exp exp_ exp2 sigmoid relu gumbel_softmax".split())
-"""Functions that models apply to scores instead of a softmax, or as a part of one."""
 CASTS = frozenset("contiguous to float half bfloat16 double type type_as clone expand dropout".split())
-VIEWS = frozenset(
-    "view reshape flatten unflatten permute transpose transpose_ swapaxes swapdims movedim unsqueeze squeeze "
-    "__getitem__ __get__".split()
-)
+VIEWS = {"view", "reshape", "flatten", "unflatten", "permute", "transpose", "transpose_", "swapaxes", "swapdims"}
+VIEWS |= {"movedim", "unsqueeze", "squeeze", "__getitem__", "__get__"}
 ROUNDING, ROUNDING_OF_HALVES = 256, 8
 """Tolerance between scores and their recomputation, in units of the machine epsilon: many roundings in long sums, or
 few in 16-bit types, whose numbers are rounded once each."""
@@ -178,10 +174,8 @@ class Scores:
         """Find mask, bias and sink that turn the products into the scores, (*lead, Q, K); None if impossible."""
         products, sink = (self.query * self.scale) @ self.key.mT, None
         products = products if self.outer is None else torch.tanh(products) * self.outer
-        rounding = (
-            torch.finfo(dtype).eps * (ROUNDING_OF_HALVES if dtype in HALVES else ROUNDING)
-            for dtype in (self.dtype, scores.dtype)
-        )
+        dtypes = (self.dtype, scores.dtype)
+        unit = max(torch.finfo(dtype).eps * (ROUNDING_OF_HALVES if dtype in HALVES else ROUNDING) for dtype in dtypes)
         scores, products = (tensor.float() if tensor.dtype in HALVES else tensor for tensor in (scores, products))
         if self.has_sink:
             scores, sink = scores[..., :-1], scores[..., -1:]
@@ -190,7 +184,7 @@ class Scores:
         bias = sum((term.to(rest.dtype) * factor for term, factor, _ in self.terms), start=rest.new_zeros(()))
         rest = (rest - bias).masked_fill_(blocked, 0)
         bias = bias.masked_fill(bias < BLOCKED, 0)
-        within = max(rounding) * (1 + float(products.abs().max()) + float(bias.abs().max()))
+        within = unit * (1 + float(products.abs().max()) + float(bias.abs().max()))
         if not bool((rest.abs() <= within).all()):  # a constant per row, to which the softmax is invariant
             shift = rest.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
             shift = shift.where(shift > -torch.inf, 0.0)

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from attnviz.capturing.call import Call, Run, runs_of
-from attnviz.capturing.verify import BOUND, difference, notes
+from attnviz.capturing.call import BOUND, Call, Run, difference, notes, runs_of
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
@@ -35,14 +34,13 @@ class Texts:
     def lengths(self) -> dict[str, tuple[int, ...]]:
         """Number of keys without padding per sentence, by kind of attention."""
         kinds = {"encoder": self.keys or self.queries, "decoder": self.queries, "cross": self.keys}
-        return {
-            kind: tuple(sentence.length for sentence in sentences) for kind, sentences in kinds.items() if sentences
-        }
+        return {kind: tuple(text.length for text in texts) for kind, texts in kinds.items() if texts}
 
     def with_places(self, places: tuple[int, int], image: Any, steps: tuple[Step, ...]) -> Self:
         """Fill in patches of pictures for sentences that are None: see `places` in `Capture.record`."""
-        batch, images = steps[0].shape[0], image if isinstance(image, tuple | list) else [image]
-        if len(images) not in (1, batch):
+        batch = steps[0].shape[0]
+        images = image if isinstance(image, tuple | list) else [image] * batch
+        if len(images) != batch:
             raise InputError(f"There are {len(images)} pictures for {batch} sentences; give one for each, or one.")
         is_grid = isinstance(places, tuple | list) and len(places) == 2
         if not is_grid or not all(type(number) is int and number > 0 for number in places):
@@ -56,8 +54,7 @@ class Texts:
             raise InputError(f"{what} {there} positions; up to {MOST_EXTRA} of them may be other tokens.")
         extra = max(more, key=more.count)
         tokens = patches(rows, columns, ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)])
-        pictures = [() if picture is None else (Picture.of(picture),) for picture in images]
-        patched = tuple(pictured(tokens, each) for each in pictures) * (batch // len(images))
+        patched = tuple(pictured(tokens, () if part is None else (Picture.of(part),)) for part in images)
         if self.queries or self.keys:
             return Texts(self.queries or patched, self.keys or patched)
         counts = [step.shape[2] for step in steps if step.site.kind == "cross" and _key_count(step) == len(tokens)]
@@ -134,7 +131,6 @@ class Capture:
         output: last result of the model's forward; None if only parts of the model were called.
         notes: captured attention that cannot be shown, one sentence each.
         findings: unusual properties of the shown maps, one sentence each.
-        awaited: messages about functions other than a softmax on scores, by module name, until a softmax follows.
     """
 
     def __init__(self, name: str, edits: Edits):
@@ -144,7 +140,6 @@ class Capture:
         self.notes: list[str] = []
         self.findings: list[str] = []
         self.softmaxes: list[Any] = []
-        self.awaited: dict[str, str] = {}
 
     @property
     def runs(self) -> int:
@@ -226,11 +221,6 @@ class Capture:
             findings=tuple(findings),
         )
 
-    def note(self, sentence: str) -> None:
-        """Note captured attention that cannot be shown; the same sentence is noted once."""
-        if sentence not in self.notes:
-            self.notes.append(sentence)
-
     def check(self) -> None:
         """Raise AttnvizError if an edit had no effect; the message lists the sites."""
         if self.edits == type(self.edits)():
@@ -263,20 +253,18 @@ class Capture:
         calls, unjoined = runs[run].whole() if runs else ({}, [])
         refused = [call.why_not for call in self.calls if call.why_not]
         loose = [each.sentence for each in self.softmaxes if not each.is_placed and (each.of_product or each.why_not)]
-        unseen = [*dict.fromkeys([*refused, *loose, *self.awaited.values()]), *unjoined, *self.notes]
+        unseen = [*dict.fromkeys([*refused, *loose, *unjoined, *self.notes])]
         steps, rounded = [], []
         for site, call in calls.items():
             step, name = call.step(self.edits, lengths.get(site.kind)), f"{site} ({call.name or 'the model'})"
-            off = difference(step, call.samples)
-            if off.excess > 1:
-                what = f"differs from the model's own weights or output by up to {off.largest:.2g}"
+            excess, largest = difference(step, call.samples)
+            if excess > 1:
+                what = f"differs from the model's own weights or output by up to {largest:.2g}"
                 unseen.append(f"the recomputed map of {name} {what}, so it is not shown")
                 continue
             steps.append(step if call.windows is None else call.windows.joined(step, self.edits))
-            if off.has_nan:
-                unseen.append(f"{name} has NaN where the model itself has")
-            if off.largest > BOUND:
-                rounded.append((off.largest, str(call.samples[0].dtype).removeprefix("torch."), name))
+            if largest > BOUND:
+                rounded.append((largest, str(call.samples[0].dtype).removeprefix("torch."), name))
         if not steps and not is_any:
             raise AttnvizError(self._no_attention_message(unseen))
         findings = [*self.findings, *(notes(steps) if self.edits.scale is None else ())]
@@ -287,9 +275,9 @@ class Capture:
         return tuple(steps), unseen, findings
 
     def _no_attention_message(self, unseen: list[str]) -> str:
-        nothing = "no function of torch that attention is made of was called in it. Was it run in the block and thread?"
-        if self.output is not None:
-            nothing = "it ran and took no softmax of queries and keys, so it has no attention weights"
+        nothing = "it ran and took no softmax of queries and keys, so it has no attention weights"
+        if self.output is None:
+            nothing = "no function of attention was called in it. Was it run in the block and thread?"
         what = "; ".join(unseen or dict.fromkeys(softmax.sentence for softmax in self.softmaxes))
         return f"No attention was seen in {self.name}: {what or nothing}"
 
@@ -299,5 +287,5 @@ def hidden(output: Any) -> Tensor | None:
     if isinstance(output, Tensor):
         return output if output.dim() == 3 and output.is_floating_point() else None
     parts = output.values() if hasattr(output, "values") else output
-    tensors = map(hidden, parts) if hasattr(output, "values") or isinstance(output, list | tuple) else ()
-    return next((tensor for tensor in tensors if tensor is not None), None)
+    parts = parts if hasattr(output, "values") or isinstance(output, list | tuple) else ()
+    return next((tensor for tensor in map(hidden, parts) if tensor is not None), None)

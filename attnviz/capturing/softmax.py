@@ -14,16 +14,14 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing.axes import Lead, Product, is_learned, is_plain, read_product
-from attnviz.capturing.call import BLOCKED, Call, scored
+from attnviz.capturing.call import BLOCKED, Call, Sample, scored
 from attnviz.capturing.call_site import CallPlace, causal
 from attnviz.capturing.scores import LOST, Scores, compact, empty_rows_of
-from attnviz.capturing.verify import Sample
 from attnviz.capturing.watched import Watched
 from attnviz.core.errors import ShapeError
 from attnviz.core.scoring import Scoring
 
-SOFTMAXES = ("softmax", "_softmax", "special_softmax", "_masked_softmax")
-LOGS = ("log_softmax", "_log_softmax", "special_log_softmax")
+SOFTMAXES = ("softmax", "_softmax", "special_softmax")
 DROPOUTS = ("dropout", "dropout_")
 WRONG_AXIS = "rows do not sum to 1, so they are no weights"
 LATE_MASK = "masks after the softmax"
@@ -93,7 +91,9 @@ class Softmax:
         close = CLOSE if numbers.dtype == weights.dtype else CLOSE_AFTER_CAST
         for order in self._orders(numbers):
             held = numbers.permute(order).reshape(weights.shape).to(weights.dtype)
-            if all(_are_held(held[part], weights[part], is_exact, close) for part in (corner, ...)):
+            pairs = ((held[part], weights[part]) for part in (corner, ...))
+            pairs = (pair if is_exact else (pair[0], pair[1].masked_fill(pair[0] == 0, 0)) for pair in pairs)
+            if all(torch.equal(*pair) if is_exact else torch.allclose(*pair, **close) for pair in pairs):
                 return order if held.any() or not weights.any() else None
         return None
 
@@ -112,33 +112,17 @@ class Softmax:
         self.weights = self.passed_on = self.scores = None
 
 
-def _are_held(numbers: Tensor, weights: Tensor, is_exact: bool, close: dict[str, Any]) -> bool:
-    """Whether numbers equal the weights; unless `is_exact`, some may be zeroed or rounded."""
-    if is_exact:
-        return torch.equal(numbers, weights)
-    return torch.allclose(numbers, weights.masked_fill(numbers == 0, 0), **close)
-
-
 def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """Run a softmax and register it; gives its result, with the edits if the scores come from queries and keys."""
-    name, scores = func.__name__.partition(".")[0], args[0] if args else kwargs.get("input", kwargs.get("self"))
+    scores = args[0] if args else kwargs.get("input", kwargs.get("self"))
     form = mode.tracked.get(scores)
-    scores = scores if kwargs.get("out") is None else scores.clone()  # the softmax may overwrite it
     result = func(*args, **kwargs)
     dims = [dim for dim in (kwargs.get("dim"), *args[1:]) if type(dim) is int]
-    dims += [-1] if name == "_masked_softmax" else []
     place = mode.place((scores,)) if dims and result.dim() > 1 else None
     if place is None:
         return result
-    if name == "_masked_softmax":
-        scores = scores.masked_fill(args[1], -torch.inf)
-    mode.captured.awaited.pop(mode.name(place), None)
-    weights = result.exp() if name in LOGS else result
-    changed = _register_softmax(mode, place, form, scores, weights, dims[0] % result.dim())
-    if changed is None:
-        return result
-    changed = changed.log() if name in LOGS else changed
-    return changed.to(result.dtype) if kwargs.get("out") is None else result.copy_(changed)
+    changed = _register_softmax(mode, place, form, scores, result, dims[0] % result.dim())
+    return result if changed is None else changed.to(result.dtype)
 
 
 def _register_softmax(
@@ -199,7 +183,7 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
         mode.await_order(matches[side][0].call, result)
     elif product is not None and not any(map(is_learned, product.sides)):
         factor = prod(form for form in map(mode.tracked.get, product.sides) if isinstance(form, float))
-        scores = Scores.of(product, result.dtype, factor, mode.heads_here)
+        scores = Scores.of(product, result.dtype, factor, mode.num_heads)
         if scores is not None and name.startswith("baddbmm"):
             added = args[0] if args else kwargs["input"]
             scores = scores.times(kwargs.get("alpha", 1), 1).plus(added, float(kwargs.get("beta", 1)))
@@ -226,10 +210,8 @@ def _replace_tensor(arguments: Any, old: Tensor, new: Tensor) -> Any:
 
 
 def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
-    """Complete the call whose weights are on one side of a product; gives edited weights to multiply, or None.
-
-    `order` is the axis order of this side that matches the softmax.
-    """
+    """Complete the call whose weights are on one side of a product, in the axis order that matches the softmax; give
+    edited weights to multiply, or None."""
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
     tensor, values = product.sides[side], product.sides[1 - side]
     *rest, keys = (own[axis] for axis in order)
@@ -242,7 +224,7 @@ def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, o
             axes = f"the softmax is over axis {own.index(keys)}, and the values are summed over axis"
             pending.refuse(f"{axes} {own.index(summed[0])} of {len(own)}: {WRONG_AXIS}")
     elif is_known and rest[-1] in other:
-        mode.captured.note(f"{pending.name} adds values that differ between queries")
+        mode.captured.notes.append(f"{pending.name} adds values that differ between queries")
     elif is_learned(values):  # a table of words or classes
         pending.is_placed = True
         pending.refuse("multiplies weights by learned numbers after the softmax")
@@ -266,17 +248,17 @@ def _keep_unknown_call(
     keys, queries = own[order[-1]], [letter for letter in own if letter not in product.letters[1 - side]]
     has_lead = any(letter in product.letters[1 - side] for letter in own if letter != keys)
     if len(queries) > 1 and has_lead:
-        queries = [letter for letter in queries if size[letter] not in mode.heads_here()]
+        queries = [letter for letter in queries if size[letter] not in mode.num_heads()]
     if len(queries) != 1:
         return pending.refuse(f"has values that are the same along {len(queries)} of its axes, not one of queries")
     lead = [letter for letter in own if letter not in (*queries, keys)]
     pending.is_placed, sizes = True, tuple(size[letter] for letter in lead)
     if isinstance(mode.tracked.get(values), Scores):
-        return mode.captured.note("a softmax is multiplied by keys and values: linear attention has no map")
+        return mode.captured.notes.append("a softmax is multiplied by keys and values: linear attention has no map")
     if place is None:
         return None
     if not pending.of_product and size[queries[0]] == 1 and place.batches:
-        counts = {batch * count for batch in place.batches for count in (1, *mode.heads_of(place))}
+        counts = {batch * count for batch in place.batches for count in (1, *mode.num_heads())}
         if prod(sizes) not in {1, *counts}:
             return None  # a convolution with one kernel per position
     pending.lead, axes = mode.lead(place, sizes), [own.index(letter) for letter in (*lead, *queries, keys)]
@@ -312,15 +294,9 @@ def _report_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> Non
     is_gone = (now == 0) & ((before > CLOSE_AFTER_CAST["atol"]) | before.isnan())
     has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)
     is_gone_with_keys = is_gone & has_keys.to(now.device)
-    if bool(is_gone_with_keys.any()):
-        partly = is_gone_with_keys & (now != 0).any(-1, keepdim=True)
-        what = (
-            f"sets {int(is_gone_with_keys.any(-1).sum())} whole rows of weights to 0 after the softmax, as for padding"
-        )
-        if bool(partly.any()):
-            least = f"rows sum to as little as {now.sum(-1).min():.2g}"
-            what = f"{LATE_MASK}: {int(is_gone.sum())} weights become 0, and {least}"
-        what = f"{what}. The map shows the result of the softmax"
+    if bool((is_gone_with_keys & (now != 0).any(-1, keepdim=True)).any()):  # whole rows may be queries of padding
+        least = f"rows sum to as little as {now.sum(-1).min():.2g}. The map shows the result of the softmax"
+        what = f"{LATE_MASK}: {int(is_gone.sum())} weights become 0, and {least}"
         mode.captured.findings.append(f"{call.site} ({call.name or mode.captured.name}) {what}")
-    elif bool(is_gone.any()):
+    elif bool(is_gone.any()) and not bool(is_gone_with_keys.any()):
         call.scoring = replace(call.scoring, empty_rows="zero")

@@ -37,15 +37,15 @@ class Watched:
         self._unsorted: tuple[Call, Tensor] | None = None
 
     def place(self, tensors: tuple[Tensor, ...]) -> CallPlace | None:
-        """The place of the current call in the model; None if the call cannot be captured.
+        """Find the place of the current call in the model; None if the call cannot be captured.
 
-        Raises:
-            AttnvizError: if edits would act in only one of the two runs of a checkpoint, with wrong gradients.
+        Raise AttnvizError if edits would act in only one of the two runs of a checkpoint, with wrong gradients.
         """
         place = self._places.now()
         if place is not None and (reason := why_not(tensors)):
-            return self.captured.note(f"{self.name(place)} computes attention {reason}, which is not captured")
-        if place is not None and place.in_checkpoint and self.edits != type(self.edits)():
+            return self.captured.notes.append(f"{self.name(place)} computes attention {reason}, which is not captured")
+        frames = walk_stack(None) if place is not None and self.edits != type(self.edits)() else ()
+        if any(frame.f_code.co_filename == torch.utils.checkpoint.__file__ for frame, _ in frames):
             what = "is checkpointed, so the backward pass runs it again without the edits"
             raise AttnvizError(f"{self.name(place)} {what}. Switch checkpointing off to edit it.")
         return place
@@ -53,14 +53,10 @@ class Watched:
     def name(self, place: CallPlace) -> str:
         return place.name or self.captured.name
 
-    def heads_of(self, place: CallPlace) -> set[int]:
-        """Possible numbers of heads of a call: `heads` of the user, else the attributes of the module."""
-        return place.module_heads if self.heads is None else {self.heads}
-
-    def heads_here(self) -> set[int]:
-        """Possible numbers of heads of the module that is running."""
-        place = self._places.now()
-        return set() if place is None else self.heads_of(place)
+    def num_heads(self) -> set[int]:
+        """Possible numbers of heads of the running module: `heads` of the user, else its attributes."""
+        place = self._places.now() if self.heads is None else None
+        return place.module_heads if place is not None else {self.heads} - {None}
 
     def lead(self, place: CallPlace, axes: tuple[int, ...]) -> Lead:
         return Lead.of(axes, self.heads, place.module_heads, place.batches)
@@ -137,14 +133,11 @@ class Watched:
         return replace(edits, heads_off=here, **({"each_off": tuple(alone)} if alone else {}))
 
     def keep(self, call: Call, place: CallPlace) -> Call:
-        """Keep a copy of a call, safe from later in-place operations of the model. A repeated bias is stored once."""
+        """Keep a copy of a call, safe from later in-place operations of the model."""
         parts = {field.name: getattr(call, field.name) for field in fields(Call)}
         copies = {name: part.detach().clone() for name, part in parts.items() if isinstance(part, Tensor)}
         bias = tuple(part.detach().clone() for part in call.scoring.bias)
         copy = replace(call, **copies, scoring=replace(call.scoring, bias=bias))
-        biases = (self._last[1].scoring.bias, copy.scoring.bias) if self._last else ()
-        if any(old.device == new.device and torch.equal(old, new) for old, new in zip(*biases, strict=False)):
-            copy.scoring = replace(copy.scoring, bias=biases[0])
         self._refuse_parts(copy, place)
         self._last, self._latest[copy.site] = (place, copy), copy
         self.captured.calls.append(copy)
@@ -157,7 +150,7 @@ class Watched:
         method makes several calls.
         """
         (batch, heads, queries, _), name = call.shape, call.name or "the model"
-        for sentences, size in positions(place.frame) if heads not in {1, *self.heads_of(place)} else ():
+        for sentences, size in positions(place.frame) if heads not in {1, *self.num_heads()} else ():
             if queries < size and size % queries == 0 and batch * heads * queries == sentences * size:
                 call.refused = f"{name} attends within windows of {queries} of its {size} positions, no whole map"
         other, last = self._last or (place, None)
@@ -181,11 +174,8 @@ class Watched:
             return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
 
     def edited_weights(self, call: Call, own: Tensor, scores: Tensor | None) -> Tensor:
-        """The weights of a call with the edits, (B, H, Q, K), from scores if possible, else from queries and keys.
-
-        Raises:
-            AttnvizError: if the edits need queries and keys, but only weights are known.
-        """
+        """Compute the weights of a call with the edits, (B, H, Q, K), from scores if possible, else from queries and
+        keys; raise AttnvizError if these are needed, but only weights are known."""
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
             return silence(own, edits.off(site), edits.off_alone(site))

@@ -24,9 +24,6 @@ from attnviz.check.rules import check_mask, check_scores, check_weights, toleran
 from attnviz.core.errors import InputError, MaskError, ShapeError, quoted
 from attnviz.core.masks import Full, Mask, Padding
 
-AS_PADDING = "Its rows are read as texts, (B, K), padded at one end. If they are queries, say the shape of the scores."
-"""Reason to read a mask with two axes as padding."""
-
 MOST_CELLS = 2**24
 """Maximum number of cells per check: 16 heads of 1,024 x 1,024, or one head of 4,096 x 4,096."""
 
@@ -121,8 +118,8 @@ def _mask_report(
     if values.dtype is not torch.bool and not values.is_floating_point() and not is_binary(values):
         values = values.float()  # integers such as -10,000 are an additive mask
     report = check_mask(Laid(values, axes), convention, intent, tokens)
-    reasons, findings = (AS_PADDING, *report.reasons) if as_padding else report.reasons, (*of_shape, *report.findings)
-    return replace(report, reasons=reasons, findings=findings)
+    reasons = ["Its rows are read as texts, (B, K). If they are queries, say the shape of the scores."] * as_padding
+    return replace(report, reasons=(*reasons, *report.reasons), findings=(*of_shape, *report.findings))
 
 
 def _expand_texts(values: Tensor, tokens: Tensor | None, intent: Intent | None) -> Tensor:

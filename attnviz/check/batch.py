@@ -113,12 +113,11 @@ class _Texts:
         self.pad, self.question, what = pad, "", f"{self.name} are {tuple(ids.shape)}"
         if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
             raise InputError(f"The {what} of {ids.dtype}; they must be whole numbers (B, n).")
-        for other, array in (("position_ids", self.positions), ("labels", self.labels)):
-            if array is not None and array.shape[-1] != ids.shape[1]:
-                raise InputError(f"The {other} are {tuple(array.shape)}, the {self.name} {tuple(ids.shape)}.")
-        if mask is not None and mask.dim() == 2 and mask.shape != ids.shape:
-            raise InputError(f"The {self.mask_name} is {tuple(mask.shape)}, the {self.name} {tuple(ids.shape)}.")
         self.flat, self.square = (mask, None) if mask is None or mask.dim() == 2 else (None, mask)
+        for other, array in (("position_ids", self.positions), ("labels", self.labels), (self.mask_name, self.flat)):
+            axes = slice(None) if array is self.flat else slice(-1, None)  # positions may be those of one text
+            if array is not None and array.shape[axes] != ids.shape[axes]:
+                raise InputError(f"The {other} are {tuple(array.shape)}, the {what}.")
         is_open = torch.ones_like(ids, dtype=torch.bool) if self.flat is None else self.flat != 0
         blocked, open_ids = ids[~is_open].unique().tolist(), ids[is_open].unique().tolist()
         if pad is None and padded and len(blocked) == 1:
@@ -237,10 +236,6 @@ class _Texts:
             message = "labels hold the next token already; models of transformers shift them themselves."
             fix = "labels = input_ids.clone(), if the model shifts; else leave them."
             yield from self._find("labels", "warning", message, fix)
-        if self.starts is not None:
-            across = pad_ends((self.starts & used)[:, 1:], (1, 0))
-            message = "whose first token is predicted from the one before."
-            yield from self._find("labels", "warning", message, "labels[position_ids == 0] = -100", across, "document")
 
     def _check_square(self, intent: str | Mask | None) -> Iterator[Finding]:
         """Check a mask (B, H, Q, K) against padding, and against documents that restarting positions mark."""

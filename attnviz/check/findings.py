@@ -83,14 +83,9 @@ class Report:
     assumed: str = ""
 
     @property
-    def worst(self) -> str | None:
-        """Severity of the most severe finding; None without findings."""
-        return max((finding.severity for finding in self.findings), key=SEVERITIES.index, default=None)
-
-    @property
     def ok(self) -> bool:
         """Whether no error was found."""
-        return self.worst != "error"
+        return not self.rules("error")
 
     @property
     def verdict(self) -> str:

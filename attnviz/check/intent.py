@@ -25,7 +25,7 @@ from torch.nn.functional import pad
 from attnviz.check.findings import future
 from attnviz.core.errors import InputError, did_you_mean, quoted
 from attnviz.core.masks import And, Documents, Full, Mask, Not, Or, Padding, Prefix, Subsequent, Window, mask_from_text
-from attnviz.core.masks.base import KEYWORDS
+from attnviz.core.masks.base import KEYWORDS, PerText
 
 MEANT = {"causal": "causal mask", "two-way": "mask that blocks nothing but padding"}
 """Intents with a name, and their titles; all other intents are masks or texts of masks."""
@@ -42,8 +42,8 @@ MISTAKES = {
     "transposed": ("transposed", "transposed"),
     "inverted": ("inverted", "inverted"),
     "wrong-axis": ("wrong-axis", "blocks queries instead of keys"),
-    "as-queries": ("broadcast", "of (B, K) is read as (Q, K): query i has the padding of text i"),
     "as-heads": ("broadcast", "of (B, K) is read as (H, K): head i has the padding of text i"),
+    "as-queries": ("broadcast", "of (B, K) is read as (Q, K): query i has the padding of text i"),
     "repeat": ("broadcast", "made by repeat instead of repeat_interleave: heads have the padding of other texts"),
     "missing": ("deviation", "missing"),
     "open-future": ("future-leak", "missing"),
@@ -61,25 +61,6 @@ MORE = 4
 """Factor by which each further mistake must reduce the number of differing cells, if some remain."""
 
 ALL = slice(None)
-
-
-@dataclass(frozen=True)
-class PerText(Mask):
-    """A mask for a batch with a separate mask per text."""
-
-    masks: tuple[Mask, ...]
-
-    @property
-    def batch_size(self) -> int:
-        return len(self.masks)
-
-    def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
-        cells = [self.masks[text].allows(query, key, sentence[:1]) for text in sentence.flatten().tolist()]
-        return torch.cat(torch.broadcast_tensors(*cells))
-
-    def of_sentence(self, sentence: int) -> Mask:
-        self._check_sentence(sentence)
-        return self.masks[sentence]
 
 
 @dataclass(frozen=True)

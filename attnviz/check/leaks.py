@@ -14,7 +14,7 @@ from torch import Tensor
 from attnviz.core.amounts import counted, percent
 from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Edits
-from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, ShapeError, UnsteadyError, quoted
+from attnviz.core.errors import InputError, NotFiniteError, ShapeError, UnsteadyError, quoted
 from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token
 
@@ -32,8 +32,6 @@ LOUD = 1000.0
 are normalized again, only a very large score shows it: all other weights round to zero."""
 UNSTEADY = 0.01
 """Largest allowed difference between outputs for the same input, relative to their norm."""
-SHAPE, D_K = (1, 2), 8
-"""Batch size and heads, and d_k, in the test of a function."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,10 +125,9 @@ class LeakTest:
         ends = (query, self.queries[query]), (key, self.keys[key])
         looker, looked = (f"position {i} {isolated(f'“{visible_text(token.text)}”')}" for i, token in ends)
         state, moved = int(self.states[query, key]), float(self.moved[query, key])
-        if state == NOT_TESTED and self.tested[key]:
-            return f"the output of {looker} is no number, so nothing is known of it"
         if state == NOT_TESTED:
-            return f"{looked} was not changed, so nothing is known of {looker}"
+            why = f"the output of {looker} is no number" if self.tested[key] else f"{looked} was not changed"
+            return f"{why}, so nothing is known of {looker}"
         if state in (CLOSED, UNUSED):
             return f"{looker} did not see {looked}, {'though it may' if state == UNUSED else 'as expected'}"
         far = f"moved by {percent(moved)}" if moved < torch.inf else "became a number or ceased to be one"
@@ -166,18 +163,18 @@ def leak_test_function(
     if not (type(n) is type(keys) is int and 1 <= n <= MOST and 1 <= keys <= MOST):
         raise InputError(f"A function is tested on 1 to {MOST} queries and keys; given {quoted(n)} and {quoted(keys)}.")
     options = {"generator": torch.Generator().manual_seed(0), "dtype": torch.float64}
-    query, key, value, other_key, other_value = (torch.randn(*SHAPE, i, D_K, **options) for i in (n, *[keys] * 4))
+    query, key, value, other_key, other_value = (torch.randn(1, 2, i, 8, **options) for i in (n, *[keys] * 4))
     allowed = mask.grid(n, keys)
 
     def output(key: Tensor, value: Tensor) -> Tensor:
         """Compute the output per query, (n, d), with all heads concatenated."""
         output = attend(query.clone(), key.clone(), value.clone(), allowed.clone())
         output = output[0] if isinstance(output, tuple | list) else output
-        if not isinstance(output, Tensor) or output.dim() < 2 or output.shape[-2] != n:
+        is_output = isinstance(output, Tensor) and output.is_floating_point() and output.dim() > 1
+        if not is_output or output.shape[-2] != n:
             what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            raise ShapeError(f"The function gave {what}; it must give (1, heads, n, d_v) or (1, n, d_v) with n = {n}.")
-        if not output.is_floating_point():
-            raise AttnvizError(f"The function gave {output.dtype}; an output holds floating-point numbers.")
+            must = f"it must give (1, heads, n, d_v) or (1, n, d_v) of floating-point numbers, with n = {n}"
+            raise ShapeError(f"The function gave {what}; {must}.")
         return output.detach().movedim(-2, 0).flatten(1)
 
     before, columns = output(key, value), []
@@ -196,11 +193,9 @@ def leak_test_function(
     test = LeakTest(moved, allowed, noise, bound, *numbers, "one layer", str(mask), name, "random", notes=notes)
     wrong = (odd & allowed.any(-1)).nonzero().flatten().tolist()  # without any key, NaN is expected
     if wrong and not test.pairs:
-        raise NotFiniteError(
-            f"The output of query {wrong[0]} is no number, though it may attend to "
-            f"{counted(int(allowed[wrong[0]].sum()), 'key')}. Was the mask made by multiplying with -inf? 0 * -inf is "
-            "NaN: use torch.where or masked_fill."
-        )
+        what = f"no number, though it may attend to {counted(int(allowed[wrong[0]].sum()), 'key')}"
+        why = "Was the mask made by multiplying with -inf? 0 * -inf is NaN: use torch.where or masked_fill."
+        raise NotFiniteError(f"The output of query {wrong[0]} is {what}. {why}")
     return test
 
 
@@ -226,8 +221,6 @@ def tolerance(noise: float, dtype: torch.dtype) -> float:
     """
     if not noise <= UNSTEADY:
         far = f"{noise:.0%}" if noise < torch.inf else "more than all"
-        raise UnsteadyError(
-            f"The same input gives outputs that differ by {far} of their length; switch off what draws random "
-            "numbers, such as dropout."
-        )
+        what = f"The same input gives outputs that differ by {far} of their length"
+        raise UnsteadyError(f"{what}; switch off what draws random numbers, such as dropout.")
     return max(SAFETY * noise, ROUNDINGS * torch.finfo(dtype).eps)

@@ -117,7 +117,7 @@ def check_model(
     with torch.random.fork_rng():
         state = moves.keeps_state(lambda: source.run(checked.alone, edits).output[0], moves.MOVED)
     if state:
-        checked.error("random", *state)
+        checked.findings.append(Finding("random", "error", *state))
     else:
         future = checked.test_tokens(targets, report)
     if not checked.errors & {"nan", "random"}:
@@ -137,7 +137,7 @@ def check_model(
         future=future and replace(future, is_faulty=bool(checked.errors)),
         runs=ran,
         findings=tuple(sorted(checked.findings, key=lambda finding: -SEVERITIES.index(finding.severity))),
-        question=checked.question(),
+        question=(padded and source.padding_question) or checked.question(),
         assumed=checked.assumed(),
     )
 
@@ -175,10 +175,6 @@ class _Check:
     def errors(self) -> set[str]:
         """Rules of the errors found so far."""
         return {finding.rule for finding in self.findings if finding.severity == "error"}
-
-    def error(self, rule: str, message: str, fix: str = "") -> None:
-        """Add an error to the findings."""
-        self.findings.append(Finding(rule, "error", message, fix))
 
     def name(self, site: Site) -> str:
         """Name an attention call; in a causal model that reads one text, every call counts as a decoder's."""
@@ -230,9 +226,9 @@ class _Check:
                 self.source, self.alone, self.edits, promised=promised, report=report, targets=targets
             )
         except UnsteadyError as error:
-            return self.error("random", str(error), RANDOM)
+            return self.findings.append(Finding("random", "error", str(error), RANDOM))
         except NotFiniteError as error:
-            return self.error("nan", str(error))
+            return self.findings.append(Finding("nan", "error", str(error)))
         except InputError as error:
             return self.skipped.append(f"Hidden tokens: not tested. {error}")
         if any("decides the mask itself" in note for note in test.notes):  # it cannot equal the intent in every cell
@@ -241,7 +237,7 @@ class _Check:
             for position in torch.stack(is_hidden).all(0).nonzero().flatten().tolist() if self.targets else ():
                 token = visible_text(self.record.texts(self.targets[0].site)[1].tokens[position].text)
                 what = f"“{token}” ({position}) is hidden from every query, and it is no padding."
-                self.error("padding", what, "Mask by the id of padding alone: ids != pad.")
+                self.findings.append(Finding("padding", "error", what, "Mask by the id of padding alone: ids != pad."))
         hides = f"o output moved with a token that its mask hides ({test.promise})."
         if test.is_blind:
             self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
@@ -264,7 +260,7 @@ class _Check:
             for result in moves.batch_test(self.source, self.text, self.edits, self.name):
                 self.judge(result)
         except NotFiniteError as error:
-            self.error("nan", str(error))
+            self.findings.append(Finding("nan", "error", str(error)))
         except AttnvizError as error:
             self.skipped.append(f"Padding and other texts: not tested further. {error}")
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.check.intent import PerText
 from attnviz.check.leaks import MOST, LeakTest, distance, tolerance
-from attnviz.core.amounts import counted, percent
+from attnviz.core.amounts import counted, percent, plural
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask, Subsequent
+from attnviz.core.masks.base import PerText
 from attnviz.core.record import Record, Step, check_finite, odd_rows
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
@@ -126,22 +126,23 @@ def leak_test(
     if not usual:
         raise InputError("There is no token to change but special ones; give another text.")
     places = usual[:: -(-len(usual) // MOST)]
-    moved, noise, masking = _Probe(source, acting, fixed, before).change(places, report)
+    moved, noise, masking = _change_tokens(source, acting, before, places, report)
     moved[odd] = torch.nan
     allowed, promise = _promise(own, edits.mask_at(kind), kind, promised)
     if masking and promised is None and kind != "decoder":
-        what = f"What stands at position{_join_numbers(masking)} decides the mask itself: say what it must hide"
+        what = f"What stands at position {masking[0]} decides the mask itself: say what it must hide"
         raise InputError(f"{what}, --intent causal or two-way, or promised=Subsequent() in Python.")
     allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
     left = [i for i in range(len(text.tokens)) if i not in places]
     special = "special tokens are" if all(text.tokens[i].special for i in left) else "some tokens are"
     dead = [place for place in places if moved[~odd, place].isnan().all() and not odd.all()]
     notes = (
-        (left, f"{special} left as they are, at position{{}}"),
-        (masking, "what stands at position{} decides the mask itself, so only the future is judged"),
-        (dead, "what stands at position{} moves no output, so nothing can be said of it"),
-        (odd.nonzero().flatten().tolist(), "the output at position{} is no number, so nothing is known of it"),
+        (left, f"{special} left as they are, at {{}}"),
+        (masking, "what stands at {} decides the mask itself, so only the future is judged"),
+        (dead, "what stands at {} moves no output, so nothing can be said of it"),
+        (odd.nonzero().flatten().tolist(), "the output at {} is no number, so nothing is known of it"),
     )
+    named = [(note, plural("position", len(places)), ", ".join(map(str, places))) for places, note in notes if places]
     free = ["every output may depend on every token, so nothing can leak"] if allowed.all() else []
     return LeakTest(
         moved=moved,
@@ -156,92 +157,77 @@ def leak_test(
         provenance=source.provenance,
         edits=edits,
         text=sentences[0].text,
-        notes=(*free, *(note.format(_join_numbers(numbers)) for numbers, note in notes if numbers)),
+        notes=(*free, *(note.format(f"{noun} {numbers}") for note, noun, numbers in named)),
         opened=_reached(open_cells(step) for step in before.steps if step.site.kind == kind),
     )
 
 
-def _join_numbers(places: Sequence[int]) -> str:
-    """Join numbers after the word "position": " 3", or "s 0 and 7"."""
-    *first, last = map(str, places)
-    return f"s {', '.join(first)} and {last}" if first else f" {last}"
+def _change_tokens(
+    source: Source, edits: Edits, before: Record, places: list[int], report: Callable[[int, int], object]
+) -> tuple[Tensor, float, list[int]]:
+    """Change the token at each of the given positions of the text that a model reads, or that its decoder reads.
 
-
-@dataclass(frozen=True)
-class _Probe:
-    """Runs of a source on a sentence with changed tokens, to compare with the run `before`.
-
-    Attributes:
-        targets: fixed decoder input; empty for a model without a decoder input.
+    Returns:
+        Change of each output, (n, n), float64, NaN in columns without any change; the noise; and the positions where
+        every replacement changed the mask itself, such as a separator between documents.
     """
+    plain, noise, masking = before.read[0], 0.0, []
+    size = len(plain.tokens)
+    moved, at_once = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, TOKENS_AT_ONCE // size - 3)
 
-    source: Source
-    edits: Edits
-    targets: tuple[Sentence, ...]
-    before: Record
-
-    def run(self, copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
+    def run(copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
         """Run copies as a batch, or as two halves if that is too large; return a record and a row in it per copy."""
-        sentences, targets, mask = tuple(copies), (), self.edits.mask
-        if self.targets:
-            sentences, targets = self.before.sentences * len(copies), sentences
+        sentences, targets, mask = tuple(copies), (), edits.mask
+        if source.writes:
+            sentences, targets = before.sentences * len(copies), sentences
         mask = PerText((mask,) * len(copies)) if mask is not None and mask.batch_size else mask
         try:
-            record = self.source.run(sentences, replace(self.edits, mask=mask), targets)
+            record = source.run(sentences, replace(edits, mask=mask), targets)
         except InputError:
             if len(copies) == 1:
                 raise
             half = len(copies) // 2
-            return [*self.run(copies[:half]), *self.run(copies[half:])]
+            return [*run(copies[:half]), *run(copies[half:])]
         return [(record, row) for row in range(len(copies))]
 
-    def change(self, places: list[int], report: Callable[[int, int], object]) -> tuple[Tensor, float, list[int]]:
-        """Change the token at each of the given positions.
+    waiting = [(place, others) for place in places if (others := _replacements(source, before, place))]
+    while waiting:
+        batch, waiting, copies = waiting[:at_once], waiting[at_once:], []
+        for place, others in batch:
+            token = replace(plain.tokens[place], id=others[0].id, text=others[0].text)
+            copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
+        half = len(copies) // 2
+        (first, number), *ran = run([plain, *copies[:half], plain, *copies[half:], plain])
+        output, again = first.output[number], (ran.pop(half), ran.pop())
+        noise = max(noise, *(float(distance(output, record.output[row]).max()) for record, row in again))
+        for (place, others), (record, row) in zip(batch, ran, strict=True):
+            pairs = () if record.read_only else zip(first.steps, record.steps, strict=True)
+            is_masking = any(not torch.equal(open_cells(a, number), open_cells(b, row)) for a, b in pairs)
+            if is_masking and len(others) > 1:
+                waiting.append((place, others[1:]))
+                continue
+            if is_masking:
+                masking.append(place)
+            column = distance(output, record.output[row]).cpu()
+            moved[:, place] = column if column.any() else torch.nan
+        report(len(places) - len(waiting), len(places))
+    return moved, noise, sorted(masking)
 
-        Returns:
-            Change of each output, (n, n), float64, NaN in columns without any change; the noise; and the positions
-            where every replacement changed the mask itself, such as a separator between documents.
-        """
-        plain, noise, masking = self.before.read[0], 0.0, []
-        size = len(plain.tokens)
-        moved, at_once = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, TOKENS_AT_ONCE // size - 3)
-        waiting = [(place, others) for place in places if (others := self._replacements(place))]
-        while waiting:
-            batch, waiting, copies = waiting[:at_once], waiting[at_once:], []
-            for place, others in batch:
-                token = replace(plain.tokens[place], id=others[0].id, text=others[0].text)
-                copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
-            half = len(copies) // 2
-            first, *ran = self.run([plain, *copies[:half], plain, *copies[half:], plain])
-            before, again = first[0].output[first[1]], (ran.pop(half), ran.pop())
-            noise = max(noise, *(float(distance(before, record.output[row]).max()) for record, row in again))
-            for (place, others), (record, row) in zip(batch, ran, strict=True):
-                pairs = () if record.read_only else zip(first[0].steps, record.steps, strict=True)
-                is_masking = any(not torch.equal(open_cells(a, first[1]), open_cells(b, row)) for a, b in pairs)
-                if is_masking and len(others) > 1:
-                    waiting.append((place, others[1:]))
-                    continue
-                if is_masking:
-                    masking.append(place)
-                column = distance(before, record.output[row]).cpu()
-                moved[:, place] = column if column.any() else torch.nan
-            report(len(places) - len(waiting), len(places))
-        return moved, noise, sorted(masking)
 
-    def _replacements(self, place: int) -> list[Token]:
-        """List replacement tokens for a position: later tokens of the sentence, then earlier ones, then `PROBES`, or in
-        the text of a decoder its most probable tokens there."""
-        (text, *_), prediction, more = self.before.read, self.before.prediction, ()
-        if self.targets:
-            best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
-            more = (Token(prediction.vocabulary[id], id, 0, 0) for id in best)
-        else:
-            with suppress(InputError):  # the tokenizer of a user may not know these words
-                more = self.source.tokenize([PROBES])[0].tokens
-        others = (*text.tokens[place + 1 : text.length], *text.tokens[:place], *more)
-        usual = {token.id: token for token in others if not token.special and token.id not in self.source.padding_ids}
-        usual.pop(text.tokens[place].id, None)
-        return [*usual.values()][:TRIES]
+def _replacements(source: Source, before: Record, place: int) -> list[Token]:
+    """List replacement tokens for a position: later tokens of the sentence, then earlier ones, then `PROBES`, or in the
+    text of a decoder its most probable tokens there."""
+    (text, *_), prediction, more = before.read, before.prediction, ()
+    if source.writes:
+        best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
+        more = (Token(prediction.vocabulary[id], id, 0, 0) for id in best)
+    else:
+        with suppress(InputError):  # the tokenizer of a user may not know these words
+            more = source.tokenize([PROBES])[0].tokens
+    others = (*text.tokens[place + 1 : text.length], *text.tokens[:place], *more)
+    usual = {token.id: token for token in others if not token.special and token.id not in source.padding_ids}
+    usual.pop(text.tokens[place].id, None)
+    return [*usual.values()][:TRIES]
 
 
 def _reached(layers: Iterable[Tensor]) -> Tensor:
@@ -270,7 +256,6 @@ def _promise(own: Record, edit: Mask | None, kind: str, promised: Mask | None) -
         allowed = open_cells(step)
         name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
         name = "full" if step.mask is None else name
-        name = name if allowed.any() else "every key blocked"
         if kind == "decoder" and not own.read_only:  # for a read-only model, the mask is inferred from weights
             causal = Subsequent().grid(*allowed.shape)
             opens = step.mask is None or (isinstance(step.mask, Tensor) and bool((allowed & ~causal).any()))
@@ -301,22 +286,20 @@ def batch_test(
     source: Source, text: str, edits: Edits = Edits(), name: Callable[[Site], str] | None = None
 ) -> Iterator[RunResult]:
     """Compare a text run alone with a run with padding after it ("padding"), and with runs as first and last text of a
-    batch with another, if possible longer text ("batch"). The decoder input stays the same.
+    batch with a longer text ("batch"). The decoder input stays the same.
 
     Args:
         name: function that names an attention call; by default `source.site_name`.
 
     Raises:
+        InputError: if the model takes no text of twice the length.
         NotFiniteError: if the model gives NaN or infinite numbers.
     """
     (alone,) = source.tokenize([text])
     before, length = source.run((alone,), edits), len(alone.tokens)
     sentence = before.read[0]
     check_finite(before, before.output[0], sentence.length, sentence.labels)
-    try:
-        padded, other = source.tokenize(beside_longer(text))
-    except InputError:
-        padded, other = alone, replace(alone, tokens=(*alone.tokens[1:], alone.tokens[0]))
+    padded, other = source.tokenize(beside_longer(text))
     more, reads = len(padded.tokens) - length, [sentence, sentence]
     if more and not source.facts:  # models of transformers write up to their maximum length
         pads = padded.tokens[-1:] * len(sentence.tokens)

@@ -135,7 +135,14 @@ def _read_numpy(name: str, content: bytes) -> dict[str, np.ndarray]:
         raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
     if other := next((member.filename for member in members if not member.filename.endswith(".npy")), None):
         raise InputError(f"{quoted(name)} holds {quoted(other)}, which is no NumPy array.")
-    return dict(file)
+    arrays = {}
+    for key in file.files:
+        try:
+            arrays[key] = file[key]
+        except ValueError as error:
+            if "allow_pickle" not in str(error):  # a pickled array is left out
+                raise
+    return arrays
 
 
 def read_text(text: str, name: str = "") -> ArrayFile:
@@ -159,19 +166,27 @@ def read_text(text: str, name: str = "") -> ArrayFile:
         arrays = {key: _array(called, value) for key, value in lists.items() if key not in texts}
         if arrays:
             return ArrayFile(name, arrays, {key: np.array(value) for key, value in texts.items()})
-    rows = _nested(called, text) if "[" in text or "{" in text else _lines(called, text)
-    return ArrayFile(name, {"": _array(called, rows)})
+    return ArrayFile(name, {"": _array(called, _lists(called, text))})
 
 
 _PRINTED = re.compile(r"^(?:tensor|array)\((.*?)(?:,\s*(?:dtype|device|grad_fn|requires_grad)=.*)?\)$", re.DOTALL)
 _WORDS = {"true": "true", "false": "false", "nan": "NaN", "inf": "Infinity", "infinity": "Infinity"}
 
 
-def _nested(called: str, text: str) -> Any:
-    """Parse nested lists, written as JSON or as Python, NumPy and PyTorch print them."""
+def _lists(called: str, text: str) -> Any:
+    """Parse nested lists, as JSON, Python, NumPy and PyTorch write them, or rows, one per line.
+
+    The numbers of a row have commas, semicolons, tabs or blanks between them, and a decimal point.
+    """
     if "..." in text:
         remedy = "print all of them: torch.set_printoptions(threshold=10**6)."
         raise InputError(f"{called} leaves numbers out (...); {remedy}")
+    if "[" not in text:
+        lines = [line.strip().strip(",;") for line in text.replace('"', "").splitlines() if line.strip()]
+        if any(re.search(r"\d,\d", line) and re.search("[;\t]", line) for line in lines):
+            raise InputError(f"{called} has commas inside numbers, or two separators; write a point for a comma.")
+        rows = (re.sub(r"\s*[,;\t]\s*|\s+", ",", line) for line in lines)
+        text = re.sub(r"(?<![\w.])\+?0*(?=\d)", "", f"[[{'],['.join(rows)}]]")  # JSON has no +1 and no 007
     with suppress(ValueError, RecursionError):
         return json.loads(text)  # fast path for valid JSON, in a third of the time
     if printed := _PRINTED.match(text):
@@ -182,27 +197,8 @@ def _nested(called: str, text: str) -> Any:
     try:
         return json.loads(re.sub(r",\s*\]", "]", text))
     except (ValueError, RecursionError):
-        raise InputError(f"{called} cannot be read as nested lists of numbers, such as [[0.5, 0.5], [0, 1]].") from None
-
-
-def _lines(called: str, text: str) -> list[list[Any]]:
-    """Parse one row per line, with commas, semicolons, tabs or blanks between numbers and a decimal point."""
-    lines = [line.strip().strip(",;") for line in text.splitlines() if line.strip()]
-    if any(re.search(r"\d,\d", line) and re.search("[;\t]", line) for line in lines):
-        raise InputError(f"{called} has commas inside numbers, or two separators; write a point for a comma.")
-    rows, cell = [], ""
-    try:
-        for line in lines:
-            rows.append([])
-            for cell in re.split(r"\s*[,;\t]\s*|\s+", line):
-                word = cell.strip('"').lower()
-                number = int if re.fullmatch(r"[+-]?\d{1,15}", word) else float  # longer ones lose digits
-                rows[-1].append(word == "true" if word in ("true", "false") else number(word))
-    except ValueError:
-        what = quoted(cell) if cell else "nothing"
-        message = f"{called} holds {what} in row {len(rows)}, which is no number; write numbers, or true and false."
-        raise InputError(message) from None
-    return rows
+        what = "rows or nested lists of numbers, such as [[0.5, 0.5], [0, 1]]; words must be true, false, nan or inf"
+        raise InputError(f"{called} cannot be read as {what}.") from None
 
 
 def _array(called: str, rows: Any) -> np.ndarray:

@@ -15,7 +15,7 @@ from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, fut
 from attnviz.check.intent import MISTAKES, Combination, Intent, Part, explain, hides_future, mask_readings
 from attnviz.core.amounts import counted
 from attnviz.core.errors import MaskError
-from attnviz.core.masks import Mask, Subsequent, Window
+from attnviz.core.masks import Mask, Subsequent
 
 WEAK = -1000.0
 """Number below which an additive mask should block, because scores in the hundreds occur."""
@@ -78,11 +78,10 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
     findings += _find_cells(laid, masks[best.convention], wrong, title, hides, has_faults=bool(faults))
     if not faults:
         findings += _find_rows(laid, masks[best.convention], best, title, tokens is None)
-    reasons = ("Its last query stands at the last key, as with a cache.",)
+    place = "last query stands at the last key, as with a cache"
     if not best.offset:
-        where = "Its first query stands at the first key, as is_causal of PyTorch has it; with a cache, the last query"
-        reasons = (f"{where} has to stand at the last key.",)
-    reasons = reasons if hides and shape[2] < shape[3] else ()
+        place = "first query stands at the first key, as PyTorch's is_causal has it; with a cache, the last must meet"
+    reasons = (f"Its {place}.",) if hides and shape[2] < shape[3] else ()
     convention, repaired, findings = stated or best.convention, best.right.expand(shape), tuple(findings)
     return ArrayReport("mask", convention, hides, shape, reasons, repaired, findings=findings, assumed=assumed)
 
@@ -161,9 +160,8 @@ def _find_values(laid: Laid, stated: str | None) -> Iterator[Finding]:
     elif value is None and (mask != 0).any():
         fix = "0 * -inf is NaN: do not multiply by -inf, use torch.where or masked_fill."
         yield from laid.findings("nan", "error", "The mask holds NaN.", fix, mask.isnan())
-        yield from laid.findings(
-            "inf", "error", "The mask holds +inf.", "Blocked is -inf, open is 0.", mask == math.inf
-        )
+        is_inf = mask == math.inf
+        yield from laid.findings("inf", "error", "The mask holds +inf.", "Blocked is -inf, open is 0.", is_inf)
         odd = (mask != 0) & (mask > VERY_NEGATIVE) & mask.isfinite()
         message = "and other numbers that neither block nor leave open."
         message = f"The mask holds {mask[odd][0].item():.4g} {message}" if odd.any() else message
@@ -173,13 +171,11 @@ def _find_values(laid: Laid, stated: str | None) -> Iterator[Finding]:
 
 def _empty_rows(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
     """Make the finding about rows without a key. With a finite fill, which gives no NaN, a warning becomes a note."""
-    count, value = int(rows.count_nonzero()), fill(laid.values) if convention == "additive" else None
-    it, has = ("it", "has") if count == 1 else ("them", "have")
-    what = f"softmax makes NaN of {it}, unless the code fills in zeros, as F.scaled_dot_product_attention does"
+    value = fill(laid.values) if convention == "additive" else None
+    what = "softmax makes NaN there, unless the code fills in zeros, as F.scaled_dot_product_attention does"
     if value is not None and value > -torch.inf:
-        what = f"softmax spreads {it} over masked keys"
-        severity = "note" if severity == "warning" else severity
-    message = f"{counted(count, 'row')} of {rows.numel():,} {has} no key left{why}: {what}."
+        what, severity = "softmax spreads over masked keys there", "note" if severity == "warning" else severity
+    message = f"{counted(int(rows.count_nonzero()), 'row')} of {rows.numel():,} without a key left{why}: {what}."
     fix = "Leave a key open (the first, or its own). Padding that nothing reads may stay so, if its output is set to "
     return laid.findings("empty-row", severity, message, f"{fix}zero and kept out of the loss.", rows)
 
@@ -217,13 +213,9 @@ def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
     size, first = "n, n" if queries == keys else f"{queries}, {keys}", part.offset
     ones = f"torch.ones({size}, dtype=torch.bool)"
     where = f", as query 0 stands at position {first} (K - Q)" if first else ""
-    match part.rule:
-        case Subsequent(offset):
-            first += offset
-            return f"{ones}.{f'triu(diagonal={first + 1})' if is_masked else f'tril(diagonal={first})'}", where
-        case Window(before, after):
-            code = f"{ones}.triu(diagonal={first - before}).tril(diagonal={first + after})"
-            return f"~{code}" if is_masked else code, where
+    if isinstance(part.rule, Subsequent):
+        first += part.rule.offset
+        return f"{ones}.{f'triu(diagonal={first + 1})' if is_masked else f'tril(diagonal={first})'}", where
     try:
         moved = f".shifted({first})" if first else ""
         code = f'attnviz.mask("{part.rule.text}"){moved}.grid({size})'

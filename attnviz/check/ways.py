@@ -40,15 +40,10 @@ PADDING, OTHER = -1, -2
 """Text numbers for padding, and for a text that only fills the batch."""
 CHEAP = 2**30
 """Maximum size in bytes of a copy of a model."""
-LAYERS = 10
-"""Factor on the bound for outputs, within which vectors inside a layer count as equal."""
-UNSTEADY = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or chance. "
-UNSTEADY += "Pass training=self.training to F.dropout, or use nn.Dropout."
 SYMPTOMS = {
     "mask nan": "gives NaN: query {query} of the row has no key left (first at {layer}), and NaN times 0 is NaN",
     "mask padding": "sees padding ({cells}; first at {layer}, query {slot}, key {key} of the row)",
     "mask document": "sees document {other} ({cells}; first at {layer}, query {slot}, key {key} of the row){causal}",
-    "mask later": "sees later tokens when it is run alone (first at {layer}), which no cache can hold",
     "mask": "has another mask than the text alone ({cells} differ; first at {layer}: query {query} {verb} key {key})",
     "cache slots": "sees slots of its cache that are empty (first at {layer}, query {start}: {keys} after {tokens})",
     "cache keys": "has lost keys of the cache (first at {layer}: {keys} after {tokens})",
@@ -68,7 +63,6 @@ REMEDIES = {
     "mask nan": "Leave each row a key, also of padding, or set its output to 0.",
     "mask padding": "Block the keys of padding in every layer: mask & (ids != pad)[:, None, None, :].",
     "mask document": "Pass a mask that keeps documents apart: query and key of one document.",
-    "mask later": "Make the mask causal: query i sees the keys 0 to i.",
     "mask": "Make the mask by the same rule as that of a text alone.",
     "cache slots": "Block the keys from the number of tokens read so far on.",
     "cache keys": "Keep the keys and values of all calls before, and append the new ones.",
@@ -115,10 +109,8 @@ class SameRun:
     def lines(self) -> list[str]:
         """Write the report as lines of text: the texts and the bound, then one to three lines per way."""
         texts = f"{counted(len(self.tokens), 'text')} of {', '.join(map(str, self.tokens))} tokens"
-        lines = [
-            f"{self.model}: {texts}, each run alone and compared with other runs, in {self.dtype}.",
-            f"Rounding: differences up to {rounding(self.bound)} of an output's length are ignored.",
-        ]
+        lines = [f"{self.model}: {texts}, each run alone and compared with other runs, in {self.dtype}."]
+        lines += [f"Rounding: differences up to {rounding(self.bound)} of an output's length are ignored."]
         for result in self.results:
             verdict = "same" if result.same else f"DIFFERS by up to {percent(result.difference)}: {result.cause}"
             verdict = result.cause if result.cause == "not tried" else verdict
@@ -297,8 +289,7 @@ class Runner:
                     raise NotTriedError("Its call gives no cache beside the output.")
                 if is_cached:
                     output, cache["cache"] = output
-                logits = getattr(output, "logits", None)
-                states = hidden(output if logits is None else logits)
+                states = hidden(getattr(output, "logits", output))
                 if states is None or len(states) != len(ids) or states.shape[1] < end - start:
                     what = f"{self.name} gives {type(output).__name__ if states is None else tuple(states.shape)}"
                     needs = f"{len(ids)} x {end - start} tokens; same_run needs (B, n, d), one for each token"
@@ -385,7 +376,9 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ra
     for ids, ran in both:
         if bool((distance(ran.output[0], runner.alone(ids).output[0]) > bound).any()):
             state = keeps_state(lambda ids=ids: runner.alone(ids).output[0], bound)
-            raise UnsteadyError(" ".join(state) if state else UNSTEADY)
+            why = "dropout in evaluation, or chance. Pass training=self.training to F.dropout, or use nn.Dropout."
+            chance = f"Two runs of one text alone differ, so nothing can be compared: there is {why}"
+            raise UnsteadyError(" ".join(state) if state else chance)
     return runner, alone
 
 
@@ -404,11 +397,7 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
         if not wrong:
             return RunResult(run, "rounding" if largest else "", difference=largest)
         number, ran, row, slots, place = min(wrong, key=itemgetter(0))
-
-        def repeated(token: int, length: int) -> Ran:
-            return runner.alone(documents[number][token].repeat(length))
-
-        why = cause(ran, row, slots, alone[number], repeated, runner.bound * LAYERS)
+        why = cause(ran, row, slots, alone[number], runner, documents[number])
     except AttnvizError as error:
         begin = "" if isinstance(error, NotTriedError) else "The model refuses to run this way. It says: "
         return RunResult(run, "not tried", f"{begin}{error}")
@@ -466,16 +455,14 @@ def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
     return joined
 
 
-def cause(
-    ran: Ran, row: int, slots: Tensor, reference: Ran, repeated: Callable[[int, int], Ran], bound: float
-) -> RunResult:
+def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, runner: Runner, ids: Tensor) -> RunResult:
     """Find why the outputs of a text in a row differ from the text alone, from the first layer that differs.
 
     Args:
         slots: slots of the tokens of the text, (n,).
-        repeated: function of a token index and a length, which runs a text of that token repeated to that length.
-        bound: largest relative difference of vectors that counts as rounding.
+        ids: ids of the tokens of the text, (n,).
     """
+    bound = 10 * runner.bound  # vectors inside a layer may be rounded more than outputs
     try:
         here, there = layers(ran, row), layers(reference, 0)
     except AttnvizError as error:
@@ -499,12 +486,12 @@ def cause(
             continue
         if not any(bool(part.any()) for part in moved.values()):
             return _cause("scores", call, token=_index(changed))
-        for name in ("query", "key") if not number else ():
-            if name in moved and bool(moved[name].any()):
-                token = _index(moved[name])
-                position = _position(call, name, slots[token], partial(repeated, token), bound)
-                if position not in (None, token):
-                    return _cause("positions", call, token=token, position=position, name=name)
+        for name in (name for name in ("query", "key") if not number and name in moved and bool(moved[name].any())):
+            token = _index(moved[name])  # in the first layer, a query or key depends on its token and position alone
+            vectors = layers(runner.alone(ids[token].repeat(len(ran.text[row]))), 0)[site].vectors[name]
+            near = distance(vectors, call.vectors[name][slots[token]].expand_as(vectors)) <= bound
+            if bool(near.any()) and _index(near) != token:
+                return _cause("positions", call, token=token, position=_index(near), name=name)
         before = "between the attention calls before it" if number else "before it, such as its embedding"
         return _cause("other", call, token=_index(changed), before=before)
     return _cause("other behind")
@@ -538,8 +525,6 @@ def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: 
     differs, is_cached = inside ^ wanted, len(ran.passes) > 1
     if not bool(differs.any()):
         return
-    if is_cached and bool(wanted.triu(1).any()):
-        yield _cause("mask later", call)
     rows, (query, key) = differs.any(1), differs.nonzero()[0].tolist()
     widths = [int(cells.sum(1).max()) for cells in (inside[rows], wanted)]
     bands = [torch.ones_like(wanted).tril().triu(1 - width) for width in widths]
@@ -550,29 +535,13 @@ def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: 
         yield _cause("window", call, here=here, there=there, query=query)
     for start, end, first, count, _ in call.keys if is_cached else ():
         if start and start <= slots[query] < end:
-            corner, seen, new = slots <= slots[query] - start, inside[query], slots >= start
-            symptom = "cache keys" if first else ""
-            if not symptom and torch.equal(seen, wanted[query] & ~new):
-                symptom = "cache new"
-            elif not symptom and bool(seen[corner][-1:].all()) and not bool((seen & ~corner).any()):
-                symptom = "cache corner"
-            if symptom:
+            corner, keys_open, new = slots <= slots[query] - start, inside[query], slots >= start
+            in_corner = bool(keys_open[corner][-1:].all()) and not bool((keys_open & ~corner).any())
+            is_new_hidden = torch.equal(keys_open, wanted[query] & ~new)
+            symptoms = {"cache keys": first, "cache new": is_new_hidden, "cache corner": in_corner}
+            for symptom in (name for name, holds in symptoms.items() if holds):
                 past, keys, queries = counted(start, "key"), counted(count, "key"), counted(end - start, "query")
                 values = {"past": past, "keys": keys, "queries": queries, "tokens": counted(end, "token")}
                 yield _cause(symptom, call, start=start, **values)
     values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}
     yield _cause("mask", call, query=query, key=key, **values)
-
-
-def _position(call: JoinedCall, name: str, slot: Tensor, repeated: Callable[[int], Ran], bound: float) -> int | None:
-    """Infer the position of a token in the first layer from its query or key; None if no position matches.
-
-    In the first layer, both depend only on token and position, so a text that repeats the token has them for every
-    position. That text is one token longer than the row, if the model can read so many.
-    """
-    for length in (len(call.may_attend[0]) + 1, len(call.may_attend[0])):
-        with suppress(AttnvizError, KeyError):  # too long for the model
-            vectors = layers(repeated(length), 0)[call.site].vectors[name]
-            near = distance(vectors, call.vectors[name][slot].expand_as(vectors)) <= bound
-            return _index(near) if bool(near.any()) else None
-    return None

@@ -118,27 +118,6 @@ def test_varlen_attn_of_torch_is_seen(scale, window):
     assert_close(shown(step)[0], expected, **LIKE)
 
 
-def test_passes_with_a_cache_become_one_map(file):
-    """It is that of one whole run."""
-    projection, x, cache = nn.Linear(W, 3 * H * W), torch.randn(B, 6, W), []
-
-    def cached(x):
-        q, *kv = projection(x).unflatten(-1, (3, H, W)).unbind(2)
-        cache.append(kv)
-        k, v = (torch.cat(parts, 1) for parts in zip(*cache, strict=True))
-        return file.flash_attn_func(q, k, v, causal=True).flatten(2)
-
-    with attnviz.capture(model := Own(cached)) as seen:
-        outputs = [model(x[:, :3]), model(x[:, 3:4]), model(x[:, 4:])]
-    cache.clear()
-    with attnviz.capture(model) as whole:
-        assert_close(torch.cat(outputs, 1), model(x))
-
-    (step,), (expected,) = seen.steps, whole.steps
-    assert {(one.site, one.mask) for one in (step, expected)} == {(Site("decoder", 0), Subsequent())}
-    assert_close(shown(step), shown(expected))
-
-
 @torch.library.custom_op("attnviz_tests::_flash_attn_forward", mutates_args=())
 def operator(q: Tensor) -> Tensor:
     """An operator as flash-attn 2.7 has one under its functions."""
@@ -194,54 +173,3 @@ def test_nothing_is_left_of_the_stand_ins(file, monkeypatch):
     with pytest.raises(KeyError):
         nested()
     assert own is file.flash_attn_func is late.another is sys.modules["flash_attn"].flash_attn_func
-
-
-def shapes(model, *given, weights_only=False) -> list[tuple]:
-    """Nothing is changed by what is seen, and a head that is off changes what the model gives."""
-    model.eval()
-    with torch.no_grad():
-        steps = seen_in(model, *given).steps
-        with attnviz.capture(model, Edits().with_heads_off(steps[0].site, {0})):
-            off = model(*given)
-        assert not torch.equal(off, model(*given))
-    assert all(step.weights_only == weights_only for step in steps)
-    return [(step.site.kind, *step.shape) for step in steps]
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_timm(fused):
-    """A picture cut into patches, and the token of its class; Swin's windows, each a sentence."""
-    timm = pytest.importorskip("timm", reason="timm is not installed")
-    model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=3, num_classes=5)
-    for block in model.blocks:
-        block.attn.fused_attn = fused
-    swin = timm.create_model("swin_tiny_patch4_window7_224", img_size=64, window_size=4, num_classes=5)
-
-    assert shapes(model, torch.randn(2, 3, 64, 64)) == [("encoder", 2, 3, 17, 17)] * 3
-    assert shapes(swin, torch.randn(1, 3, 64, 64))[0] == ("encoder", 16, 3, 16, 16)
-
-
-def test_vit_pytorch():
-    vit = pytest.importorskip("vit_pytorch", reason="vit-pytorch is not installed")
-    sizes = {"image_size": 16, "patch_size": 4, "num_classes": 3, "dim": 24, "depth": 2, "mlp_dim": 32, "dim_head": 8}
-
-    assert shapes(vit.ViT(**sizes, heads=3), torch.randn(2, 3, 16, 16)) == [("encoder", 2, 3, 17, 17)] * 2
-
-
-OPTIONS = "alibi_pos_bias rel_pos_bias rotary_pos_emb attn_softclamp_logits attn_qk_norm attn_flash"
-
-
-@pytest.mark.parametrize("option", ["plain", "attn_kv_heads", *OPTIONS.split()])
-def test_x_transformers(option):
-    """Its many ways to add to scores; where TorchScript does it, only weights are known; they are those it gives."""
-    x = pytest.importorskip("x_transformers", reason="x-transformers is not installed")
-    options = {"plain": {}, "attn_kv_heads": {option: 1}}.get(option, {option: True})
-    layers = x.Decoder(dim=24, depth=2, heads=3, attn_dim_head=8, **options)
-    model, ids = x.TransformerWrapper(num_tokens=20, max_seq_len=16, attn_layers=layers), torch.randint(0, 20, (2, 7))
-
-    assert shapes(model, ids, weights_only=option == "attn_softclamp_logits") == [("decoder", 2, 3, 7, 7)] * 2
-    if option == "plain":
-        with torch.no_grad(), attnviz.capture(model) as seen:
-            _, maps = model(ids, return_attn=True)
-        for step, own in zip(seen.steps, maps, strict=True):
-            assert_close(shown(step), own, atol=1e-6, rtol=0)

@@ -181,7 +181,7 @@ def test_what_may_be_padding_is_asked():
     [
         ({"labels": IDS}, "The batch has no input_ids; it has 'labels'."),
         ({"input_ids": IDS.float()}, "must be whole numbers (B, n)"),
-        ({"input_ids": IDS, "attention_mask": MASK[:, :4]}, "The attention_mask is (2, 4), the input_ids (2, 5)."),
+        ({"input_ids": IDS, "attention_mask": MASK[:, :4]}, "The attention_mask are (2, 4), the input_ids are (2, 5)."),
     ],
 )
 def test_what_is_no_batch_is_refused(batch, message):

@@ -36,27 +36,6 @@ def test_masks_of_heads_that_were_made_by_repeat_are_named():
     assert torch.equal(report.repaired, right)
 
 
-def test_padding_read_over_queries_is_named():
-    """(B, K), where B = Q, added to scores as if it were (Q, K)."""
-    real = tokens(4, 8)
-    square = torch.cat([real, real])
-    said = {"convention": "may-attend", "padding": square, "intent": "two-way"}
-    report = check(square[None, None].expand(8, 1, 8, 8), **said)
-
-    assert named(report) == ["broadcast"]
-    assert torch.equal(report.repaired[:, 0, 0], square)
-
-
-def test_without_an_intent_it_is_said_what_the_mask_was_taken_for():
-    causal, real = band(6, 6, 0), tokens(2, 6)
-
-    assert check(causal, convention="may-attend").assumed == "a causal decoder"
-    assert check(causal, convention="may-attend", padding=real).assumed == "a causal decoder with padding"
-    two_way = check(real[:, None, None], convention="may-attend", shape=(2, 1, 6, 6))
-    assert two_way.assumed == "a two-way encoder with padding"
-    assert check(causal, convention="may-attend", intent="causal").assumed == ""
-
-
 def test_a_token_that_no_query_sees_is_a_finding_whatever_the_intent():
     """And padding that tokens see, in one sentence; nothing is said of what is right."""
     real = tokens(2, 6)

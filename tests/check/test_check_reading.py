@@ -125,15 +125,13 @@ SIGNS = st.sampled_from([",", ";", "\t", " ", " , ", ",\t", "  "])
 
 @given(st.data())
 def test_each_cell_of_csv_is_read_for_itself(data):
-    """Whatever stands between: whole numbers stay whole, up to 15 digits, and quotes change nothing."""
+    """Whatever stands between: whole numbers stay whole, and quotes change nothing."""
     width = data.draw(st.integers(1, 3))
     rows = data.draw(st.lists(st.lists(CELLS, min_size=width, max_size=width), min_size=1, max_size=4))
     text = "\n".join(data.draw(SIGNS).join(row) for row in rows)
     quoted = "\n".join(",".join(f'"{cell}"' for cell in row) for row in rows)
 
-    expected = np.array(
-        [[int(one) if one.lstrip("+-").isdigit() and len(one) < 16 else float(one) for one in row] for row in rows]
-    )
+    expected = np.array([[int(one) if one.lstrip("+-").isdigit() else float(one) for one in row] for row in rows])
     for one in (text, quoted):
         read = only(reading.read_text(one))
         assert read.dtype == expected.dtype
@@ -147,38 +145,30 @@ DAMAGED = "is damaged, holds a pickle, or is no"
     ("name", "content", "message"),
     [
         ("a.npy", b"", "is empty"),
-        ("a.csv", b" \n ", "is empty"),
         ("a.pkl", b"1", "must end in .npz"),
         ("a.pt", pickle.dumps([1]), "must end in .npz"),
         ("a.npy", npy(weights().numpy())[:300], DAMAGED),
-        ("a.npy", npy(weights().numpy())[:30], DAMAGED),
-        ("a.npy", b"PK\x03\x04" + bytes(40), DAMAGED),
         ("a.npy", npy(np.array([Bomb()], dtype=object), allow_pickle=True), DAMAGED),
         ("a.npy", pickle.dumps(Bomb()), DAMAGED),
-        ("a.npz", npz(mask=np.array([Bomb()], dtype=object)), DAMAGED),
+        ("a.npz", npz(mask=np.array([Bomb()], dtype=object)), "holds no array of numbers"),
         ("a.npz", npz(mask=weights().numpy())[:200], DAMAGED),
-        ("a.npz", npz(mask=weights().numpy())[:-30], DAMAGED),
         ("a.npz", npz(about=np.array("text")), "holds no array of numbers"),
         ("a.npz", packed(readme__txt=b"text"), "no NumPy array"),
         ("a.safetensors", b"\xff" * 40, DAMAGED),
         ("a.safetensors", save({"mask": torch.ones(9)})[:-3], DAMAGED),
         ("a.csv", b"0,1\n1", "rows of different lengths"),
-        ("a.csv", b"query,key\n0,1", "'query' in row 1"),
-        ("a.csv", b"0,1\n0,,1", "nothing in row 2"),
+        ("a.csv", b"query,key\n0,1", "cannot be read as rows"),
+        ("a.csv", b"0,1\n0,,1", "cannot be read as rows"),
         ("a.csv", b"0,5;0,5\n0,2;0,8", "a point for a comma"),
-        ("a.csv", b"0,5\t0,5\n0,2\t0,8", "a point for a comma"),
         ("a.csv", b"\xff\xfe0\x00", "no text in UTF-8"),
-        ("a.csv", b"1+2j,1", r"'1\+2j' in row 1"),
-        ("a.json", b'{"mask": {"a": [1]}}', "cannot be read as nested lists|is no number"),
+        ("a.json", b'{"mask": {"a": [1]}}', "cannot be read as rows|is no number"),
         ("a.json", b"[[1, [2]]]", "is no number"),
-        ("a.json", b"[[1, 2], [3]]", "rows of different lengths"),
         ("a.json", b"[[1, null]]", "None, which is no number"),
-        ("a.json", b'[["1"]]', "is no number"),
         ("a.json", b"[]", "holds 0 numbers"),
-        ("a.json", b"[" * 100_000, "cannot be read as nested lists"),
-        ("a.json", b"[" + b"9" * 5000 + b"]", "cannot be read as nested lists|too large"),
+        ("a.json", b"[" * 100_000, "cannot be read as rows"),
+        ("a.json", b"[" + b"9" * 5000 + b"]", "cannot be read as rows|too large"),
         ("a.txt", b"tensor([[1, 2, ..., 3]])", "leaves numbers out"),
-        ("a.txt", b"tensor([exit()])", "cannot be read as nested lists"),
+        ("a.txt", b"tensor([exit()])", "cannot be read as rows"),
     ],
 )
 def test_a_bad_file_gives_one_sentence(name, content, message):

@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 import torch
 from arrays import B, H, N, additive, causal, padded, scores, weights
-from installed import ROOT
 
-from attnviz import api
-from attnviz.check import NOT_SURE, SEVERITIES, check
+from attnviz.check import NOT_SURE, check
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Documents, Padding, Subsequent
-from attnviz.figures.maps import as_checked
 
 
 def at(array, place, value):
@@ -60,15 +57,6 @@ RIGHT = {
 }
 
 
-def test_every_rule_of_arrays_is_in_the_docs():
-    """In the table of reference/check.md, in which those of models and batches follow."""
-    rows = (ROOT / "docs/reference/check.md").read_text(encoding="utf-8").split("\n| `")[1:]
-    named = [row.partition("`")[0] for row in rows]
-
-    assert named[: len(WRONG)] == [*WRONG]
-    assert len(named) > len(WRONG)
-
-
 @pytest.mark.parametrize("rule", WRONG)
 def test_a_rule_speaks_where_something_is_wrong(rule):
     """With its severity, a sentence, a way to mend it and cells that show it, if there are any."""
@@ -87,32 +75,6 @@ def test_nothing_is_said_against_what_is_right(name):
     array, said = RIGHT[name]
 
     assert check(array, **said).rules("error", "warning") == set()
-
-
-@pytest.mark.parametrize("name", ["translator", "story", "constructed", "scratch"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_the_models_of_this_project_pass(name, dtype):
-    """Weights, masked scores and masks of every step of a padded batch, guessed and said."""
-    record = api.analyze(["the black cat sleeps on the red chair .", "the cat"], name)
-    for step in record.steps:
-        places = [(b, h) for b in range(step.shape[0]) for h in range(step.num_heads)]
-        of_all = [torch.stack([read(h, sentence=b) for b, h in places]).view(step.shape) for read in read_by(step)]
-        mask, found, masked = of_all
-        meant = "causal" if step.site.kind == "decoder" else "two-way"
-        reports = [
-            check(mask),
-            check(mask, convention="may-attend", shape=step.shape, intent=meant),
-            check(found.to(dtype), intent=meant, shape=step.shape),
-            check(masked.to(dtype)),
-        ]
-
-        assert [report.rules("error") for report in reports] == [set()] * 4
-        assert [report.kind for report in reports] == ["mask", "mask", "weights", "scores"]
-        assert {report.causal for report in reports} == {step.site.kind == "decoder"}
-
-
-def read_by(step):
-    return step.may_attend, step.weights, step.masked_scores
 
 
 def test_cells_are_places_in_the_array_as_it_was_given():
@@ -144,16 +106,6 @@ def test_arrays_of_numpy_are_read_as_they_are():
         report = check(mask)
         assert (report.convention, report.causal, report.findings) == ("additive", True, ())
         assert check(mask * 0 + 255 * (mask == 0), kind="mask").rules("error") == {"values"}
-
-
-def test_a_report_says_the_worst_first():
-    report = check(weights() * causal() * torch.tensor([1.0, 1.0, 0.0])[:, None, None])
-
-    levels = [SEVERITIES.index(one.severity) for one in report.findings]
-    assert levels == sorted(levels, reverse=True)
-    assert (report.worst, report.ok) == ("error", False)
-    assert check(weights()).worst is None
-    assert check(causal()).ok
 
 
 @pytest.mark.parametrize(
@@ -269,32 +221,6 @@ def test_digits_that_were_cut_off_may_add_up():
     """Half a digit for each of the keys, where all numbers have as few."""
     assert "row-sum" not in check(torch.full((2, 150), 0.007)).rules()
     assert "row-sum" in check(torch.full((2, 150), 0.007003)).rules()
-
-
-def test_what_holds_no_numbers_is_said_once():
-    blank = torch.full((1, 2, 4, 4), math.nan)
-
-    assert check(blank).rules() == {"nan"}
-    assert check(blank, kind="scores").rules() == {"nan"}
-    assert check(torch.full((1, 2, 4, 4), -math.inf), kind="scores").rules() == {"empty-row"}
-
-
-@pytest.mark.parametrize(
-    ("array", "said"),
-    [
-        (causal(), {}),
-        (~causal(), {"convention": "true-is-masked"}),
-        (additive(causal()), {}),
-        (weights(causal()), {}),
-        (scores().masked_fill(~causal(), -math.inf), {}),
-    ],
-)
-def test_the_picture_of_what_is_right_shows_what_is_blocked(array, said):
-    """In every convention, and of weights and scores too: the future hatched, all else not."""
-    drawn = as_checked(array, check(array, **said))
-
-    assert drawn.states.tolist() == (~causal()).int().tolist()
-    assert drawn.kinds[1].sign == "hatch"
 
 
 def test_numbers_say_what_they_are():

@@ -123,19 +123,3 @@ def test_scores_that_would_silently_grow_are_told(given_shape, shape):
     assert found.severity == "error"
     assert f"silently makes {tuple(grown)} of scores + mask" in found.message
     assert "silently" not in broadcast(ones(4, 5, 7)).message
-
-
-def test_padding_is_read_as_padding_where_the_shape_says_so():
-    """The rows that are found are then those of sentences."""
-    report = check(padded((7, 0), 7)[:, 0, 0], shape=SHAPE, convention="may-attend")
-    (empty,) = [one for one in report.findings if one.rule == "empty-row"]
-
-    assert report.shape == (2, 1, 1, 7)
-    assert (empty.axes, empty.cells) == (("batch",), ((1,),))
-
-
-def test_weights_and_scores_are_never_repeated():
-    weights = torch.rand(3, 5, 7).softmax(-1)
-
-    assert check(weights, shape=SHAPE).rules("error") == {"broadcast"}
-    assert check(weights, shape=(1, 3, 5, 7)).rules() == set()

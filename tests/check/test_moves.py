@@ -216,38 +216,3 @@ def test_a_model_with_a_largest_batch_is_tested_with_smaller_ones(most, monkeypa
     assert small.tested.all()
     assert report.status(strict=True) == 0
     assert any("not tested further" in line for line in report.skipped) is (most == 1)
-
-
-class Mean(Writer):
-    """Mixes positions outside of attention: adds the mean of all tokens."""
-
-    def forward(self, ids):
-        return super().forward(ids) + self.head(self.embed(ids).mean(1, keepdim=True))
-
-
-def test_what_no_mask_explains_is_looked_for_elsewhere():
-    """The leak and the padding are then faults of their own."""
-    findings = {finding.rule: finding for finding in attnviz.check_model(wrapped(Mean())).findings}
-
-    assert {rule: finding.severity for rule, finding in findings.items()} == {"leak": "error", "padding": "error"}
-    assert "what mixes positions" in findings["leak"].fix
-    assert "attention gives it no weight" in findings["padding"].message
-
-
-def test_a_text_alone_that_sees_later_tokens_is_not_what_a_cache_can_give():
-    """Two ways within the prompt, causal from then on."""
-    torch.manual_seed(1)
-    model = Server().eval()
-    may_attend = model.may_attend
-
-    def two_way(queries, keys, *rest):
-        mask = may_attend(queries, keys, *rest)
-        return torch.ones_like(mask) if queries == keys else mask
-
-    model.may_attend = two_way
-    result = attnviz.same_run(
-        model, [TEXT], "cached", call=lambda model, ids, cache=None: model(ids, cache=cache), tokenizer=tokenize
-    ).results[0]
-
-    assert result.cause == "mask"
-    assert "sees later tokens when it is run alone" in result.message

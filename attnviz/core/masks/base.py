@@ -421,3 +421,22 @@ def _common_batch(masks: tuple[Mask, ...]) -> int | None:
     if len(sizes) > 1:
         raise MaskError(f"Masks for {' and '.join(map(str, sorted(sizes)))} sentences cannot be combined.")
     return sizes.pop() if sizes else None
+
+
+@dataclass(frozen=True)
+class PerText(Mask):
+    """A mask for a batch with a separate mask per text."""
+
+    masks: tuple[Mask, ...]
+
+    @property
+    def batch_size(self) -> int:
+        return len(self.masks)
+
+    def allows(self, query: Tensor, key: Tensor, sentence: Tensor) -> Tensor:
+        cells = [self.masks[text].allows(query, key, sentence[:1]) for text in sentence.flatten().tolist()]
+        return torch.cat(torch.broadcast_tensors(*cells))
+
+    def of_sentence(self, sentence: int) -> Mask:
+        self._check_sentence(sentence)
+        return self.masks[sentence]
