@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import fields, replace
 
 import own_models
@@ -76,7 +77,7 @@ def same(a, b):
     """Whether two values are equal, tensors by every bit; NaN equals NaN."""
     if isinstance(a, torch.Tensor):
         return a.dtype == b.dtype and a.shape == b.shape and bool(((a == b) | (a != a) & (b != b)).all())
-    if isinstance(a, tuple):
+    if isinstance(a, Sequence) and not isinstance(a, str):  # the vocabulary of a tokenizer is no tuple
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, Prediction | Step | Scoring) and not isinstance(a, Edits):
         named = [field.name for field in fields(a) if field.name not in ("line", "entered")]  # which no file holds

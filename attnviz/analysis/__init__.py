@@ -3,7 +3,7 @@
 Numbers are exact; n x n arrays are computed in blocks of rows. No model is run here.
 """
 
-from attnviz.analysis.blocks import AGGREGATIONS, may_attend, weights_of
+from attnviz.analysis.blocks import AGGREGATIONS, ByDistance, by_distance, may_attend, weights_of
 from attnviz.analysis.circuits import circuits
 from attnviz.analysis.contributions import contributions
 from attnviz.analysis.lens import WordGrid, lens_words, logit_lens, pushed
@@ -36,6 +36,5 @@ from attnviz.analysis.predictions import (
     similarity,
     token_at,
 )
-from attnviz.analysis.spread import ByDistance, by_distance
 
 from attnviz.analysis import sentences, steps, tables, views  # isort: skip: these use the names above

@@ -186,7 +186,7 @@ class AttentionView(_Window):
             weights, is_open = self._merged(head, queries.spans, self.keys.spans)
             return weights / queries.sizes[:, None], is_open
         weights = weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
-        return weights[np.ix_(queries.starts - queries.stretch.start, self.keys.starts)], None
+        return weights[queries.starts - queries.stretch.start][:, self.keys.starts], None
 
     def _merged(self, head: int | str, *spans: Spans) -> tuple[np.ndarray, np.ndarray]:
         """Sums of the weights between groups, and whether any part of a cell is open; the last results are cached."""

@@ -30,6 +30,7 @@ from attnviz.atlas.measure import FURTHEST, NAMES, Measured, Options
 from attnviz.core import storage
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import Sentence
+from attnviz.studies.ablation import EFFECTS
 
 Tables = dict[str, pd.DataFrame]
 
@@ -199,7 +200,7 @@ def _finish(tables: Tables) -> Tables:
     numbers = _add_intervals(tables["numbers"])
     is_metric = numbers["name"].isin([metric.name for metric in METRICS])
     examples = tables["examples"].join(numbers[[*HEAD, "name"]], on="row")
-    effects = numbers[~is_metric & (numbers["texts"] > 0)]
+    effects = numbers[numbers["name"].isin(EFFECTS) & (numbers["texts"] > 0)]
     finished = {
         "heads": _heads(numbers[is_metric], tables["bins"], tables["dropped"]),
         "effects": effects.drop(columns="m2"),

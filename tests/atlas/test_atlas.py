@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz import api, atlas
+from attnviz.analysis.blocks import by_distance
 from attnviz.analysis.heads import METRICS, THRESHOLDS, head_metrics
-from attnviz.analysis.spread import by_distance
 from attnviz.atlas import building, tables
 from attnviz.atlas.corpus import CorpusLine, Shard
 from attnviz.atlas.measure import NAMES, Measured, Options, Pairs, SiteNumbers
