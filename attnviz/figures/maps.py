@@ -240,7 +240,7 @@ TINY = 1e-6
 """Share below which a percentage has too many zeros to be readable."""
 
 
-def leaks(test: LeakTest, **style: Any) -> StateMap:
+def leaks(test: LeakTest, **style: Any) -> Figure:
     """Map a leak test: which outputs changed when which token was changed; red where the mask forbids it."""
     titled = f"Leak test: {sentences.count_of_leaks(test)} · {test.where} · {in_title(test.source)}"
     promise, caution = f"expected: {test.promise}", CAUTIONS.get(test.provenance, "")

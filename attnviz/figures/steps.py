@@ -272,7 +272,7 @@ class StageTables(HeadSteps):
                 rows[-1].append(grid)
             else:
                 rows.append([grid])
-        lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
+        lines = [self._heading.partition(" · ")[2], *subtitles(self.record, self)]
         width = max((grid.size.width for grid in self.grids), default=0) + 60
         data = {name: table for grid in self.grids for name, table in grid.data.items()}
         meta = heading(self.stage.title, lines, width, self.style)

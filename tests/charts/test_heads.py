@@ -4,7 +4,7 @@ import base64
 import io
 
 import numpy as np
-from pictures import SITE, color_legend, data, draw, heads, heatmap, record_of
+from pictures import SITE, color_legend, data, draw, heads, record_of
 from PIL import Image
 
 from attnviz.core.edits import Edits
@@ -59,14 +59,3 @@ def test_each_thumbnail_of_a_long_text_ends_at_its_own_largest_weight():
     assert len(set(darkest(adapts))) == 1
     assert len(set(darkest(fixed))) == 3
     assert color_legend(adapts)["legend"]["title"] == OWN
-
-
-def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
-    record = record_of(WORDS)
-    drawn = {domain: heads(record, SITE, domain=domain) for domain in ("fixed", "shared", "log")}
-
-    assert len({data(chart, "heads")[0]["uri"] for chart in drawn.values()}) == 3
-    for domain, chart in drawn.items():
-        large = heatmap(record, SITE, 0, domain=domain)
-        assert color_legend(chart) == color_legend(large)
-        assert data(chart, "meta")[0]["top"] == data(large, "meta")[0]["top"]

@@ -34,11 +34,3 @@ def test_an_order_and_what_is_said_of_each_head_are_kept(record):
     assert [(Site(row["kind"], row["layer"]), row["head"]) for row in rows] == order
     assert "number: entropy (nats)" in data(chart, "meta")[0]["subtitle"]
     assert [row["label"] for row in rows] == ["cross 1.3\n0.9", "encoder 0.2\n0.8", "decoder 1.0\n–"]
-
-
-def test_the_largest_weight_under_the_pointer_is_the_records(record):
-    """As four digits."""
-    row = data(overview(record), "heads")[5]
-
-    step = record.step(Site(row["kind"], row["layer"]))
-    assert row["largest"] == f"{float(step.weights(row['head']).max()):.4f}"

@@ -1,10 +1,8 @@
 """What a grid says at the ends of its rows."""
 
-import math
 from dataclasses import replace
 
 from pictures import (
-    CROSS,
     SITE,
     data,
     heatmap,
@@ -13,7 +11,6 @@ from pictures import (
     mask_grid,
     notes,
     story_of,
-    translation_of,
 )
 
 from attnviz.charts.theme import LIGHT
@@ -21,8 +18,6 @@ from attnviz.core.masks import Padding, Subsequent
 from attnviz.figures.head import NEXT
 from attnviz.figures.maps import READS
 
-BLACK_CAT = ["the", "black", "cat", "<eos>"]
-CHAT_NOIR = ({"le": 0.9, "la": 0.1}, {"chat": 1.0}, {"noir": 0.8, "<eos>": 0.2}, {"<eos>": 1.0})
 LEFT = Subsequent() & Padding((5,), left=7)
 
 
@@ -38,25 +33,6 @@ def test_a_row_is_the_word_before_the_one_that_it_predicts():
     assert first != second == LIGHT.accent
     assert {cell["query_name"] for cell in data(chart, "cells")} == {"the (0) ▸ cat", "cat (1) ▸ sat"}
     assert NEXT not in lines(heatmap(replace(record, prediction=None), SITE, 0))
-
-
-def test_the_encoder_predicts_nothing():
-    record = translation_of(BLACK_CAT, *CHAT_NOIR)
-    encoder = replace(record, steps=tuple(replace(step, site=SITE) for step in record.steps))
-
-    for chart in (heatmap(encoder, SITE, 0), heatmap(replace(record, prediction=None), CROSS, 0)):
-        assert notes(chart) == []
-        assert "note_title" not in data(chart, "meta")[0]
-
-
-def test_what_is_no_number_predicts_no_word():
-    record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
-    logits = record.prediction.logits.clone()
-    logits[0, 1, 0] = math.nan
-
-    chart = heatmap(replace(record, prediction=replace(record.prediction, logits=logits)), SITE, 0)
-
-    assert notes(chart) == ["▸ cat", "▸ NaN"]
 
 
 def test_each_row_of_a_mask_says_how_many_keys_it_has_left():

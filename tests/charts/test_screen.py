@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 import vl_convert
-from examples import examples, some
+from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -21,8 +21,7 @@ from pictures import SITE, record_of
 from attnviz import figures
 from attnviz.charts import readout
 from attnviz.charts.grid import Number
-from attnviz.charts.readout import FORMATS, CellNumbers, number_of
-from attnviz.core.edits import Edits
+from attnviz.charts.readout import FORMATS, number_of
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
 
 
@@ -103,22 +102,6 @@ def test_every_cell_of_a_stack_names_the_rules_that_block_it(stack, n):
     assert sayings.tolist() == [[said(reason) for reason in row] for row in reasons]
 
 
-@pytest.mark.parametrize("rules", some([8, 7, 10, 9, 16], 2))
-def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
-    """Eight rules of chance block cells in 255 ways, ten in more than a thousand; in a head as in its mask."""
-    mask = And(tuple(Random(1, 2, seed) for seed in range(rules)))
-    record = record_of([f"w{i}" for i in range(48)], edits=Edits(mask=mask))
-    reasons = blame(mask, 48, 48)
-    assert len({reason for row in reasons for reason in row}) > (255 if rules > 7 else 100)
-
-    sayings, _ = read(head(record))
-    empty = record.step(SITE).empty_queries(0).tolist()
-
-    for row, names, left in zip(sayings.tolist(), reasons, empty, strict=True):
-        assert [saying.removeprefix("fully masked row: zeros, ") for saying in row] == list(map(said, names))
-        assert all(saying.startswith("fully masked row") == left for saying in row)
-
-
 @given(arrays(np.float32, (33, 35), elements=st.floats(width=32)))
 @examples(25)
 def test_numbers_travel_to_their_last_bit(values):
@@ -164,23 +147,6 @@ def test_a_browser_reads_the_number_of_each_cell(kind, data):
         "0",
         *map(str, cells.tolist()),
     ]
-
-
-@given(arrays(np.float32, (3, 5)), st.integers(0, 14))
-@examples(15)
-def test_cells_have_the_name_of_others_only_where_they_are_the_same(values, at):
-    """A picture that is drawn again is not read again, and no other one in its place."""
-    other = values.copy()
-    other.flat[at] = other.flat[at] + 1 if np.isfinite(other.flat[at]) else 0
-    same = np.array_equal(values.view(np.uint32), other.view(np.uint32))
-
-    for alike in (values.copy(), np.asfortranarray(values)):
-        assert CellNumbers({"weight": values}).name == CellNumbers({"weight": alike}).name
-    assert (CellNumbers({"weight": values}).name == CellNumbers({"weight": other}).name) == same
-    assert (
-        len({CellNumbers({name: part}).name for name in ("weight", "score") for part in (values, values.reshape(5, 3))})
-        == 4
-    )
 
 
 def decoded(codes, form):

@@ -13,7 +13,6 @@ from pathlib import Path
 from queue import Queue
 
 import altair as alt
-import pandas as pd
 import pytest
 from examples import some
 from pypdf import PdfReader
@@ -103,16 +102,6 @@ def test_a_character_that_ends_the_worker_is_one_sentence_and_the_next_picture_c
     assert b"cat" in ask(workers, "cat")
 
 
-def test_a_picture_that_is_none_is_one_sentence_and_the_worker_stays(workers):
-    ask(workers, "cat")
-    before = idle(workers)
-
-    with pytest.raises(ExportError, match=r"^The picture could not be drawn: [^\n]+\.$"):
-        workers.ask({"kind": "svg", "picture": '{"mark": "nonsense"}'}, PATIENCE)
-    assert b"cat" in ask(workers, "cat")
-    assert idle(workers) == before
-
-
 @ON_POSIX
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
 def test_the_picture_of_a_worker_that_was_killed_is_drawn_by_another(workers, hanging, by):
@@ -197,22 +186,6 @@ def test_no_worker_outlives_the_process_that_started_it(end):
     assert gone(pid)
 
 
-@ON_POSIX
-def test_a_forked_process_draws_by_a_worker_of_its_own_and_workers_that_nobody_refers_to_end(monkeypatch):
-    workers = Workers()
-    ask(workers, "cat")
-    (before,) = idle(workers)
-    with monkeypatch.context() as forked:
-        forked.setattr(os, "getpid", lambda: -1)
-        assert b"mat" in ask(workers, "mat")
-        (own,) = idle(workers)
-        assert own != before
-        del workers
-
-    assert gone(own)
-    os.kill(before, signal.SIGKILL)  # it is the parent's
-
-
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc here")
 def test_a_worker_loads_neither_torch_nor_attnviz(workers):
     """It starts in half a second and is small, because it is run by its path."""
@@ -254,25 +227,3 @@ def test_a_figure_keeps_its_data_while_another_thread_turns_altairs_switches(fig
         alt.data_transformers.register("nothing", None)
 
     assert found == {render(figure, "json")}
-
-
-@ON_POSIX
-def test_the_app_survives_a_text_that_was_not_cleaned(figure, monkeypatch):
-    """If the cleaning ever misses a character, one export fails and nothing else."""
-    monkeypatch.setattr(draw, "DRAWABLE", {})
-    bad = alt.Chart(pd.DataFrame({"token": ["\x01"]})).mark_text().encode(text="token:N")
-    with pytest.raises(ExportError, match="A character that it cannot draw"):
-        render(bad, "png")
-    monkeypatch.undo()
-
-    assert render(figure, "png").startswith(b"\x89PNG")
-
-
-def test_warming_up_starts_a_worker_in_the_background(workers, monkeypatch):
-    monkeypatch.setattr(draw, "WORKERS", workers)
-    draw.warm()
-    end = time.monotonic() + PATIENCE
-    while not idle(workers) and time.monotonic() < end:
-        time.sleep(0.05)
-
-    assert idle(workers)
