@@ -187,17 +187,6 @@ def test_the_readout_says_what_the_table_says():
     ]  # fmt: skip
 
 
-@given(st.data())
-@examples(8)
-def test_the_last_position_of_a_tile_is_before_the_first_of_the_next(data):
-    """So what a drag goes over has no gap and ends with the map."""
-    length = data.draw(st.sampled_from([33, 512, 513, 1025, 1100]))
-    drawn = head(record_of([f"t{i}" for i in range(length)]), zooms=True)
-
-    for first, last in zip(drawn.positions, drawn.lasts, strict=True):
-        assert [*first[1:], length] == [end + 1 for end in last]
-
-
 @pytest.mark.parametrize("length", [513, 1030])
 def test_a_tile_tells_where_its_largest_weight_stands(length):
     record = record_of([f"t{i}" for i in range(length)])

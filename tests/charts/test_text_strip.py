@@ -110,13 +110,3 @@ def test_the_numbers_of_the_figure_are_those_of_the_token():
     assert set(looked.table["key"]) == {2}
     most = int(weights[2].argmax())
     assert f"“sat” (2) looks most at “{WORDS[most]}” ({most}) {weights[2, most]:.2f}" in looks.description
-
-
-def test_a_click_selects_the_token_on_the_side_that_is_shown():
-    """From: queries, to: keys; the other place of the selection is -1."""
-    record = record_of(WORDS)
-
-    looks, looked = (data(text_strip(record, SITE, 0, side=side), TABLE) for side in ("from", "to"))
-
-    assert [(token["query"], token["key"]) for token in looks] == [(i, -1) for i in range(5)]
-    assert [(token["query"], token["key"]) for token in looked] == [(-1, i) for i in range(5)]

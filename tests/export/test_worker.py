@@ -17,7 +17,7 @@ import pytest
 from examples import some
 from pypdf import PdfReader
 
-from attnviz.export import ExportError, draw, render
+from attnviz.export import ExportError, render
 from attnviz.export.draw import Worker, Workers
 
 ROOT = Path(__file__).parents[2]
@@ -158,16 +158,6 @@ def test_a_worker_that_hangs_keeps_others_waiting_only_where_all_hang(hanging, m
     assert not answer.done()
     os.kill(pid, signal.SIGCONT)
     assert b"hangs" in answer.result(PATIENCE)
-
-
-def test_many_threads_each_get_their_own_picture_and_few_workers_stay(workers):
-    """Each holds 160 MB."""
-    words = [f"token{i}" for i in range(24)]
-    with ThreadPoolExecutor(draw.MOST_IDLE + 1) as pool:
-        found = list(pool.map(lambda word: ask(workers, word), words))
-
-    assert all(f">{word}<".encode() in svg for word, svg in zip(words, found, strict=True))
-    assert 1 <= len(idle(workers)) <= draw.MOST_IDLE
 
 
 @ON_POSIX
