@@ -32,28 +32,33 @@ def test_a_picture_is_read_as_it_is(format):
     assert abs(picture.pixels.numpy().astype(int) - RED).max() < 6
 
 
-def test_transparent_parts_are_white_and_that_is_said():
-    picture, notes = media.read_picture("a", content(Image.new("RGBA", (20, 20), (*RED, 0))))
-
-    assert (picture.pixels == 255).all()
-    assert notes == ("Its transparent parts are read as white.",)
+FRAMES = [Image.new("RGB", (20, 20), color) for color in (RED, (0, 0, 255), (0, 255, 0))]
+LEVELS = np.linspace(0, 65535, 400).reshape(20, 20).astype(np.uint16)
 
 
-def test_the_first_frame_of_an_animation_is_read_and_that_is_said():
-    frames = [Image.new("RGB", (20, 20), color) for color in (RED, (0, 0, 255), (0, 255, 0))]
-    moving = content(frames[0], "WEBP", save_all=True, append_images=frames[1:], lossless=True)
-    picture, notes = media.read_picture("a", moving)
+@pytest.mark.parametrize(
+    ("file", "pixels", "note"),
+    [
+        (content(Image.new("RGBA", (20, 20), (*RED, 0))), 255, "Its transparent parts are read as white."),
+        (
+            content(FRAMES[0], "WEBP", save_all=True, append_images=FRAMES[1:], lossless=True),
+            np.array(RED),
+            "Of its 3 frames the first is read.",
+        ),
+        (
+            content(Image.new("CMYK", (20, 20), (0, 255, 255, 0)), "JPEG"),
+            np.array([254, 0, 0]),
+            "Its colors, of print (CMYK), are read as those of a screen.",
+        ),
+        (content(Image.fromarray(LEVELS)), LEVELS[..., None] // 256, "Its 65,536 levels of gray are read as 256."),
+    ],
+    ids=["transparent", "frames", "print", "16 bits"],
+)
+def test_what_is_changed_in_a_picture_is_said(file, pixels, note):
+    picture, notes = media.read_picture("a", file)
 
-    assert picture.pixels[0, 0].tolist() == list(RED)
-    assert notes == ("Of its 3 frames the first is read.",)
-
-
-def test_colors_of_print_are_read_and_that_is_said():
-    picture, notes = media.read_picture("a", content(Image.new("CMYK", (20, 20), (0, 255, 255, 0)), "JPEG"))
-
-    assert picture.pixels[0, 0, 0] > 200
-    assert picture.pixels[0, 0, 1] < 60
-    assert notes == ("Its colors, of print (CMYK), are read as those of a screen.",)
+    assert abs(picture.pixels.numpy().astype(int) - pixels).max() <= 2
+    assert notes == (note,)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "1", "P", "RGBA", "I;16"])
@@ -178,11 +183,3 @@ def test_numbers_that_are_no_picture_are_refused(numbers, said):
     """None wraps to another color."""
     with pytest.raises(InputError, match=said):
         attnviz.picture(numbers)
-
-
-def test_gray_of_16_bits_keeps_its_levels_and_that_is_said():
-    numbers = (np.linspace(0, 65535, 400).reshape(20, 20)).astype(np.uint16)
-    picture, notes = media.read_picture("a.png", content(Image.fromarray(numbers)))
-
-    assert abs(picture.pixels[..., 0].numpy().astype(int) - numbers // 256).max() <= 1
-    assert notes == ("Its 65,536 levels of gray are read as 256.",)

@@ -147,8 +147,8 @@ class StateMap(Figure):
         lines, more: lines under the title, and lines only in files.
         file: parts of the file name.
         weights: numbers from 0 to 1, (rows, columns), for cells with a color of the ramp.
-        says: function that describes a cell, given row and column, for its tooltip; None for its state.
-        known: title, numbers and words; None to derive them from the states.
+        cell_text: function that describes a cell, given row and column, for its tooltip; None for its state.
+        own_facts: title, numbers and words; None to derive them from the states.
     """
 
     titled: str
@@ -162,13 +162,13 @@ class StateMap(Figure):
     more: tuple[str, ...] = ()
     file: str = "grid"
     weights: np.ndarray | None = None
-    says: Callable[[int, int], str] | None = None
-    known: FigureFacts | None = None
+    cell_text: Callable[[int, int], str] | None = None
+    own_facts: FigureFacts | None = None
 
     def facts(self) -> FigureFacts:
         name = file_stem(self.file, " ".join(self._labels[1]))
         own = {"name": name, "table": self._table, "words": self._words, "arrays": self._arrays}
-        return self.known or FigureFacts(heading=self.titled, **own)
+        return self.own_facts or FigureFacts(heading=self.titled, **own)
 
     @property
     def _labels(self) -> list[list[str]]:
@@ -200,8 +200,8 @@ class StateMap(Figure):
             weights = pooled(self.weights, size.tile)
             ramp = Ramp("weight", 1.0, self.colors.ramp)
             numbers = {"shade": weights, "ramp": ramp, "numbers": [Number("weight", weights, ".3f")]}
-        if self.says and size.form == "rectangles":
-            numbers["says"] = [self.says(*place) for place in np.ndindex(states.shape)]
+        if self.cell_text and size.form == "rectangles":
+            numbers["texts"] = [self.cell_text(*place) for place in np.ndindex(states.shape)]
         return Grid(
             title=self.titled,
             lines=self.lines if self.on_screen else (*self.lines, *self.more),
@@ -259,8 +259,8 @@ def leaks(test: LeakTest, **style: Any) -> Figure:
         titles=("Query (its output)", "Key (is changed)"),
         lines=(promise, caution),
         more=(*more, *cells),
-        says=test.in_words,
-        known=facts,
+        cell_text=test.in_words,
+        own_facts=facts,
         **style,
     )
 
