@@ -76,14 +76,6 @@ def record_of(words, *, heads=2, edits=Edits(), special=(), keys=None, scores=No
     return Record((sentence,), "test", "random", edits, tuple(tap.steps), output.transpose(1, 2).flatten(2))
 
 
-def with_sink(pieces):
-    """A record of random heads, each with a sink."""
-    tap, generator, n = Tap(), torch.Generator().manual_seed(5), len(pieces)
-    query, key, value = (torch.randn(1, 2, n, 5, generator=generator) for _ in range(3))
-    tap.attend(query, key, value, site=SITE, sinks=torch.randn(2, generator=generator))
-    return replace(record_of(pieces), steps=tuple(tap.steps))
-
-
 def prediction_of(*positions, written=()):
     """What a model says: after each position, words with their probabilities, as a dict."""
     vocabulary = tuple(dict.fromkeys(word for words in positions for word in words))
@@ -202,11 +194,6 @@ def legend(chart):
 def notes(chart):
     """The texts at the ends of the rows of a grid that have one."""
     return [row["note"] for row in data(chart, "rows") if row.get("note")]
-
-
-def num_colors(image):
-    """How many colors an image has."""
-    return len(np.unique(image @ (1 << 16, 1 << 8, 1)))
 
 
 def names(chart):

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from pictures import CROSS, HOSTILE, SITE, record_of, story_of, translation_of, written
+from pictures import HOSTILE, SITE, record_of, story_of, written
 
 from attnviz import Site, analyze, figures
 from attnviz.analysis import predicted_words, sentences
@@ -66,18 +66,6 @@ def test_a_name_ends_with_what_was_changed():
     for figure in (figures.head(long, SITE, 0), figures.change(record_of(["word"] * 30), long)):
         assert figure.name.endswith(end)
         assert len(figure.name) <= 80
-
-
-def test_a_description_has_the_main_numbers():
-    record = record_of(WORDS)
-    weights = record.step(SITE).weights(1)
-    query = int(weights.amax(1).argmax())
-    key = int(weights[query].argmax())
-
-    text = figures.head(record, SITE, 1).description
-
-    assert text.startswith("Head 1 of encoder layer 0, 3 queries by 3 keys.")
-    assert f"“{WORDS[query]}” ({query}) looks most at “{WORDS[key]}” ({key}): {float(weights.max()):.2f}" in text
 
 
 def test_large_maps_have_a_readout_on_the_screen_and_small_ones_do_not():
@@ -141,16 +129,6 @@ def test_empty_rows_and_nan_in_words():
 
     assert sentences.cell(empty, SITE, 0, 1, 1) == "“cat” (1) has no key left to look at; its weights are zeros."
     assert sentences.cell(broken, SITE, 0, 0, 1) == "The weight that “The” (0) gives to “cat” (1) is not a number."
-
-
-def test_arrays_hold_what_each_row_predicts():
-    record = translation_of(["the", "cat"], {"le": 1.0}, {"chat": 1.0}, {"<eos>": 1.0})
-
-    for figure in (figures.head(record, CROSS, 0), figures.heads(record, CROSS)):
-        assert figure.arrays["predicted_tokens"].tolist() == ["le", "chat", "<eos>"]
-        assert figure.arrays["weights"].shape[-2:] == (3, 2)
-    assert figures.head(record, CROSS, 0).name == "translator-cross-layer-0-head-0-the-cat"
-    assert "predicted_tokens" not in figures.head(record_of(WORDS), SITE, 0).arrays
 
 
 def test_what_a_model_says_is_named_and_kept_as_arrays():

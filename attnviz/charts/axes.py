@@ -58,7 +58,7 @@ def from_right(labels: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class GridSide:
     """Rows or columns of a grid.
 
     Attributes:
@@ -102,9 +102,9 @@ def names_with(rows: Groups, words: Sequence[str], tile: int) -> list[str]:
 
 def sides(
     queries: Groups, keys: Groups, titles: tuple[str, str] = (QUERY, KEY), names: Sequence[str] | None = None
-) -> dict[str, Side]:
+) -> dict[str, GridSide]:
     """Make the rows of queries, with other names if needed, and the columns of keys, as arguments of a grid."""
-    return {"rows": Side(queries, titles[0], "query", None, names), "columns": Side(keys, titles[1], "key")}
+    return {"rows": GridSide(queries, titles[0], "query", None, names), "columns": GridSide(keys, titles[1], "key")}
 
 
 NOTE = 12

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnviz.charts import marks, pixels, signs
-from attnviz.charts.axes import NOTE, TOKENS, RowEnd, Side, Size, names, notes_on
+from attnviz.charts.axes import NOTE, TOKENS, GridSide, RowEnd, Size, names, notes_on
 from attnviz.charts.marks import Form, LegendEntry, Ramp, Spec, Table
 from attnviz.charts.signs import CellState
 from attnviz.charts.theme import LINE, MONO, Style, Theme
@@ -59,8 +59,8 @@ class Grid:
         palette: colors of the scale; None for those of `ramp`.
         numbers: numbers of the cells, in the order of the tooltip.
         offsets: position of the largest weight within each tile, counted row by row.
-        says: tooltip text of each cell, (cells,), in place of the text of its state.
-        says_title: title of that text in the tooltip; "" for none.
+        texts: tooltip text of each cell, (cells,), in place of the text of its state.
+        text_title: title of that text in the tooltip; "" for none.
         written: text inside each cell, (cells,).
         selects: name of the selection by a click.
         more: fields of the selection, (cells,) each, in place of query and key.
@@ -77,8 +77,8 @@ class Grid:
 
     title: str
     lines: Sequence[str] = ()
-    rows: Side
-    columns: Side
+    rows: GridSide
+    columns: GridSide
     size: Size
     states: np.ndarray
     kinds: Sequence[CellState]
@@ -88,8 +88,8 @@ class Grid:
     palette: tuple[str, ...] | None = None
     numbers: Sequence[Number] = ()
     offsets: np.ndarray | None = None
-    says: Sequence[str] = ()
-    says_title: str = "cell"
+    texts: Sequence[str] = ()
+    text_title: str = "cell"
     written: Sequence[str] = ()
     selects: str = "cell"
     more: Table = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Grid:
         return None if self.is_rectangles else self
 
     @property
-    def sides(self) -> tuple[Side, Side]:
+    def sides(self) -> tuple[GridSide, GridSide]:
         return self.rows, self.columns
 
     @property
@@ -194,7 +194,7 @@ class Grid:
         }
         if self.is_table:
             fields = {axis: [-1] * count for axis in TOKENS} | {side.axis: positions}
-            table |= fields | {"rev": [self.style.rev] * count}
+            table = table | fields | {"rev": [self.style.rev] * count}
         return table
 
     def _row_table(self) -> Table:
@@ -257,7 +257,7 @@ class Grid:
             "query_name": _pick(self.names[0], row),
             "key_name": _pick(self.names[1], column),
             "ground": ground,
-            "says": [*self.says] or _pick([kind.text for kind in self.kinds], states),
+            "says": [*self.texts] or _pick([kind.text for kind in self.kinds], states),
             "path": _pick(path, states),
             "stroke": _pick(stroke, states),
             "stroke_width": _pick(width, states),
@@ -375,7 +375,7 @@ class Grid:
         ends = zip(("query_name", "key_name"), self.sides, strict=True)
         fields = [(name, side.title) for name, side in ends if side.axis != "1"]
         fields += [(f"{number.name}_text", number.title or number.name) for number in self.numbers]
-        return marks.tips(*fields, *([("says", self.says_title)] if self.says_title else []))
+        return marks.tips(*fields, *([("says", self.text_title)] if self.text_title else []))
 
     def _legends(self) -> list[Spec]:
         """Build the legends of the color scale and of the signs."""

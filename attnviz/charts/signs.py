@@ -1,4 +1,4 @@
-"""What a cell looks like: the scale from weights to colors, and states with a text, a fill and a sign.
+"""Looks of a cell: the scale from weights to colors, and states with a text, a fill and a sign.
 
 States can be distinguished without colors. Vega-Lite has no pattern fills. A hatching is therefore the shape of a point
 mark as large as its cell; the strokes of neighboring cells meet, so that a blocked area looks hatched as a whole.

@@ -13,7 +13,7 @@ from attnviz.analysis.contributions import Carried, Contributions, contributions
 from attnviz.analysis.predictions import token_at
 from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import as_tokens, groups
-from attnviz.charts.axes import Side, Size
+from attnviz.charts.axes import GridSide, Size
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import READABLE, Grid, Number, limit_of
 from attnviz.charts.marks import Ramp
@@ -39,7 +39,7 @@ READS = {"q": "queries", "k": "keys", "v": "values"}
 
 
 def number_grid(
-    values: np.ndarray, rows: Side, columns: Side, ramp: Ramp, size: Size, *also: Number, **settings: Any
+    values: np.ndarray, rows: GridSide, columns: GridSide, ramp: Ramp, size: Size, *also: Number, **settings: Any
 ) -> Grid:
     """Build a grid of colored numbers, written into the cells where there is room; NaN has the color of 0."""
     flat = values.ravel().tolist()
@@ -52,15 +52,15 @@ def number_grid(
         shade=ramp.shade(values),
         ramp=ramp,
         numbers=[Number("number", values, [*map(digits, flat)], ramp.title), *also],
-        says_title="",
+        text_title="",
         written=[*map(in_cell, flat)] if size.cell >= READABLE[0] else (),
         **settings,
     )
 
 
-def side_of(title: str, axis: str, labels: Sequence[str], names: Sequence[str] | None = None) -> Side:
+def side_of(title: str, axis: str, labels: Sequence[str], names: Sequence[str] | None = None) -> GridSide:
     """Make rows or columns of texts that are no tokens."""
-    return Side(groups(as_tokens(labels)), title, axis, labels, names or labels)
+    return GridSide(groups(as_tokens(labels)), title, axis, labels, names or labels)
 
 
 class HeadNumbers(Figure):

@@ -8,13 +8,12 @@ from functools import cached_property, partial
 import numpy as np
 
 from attnviz.analysis import BLOCKED, sentences, tables
-from attnviz.analysis.align import BLANK, AlignedPair, Pair
-from attnviz.analysis.align import Side as MapSide
+from attnviz.analysis.align import BLANK, AlignedPair, Pair, Side
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.sentences import all_heads
 from attnviz.analysis.views import groups
 from attnviz.charts import axes
-from attnviz.charts.axes import KEY, QUERY, RowEnd, Side, Size, size_beside
+from attnviz.charts.axes import KEY, QUERY, GridSide, RowEnd, Size, size_beside
 from attnviz.charts.grid import Grid, Number, together
 from attnviz.charts.marks import Ramp, heading
 from attnviz.charts.signs import CROWDED, FAINT, NOT_A_NUMBER, CellState, Domain
@@ -118,7 +117,7 @@ class Difference(Figure):
             "kinds": KINDS,
             "style": replace(self, heading=None, selected=selected),
             "numbers": [Number(name, numbers, texts, title) for name, (numbers, _), texts, title in names],
-            "says": [KINDS[kind].text for kind in kinds[2].ravel().tolist()],
+            "texts": [KINDS[kind].text for kind in kinds[2].ravel().tolist()],
         }
         ends, diverging = (f" {MORE[0]}", f" {MORE[1]}"), self.colors.diverging
         ramp = Ramp("difference A − B", differences.top, diverging, signed=True, ends=ends)
@@ -152,16 +151,16 @@ class Difference(Figure):
         texts = ["–" if math.isnan(value) else f"{value:.2f}" for value in moved]
         return RowEnd("note", "per row", texts, [self.colors.text] * rows)
 
-    def _side(self, axis: int, end: int) -> Side:
+    def _side(self, axis: int, end: int) -> GridSide:
         """Make the rows or columns of A (0), B (1) or A - B (2); only the first map, A - B, has labels of rows."""
         both, pairs = self._tokens[axis], (self.comparison.rows, self.comparison.columns)[axis]
         labels = () if axis == 0 and end < 2 else [*map(_label, both)]
         names = [*map(_place_name, both, pairs)][:: self.size.tile]
         tokens = groups([_token(pair, end) for pair in both])
-        return Side(tokens, (QUERY, KEY)[axis], ("query", "key")[axis], labels, names)
+        return GridSide(tokens, (QUERY, KEY)[axis], ("query", "key")[axis], labels, names)
 
     @property
-    def _sides(self) -> tuple[MapSide, MapSide]:
+    def _sides(self) -> tuple[Side, Side]:
         return self.comparison.a, self.comparison.b
 
     @cached_property
@@ -225,7 +224,7 @@ def title_of(comparison: AlignedPair) -> str:
     return f"A and B compared · {names[0] if names[0] == names[1] else f'A: {names[0]} · B: {names[1]}'}"
 
 
-def _head_name(side: MapSide) -> str:
+def _head_name(side: Side) -> str:
     """Name the head of a side: "head 2 of cross layer 1"."""
     if isinstance(side.head, int):
         return side.site.head(side.head)
@@ -259,7 +258,7 @@ def lines_of(comparison: AlignedPair) -> list[str]:
     return [*lines, *filter(None, [sentences.window_text(comparison)]), MEASURE, *axes.notes_on(size, TILES)]
 
 
-def _text(side: MapSide) -> str:
+def _text(side: Side) -> str:
     return side.record.sentences[side.sentence].text
 
 

@@ -31,11 +31,8 @@ Head = tuple[Site, int]
 MARGIN = 3
 """Pixels around all thumbnails, for the frame of the focused thumbnail."""
 
-OWN, OF_MARKED = "weight, as a share of each head's largest", "weight; with a corner mark: as a share of the largest"
-"""Titles of the legend if colors end at the largest weight of each head: for all heads, or only for marked heads."""
-
-CORNER = 14
-"""Pixels of the mark in the upper right corner of a thumbnail."""
+OWN = "weight, as a share of each head's largest"
+"""Title of the legend if colors end at the largest weight of each head."""
 
 CALL, PAIRED = 336, 296
 """Pixels of the width of all thumbnails of a call: to fit a phone, and to leave room for a map beside them."""
@@ -56,7 +53,7 @@ FEW, ORDERED, ACROSS = 4, 170, 8
 """Heads in a given order: most heads that are drawn large, pixels of their side, and small thumbnails per row."""
 
 FIELDS = (
-    *("x", "x2", "corner", "y", "y2", "uri", "label", "ink", "off", "marked", "focused"),
+    *("x", "x2", "y", "y2", "uri", "label", "ink", "off", "focused"),
     *("kind", "layer", "head", "rev", "name", "largest", "state"),
 )
 BESIDE = ("x", "y", "label", "align", "baseline", "ink")
@@ -133,22 +130,24 @@ class Thumbnails(Figure):
 
     @cached_property
     def _domains(self) -> dict[Head, Domain]:
-        """Color domain of each head; an adaptive domain is computed per head, as on its large map."""
-        if self.domain == "adapts":
-            return {head: adapted(cells, self.views[head[0]]) for head, cells in self.cells.items()}
-        for (site, _), cells in self.cells.items():
-            return dict.fromkeys(self.cells, domain_of(self.domain, self.views[site], cells))
-        return {}
+        """Color domain of each head; if one ends at the head's largest weight, as on its large map, all others do."""
+        if self.domain != "adapts":
+            for (site, _), cells in self.cells.items():
+                return dict.fromkeys(self.cells, domain_of(self.domain, self.views[site], cells))
+        domains = {head: adapted(cells, self.views[head[0]]) for head, cells in self.cells.items()}
+        if all(domain.kind != "adapts" for domain in domains.values()):
+            return domains
+        tops = {head: float(np.nan_to_num(cells.weights).max(initial=0.0)) for head, cells in self.cells.items()}
+        own = {head: Domain("adapts", top) for head, top in tops.items()}
+        return {head: domain if domain.kind == "adapts" else own[head] for head, domain in domains.items()}
 
     @cached_property
     def _ramp(self) -> Ramp:
-        """Color legend; its title names the heads whose colors end at their own largest weight."""
+        """Color legend, with a title of its own if the colors of each head end at its largest weight."""
         domains = {*self._domains.values()} or {Domain()}
         is_gray = bool(self.cells) and all(head in self.views[site].step.heads_off for site, head in self.cells)
         ramp = next(iter(domains)).legend(self.colors, gray=is_gray)
-        if len(domains) == 1:
-            return ramp
-        return replace(ramp, title=OWN if all(domain.kind == "adapts" for domain in domains) else OF_MARKED, top=1.0)
+        return ramp if len(domains) == 1 else replace(ramp, title=OWN, top=1.0)
 
     def draw(self) -> Views:
         """Draw the heads as images, those switched off in gray and struck through."""
@@ -162,7 +161,6 @@ class Thumbnails(Figure):
         box, where = marks.box(x, y), {"orient": "right" if self.aside else "bottom", "offset": 14}
         point = {axis: box[axis] for axis in "xy"}
         strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}
-        corner = point | {"x": x | {"field": "corner"}, "x2": {"field": "x2"}}
         text = {"lineBreak": "\n", "lineHeight": LINE}
         beside = {name: {"expr": f"datum.{name}"} for name in ("align", "baseline")}
         label = point | {"text": marks.field("label"), "fill": marks.as_is("ink")}
@@ -175,7 +173,6 @@ class Thumbnails(Figure):
             marks.layer("heads", "image", box | {"url": marks.field("uri")}, aspect=False, smooth=False),
             marks.layer("heads", "rect", box, fill=None, stroke=colors.line),
             marks.layer("heads", "rule", strike, where="datum.off", color=colors.quiet, strokeWidth=1.5),
-            marks.layer("heads", "rule", corner, where="datum.marked", color=colors.accent, strokeWidth=4, dy=2),
             marks.layer("heads", "rect", box, where="datum.focused", **frame),
             marks.layer("heads", "text", label, dy=3 - layout.above, align="left", baseline="top", **text),
             marks.layer("labels", "text", label, **beside),
@@ -220,14 +217,12 @@ class Thumbnails(Figure):
         return {
             "x": x,
             "x2": x + side,
-            "corner": x + side - CORNER,
             "y": y,
             "y2": y + self.layout.height,
             "uri": pixels.uri(states, kinds, domain.shade(cells.weights), painted, **sides),
             "label": label,
             "ink": colors.accent if is_focused else ink,
             "off": off,
-            "marked": self._ramp.title == OF_MARKED and domain.kind == "adapts",
             "focused": is_focused,
             "kind": site.kind,
             "layer": site.layer,

@@ -14,7 +14,7 @@ from attnviz.analysis.lens import stages
 from attnviz.analysis.sentences import quoted, quoted_token
 from attnviz.analysis.views import Groups, as_tokens, groups
 from attnviz.charts import axes
-from attnviz.charts.axes import Side, Size
+from attnviz.charts.axes import GridSide, Size
 from attnviz.charts.grid import Grid, Number
 from attnviz.charts.marks import Ramp, text_width
 from attnviz.charts.signs import CellState
@@ -116,16 +116,16 @@ class WordGridFigure(Figure):
         numbers = [f"{value:+.3g}" if ramp.signed else percent(value) for value in flat]
         return Grid(
             **self._header(line, span if len(words.positions) < length and not self.on_screen else ""),
-            rows=Side(groups(as_tokens(names)), title, "query", names, names),
-            columns=Side(columns, over, "key", tokens[part]),
+            rows=GridSide(groups(as_tokens(names)), title, "query", names, names),
+            columns=GridSide(columns, over, "key", tokens[part]),
             size=Size("rectangles", wide, *values.shape, high=HEIGHT),
             states=np.isnan(values).astype(int),
             kinds=KINDS,
             shade=ramp.shade(values),
             ramp=ramp,
             numbers=[Number("number", values, numbers, number)],
-            says=[isolated(visible_text(word)) for row in every for word in row[part]],
-            says_title="word",
+            texts=[isolated(visible_text(word)) for row in every for word in row[part]],
+            text_title="word",
             written=[text for row in texts for text in row[part]],
         )
 

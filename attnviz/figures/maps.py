@@ -1,5 +1,6 @@
 """Maps whose cells have one of a few states: masks, leak tests, findings of a check, and any table of states."""
 
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, partial
@@ -15,12 +16,12 @@ from attnviz.charts.axes import KEY, QUERY, RowEnd, names_with, predictions, sid
 from attnviz.charts.grid import Grid, Number, framed, pooled
 from attnviz.charts.marks import Ramp
 from attnviz.charts.signs import MAY_ATTEND, CellState, blocked_by
-from attnviz.charts.theme import CAUTIONS, Style
+from attnviz.charts.theme import CAUTIONS
 from attnviz.check import AXES, ArrayReport, Finding
 from attnviz.check.arrays import VERY_NEGATIVE
 from attnviz.check.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
 from attnviz.core.display import file_stem, in_title
-from attnviz.core.masks import And, Full, Mask, Or
+from attnviz.core.masks import Full, Mask
 from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
 from attnviz.figures.base import Figure, FigureFacts, edited, text_array
@@ -31,7 +32,7 @@ MOST_WHOLE = 4096**2
 """Cells of a mask up to which each is exported; larger masks are exported as tiles."""
 
 LONGEST_TITLE = 45
-"""Most characters of a title on a screen; a longer title is replaced by the number of rules."""
+"""Most characters of a title on a screen, where the page lists the rules."""
 
 ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
 COUNTED = "keys: how many each query has left"
@@ -84,7 +85,7 @@ class MaskGrid(Figure):
     def facts(self) -> FigureFacts:
         text = " ".join(token.text for token in self.tokens[0])
         return FigureFacts(
-            heading=title_of(self.mask),
+            heading=f"Mask: {'none' if isinstance(self.mask, Full) else self.mask}",
             notes=[self.mask_view.window],
             name=file_stem("mask", str(self.mask), text, end=self.view.in_short()),
             table=partial(tables.mask_table, self.mask_view),
@@ -107,7 +108,7 @@ class MaskGrid(Figure):
         reasons, blocked = mask_view.blocked(size.tile)
         rules = blocked_by(reasons, self.yours.rules() if self.yours else ())
         return Grid(
-            title=title_of(self.mask, self),
+            title=textwrap.shorten(self._heading, LONGEST_TITLE, placeholder=" …") if self.on_screen else self._heading,
             lines=[READS if predicted else ALONE, COUNTED if counted else "", mask_view.window, *mask_view.notes],
             **sides(mask_view.queries, mask_view.keys, names=names_with(mask_view.queries, predicted, size.tile)),
             size=size,
@@ -120,18 +121,6 @@ class MaskGrid(Figure):
             tiles="an open square has an open cell among its",
             brush=self.brush and self.on_screen,
         )
-
-
-def title_of(mask: Mask, style: Style = Style()) -> str:
-    """Build the title: "Mask: none", the rules of the mask, or on a screen the number of rules if they are long."""
-    title, rules = f"Mask: {'none' if isinstance(mask, Full) else mask}", _count_rules(mask)
-    short = style.on_screen and rules > 1 and len(title) > LONGEST_TITLE
-    return f"Mask: {rules} rules" if short else title
-
-
-def _count_rules(mask: Mask) -> int:
-    """Count the rules that a mask combines."""
-    return sum(map(_count_rules, mask.masks)) if isinstance(mask, And | Or) else 1
 
 
 def arrays_of(mask_view: SeenMask) -> dict[str, np.ndarray]:
@@ -158,8 +147,8 @@ class StateMap(Figure):
         lines, more: lines under the title, and lines only in files.
         file: parts of the file name.
         weights: numbers from 0 to 1, (rows, columns), for cells with a color of the ramp.
-        says: function that describes a cell, given row and column, for its tooltip; None for its state.
-        known: title, numbers and words; None to derive them from the states.
+        cell_text: function that describes a cell, given row and column, for its tooltip; None for its state.
+        own_facts: title, numbers and words; None to derive them from the states.
     """
 
     titled: str
@@ -173,13 +162,13 @@ class StateMap(Figure):
     more: tuple[str, ...] = ()
     file: str = "grid"
     weights: np.ndarray | None = None
-    says: Callable[[int, int], str] | None = None
-    known: FigureFacts | None = None
+    cell_text: Callable[[int, int], str] | None = None
+    own_facts: FigureFacts | None = None
 
     def facts(self) -> FigureFacts:
         name = file_stem(self.file, " ".join(self._labels[1]))
         own = {"name": name, "table": self._table, "words": self._words, "arrays": self._arrays}
-        return self.known or FigureFacts(heading=self.titled, **own)
+        return self.own_facts or FigureFacts(heading=self.titled, **own)
 
     @property
     def _labels(self) -> list[list[str]]:
@@ -211,8 +200,8 @@ class StateMap(Figure):
             weights = pooled(self.weights, size.tile)
             ramp = Ramp("weight", 1.0, self.colors.ramp)
             numbers = {"shade": weights, "ramp": ramp, "numbers": [Number("weight", weights, ".3f")]}
-        if self.says and size.form == "rectangles":
-            numbers["says"] = [self.says(*place) for place in np.ndindex(states.shape)]
+        if self.cell_text and size.form == "rectangles":
+            numbers["texts"] = [self.cell_text(*place) for place in np.ndindex(states.shape)]
         return Grid(
             title=self.titled,
             lines=self.lines if self.on_screen else (*self.lines, *self.more),
@@ -240,7 +229,7 @@ TINY = 1e-6
 """Share below which a percentage has too many zeros to be readable."""
 
 
-def leaks(test: LeakTest, **style: Any) -> StateMap:
+def leaks(test: LeakTest, **style: Any) -> Figure:
     """Map a leak test: which outputs changed when which token was changed; red where the mask forbids it."""
     titled = f"Leak test: {sentences.count_of_leaks(test)} · {test.where} · {in_title(test.source)}"
     promise, caution = f"expected: {test.promise}", CAUTIONS.get(test.provenance, "")
@@ -270,8 +259,8 @@ def leaks(test: LeakTest, **style: Any) -> StateMap:
         titles=("Query (its output)", "Key (is changed)"),
         lines=(promise, caution),
         more=(*more, *cells),
-        says=test.in_words,
-        known=facts,
+        cell_text=test.in_words,
+        own_facts=facts,
         **style,
     )
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from attnviz.analysis.steps import DotProducts, Matrix, Row, Stage
 from attnviz.analysis.views import Groups, as_tokens
 from attnviz.charts import marks
-from attnviz.charts.axes import THINNEST, TOKENS, Side, Size, every_of, number_cell, short
+from attnviz.charts.axes import THINNEST, TOKENS, GridSide, Size, every_of, number_cell, short
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import READABLE, Grid, Number, limit_of, together
 from attnviz.charts.marks import Ramp, Spec, heading, text_width, title_spec
@@ -108,7 +108,7 @@ def _first_columns(matrix: Matrix, most: int) -> Matrix:
     return replace(matrix, columns=matrix.columns[:most], values=matrix.values[:, :most], blocked=blocked)
 
 
-def number_grid(matrix: Matrix, size: Size, style: Style, *sides: Side, **options: Any) -> Grid:
+def number_grid(matrix: Matrix, size: Size, style: Style, *sides: GridSide, **options: Any) -> Grid:
     """Build a grid of colored cells from a table, on a color scale of its own.
 
     Minus infinity and blocked weights are hatched, NaN has a cross, and infinity has the color of the end of the scale.
@@ -132,7 +132,7 @@ def number_grid(matrix: Matrix, size: Size, style: Style, *sides: Side, **option
         style=style,
         shade=np.clip(share if is_weight else (share + 1) / 2, 0, 1),
         palette=style.colors.ramp if is_weight else style.colors.diverging,
-        says_title="",
+        text_title="",
         is_table=True,
         **options,
     )
@@ -140,11 +140,11 @@ def number_grid(matrix: Matrix, size: Size, style: Style, *sides: Side, **option
 
 def side_of(
     axis: str, positions: range, title: str = "", labels: Sequence[str] | None = None, names: Any = None, every: int = 0
-) -> Side:
+) -> GridSide:
     """Make the rows or columns of a table, by default without texts."""
     starts, none = np.array(positions, int), [""] * len(positions)
     tokens = Groups(as_tokens(none), starts, starts + 1)
-    return Side(tokens, title, axis, none if labels is None else labels, none if names is None else names, every)
+    return GridSide(tokens, title, axis, none if labels is None else labels, none if names is None else names, every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,9 +182,12 @@ class StepsOverview(HeadSteps):
             row = {"y": y, "position": i, "rev": self.rev, "ink": ink, "text": f"{i + 1}  {stage.title}"}
             if matrix:
                 sizes = _sizes(stage.letters[1:], stage.shape[1:])
-                row |= {"y2": y + HIGH, "sizes": sizes} | self._thumbnail(matrix, y, chosen)
+                row = row | {"y2": y + HIGH, "sizes": sizes} | self._thumbnail(matrix, y, chosen)
             else:
-                row |= {"y2": y + MISSING, "text": f"{row['text']}: {'not shown' if stage.is_used else 'not used'}"}
+                row = row | {
+                    "y2": y + MISSING,
+                    "text": f"{row['text']}: {'not shown' if stage.is_used else 'not used'}",
+                }
             rows.append(row)
             y = row["y2"] + GAP
         fields = ("x", "x2", "y", "y2", "uri", "text", "sizes", "number", "ink", "position", "rev")
@@ -272,7 +275,7 @@ class StageTables(HeadSteps):
                 rows[-1].append(grid)
             else:
                 rows.append([grid])
-        lines = [self._heading.partition(" · ")[2], *subtitles(self.record)]
+        lines = [self._heading.partition(" · ")[2], *subtitles(self.record, self)]
         width = max((grid.size.width for grid in self.grids), default=0) + 60
         data = {name: table for grid in self.grids for name, table in grid.data.items()}
         meta = heading(self.stage.title, lines, width, self.style)

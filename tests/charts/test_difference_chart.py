@@ -12,7 +12,7 @@ from attnviz.analysis.align import BLANK, Side, beside
 from attnviz.charts.signs import FAINT
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Prefix, Subsequent
+from attnviz.core.masks import Subsequent
 from attnviz.figures.difference import LEAST, ONLY, names_of
 
 CAT = "the cat sat on it".split()
@@ -108,19 +108,6 @@ def test_cells_that_are_no_numbers_are_hatched_each_in_its_way():
     assert strokes["blocked"] != strokes["blank"]
     assert [text for text, path in strokes.items() if path] == ["blocked", "blank"]
     assert texts_of(masked)[2][1] == "blocked"
-
-
-@pytest.mark.parametrize("policy", ["nan", "zero"])
-def test_rows_without_keys_are_told_and_not_counted(policy):
-    """What is NaN is crossed and on no side more; the row has no variation."""
-    found = heads(CAT, DOG, Edits(mask=~Prefix(6), empty_rows=policy))
-    figure = figures.difference(found)
-
-    assert np.isnan(found.variation).all()
-    assert {row["note"] for row in data(figure.chart, "d-rows")} == {"–"}
-    assert sentences.compared_cell(found, 0, 0).startswith("“the” (0) has no key left in A, and in B “the” (0) gives ")
-    assert ("NaN" in texts_of(figure)[2]) == (policy == "nan")
-    assert ("NaN: not a number" in str(data(figure.chart, "b-legend"))) == (policy == "nan")
 
 
 def test_words_name_the_row_and_the_cell_that_changed_most():

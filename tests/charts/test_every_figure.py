@@ -8,7 +8,7 @@ from pictures import HOSTILE, SITE, draw, filled_of, labels_of, record_of, said,
 
 import attnviz
 from attnviz import figures
-from attnviz.analysis import rollout
+from attnviz.analysis import rollout, steps
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures.attribution import Traced
@@ -33,6 +33,15 @@ def classified(words, edits=Edits()):
     return labels_of(words, [1.0] * len(words), names=[word * 3 for word in words], edits=edits)
 
 
+def stages_of(record):
+    return steps.chain(record, None, SITE, 1)
+
+
+def softmax(record):
+    stage = next(stage for stage in stages_of(record) if stage.key == "softmax")
+    return figures.stage(record, SITE, 1, stage, stage.matrices, selected=(1, 2))
+
+
 MADE = {
     "head": lambda words, edits: figures.head(record_of(words, edits=edits), SITE, 1, row_sums=True, selected=(3, 1)),
     "large": lambda words, edits: figures.head(record_of(words * LONG, edits=edits), SITE, 0, selected=(3, 1)),
@@ -44,6 +53,8 @@ MADE = {
     "change": lambda words, edits: figures.change(record_of(words), record_of(words, edits=edits)),
     "next_word": lambda words, edits: figures.next_word(told(words, edits), 2, before=told(words)),
     "blank": lambda words, edits: figures.next_word(filled_of(words, [1], *[{w: 1.0} for w in words], edits=edits), 1),
+    "chain": lambda words, edits: figures.chain(run := record_of(words, edits=edits), SITE, 1, stages_of(run)),
+    "stage": lambda words, edits: softmax(record_of(words, edits=edits)),
     "labels": lambda words, edits: figures.labels(classified(words, edits), before=classified(words)),
 }
 """Figures by the words and the edits that they are made of."""

@@ -146,16 +146,6 @@ def test_a_picture_is_in_the_file_of_a_record(record, tmp_path):
             attnviz.read(tmp_path / "wrong.attn")
 
 
-def test_a_model_of_timm_shows_where_a_patch_looks():
-    """A vision transformer of that package, as it comes, with and without its fused attention."""
-    timm = pytest.importorskip("timm", reason="timm is installed with a torchvision for the torch that is there")
-    model = timm.create_model("vit_tiny_patch16_224", num_classes=3).eval()
-    record = seen_by(model, torch.rand(3, 224, 224)).record(places=(14, 14))
-
-    assert len(record.steps) == 12
-    assert attnviz.figures.patches(record, SITE, 0, chosen=5).arrays["weights"].sum() == pytest.approx(1, abs=1e-4)
-
-
 def test_a_picture_read_whole_and_in_tiles_is_drawn_for_each():
     """Else the tint over a patch of the whole would cover those of its tiles."""
     boxes = [*grid(2, 4), *grid(2, 2), *grid(1, 1, picture=1)]

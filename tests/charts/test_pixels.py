@@ -34,12 +34,6 @@ def test_a_png_is_read_back_exactly(height, width, random):
     assert (read == colors[image]).all()
 
 
-def test_each_cell_is_its_own_square():
-    shade = np.array([[0, 1], [0.5, 0.25]])
-
-    assert (painted([[0, 0], [0, 0]], shade, zoom=3) == pixels.shades(shade).repeat(3, 0).repeat(3, 1)).all()
-
-
 def test_the_ramp_goes_evenly_from_light_to_dark_and_from_dark_to_light():
     """Lightness never turns back, so the order of weights can be seen, in print and by everybody."""
     for colors, direction in ((LIGHT, -1), (DARK, 1)):

@@ -11,14 +11,10 @@ from pictures import (
     data,
     draw,
     filled_of,
-    heatmap,
     labels,
     labels_of,
-    lines,
-    mask_grid,
     names,
     next_word,
-    notes,
     record_of,
     said,
     step_by_step,
@@ -33,8 +29,7 @@ from attnviz.analysis import sentences
 from attnviz.analysis.sentences import NO_BLANK, OTHER_WORDS
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Subsequent
-from attnviz.figures.outputs import HOLLOW, MOST_LABELS, NO_NUMBERS, ONE_LABEL, OTHERS
+from attnviz.figures.outputs import HOLLOW, MOST_LABELS, NO_NUMBERS, OTHERS
 
 KEYS = ["the", "keys"]
 KEYS_BEFORE = story_of(KEYS, {"cat": 1.0}, {"is": 0.88, "are": 0.1, "was": 0.02})
@@ -113,13 +108,6 @@ def test_of_many_classes_the_most_probable_are_drawn_and_the_table_holds_all():
     assert len(figures.labels(record).table) == 40
 
 
-def test_a_single_class_is_the_logistic_function_of_its_number():
-    record = labels_of(RATED_TEXT, [math.log(3)], names=["relevant"])
-
-    assert analysis.labels(record)[0].probability == pytest.approx(0.75)
-    assert ONE_LABEL in said(labels(record))
-
-
 def test_numbers_words_and_arrays_of_labels():
     figure = figures.labels(RATED, before=RATED_BEFORE)
 
@@ -145,16 +133,6 @@ OTHER = {"x": 1.0}
 FILLED_BEFORE = filled_of(BLANK_TEXT, [1, 3], OTHER, {"cat": 0.75, "dog": 0.25}, OTHER, {"down": 1.0})
 FILLED = filled_of(BLANK_TEXT, [1, 3], OTHER, {"cat": 0.25, "dog": 0.75}, OTHER, {"down": 1.0})
 NO_BLANKS = filled_of(["a", "cat"], [], OTHER, OTHER)
-
-
-def test_rows_of_a_map_say_it_at_blanks_alone():
-    """A row without a blank has no caption, on maps and on masks."""
-    chart = heatmap(FILLED_BEFORE, SITE, 0)
-
-    assert [row["note"] for row in data(chart, "rows")] == ["", "▸ cat", "", "▸ down"]
-    for drawn in (heatmap(NO_BLANKS, SITE, 0), mask_grid(Subsequent(), ["a", "cat"], predicted=["", ""])):
-        assert notes(drawn) == []
-        assert not any("predict" in text for text in (data(drawn, "meta")[0].get("note_title", ""), *lines(drawn)))
 
 
 def test_a_blank_has_the_words_that_may_stand_in_its_place():
@@ -186,16 +164,6 @@ def test_where_there_is_no_blank_the_picture_says_so():
     assert figures.step_by_step(NO_BLANKS).table.empty
 
 
-def test_numbers_and_words_of_blanks():
-    figure = figures.step_by_step(FILLED, before=FILLED_BEFORE)
-
-    assert figure.table["position"].tolist() == [1, 3]
-    assert figure.arrays["position"].tolist() == [1, 3]
-    assert (
-        "“dog” 75.0%, in place of “[M]” (1). 1 differs from before the change: “dog” in place of" in figure.description
-    )
-
-
 SENTENCE = ["The", "cat", "sat"]
 OFF = Edits(heads_off=frozenset({(SITE, 1)}))
 
@@ -214,27 +182,8 @@ def test_of_a_long_sentence_the_tokens_that_moved_most_are_drawn():
     assert "40 of 100 tokens" in said(chart)
 
 
-def test_infinite_and_no_numbers_read_alike_in_picture_and_words():
-    """What grew without bound is ∞ in both, and what is no number is NaN."""
-    moved = [1.5, float("inf"), float("nan"), 0.0]
-    before, after = record_of([*SENTENCE, "down"]), record_of([*SENTENCE, "down"])
-    output = before.output.clone()
-    for row, by in enumerate(moved):
-        output[0, row] *= 1 + by
-
-    chart = change(before, replace(after, output=output))
-    spoken = sentences.change(
-        analysis.output_change(before, replace(after, output=output)).numpy(), [*SENTENCE, "down"]
-    )
-
-    assert texts(chart) == ["150.0%", "∞", "NaN", "0.0%"]
-    assert bars(chart) == [1.0, 1.0, 0.0]
-    assert spoken.endswith("“sat” (2) NaN, “cat” (1) ∞, “The” (0) 150.0%.")
-
-
 CAR = ["the", "car", "<eos>"]
 LA_VOITURE = ({"la": 0.9, "le": 0.1}, {"voiture": 0.7, "chat": 0.3}, {"<eos>": 1.0})
-LA_CHAT_NOIR = ({"la": 0.9, "le": 0.1}, {"voiture": 0.4, "chat": 0.6}, {"noir": 1.0}, {"<eos>": 0.8, "et": 0.2})
 
 
 def rows_of(chart):
@@ -258,12 +207,6 @@ def test_a_translator_writes_word_by_word_what_it_then_reads():
     assert [row["text_2"] for row in data(chart, "rows")] == ["90.0%", "70.0%", "100.0%"]
 
 
-def test_padding_is_left_out():
-    chart = step_by_step(story_of(["the", "<pad>"], {"cat": 1.0}, {"are": 1.0}, length=1))
-
-    assert rows_of(chart) == [["0", "the", "▸ cat"]]
-
-
 def test_rows_that_predict_another_word_than_before_come_first():
     """One row per token, both words in it; the bar is of the new word, a hollow one around it of the old."""
     before = story_of(["the", "keys"], {"cat": 0.9, "is": 0.05, "are": 0.05}, {"is": 0.8, "are": 0.2})
@@ -278,18 +221,6 @@ def test_rows_that_predict_another_word_than_before_come_first():
     assert "hollow bar: before the change" in said(chart)
     assert "another word than before: 1 of 2 rows, first" in said(chart)
     assert "every word is as before the change" in said(step_by_step(before, before=before))
-
-
-def test_where_another_text_was_written_each_run_says_what_it_read():
-    """What one of them did not reach has a dash."""
-    chart = step_by_step(translation_of(CAR, *LA_CHAT_NOIR), before=translation_of(CAR, *LA_VOITURE))
-
-    assert rows_of(chart) == [
-        ["1", "la", "▸ voiture → chat"],
-        ["2", "chat", "▸ <eos> → noir"],
-        ["3", "noir", "▸ – → <eos>"],
-        ["0", "<sos>", "▸ la"],
-    ]
 
 
 def test_of_a_long_text_the_rows_that_changed_most_are_drawn():

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 import vl_convert
-from examples import examples, some
+from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -21,8 +21,7 @@ from pictures import SITE, record_of
 from attnviz import figures
 from attnviz.charts import readout
 from attnviz.charts.grid import Number
-from attnviz.charts.readout import FORMATS, CellNumbers, number_of
-from attnviz.core.edits import Edits
+from attnviz.charts.readout import FORMATS, number_of
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
 
 
@@ -103,22 +102,6 @@ def test_every_cell_of_a_stack_names_the_rules_that_block_it(stack, n):
     assert sayings.tolist() == [[said(reason) for reason in row] for row in reasons]
 
 
-@pytest.mark.parametrize("rules", some([8, 7, 10, 9, 16], 2))
-def test_more_combinations_than_a_byte_counts_are_told_apart(rules):
-    """Eight rules of chance block cells in 255 ways, ten in more than a thousand; in a head as in its mask."""
-    mask = And(tuple(Random(1, 2, seed) for seed in range(rules)))
-    record = record_of([f"w{i}" for i in range(48)], edits=Edits(mask=mask))
-    reasons = blame(mask, 48, 48)
-    assert len({reason for row in reasons for reason in row}) > (255 if rules > 7 else 100)
-
-    sayings, _ = read(head(record))
-    empty = record.step(SITE).empty_queries(0).tolist()
-
-    for row, names, left in zip(sayings.tolist(), reasons, empty, strict=True):
-        assert [saying.removeprefix("fully masked row: zeros, ") for saying in row] == list(map(said, names))
-        assert all(saying.startswith("fully masked row") == left for saying in row)
-
-
 @given(arrays(np.float32, (33, 35), elements=st.floats(width=32)))
 @examples(25)
 def test_numbers_travel_to_their_last_bit(values):
@@ -166,23 +149,6 @@ def test_a_browser_reads_the_number_of_each_cell(kind, data):
     ]
 
 
-@given(arrays(np.float32, (3, 5)), st.integers(0, 14))
-@examples(15)
-def test_cells_have_the_name_of_others_only_where_they_are_the_same(values, at):
-    """A picture that is drawn again is not read again, and no other one in its place."""
-    other = values.copy()
-    other.flat[at] = other.flat[at] + 1 if np.isfinite(other.flat[at]) else 0
-    same = np.array_equal(values.view(np.uint32), other.view(np.uint32))
-
-    for alike in (values.copy(), np.asfortranarray(values)):
-        assert CellNumbers({"weight": values}).name == CellNumbers({"weight": alike}).name
-    assert (CellNumbers({"weight": values}).name == CellNumbers({"weight": other}).name) == same
-    assert (
-        len({CellNumbers({name: part}).name for name in ("weight", "score") for part in (values, values.reshape(5, 3))})
-        == 4
-    )
-
-
 def decoded(codes, form):
     """What Vega makes of hexadecimal codes with the expression of the screen."""
     steps = [("bits", "toNumber('0x' + datum.code)"), ("text", number_of("datum.bits", form))]
@@ -219,17 +185,6 @@ def test_the_readout_says_what_the_table_says():
     assert [sayings[at] for at in ((0, 1), (1, 0), (2, 2))] == [
         "NaN: not a number", "score: minus infinity", "NaN: not a number"
     ]  # fmt: skip
-
-
-@given(st.data())
-@examples(8)
-def test_the_last_position_of_a_tile_is_before_the_first_of_the_next(data):
-    """So what a drag goes over has no gap and ends with the map."""
-    length = data.draw(st.sampled_from([33, 512, 513, 1025, 1100]))
-    drawn = head(record_of([f"t{i}" for i in range(length)]), zooms=True)
-
-    for first, last in zip(drawn.positions, drawn.lasts, strict=True):
-        assert [*first[1:], length] == [end + 1 for end in last]
 
 
 @pytest.mark.parametrize("length", [513, 1030])

@@ -1,7 +1,5 @@
 """The sentence shaded by the attention from a token, or to it."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,11 +7,10 @@ from hypothesis import strategies as st
 from pictures import SITE, data, legend, lines, record_of, text_strip, translation_of
 
 from attnviz.charts import pixels
-from attnviz.charts.marks import text_width
 from attnviz.charts.theme import LIGHT
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Painted, Subsequent
+from attnviz.core.masks import Subsequent
 from attnviz.figures import text_strip as strip_figure
 from attnviz.figures.text_strip import MOST_TOKENS, WIDTH, balanced
 
@@ -78,17 +75,6 @@ def test_what_is_blocked_has_no_shade_and_no_number():
     assert "blocked by causal mask" in legend(chart)
 
 
-@pytest.mark.parametrize(("policy", "words"), [("zero", "zeros"), ("nan", "NaN")])
-def test_an_empty_row_says_so(policy, words):
-    edits = Edits(mask=Painted(((1, 0), (1, 1), (1, 2))), empty_rows=policy)
-
-    chart = text_strip(record_of(["a", "b", "c"], edits=edits), SITE, 0, chosen=1)
-
-    assert f"fully masked row: {words}" in legend(chart)
-    assert {token["fill"] for token in data(chart, TABLE)} == {LIGHT.blocked}
-    json.dumps(chart.to_dict(), allow_nan=False)
-
-
 def test_a_text_from_right_to_left_begins_at_the_right():
     tokens = data(text_strip(record_of(["ארנב", "לבן", "קטן"]), SITE, 0), TABLE)
 
@@ -124,20 +110,3 @@ def test_the_numbers_of_the_figure_are_those_of_the_token():
     assert set(looked.table["key"]) == {2}
     most = int(weights[2].argmax())
     assert f"“sat” (2) looks most at “{WORDS[most]}” ({most}) {weights[2, most]:.2f}" in looks.description
-
-
-def test_a_flag_and_a_joined_emoji_are_as_wide_as_one_wide_sign():
-    tokens = data(text_strip(record_of(["漢", "\U0001f1e9\U0001f1ea", "\U0001f469\u200d\U0001f467"]), SITE, 0), TABLE)
-
-    assert len({token["x2"] - token["x"] for token in tokens}) == 1
-    assert text_width("漢") == text_width("\U0001f469\u200d\U0001f467") == 2 * text_width("a")
-
-
-def test_a_click_selects_the_token_on_the_side_that_is_shown():
-    """From: queries, to: keys; the other place of the selection is -1."""
-    record = record_of(WORDS)
-
-    looks, looked = (data(text_strip(record, SITE, 0, side=side), TABLE) for side in ("from", "to"))
-
-    assert [(token["query"], token["key"]) for token in looks] == [(i, -1) for i in range(5)]
-    assert [(token["query"], token["key"]) for token in looked] == [(-1, i) for i in range(5)]

@@ -64,14 +64,6 @@ def test_levels_are_as_near_as_the_page_says(bits, far, weights):
     np.testing.assert_allclose(found, weights, rtol=0, atol=far)
 
 
-def test_the_weights_of_every_head_are_in_the_page():
-    """With queries, keys and heads of different numbers."""
-    record = record_of(["a", "b", "c", "d", "e"], heads=3, keys=7)
-
-    np.testing.assert_allclose(weights_of(attnviz.explore(record)), of_heads(record), rtol=0, atol=SIXTEEN)
-    assert of_heads(record).shape == (3, 5, 7)
-
-
 def test_rules_and_empty_rows_are_those_of_the_record():
     record = record_of(["a", "b", "c", "d"], edits=Edits(~Subsequent() & Window(1, 1), empty_rows="nan"))
     page = attnviz.explore(record)

@@ -14,7 +14,6 @@ from attnviz import figures
 from attnviz.charts.axes import short
 from attnviz.core.display import isolated, visible_text
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.export import filename, render
 from attnviz.sources.scratch import Scratch
@@ -93,12 +92,6 @@ def test_whole_texts_as_tokens_can_be_exported_in_every_format(part, kind):
 
     assert files.opened("zip", render(figure, "zip"))
     assert kind == "heads" or in_order([short(label) for label in labels], files.svg(render(figure, "svg")))
-
-
-@pytest.mark.parametrize("text", EMPTY, ids=lambda text: text.name)
-def test_text_without_a_token_is_refused_with_one_sentence(text):
-    with pytest.raises(InputError, match=r"^Sentence 1 (is empty|holds only whitespace); type"):
-        Scratch().tokenize([text.text])
 
 
 def test_a_long_text_can_be_exported():

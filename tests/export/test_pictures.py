@@ -44,17 +44,6 @@ def fonts_of(page) -> set[str]:
     return {font.get_object()["/BaseFont"].partition("+")[2] for font in page["/Resources"]["/Font"].values()}
 
 
-@pytest.fixture(scope="module")
-def two_cells():
-    """20 x 10 points: weight 0 in red beside weight 1 in blue."""
-    data = pd.DataFrame({"key": [0, 1], "weight": [0.0, 1.0]})
-    color = alt.Color("weight:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=["#ff0000", "#0000ff"]))
-    x = alt.X("key:O", axis=None, scale=alt.Scale(padding=0))
-    return (
-        alt.Chart(data, width=20, height=10, padding=0).mark_rect().encode(x=x, color=color).configure_view(stroke=None)
-    )
-
-
 def test_a_png_grows_with_its_scale_and_prints_at_the_same_size(figure):
     """Twice the pixels come with twice the pixels per inch; for print there are 300, and the file says so."""
     small, *larger = (image(render(figure, "png", scale=scale)) for scale in (1, 2, 4))
@@ -66,14 +55,6 @@ def test_a_png_grows_with_its_scale_and_prints_at_the_same_size(figure):
         assert picture.info["dpi"][0] == pytest.approx(72 * scale, abs=0.1)
     assert printed.info["dpi"] == pytest.approx((300, 300), abs=0.1)
     assert printed.width == pytest.approx(small.width * 300 / 72, abs=1)
-
-
-def test_a_cell_of_a_png_has_the_color_of_its_weight(two_cells):
-    pixels = np.asarray(image(render(two_cells, "png", scale=2)).convert("RGB"))
-
-    assert pixels.shape == (20, 40, 3)
-    assert pixels[10, 10].tolist() == [255, 0, 0]
-    assert pixels[10, 30].tolist() == [0, 0, 255]
 
 
 def test_an_svg_and_a_pdf_hold_every_token_as_text(figure):

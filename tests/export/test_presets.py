@@ -59,12 +59,6 @@ def every():
     }
 
 
-@pytest.mark.parametrize("words", [FEW, MANY])
-def test_a_map_for_a_paper_fits_a_column_with_text_of_8_points(words):
-    assert inches(svg(words, "paper"))[0] <= 3.35
-    assert points(svg(words, "paper")) == pytest.approx(8, rel=1e-3)
-
-
 def test_a_picture_for_a_paper_takes_one_column_or_two_and_says_so(every):
     """Two only where its text would be smaller than 6 points in one."""
     for figure in every.values():

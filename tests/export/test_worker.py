@@ -13,12 +13,11 @@ from pathlib import Path
 from queue import Queue
 
 import altair as alt
-import pandas as pd
 import pytest
 from examples import some
 from pypdf import PdfReader
 
-from attnviz.export import ExportError, draw, render
+from attnviz.export import ExportError, render
 from attnviz.export.draw import Worker, Workers
 
 ROOT = Path(__file__).parents[2]
@@ -103,16 +102,6 @@ def test_a_character_that_ends_the_worker_is_one_sentence_and_the_next_picture_c
     assert b"cat" in ask(workers, "cat")
 
 
-def test_a_picture_that_is_none_is_one_sentence_and_the_worker_stays(workers):
-    ask(workers, "cat")
-    before = idle(workers)
-
-    with pytest.raises(ExportError, match=r"^The picture could not be drawn: [^\n]+\.$"):
-        workers.ask({"kind": "svg", "picture": '{"mark": "nonsense"}'}, PATIENCE)
-    assert b"cat" in ask(workers, "cat")
-    assert idle(workers) == before
-
-
 @ON_POSIX
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
 def test_the_picture_of_a_worker_that_was_killed_is_drawn_by_another(workers, hanging, by):
@@ -171,16 +160,6 @@ def test_a_worker_that_hangs_keeps_others_waiting_only_where_all_hang(hanging, m
     assert b"hangs" in answer.result(PATIENCE)
 
 
-def test_many_threads_each_get_their_own_picture_and_few_workers_stay(workers):
-    """Each holds 160 MB."""
-    words = [f"token{i}" for i in range(24)]
-    with ThreadPoolExecutor(draw.MOST_IDLE + 1) as pool:
-        found = list(pool.map(lambda word: ask(workers, word), words))
-
-    assert all(f">{word}<".encode() in svg for word, svg in zip(words, found, strict=True))
-    assert 1 <= len(idle(workers)) <= draw.MOST_IDLE
-
-
 @ON_POSIX
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_no_worker_outlives_the_process_that_started_it(end):
@@ -195,22 +174,6 @@ def test_no_worker_outlives_the_process_that_started_it(end):
     parent.communicate()
 
     assert gone(pid)
-
-
-@ON_POSIX
-def test_a_forked_process_draws_by_a_worker_of_its_own_and_workers_that_nobody_refers_to_end(monkeypatch):
-    workers = Workers()
-    ask(workers, "cat")
-    (before,) = idle(workers)
-    with monkeypatch.context() as forked:
-        forked.setattr(os, "getpid", lambda: -1)
-        assert b"mat" in ask(workers, "mat")
-        (own,) = idle(workers)
-        assert own != before
-        del workers
-
-    assert gone(own)
-    os.kill(before, signal.SIGKILL)  # it is the parent's
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc here")
@@ -254,25 +217,3 @@ def test_a_figure_keeps_its_data_while_another_thread_turns_altairs_switches(fig
         alt.data_transformers.register("nothing", None)
 
     assert found == {render(figure, "json")}
-
-
-@ON_POSIX
-def test_the_app_survives_a_text_that_was_not_cleaned(figure, monkeypatch):
-    """If the cleaning ever misses a character, one export fails and nothing else."""
-    monkeypatch.setattr(draw, "DRAWABLE", {})
-    bad = alt.Chart(pd.DataFrame({"token": ["\x01"]})).mark_text().encode(text="token:N")
-    with pytest.raises(ExportError, match="A character that it cannot draw"):
-        render(bad, "png")
-    monkeypatch.undo()
-
-    assert render(figure, "png").startswith(b"\x89PNG")
-
-
-def test_warming_up_starts_a_worker_in_the_background(workers, monkeypatch):
-    monkeypatch.setattr(draw, "WORKERS", workers)
-    draw.warm()
-    end = time.monotonic() + PATIENCE
-    while not idle(workers) and time.monotonic() < end:
-        time.sleep(0.05)
-
-    assert idle(workers)

@@ -5,7 +5,6 @@ import zipfile
 from types import SimpleNamespace
 
 import altair as alt
-import pandas as pd
 import pytest
 
 import attnviz
@@ -56,14 +55,6 @@ def test_a_zip_says_what_it_had_to_leave_out(hostile):
     with zipfile.ZipFile(io.BytesIO(render(parts, "zip"))) as archive:
         assert {name.rpartition(".")[2] for name in archive.namelist()} == {"txt", *FORMATS} - {"png", "svg", "pdf"}
         assert "left out. The picture holds an image from another place" in archive.read("README.txt").decode()
-
-
-def test_a_bare_chart_has_a_picture_and_no_numbers():
-    chart = alt.Chart(pd.DataFrame({"x": [1]})).mark_point().encode(x="x:Q")
-
-    assert {"figure.html", "figure.svg"} <= set(unpacked(render(chart, "zip"))[1])
-    with pytest.raises(attnviz.AttnvizError, match="A bare chart has no table to save"):
-        render(chart, "csv")
 
 
 def test_everything_holds_the_run_a_page_and_every_layer_and_says_how_each_opens(monkeypatch):

@@ -1,13 +1,15 @@
-"""All heads at a glance."""
+"""All heads at a glance: of an attention call, and of a model."""
 
 import base64
 import io
 
 import numpy as np
-from pictures import SITE, color_legend, data, draw, heads, heatmap, record_of
+import pytest
+from pictures import SITE, color_legend, data, draw, heads, overview, record_of
 from PIL import Image
 
-from attnviz.core.edits import Edits
+from attnviz import api
+from attnviz.core.edits import Edits, Site
 from attnviz.figures.heads import OWN
 
 WORDS = ["The", "cat", "sat"]
@@ -61,12 +63,30 @@ def test_each_thumbnail_of_a_long_text_ends_at_its_own_largest_weight():
     assert color_legend(adapts)["legend"]["title"] == OWN
 
 
-def test_thumbnails_and_their_legend_have_the_domain_of_the_large_map():
-    record = record_of(WORDS)
-    drawn = {domain: heads(record, SITE, domain=domain) for domain in ("fixed", "shared", "log")}
+@pytest.fixture(scope="module")
+def record():
+    return api.analyze("the cat sleeps", "translator", Edits().with_heads_off(Site("cross", 1), {3}))
 
-    assert len({data(chart, "heads")[0]["uri"] for chart in drawn.values()}) == 3
-    for domain, chart in drawn.items():
-        large = heatmap(record, SITE, 0, domain=domain)
-        assert color_legend(chart) == color_legend(large)
-        assert data(chart, "meta")[0]["top"] == data(large, "meta")[0]["top"]
+
+def test_every_head_of_every_site_has_its_place(record):
+    """No two at the same; the sites in the order of the record, each with all its heads in one row."""
+    rows = data(overview(record), "heads")
+
+    heads = [(row["kind"], row["layer"], row["head"]) for row in rows]
+    kinds = ["encoder", "decoder", "cross"]
+    assert sorted(heads) == sorted((s.site.kind, s.site.layer, h) for s in record.steps for h in range(s.num_heads))
+    assert [kind for kind, _, _ in heads] == sorted((kind for kind, _, _ in heads), key=kinds.index)
+    assert len({(row["x"], row["y"]) for row in rows}) == len(rows)
+    for site in record.sites:
+        assert len({row["y"] for row in rows if (row["kind"], row["layer"]) == (site.kind, site.layer)}) == 1
+
+
+def test_an_order_and_what_is_said_of_each_head_are_kept(record):
+    """Heads that are not in it are not drawn."""
+    order = [(Site("cross", 1), 3), (Site("encoder", 0), 2), (Site("decoder", 1), 0)]
+    chart = overview(record, order=order, captions=["0.9", "0.8", "–"], by="entropy (nats)")
+
+    rows = data(chart, "heads")
+    assert [(Site(row["kind"], row["layer"]), row["head"]) for row in rows] == order
+    assert "number: entropy (nats)" in data(chart, "meta")[0]["subtitle"]
+    assert [row["label"] for row in rows] == ["cross 1.3\n0.9", "encoder 0.2\n0.8", "decoder 1.0\n–"]

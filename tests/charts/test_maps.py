@@ -1,30 +1,43 @@
-"""One head as a map."""
+"""Maps: one head, a mask, a leak test."""
 
 import json
 import math
 from dataclasses import replace
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from pictures import (
     SITE,
     data,
     draw,
     heatmap,
+    leaks,
     legend,
     lines,
+    mask_grid,
     notes,
     record_of,
+    story_of,
+    title,
     without_data,
 )
 
 from attnviz import api, figures
 from attnviz.analysis.views import see
 from attnviz.charts import signs, theme
+from attnviz.charts.axes import PIXELS, RECTANGLES, SIDE, THINNEST, size_of
 from attnviz.charts.pixels import color_at
+from attnviz.charts.signs import LONGEST_RULE
+from attnviz.charts.theme import LIGHT
+from attnviz.check.leaks import LeakTest
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
-from attnviz.figures.head import CHANGED, PADDING
+from attnviz.core.tokens import Token
+from attnviz.figures.head import CHANGED, NEXT, PADDING
+from attnviz.figures.maps import READS
 
 EVEN = Edits(temperature=1e4)
 """So hot that attention is even."""
@@ -135,16 +148,6 @@ def test_colors_of_a_long_text_end_at_the_largest_weight_and_say_so():
     assert [data(chart, "meta")[0]["top"] for chart in (adapts, fixed)] == pytest.approx([top, 1.0])
 
 
-def test_a_special_token_does_not_stretch_the_scale():
-    """Of a long text: what a head gives to it is many times what it gives to any word, which would not be seen."""
-    record = record_of(["<cls>", *(f"w{i}" for i in range(41))], special={0})
-    largest = float(record.step(SITE).weights(0)[:, 1:].max())
-
-    assert any(
-        line.startswith(f"colors end at {largest:.2g}, the largest ") for line in lines(heatmap(record, SITE, 0))
-    )
-
-
 def test_a_query_with_one_key_does_not_stretch_the_scale():
     """Under a causal mask the first token gives itself 1, whatever the head does."""
     record = record_of([f"w{i}" for i in range(41)], edits=replace(EVEN, mask=Subsequent()))
@@ -167,7 +170,7 @@ def test_nan_beside_infinity_does_not_blank_the_map():
 
 
 def test_text_can_be_read_in_both_modes():
-    """At least 4.5:1 between words and their ground, as WCAG 2.2 asks."""
+    """At least 4.5:1 between words and their ground, and 3:1 of hues, as WCAG 2.2 asks."""
 
     def luminance(color):
         parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -175,9 +178,10 @@ def test_text_can_be_read_in_both_modes():
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     for colors in (theme.LIGHT, theme.DARK):
-        for color in (colors.text, colors.quiet, colors.accent, colors.warning):
+        texts = dict.fromkeys((colors.text, colors.quiet, colors.accent, colors.warning), 4.5)
+        for color, least in (dict.fromkeys(colors.hues, 3) | texts).items():
             light, dark = sorted((luminance(color), luminance(colors.background)), reverse=True)
-            assert (light + 0.05) / (dark + 0.05) >= 4.5
+            assert (light + 0.05) / (dark + 0.05) >= least
 
 
 def test_rows_of_padding_are_quiet_and_named_as_that(cat):
@@ -206,3 +210,103 @@ def test_a_square_of_many_cells_has_the_label_of_the_token_that_is_selected():
     assert tile > 1
     assert tables["rows"]["label"][1001 // tile] == "w1001"
     assert tables["columns"]["label"][777 // tile] == "w777"
+
+
+LEFT = Subsequent() & Padding((5,), left=7)
+
+
+def test_a_row_is_the_word_before_the_one_that_it_predicts():
+    """Map and mask say so; the word of the selected row stands out, and a readout names it with its row."""
+    record = story_of(["the", "cat"], {"cat": 1.0}, {"sat": 1.0})
+    chart = heatmap(record, SITE, 0, selected=(1, 0))
+    first, second = (row["note_ink"] for row in data(chart, "rows"))
+
+    assert NEXT in lines(heatmap(record, SITE, 0))
+    assert READS in lines(mask_grid(Subsequent(), ["the", "cat"], predicted=["cat", "sat"]))
+    assert "row “cat”: where it looks to predict “sat”" in lines(chart)
+    assert first != second == LIGHT.accent
+    assert {cell["query_name"] for cell in data(chart, "cells")} == {"the (0) ▸ cat", "cat (1) ▸ sat"}
+    assert NEXT not in lines(heatmap(replace(record, prediction=None), SITE, 0))
+
+
+def test_each_row_of_a_mask_says_how_many_keys_it_has_left():
+    """Those that have none say so in a word; without counts they are named."""
+    counted, plain = (mask_grid(LEFT, list("abcdefg"), counted=counted) for counted in (True, False))
+
+    assert data(counted, "meta")[0]["beside_title"] == "keys"
+    assert [row["beside"] for row in data(counted, "rows")] == ["none", "none", "1", "2", "3", "4", "5"]
+    assert notes(counted) == []
+    assert "fully masked row" in legend(plain)
+    assert "fully masked row" not in legend(counted)
+    assert [row["empty"] for row in data(plain, "rows")] == [True, True, *[False] * 5]
+
+
+READ = ["<sos>", "The", "cat", "sat"]
+
+
+def test_a_grid_says_who_may_look_at_whom_and_which_rule_forbids_it():
+    cells = data(mask_grid(Subsequent(), READ), "cells")
+
+    assert [cell["ground"] == LIGHT.open for cell in cells] == [key <= query for query in range(4) for key in range(4)]
+    assert {cell["says"] for cell in cells} == {"may attend", "blocked by causal mask"}
+    assert len({cell["path"] for cell in cells}) == 2
+
+
+def test_a_long_rule_is_shortened_in_the_legend_and_whole_in_its_cells():
+    """Else the picture is as wide as the rule."""
+    rule = Window(1) | Painted(((3, 0), (3, 1))) | Window(0) | Window(0, 1)
+    chart = mask_grid(Subsequent() & rule, READ)
+    (shortened,) = (text for text in legend(chart) if text.endswith(" …"))
+    whole = {cell["says"] for cell in data(chart, "cells") if cell["says"].startswith(shortened.removesuffix(" …"))}
+
+    assert max(map(len, legend(chart))) <= LONGEST_RULE
+    assert [text.endswith("window (0 before, 1 after)") for text in whole] == [True]
+
+
+SAID = ["The", "cat", "sat", "down"]
+
+
+def made(labels=SAID, *, keys=None, saw=((1, 0), (1, 2), (0, 0)), special=(3,), **settings) -> LeakTest:
+    """A test in which some queries saw some keys, under a causal promise; special tokens were not changed."""
+    queries = tuple(Token(text, i, 0, 0, special=i in special) for i, text in enumerate(labels))
+    columns = queries if keys is None else tuple(Token(text, i, 0, 0) for i, text in enumerate(keys))
+    moved = torch.zeros(len(queries), len(columns), dtype=torch.float64)
+    for cell in saw:
+        moved[cell] = 0.25
+    if keys is None:
+        moved[:, list(special)] = math.nan
+    promised = Subsequent().grid(*moved.shape)
+    given = {"noise": 0.0, "tolerance": 1e-5, "where": "decoder layer 0", "promise": "causal"} | settings
+    return LeakTest(moved, promised, queries=queries, keys=columns, source="story", provenance="random", **given)
+
+
+def said(chart):
+    return [title(chart), *lines(chart), *legend(chart)]
+
+
+def test_a_red_cell_says_who_saw_whom():
+    """With a mark of its own, so that it is told apart without its color."""
+    cells = data(leaks(made()), "cells")
+    red = [cell for cell in cells if cell["ground"] == LIGHT.leak]
+
+    assert [(cell["query"], cell["key"]) for cell in red] == [(1, 2)]
+    assert red[0]["says"] == "position 1 “cat” saw position 2 “sat”: its output moved by 25.0%"
+    assert red[0]["path"] not in {cell["path"] for cell in cells if cell is not red[0]}
+
+
+def test_the_first_leak_is_said_below_or_the_chosen_cell():
+    assert "position 1 “cat” saw position 2 “sat”:" in " ".join(said(leaks(made())))
+    assert "position 2 “sat” did not see position 0" in " ".join(said(leaks(made(), selected=(2, 0))))
+
+
+@given(st.integers(1, 20_000), st.integers(1, 20_000))
+def test_every_map_fits_its_place_and_shows_every_cell(queries, keys):
+    """Tiles cover all cells, cells are squares of whole pixels, labels have room."""
+    size = size_of(queries, keys)
+
+    assert max(size.width, size.height) <= max(SIDE, 13 * RECTANGLES)
+    assert size.rows * size.tile >= queries
+    assert size.columns * size.tile >= keys
+    assert max(size.rows, size.columns) <= PIXELS
+    assert size.cell == int(size.cell) >= 1
+    assert size.every * size.cell >= THINNEST or size.form == "rectangles"
