@@ -107,10 +107,10 @@ def cell(
 
 
 def _weight_text(weight: float) -> str:
-    """A weight with two decimals; below 0.005 with two significant digits, or "less than 0.0001"."""
+    """A weight with two decimals; below 0.1 with two significant digits, or "less than 0.0001"."""
     if 0 < weight < 0.0001:
         return "less than 0.0001"
-    return f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
+    return f"{weight:.2g}" if 0 < weight < 0.0995 else f"{weight:.2f}"
 
 
 def named(groups: Groups, i: int) -> str:
@@ -143,7 +143,7 @@ def head(view: AttentionView, head: int | str) -> str:
     most, keys = view.strongest(head)
     order = [(int(i), int(keys[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
     looks = [
-        f"{named(view.queries, i)}{predicting(view, i)} looks most at {named(view.keys, j)}: {most[i]:.2f}"
+        f"{named(view.queries, i)}{predicting(view, i)} looks most at {named(view.keys, j)}: {_weight_text(most[i])}"
         for i, j in order
     ]
     changed = view.record.edits.in_words()
