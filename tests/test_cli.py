@@ -236,17 +236,6 @@ def test_bytes_on_stdin_that_are_no_text(run, monkeypatch):
     assert run("predict", "-", *SCRATCH) == (2, "", "attnviz: What came on stdin is not text in UTF-8.\n")
 
 
-def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
-    """What it cannot show is escaped."""
-    terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
-    monkeypatch.setattr(sys, "stdout", terminal)
-    status = main(["predict", "é", "--show", "tokens", *SCRATCH])
-
-    terminal.flush()
-    assert status == 0
-    assert rb"\xe9" in terminal.buffer.getvalue()
-
-
 def test_help_names_every_command_and_every_format(run, capsys):
     for arguments, words in (
         (["--help"], [*parser.COMMANDS, "atlas query atlas/"]),
@@ -324,14 +313,6 @@ def test_a_command_that_is_gone_says_what_to_type(run, command):
     assert err.endswith(f" {command} is gone. Instead: {parser.GONE[command]}.\n")
     typed = re.match(r"attnviz (\w+)", parser.GONE[command])
     assert typed is None or typed[1] in parser.COMMANDS
-
-
-def test_the_shell_has_ten_commands_and_few_options():
-    """Each option is written once."""
-    options = {written.split()[0] for group in parser.OPTIONS.values() for written, *_ in group if written[0] == "-"}
-
-    assert len(parser.COMMANDS) == 10
-    assert len(options | {"--help", "--version"}) <= 60
 
 
 def test_help_and_mistakes_import_no_torch():
