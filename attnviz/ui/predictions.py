@@ -43,12 +43,6 @@ def sentence(context: Context, position: int | None = None) -> str:
     return f"{where}, {most}{_top_word(ranked)}."
 
 
-def line(context: Context) -> None:
-    """Draw the sentence as one line of a page."""
-    if text := sentence(context):
-        block(text, "says", role="status")
-
-
 def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
     """Draw the sentence and a figure of its numbers; returns the figure by its name in the export menu."""
     if text := sentence(context, position):

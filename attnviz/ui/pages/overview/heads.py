@@ -134,8 +134,8 @@ def each_off(context: Context, key: str, study: Callable[..., R], **options: Any
     cost = budget.of_runs(count + 1, source, sentences, request.edits)
     if not runs.is_requested(key, (source, request, *options.values()), cost, "Switch each head off in turn"):
         return None
-    options |= {"targets": cache.targets(source, request), "unit": "heads", "count": count}
-    return cache.worked(study, source, sentences, request.edits, cost=cost, runs_model=source, **options)
+    run = {"targets": cache.targets(source, request), "cost": cost, "runs_model": source}
+    return cache.worked(study, source, sentences, request.edits, unit="heads", count=count, **run, **options)
 
 
 def metrics(context: Context) -> pd.DataFrame:
