@@ -22,7 +22,6 @@ from fake_hub import WORDS
 from families import build
 
 from attnviz import analysis, api
-from attnviz.analysis.views import View, see
 from attnviz.cli import terminal
 from attnviz.core.edits import Edits, Site
 from attnviz.sources.huggingface import loading, trial
@@ -102,22 +101,6 @@ def test_every_command_takes_a_folder(run, folder, kind):
     assert len(np.load("heads.npz")["weights"]) == 3
     decodes = "decoder" in {site.kind for site in record.sites}
     assert np.load("mask.npz")["may_attend"].all() != decodes
-
-
-def test_a_map_is_looked_at_in_other_ways(run, folder):
-    """Without special tokens, and of a pair of texts what one sees of the other."""
-    model, pair = folder("BertModel"), "the cat ||| a dog ran"
-    run("export", pair, "--model", model, "--set", "view=renormalize.ab", "-o", "head.npz", "-o", "head.svg")
-
-    record = api.analyze(pair, model)
-    seen = see(record, record.sites[0], view=View(special="renormalize", pair="A to B"))
-    drawn = np.load("head.npz")
-    assert drawn["query_tokens"].tolist() == ["the", "cat"]
-    assert drawn["key_tokens"].tolist() == ["a", "dog", "ran"]
-    assert np.array_equal(drawn["weights"], seen.cells([0])[0].weights)
-    assert "special tokens are hidden" in Path("head.svg").read_text("utf-8")
-    assert run("export", pair, "--form", "heads", "--model", model, "--set", "view=words.ba", "-o", "heads.npz")[0] == 0
-    assert np.load("heads.npz")["weights"].shape == (3, 4, 4)  # each with a special token or two
 
 
 # What a model says
