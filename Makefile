@@ -44,9 +44,7 @@ bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints ta
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/long.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/capture.py
-	PYTHONPATH=. $(BIN)/python tests/benchmarks/loading.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/app.py
-	PYTHONPATH=. $(BIN)/python tests/benchmarks/overview.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/explore.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/atlas.py
 

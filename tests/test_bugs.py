@@ -11,10 +11,11 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
+from attnviz import lessons
 from attnviz.core.masks import Subsequent
-from attnviz.lessons import bugs, peeking
+from attnviz.lessons import peeking
 
-BUGS = {bug.name: bug for bug in bugs.museum()}
+BUGS = {bug.name: bug for bug in lessons.museum()}
 CHECKED = [name for name, bug in BUGS.items() if bug.rule]
 N = 11
 FUTURE = torch.ones(N, N, dtype=torch.bool).triu(1)

@@ -160,7 +160,6 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
     ("arguments", "reason"),
     [
         (["paint"], "There is no command 'paint'. There are: app, export, explore,"),
-        (["exprt", "a"], "There is no command 'exprt'. Did you mean 'export'?"),
         (["lesson", "20-minutes"], "The command lesson is gone. Instead: attnviz app learn."),
         (["export"], "required: TEXT"),
         (["export", " \n", *SCRATCH], "There is no text; give a sentence"),
@@ -171,25 +170,19 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
         (["export", "a", *SCRATCH, "--head", "9"], "There is no head 9; there are 4, counted from 0."),
         (["export", "a", *SCRATCH, "--head", "median"], "--head: 'median' cannot be read; it should look like 0 or"),
         (["export", "a", *SCRATCH, "--layer", "2"], "It has: encoder layer 0, encoder layer 1."),
-        (["export", "a", *SCRATCH, "--layer", "x"], "--layer: 'x' cannot be read; it should look like d1."),
         (["export", "a", *SCRATCH, "--off", "x"], "--off: 'x' cannot be read; it should look like d1.0."),
         (["export", "a", *SCRATCH, "--off", "4"], "There is no head 4 of encoder layer 0"),
-        (["export", "a", *SCRATCH, "--off", "5.0"], "no encoder layer 5"),
         (["export", "a", *SCRATCH, "--mask", "casual"], "there is no rule 'casual'. Did you mean 'causal'?"),
-        (["export", "a", *SCRATCH, "--mask", "causal&"], "Character 8 of the mask 'causal&': a rule is missing"),
         (["export", "a", *SCRATCH, "--temperature", "0"], "--temperature: '0' cannot be read; it should look"),
         (["export", "a", *SCRATCH, "--set", "empty=none"], "it should look like zero or nan or uniform or error"),
         (["export", "a", "--set", "foo=1"], "A link has no 'foo'."),
-        (["export", "a", "--set", "cell"], "'cell' is no setting; give NAME=VALUE"),
         (["export", "a", "--own-mask", "false"], "A link has the name own_mask. Type: --set own_mask=VALUE."),
         (["export", "a", "--model", "scratch:foo=1"], "The model scratch has no 'foo'. It has tokenizer, d_model,"),
         (["export", "a", "--model", "scratch:d_model=65"], "num_heads must divide d_model"),
         (["app", "--memory", "nan"], "'nan' is no amount; give a number, 0 or more."),
-        (["app", "--port", "70000"], "'70000' is no port; give 1 to 65535."),
         (["generate", "a", "--model", "story", "--max-new-tokens", "0"], "max_new_tokens is 0; give a number from 1"),
         (["export", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
         (["export", "a", *SCRATCH, "-o", "head.gif"], f"There are: {', '.join(f'.{name}' for name in export.NAMES)}."),
-        (["export", "a", *SCRATCH, "-o", "a.svg", "-o", "b.gif"], "'b.gif' ends in no format."),
         (["export", "a", *SCRATCH, "-o", "nowhere/head.svg"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "a.zip"], "'a.zip' is no name of a saved run: it ends in .attn."),
         (["explore", "a", *SCRATCH, "-o", "a.png"], "'a.png' is no name of a page: it ends in .html."),
@@ -234,17 +227,6 @@ def test_bytes_on_stdin_that_are_no_text(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\x00"), "utf-8"))
 
     assert run("predict", "-", *SCRATCH) == (2, "", "attnviz: What came on stdin is not text in UTF-8.\n")
-
-
-def test_a_terminal_that_knows_ascii_only_is_written_to(monkeypatch):
-    """What it cannot show is escaped."""
-    terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
-    monkeypatch.setattr(sys, "stdout", terminal)
-    status = main(["predict", "é", "--show", "tokens", *SCRATCH])
-
-    terminal.flush()
-    assert status == 0
-    assert rb"\xe9" in terminal.buffer.getvalue()
 
 
 def test_help_names_every_command_and_every_format(run, capsys):
@@ -324,14 +306,6 @@ def test_a_command_that_is_gone_says_what_to_type(run, command):
     assert err.endswith(f" {command} is gone. Instead: {parser.GONE[command]}.\n")
     typed = re.match(r"attnviz (\w+)", parser.GONE[command])
     assert typed is None or typed[1] in parser.COMMANDS
-
-
-def test_the_shell_has_ten_commands_and_few_options():
-    """Each option is written once."""
-    options = {written.split()[0] for group in parser.OPTIONS.values() for written, *_ in group if written[0] == "-"}
-
-    assert len(parser.COMMANDS) == 10
-    assert len(options | {"--help", "--version"}) <= 60
 
 
 def test_help_and_mistakes_import_no_torch():

@@ -1,6 +1,5 @@
 """`attnviz export --form`: a head in each of its forms."""
 
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 
 from attnviz import analyze, cli
 from attnviz.figures import FORMS
-from attnviz.figures.base import Figure
 
 HEAD = ("export", "the cat sat down", "--model", "scratch")
 
@@ -54,15 +52,6 @@ def test_a_part_of_a_map_is_that_part_of_it(run):
     assert status == 0
     assert np.array_equal(np.load("part.npz")["weights"], np.load("map.npz")["weights"][1:4, :2])
     assert "queries 1 to 3 of 4, keys 0 to 1 of 4" in (Path.cwd() / "part.svg").read_text("utf-8")
-
-
-@pytest.mark.parametrize("name", FORMS)
-def test_a_form_takes_fields_of_its_figure(name):
-    """The page and the shell give these by name."""
-    form = FORMS[name]
-
-    assert issubclass(form.figure, Figure)
-    assert form.takes <= {field.name for field in fields(form.figure)}
 
 
 @pytest.mark.parametrize("name", [name for name, form in FORMS.items() if form.is_on_page and form.fits is None])

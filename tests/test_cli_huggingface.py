@@ -1,6 +1,5 @@
 """Models of Hugging Face in the shell: tiny ones from folders, and one from a hub on this machine."""
 
-import csv
 import json
 import os
 import re
@@ -25,7 +24,6 @@ from families import build
 from attnviz import analysis, api
 from attnviz.cli import terminal
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import InputError
 from attnviz.sources.huggingface import loading, trial
 from attnviz.sources.huggingface.hub import DownloadProgress
 
@@ -157,35 +155,6 @@ def test_the_labels_and_how_probable_they_are(run, folder):
     assert {row["label"] for row in json.loads(listed)["rows"]} == {"glad", "sad", "\u202eodd"}
 
 
-def test_a_decoder_and_an_encoder_decoder_say_what_they_do(run, folder):
-    """The next word; another text."""
-    llama, bart = folder("LlamaForCausalLM"), folder("BartForConditionalGeneration")
-    chances = api.analyze(CAT, llama).prediction.most_probable(7, 5)
-    written = api.analyze(CAT, bart).prediction.written[0]
-
-    assert table(run("predict", CAT, "--model", llama)[1])[1][-2] == chances[0][0]
-    _, out, err = run("predict", CAT, "--model", bart)
-    assert out.split() == written.split()
-    assert "attnviz: Text 1 was cut after 63 tokens." in err
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "column"),
-    [
-        ("BertForMaskedLM", "the [MASK] sat", "probability_before"),
-        ("BertForMaskedLM", "the [MASK] [MASK]", "word"),
-        ("BertForSequenceClassification", CAT, "probability_before"),
-        ("LlamaForCausalLM", CAT, "probability_before"),
-    ],
-)
-def test_what_a_model_says_can_be_drawn(run, folder, kind, text, column):
-    status, _, err = run("predict", text, "--model", folder(kind), *CHANGE, "-o", "says.svg", "-o", "says.csv")
-
-    assert (status, err) == (0, "")
-    assert Path("says.svg").stat().st_size > 1000
-    assert column in next(csv.reader(Path("says.csv").read_text("utf-8-sig").splitlines()))
-
-
 def test_sentence_embeddings_have_no_picture(run, folder):
     status, _, err = run("predict", CAT, "--model", folder("BertModel"), *CHANGE, "-o", "says.svg")
 
@@ -240,15 +209,6 @@ def test_a_read_only_model_says_why(run, folder, monkeypatch):
         status, _, err = run(command, CAT, "--model", model, "--off", "0.1", *(["-o", "x.svg"] * (command != "says")))
         assert (status, why in err) == (2, True)
     assert not Path("x.svg").exists()
-
-
-def test_a_hybrid_model_says_what_its_other_layers_are(run, tmp_path):
-    """Beside what is shown of it."""
-    layers = {"num_hidden_layers": 4, "layer_types": ["linear_attention"] * 3 + ["full_attention"]}
-    zoo.save("qwen3_next", "Qwen3NextForCausalLM", tmp_path, **layers)
-    _, out, _ = run("models", str(tmp_path))
-
-    assert "layers 0 to 2 are linear attention (gated delta rule), not shown." in out
 
 
 def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):
@@ -351,15 +311,3 @@ def test_a_download_that_is_canceled_ends_in_two_lines(tmp_path, tmp_path_factor
     assert "is fetched: " in first
     assert second == "attnviz: Canceled. Files that are whole are kept."
     assert not [*tmp_path.rglob("head.svg")]
-
-
-def test_who_cancels_by_the_report_is_not_told_about_other_models(monkeypatch):
-    """It is no mistake in the name."""
-    from attnviz.sources.huggingface.hub import Canceled
-
-    def load(name, report):
-        raise Canceled("The download was canceled.")
-
-    monkeypatch.setattr(loading, "load", load)
-    with pytest.raises(InputError, match=r"^The download was canceled\.$"):
-        api.load("someone/tiny", report=lambda progress: False)

@@ -88,24 +88,6 @@ def test_a_picture_that_is_none_is_one_sentence(tmp_path, capsys):
     assert "'cat.png' is no picture of PNG, JPEG or WebP" in capsys.readouterr().err
 
 
-def test_two_pictures_are_compared(tmp_path):
-    """In the shell by their files, and from a link by the example that is B."""
-    circle = str(assets.path("pictures/red-circle-left-of-blue-square.png"))
-    link = "compare?model=shapes&picture=still%20life&b=picture%3Dred%2Bcircle%2Bleft%2Bof%2Bblue%2Bsquare"
-    given = []
-    for command in (["export", STILL_LIFE, "--model", "shapes", "--compare", f"picture={circle}"], ["export", link]):
-        assert main([*command, "-o", str(tmp_path / "both.npz")]) == 0
-        with np.load(tmp_path / "both.npz") as arrays:
-            given.append({name: arrays[name] for name in arrays})
-    assert given[0].keys() == given[1].keys()
-    assert all(np.array_equal(given[0][name], given[1][name]) for name in given[0] if given[0][name].dtype.kind == "f")
-
-
-def test_a_sound_is_no_picture(capsys):
-    assert main(["predict", str(assets.path("sounds/two-tones.wav")), "--model", "shapes"]) == 2
-    assert "shapes reads one picture, and no text; given <Sound of 1.30 s" in capsys.readouterr().err
-
-
 def test_a_saved_run_of_a_picture_comes_out_the_same_or_says_that_the_file_keeps_a_smaller_one(tmp_path):
     """The file holds the picture itself, up to 384 pixels of its longer side."""
     small, large = (np.random.RandomState(0).randint(0, 255, (side, side, 3), np.uint8) for side in (60, 500))

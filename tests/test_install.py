@@ -108,41 +108,12 @@ def test_the_documentation_names_the_pinned_torch():
     assert f" torch=={PINS['torch']} " in (ROOT / "docs" / "start.md").read_text()
 
 
-@pytest.mark.sweep
-def test_torch_alone_comes_from_the_index_of_cpu_builds(environment, cpu):
-    """That index need not have anything else."""
-    environment.make(TORCH_INDEX=cpu.as_uri())
-
-    assert environment.installed() == PINS | {"torch": f"{PINS['torch']}+cpu"}
-
-
 def test_a_torch_that_serves_is_kept(environment, cpu):
     """A person's own build is not replaced by gigabytes of another one, nor by one from an index of CPU builds."""
     environment.put_torch("2.9.1+cu128")
     environment.make(TORCH_INDEX=cpu.as_uri())
 
     assert environment.installed() == PINS | {"torch": "2.9.1+cu128"}
-
-
-@pytest.mark.sweep
-def test_a_torch_that_is_too_old_is_replaced(environment):
-    """By the pinned one: pyproject.toml says from which version on attnviz runs."""
-    environment.put_torch("2.5.1")
-    environment.make()
-
-    assert environment.installed() == PINS
-
-
-@pytest.mark.sweep
-def test_a_new_pin_replaces_what_make_installed(environment, ordinary):
-    """Only what was there before make is a person's own."""
-    environment.make()
-    environment.put_torch("2.99.0")
-    (environment.folder / "kept").unlink()
-    os.utime(environment.folder / "for-app", (0, 0))
-    environment.make()
-
-    assert environment.installed() == PINS
 
 
 def test_the_container_installs_the_same(environment, cpu):
@@ -187,18 +158,6 @@ def test_the_space_installs_the_pins_and_the_wheel(environment, cpu, tmp_path):
     environment.run("sh", "-c", SPACE_RUN, folder=tmp_path, TORCH_INDEX=cpu.as_uri())
 
     assert environment.installed() == PINS | {"torch": f"{PINS['torch']}+cpu", "attnviz": "0.0.1"}
-
-
-def test_streamlit_cloud_installs_the_pins_with_a_cpu_build_of_torch(environment, cpu, tmp_path):
-    """Of the page that lists these builds nothing else is taken."""
-    given = (DEPLOY / "streamlit-cloud" / "requirements.txt").read_text()
-    shutil.copy(ROOT / "requirements.txt", tmp_path)
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    listed = re.sub(r"https://\S+", (cpu / "torch" / "index.html").as_uri(), given)
-    (tmp_path / "a" / "b" / "requirements.txt").write_text(listed)
-    environment.run("pip", "install", "-r", "a/b/requirements.txt", folder=tmp_path)
-
-    assert environment.installed() == PINS | {"torch": f"{PINS['torch']}+cpu"}
 
 
 def answered_names(process: subprocess.Popen, port: int) -> list[str]:
@@ -251,14 +210,3 @@ def test_streamlit_cloud_runs_one_file_and_reaches_it_by_any_address():
         pass
 
     assert answered_names(process, port) == ["my-app.streamlit.app"]
-
-
-def test_every_door_leads_to_the_port_of_the_image():
-    """Of the Space by the front matter of its README, of the proxy by its command."""
-    port = re.search(r"^EXPOSE (\d+)$", SPACE, re.M)[1]
-    front = yaml.safe_load((DEPLOY / "huggingface-space" / "README.md").read_text().split("---")[1])
-    proxy = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["proxy"]
-
-    assert (front["sdk"], str(front["app_port"])) == ("docker", port)
-    assert proxy["command"] == f"caddy reverse-proxy --from ${{HOST_NAME}} --to attnviz:{port}"
-    assert f'"{port}"' in re.search(r"^CMD (.*)$", SPACE, re.M)[1]

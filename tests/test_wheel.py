@@ -35,34 +35,6 @@ def test_a_wheel_holds_what_runs_and_nothing_else(installed):
     assert content == {name: path.read_bytes() for name, path in (package | assets | app).items()}
 
 
-@pytest.mark.sweep
-def test_each_module_of_the_wheel_can_be_imported(installed):
-    """Nothing in it needs what was left out; that nothing imports it, the floors say at each check.
-
-    (A page's script is run by Streamlit, not imported.)
-    """
-    code = """
-import pkgutil, importlib, attnviz
-for module in pkgutil.walk_packages(attnviz.__path__, "attnviz."):
-    if module.name not in ("attnviz.ui.script.main", "attnviz.__main__"):
-        importlib.import_module(module.name)
-print(attnviz.__file__)
-"""
-    status, out, err = installed.run("python", "-c", code)
-
-    assert (status, err) == (0, "")
-    assert Path(out.strip()).parent == installed.folder
-
-
-@pytest.mark.parametrize("command", [("attnviz",), ("python", "-m", "attnviz")])
-def test_help_says_what_there_is(installed, command):
-    """The app comes first."""
-    status, out, err = installed.run(*command, "--help")
-
-    assert (status, err) == (0, "")
-    assert out.index("\n    app ") < out.index("\n    export ")
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -98,13 +98,17 @@ def cell(
         text = CELL[state].format(**ends)
     else:
         share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
-        weight = float(cells.weights[0, 0])
-        written = f"{weight:.2g}" if 0 < weight < 0.005 else f"{weight:.2f}"
-        written = "less than 0.0001" if 0 < weight < 0.0001 else written
-        text = CELL[state].format(**ends, weight=written, share=share)
+        text = CELL[state].format(**ends, weight=_weight_text(float(cells.weights[0, 0])), share=share)
         if every.predicted and (word := every.predicted[row]):
             text = CELL["predicts"].format(what=PREDICTED[_preposition(record)], word=quoted(word)) + text
     return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
+
+
+def _weight_text(weight: float) -> str:
+    """Write a weight with two decimals; below 0.1 with two significant digits, or as "less than 0.0001"."""
+    if 0 < weight < 0.0001:
+        return "less than 0.0001"
+    return f"{weight:.2g}" if 0 < weight < 0.0995 else f"{weight:.2f}"
 
 
 def named(groups: Groups, i: int) -> str:
@@ -137,7 +141,7 @@ def head(view: AttentionView, head: int | str) -> str:
     most, keys = view.strongest(head)
     order = [(int(i), int(keys[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
     looks = [
-        f"{named(view.queries, i)}{predicting(view, i)} looks most at {named(view.keys, j)}: {most[i]:.2f}"
+        f"{named(view.queries, i)}{predicting(view, i)} looks most at {named(view.keys, j)}: {_weight_text(most[i])}"
         for i, j in order
     ]
     changed = view.record.edits.in_words()

@@ -8,7 +8,6 @@ from attnviz.export.formats import (
     Format,
     everything,
     filename,
-    formats_for,
     notes,
     render,
 )

@@ -224,13 +224,13 @@ def javascript() -> str:
 
 def warm() -> None:
     """Start a worker in the background: the first picture of a worker takes half a second, later pictures a tenth."""
-    threading.Thread(target=_warm, name="attnviz-export-warm", daemon=True).start()
 
+    def draw_one() -> None:
+        with suppress(ExportError):  # An export reports the error.
+            draw("png", {"data": {"values": [{}]}, "mark": {"type": "text", "text": "warm"}})
+            javascript()
 
-def _warm() -> None:
-    with suppress(ExportError):  # An export reports the error.
-        draw("png", {"data": {"values": [{}]}, "mark": {"type": "text", "text": "warm"}})
-        javascript()
+    threading.Thread(target=draw_one, name="attnviz-export-warm", daemon=True).start()
 
 
 # Fonts

@@ -17,6 +17,7 @@ const make = (tag, text = "", set = {}) => Object.assign(document.createElement(
 const within = (tag, children) => { const made = make(tag); made.append(...children); return made; };
 const limit = (least, value, most) => Math.max(least, Math.min(value, most));
 const percent = p => p === null ? "NaN" : p > 0 && p < 0.001 ? "<0.1%" : `${(p * 100).toFixed(1)}%`;
+const twoDigits = w => w > 0 && w < 0.0995 ? w < 0.0001 ? "less than 0.0001" : `${+w.toPrecision(2)}` : w.toFixed(2);
 const isolated = text => /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/.test(text) ? `\u2068${text}\u2069` : text;
 const cut = text => { const all = [...text]; return all.length > 16 ? `${all.slice(0, 15).join("")}…` : text; };
 const site = () => data.sites[state.site];
@@ -398,7 +399,7 @@ function sentence([q, k]) {  // the sentences of attnviz.analysis.sentences, fil
   if (of.levels[i] === NAN) return says("nan");
   const what = data.predicted.what;
   const begin = predictedAt(q) ? filled("predicts", {what, word: inQuotes(predictedAt(q))}) : "";
-  return begin + says("weight", {weight: weightAt(of, i).toFixed(2)});
+  return begin + says("weight", {weight: twoDigits(weightAt(of, i))});
 }
 
 function readout() {

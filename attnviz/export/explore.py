@@ -87,7 +87,8 @@ def explore(
     sites, weights = zip(*(_site(record, step, sentence, texts, grids) for step in record.steps), strict=True)
     bits, blocks = 16, [deflated(planes(whole)) for whole in weights]
     if sum(map(len, blocks)) > LARGE:
-        bits, blocks = 8, [deflated(planes(coarse(whole))) for whole in weights]
+        coarse = levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)  # of each level of 16 bits
+        bits, blocks = 8, [deflated(planes(coarse[whole])) for whole in weights]
     notes = [
         theme.CAUTIONS.get(record.provenance, ""),
         f"kept as {record.precision}" if record.precision else "",
@@ -211,11 +212,6 @@ def levels(shares: np.ndarray, bits: int = 16) -> np.ndarray:
     return np.where(np.isnan(whole), 2**bits - 1, whole).astype(f"<u{bits // 8}")
 
 
-def coarse(whole: np.ndarray) -> np.ndarray:
-    """Convert 16-bit levels to 8-bit levels."""
-    return levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)[whole]
-
-
 def planes(whole: np.ndarray) -> bytes:
     """Return all low bytes, then all high bytes, which deflate compresses better."""
     flat = np.ascontiguousarray(whole).reshape(-1)
@@ -296,9 +292,8 @@ def live_page(
         "about": [*about, "Nothing you type leaves this page."],
         "live": {"name": visible_text(name), "text": text, "reads": [*reads], "writes": [*writes]},
     }
-    rules = [rule for rule in dict.fromkeys(KEYWORDS.values()) if rule.keyword not in NOT_HERE]
-    listed = ", ".join(f"{rule.keyword}: {_rule_script(rule)}" for rule in rules)
-    script = [f"const RULES = {{{listed}}};", f"const NOT_HERE = {json.dumps(NOT_HERE)};", *map(_read, FILES)]
+    rules = [_rule_script(rule) for rule in dict.fromkeys(KEYWORDS.values()) if rule.keyword not in NOT_HERE]
+    script = [f"const RULES = {{{', '.join(rules)}}};", f"const NOT_HERE = {json.dumps(NOT_HERE)};", *map(_read, FILES)]
     label = "Sentence to translate" if writes else "Text"
     parts = {part: Template(_read(f"{part}.html")).substitute(label=label) for part in ("ask", "side", "more")}
     block = f'<script type="text/plain" id="model">{deflated(weights)}</script>'
@@ -327,9 +322,8 @@ def _vocabulary_sizes(weights: bytes) -> tuple[int, int]:
 
 
 def _rule_script(rule: type[Mask]) -> str:
-    """Write a rule in JavaScript: its syntax, its parameters, and a function that builds its predicate."""
-    numbers = [
-        {"name": p.name, "kind": p.kind, "least": p.least, "required": p.required, "fallback": p.default}
-        for p in rule.parameters()
-    ]
-    return f"{{form: {json.dumps(form(rule))}, numbers: {json.dumps(numbers)}, make: {javascript(rule)}}}"
+    """Write a rule in JavaScript: its keyword, syntax and parameters, and a function that builds its predicate."""
+    fields = {"name": "name", "kind": "kind", "least": "least", "required": "required", "fallback": "default"}
+    numbers = [{name: getattr(part, field) for name, field in fields.items()} for part in rule.parameters()]
+    facts = f"form: {json.dumps(form(rule))}, numbers: {json.dumps(numbers)}, make: {javascript(rule)}"
+    return f"{rule.keyword}: {{{facts}}}"

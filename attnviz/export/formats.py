@@ -139,11 +139,6 @@ NAMES = (*FORMATS, "zip")
 """Extensions of all formats."""
 
 
-def formats_for(place: str) -> tuple[str, ...]:
-    """Return the formats that menus offer at a place."""
-    return tuple(name for name, format in FORMATS.items() if format.place == place)
-
-
 def written(picture: SizedFigure, format: str, scale: int = 1, ppi: int | None = None) -> bytes:
     """Return the content of a figure's file in a format."""
     figure = picture.figure

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial, wraps
+from threading import Event
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -86,18 +87,27 @@ def _key_part(argument: object) -> object:
     if isinstance(argument, Side):
         return _key_part((argument.record, argument.site, argument.head, argument.sentence))
     if isinstance(argument, Traced):
-        return _key_part((argument.record, argument.layer)), weakref.ref(argument.mixed)
+        return _key_part((argument.record, argument.layer)), weakref.ref(argument.mixed, _note_death)
     if isinstance(argument, np.ndarray):
         return argument.shape, argument.tobytes()
     if isinstance(argument, pd.DataFrame):
         return tuple(argument), pd.util.hash_pandas_object(argument).to_numpy().tobytes()
-    return weakref.ref(argument) if isinstance(argument, Record | Saved | WordLogit) else argument
+    return weakref.ref(argument, _note_death) if isinstance(argument, Record | Saved | WordLogit) else argument
+
+
+_has_deaths = Event()
+"""Whether a record of a key was deleted since the keys were last searched, which takes a twentieth of a click."""
+
+
+def _note_death(reference: weakref.ref, deaths: Event = _has_deaths) -> None:  # also at exit, without globals
+    deaths.set()
 
 
 def forget_the_dead() -> None:
     """Drop cached values whose keys refer to deleted records, as nobody can request them again."""
-    while SHARED.drop(_is_dead):  # a dropped record may have held the last reference to another
-        pass
+    while _has_deaths.is_set():  # a dropped record may have held the last reference to another
+        _has_deaths.clear()
+        SHARED.drop(_is_dead)
 
 
 def _is_dead(key: object) -> bool:

@@ -29,10 +29,6 @@ def of(source: Source) -> Edits:
     return replace(edits, heads_off=frozenset(heads))
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= 24 else f"{text[:23]}…"
-
-
 def chips(source: Source) -> None:
     """Draw one chip for each edit; a click undoes the edit."""
     changes = [*_changes(source)] if not source.read_only else []
@@ -49,7 +45,8 @@ def _changes(source: Source) -> Iterator[tuple[str, Callable[[Choices], Choices]
     choices, edits = now(), of(source)
     if edits.mask is not None:
         where = "every layer" if edits.mask_cross else "self-attention"
-        yield f"{_short(choices['mask'].text)} · {where}", _back("mask")
+        text = choices["mask"].text
+        yield f"{text if len(text) <= 24 else f'{text[:23]}…'} · {where}", _back("mask")
     for site in sorted({site for site, _ in edits.heads_off}):
         heads = sorted(edits.off(site))
         named = site.head(*heads) if len(heads) <= MOST_NAMED else f"{counted(len(heads), 'head')} of {site}"

@@ -40,7 +40,7 @@ def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
         figure = replace(figures[name])  # a copy without the cached properties that a file needs
         for group in ("first", "more"):
             with st.container(horizontal=True, gap="xsmall"):
-                for kind in export.formats_for(group):
+                for kind in (name for name, format in export.FORMATS.items() if format.place == group):
                     _save(figure, kind, use, key)
         st.caption("Caption")
         st.code(figure.caption, None, wrap_lines=True, width=560)

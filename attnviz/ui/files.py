@@ -4,7 +4,6 @@ A link names such a model ``file:case.attn`` but does not contain the file: whoe
 """
 
 import codecs
-from collections.abc import Callable
 
 import streamlit as st
 from streamlit import config
@@ -64,18 +63,13 @@ def _open(count: int) -> None:
     for upload in streamlit_internals.peek(f"files {count}") or ():
         name = _name(upload.name)
         try:
-            messages += _opener(name)(name, upload.getvalue())
+            ending = name.lower()
+            take = _picture if ending.endswith((*PICTURES, media.SOUND_ENDING)) else _run
+            messages += (_text if ending.endswith(TEXTS) else take)(name, upload.getvalue())
         except AttnvizError as error:
             messages.append((str(error), "error"))
         streamlit_internals.drop_upload(upload.file_id)
     memory["about files"] = messages
-
-
-def _opener(name: str) -> Callable[[str, bytes], list[tuple[str, str]]]:
-    """Return the function that opens a file with this ending."""
-    if name.lower().endswith(TEXTS):
-        return _text
-    return _picture if name.lower().endswith((*PICTURES, media.SOUND_ENDING)) else _run
 
 
 def _picture(name: str, content: bytes) -> list[tuple[str, str]]:

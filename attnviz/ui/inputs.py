@@ -143,8 +143,12 @@ def _load_named_model() -> None:
     memory = session().memory
     name = memory.get("named model")
     if name == OTHER:
+
+        def take() -> None:
+            change(lambda choices: _with_model(choices, st.session_state["model name"]))
+
         label = "Name of a model of Hugging Face (gpt2, org/name, org/name@revision), or the path of a folder"
-        st.text_input(label, key="model name", placeholder="org/name", on_change=_take_name, width=560)
+        st.text_input(label, key="model name", placeholder="org/name", on_change=take, width=560)
     if name in (None, OTHER):
         return
     if memory.get("canceled") in model_loading.keys(name):
@@ -154,10 +158,6 @@ def _load_named_model() -> None:
         _forget_name()
         change(lambda choices: choices.without("model").put(model=name))
         st.rerun()
-
-
-def _take_name() -> None:
-    change(lambda choices: _with_model(choices, st.session_state["model name"]))
 
 
 def _forget_name() -> None:
@@ -274,8 +274,8 @@ def offer_shorter(error: TooLong, source: Source, request: Request) -> None:
                 title, key="first tokens", icon=":material/content_cut:", on_click=_shorten, args=(source, request)
             )
         if other := _model_that_reads(request):
-            options = {"key": "other model", "icon": ":material/swap_horiz:"}
-            st.button(f"Switch to {other}", on_click=_switch, args=(other,), **options)
+            action = {"on_click": change, "args": (lambda choices: choices.without("model", "text").put(model=other),)}
+            st.button(f"Switch to {other}", key="other model", icon=":material/swap_horiz:", **action)
 
 
 def _shorten(source: Source, request: Request) -> None:
@@ -313,7 +313,3 @@ def _model_that_reads(request: Request) -> str | None:
         if source_class.reads == "text" and _reads(cache.source(name), request.prompt):
             return name
     return None
-
-
-def _switch(name: str) -> None:
-    change(lambda choices: choices.without("model", "text").put(model=name))

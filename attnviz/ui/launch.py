@@ -100,12 +100,9 @@ def check_free(address: str, port: int, option: str = "--port") -> None:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
     except (OSError, UnicodeError) as error:
-        raise InputError(_reason(address, port, getattr(error, "errno", None), option)) from error
-
-
-def _reason(address: str, port: int, reason: int | None, option: str) -> str:
-    if reason == errno.EADDRINUSE:
-        return f"Port {port} is in use; choose another one with {option}."
-    if reason == errno.EACCES:
-        return f"Port {port} is kept for the system; choose one from 1024 on with {option}."
-    return f"{quoted(address)} is no address of this machine; 127.0.0.1 always is."
+        reasons = {
+            errno.EADDRINUSE: f"Port {port} is in use; choose another one with {option}.",
+            errno.EACCES: f"Port {port} is kept for the system; choose one from 1024 on with {option}.",
+        }
+        other = f"{quoted(address)} is no address of this machine; 127.0.0.1 always is."
+        raise InputError(reasons.get(error.errno if isinstance(error, OSError) else None, other)) from error

@@ -120,7 +120,8 @@ def show(
         app = OpenApp(f"http://{HOST}:{_serving.port}/?{address}", source.lock, name)
         _serving.apps.append(app)
     print(f"attnviz is open at {app.url}", flush=True)  # noqa: T201 (as a server does)
-    if _interactive() if browser is None else browser:
+    is_interactive = hasattr(sys, "ps1") and "ipykernel" not in sys.modules
+    if is_interactive if browser is None else browser:
         webbrowser.open(app.url)
     return app
 
@@ -133,10 +134,6 @@ def _choices(source: Source) -> Choices:
     return Choices({"model": model_text(source.id, values), "step": source.step})
 
 
-def _interactive() -> bool:
-    return hasattr(sys, "ps1") and "ipykernel" not in sys.modules
-
-
 class _Serving:
     """The app's server in its own thread; signal handlers of the process stay unchanged."""
 
@@ -147,7 +144,9 @@ class _Serving:
         self.ended = threading.Event()
         self._socket = _listen(port)
         self.port = self._socket.getsockname()[1]
-        _configure(self.port)
+        # The app's own settings of Streamlit; the user's take precedence.
+        streamlit_internals.configure(launch.script(), {"server.address": HOST, "server.headless": True})
+        config.set_option("server.port", self.port)
         self._app = st.App(
             server.PAGE.resolve(), lifespan=server.beside, middleware=server.middleware, routes=server.routes
         )
@@ -207,9 +206,3 @@ def _listen(port: int) -> socket.socket:
     listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio disables Nagle's delay only if `proto` is set
     listening.bind((HOST, port))
     return listening
-
-
-def _configure(port: int) -> None:
-    """Apply Streamlit settings that ship with the app; the user's own settings take precedence."""
-    streamlit_internals.configure(launch.script(), {"server.address": HOST, "server.headless": True})
-    config.set_option("server.port", port)

@@ -10,7 +10,7 @@ from attnviz.figures import Figure
 from attnviz.ui import cache, runs, streamlit_internals
 from attnviz.ui.budget import Busy
 from attnviz.ui.request import clicked, session
-from attnviz.ui.text import literal, note, unseen
+from attnviz.ui.text import block, literal, note
 
 ALT = "Picture of attention; its description follows"
 
@@ -71,7 +71,7 @@ def picture(
     events = {"on_select": report, "selection_mode": modes} if on_click else {}
     with st.container(key=f"picture {key}", width="content"):
         st.vega_lite_chart(screen.data, screen.spec, key=name, theme=None, width="content", alt=ALT, **events)
-        unseen(cache.description(figure))
+        block(cache.description(figure), "unseen", "p")  # for screen readers
 
 
 def numbers(figure: Figure, key: str) -> None:

@@ -24,7 +24,7 @@ def sentence(context: Context, position: int | None = None) -> str:
         return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."
     if record.labels is not None:
         ranked = analysis.labels(record, before=context.before, sentence=text)
-        return f"Predicted label: {_top_word(ranked, _quoted_label)}."
+        return f"Predicted label: {_top_word(ranked, lambda name: f'“{label_text(name)}”')}."
     if record.prediction is None:
         return _vector_sentence(context)
     if record.prediction.written:
@@ -41,12 +41,6 @@ def sentence(context: Context, position: int | None = None) -> str:
     ranked = analysis.next_words(record, position, before=context.before, sentence=text)
     most = "most changed: " if context.before is not None and position == context.most_moved else ""
     return f"{where}, {most}{_top_word(ranked)}."
-
-
-def line(context: Context) -> None:
-    """Draw the sentence as one line of a page."""
-    if text := sentence(context):
-        block(text, "says", role="status")
 
 
 def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
@@ -100,10 +94,6 @@ def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str]
         return f"{quote(new.word)} {now} in place of {quote(old.word)} {percent(old.before)}"
     before = percent(new.before)
     return f"{quote(new.word)} {now}, as before" if before == now else f"{quote(new.word)} {before} → {now}"
-
-
-def _quoted_label(name: str) -> str:
-    return f"“{label_text(name)}”"
 
 
 def _vector_sentence(context: Context) -> str:

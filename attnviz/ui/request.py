@@ -99,6 +99,12 @@ def put(**values: Any) -> None:
     change(lambda choices: choices.put(**values))
 
 
+def open_page(title: str, **values: Any) -> None:
+    """Set choices and open another page; a text replaces the text with all that belongs to it."""
+    change(lambda choices: (choices.without("text") if "text" in values else choices).put(**values))
+    session().memory["open"] = title
+
+
 def undo() -> None:
     """Return to the previous choices."""
     current = session()

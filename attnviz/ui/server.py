@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attnviz.core.errors import AttnvizError
 from attnviz.ui import hosts, launch
+from attnviz.ui.main import PAGES
 from attnviz.ui.text import SCRIPTS
 
 PAGE = Path(__file__).parent / "script" / "main.py"
@@ -85,8 +86,14 @@ async def cell_values(request: Request) -> Response:
     return Response(await asyncio.to_thread(cells.json, address), media_type="application/json", headers=headers)
 
 
+async def no_server(request: Request) -> Response:
+    """Answer Streamlit's probe for a server under the address of a page; a 404 would be an error in the console."""
+    return Response(status_code=300)
+
+
 middleware = [*map(Middleware, (Headers, hosts.OwnHosts, hosts.Uploads))]
 routes = [Route(path, cell_values) for path in ("/cells/{name}", "/{behind:path}/cells/{name}")]
+routes += [Route(f"/{title.lower()}/_stcore/{{probe}}", no_server) for title in PAGES]
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Any
 import attnviz
 from attnviz import api, figures
 from attnviz.analysis.align import AlignedPair
+from attnviz.analysis.relevance import WordLogit
 from attnviz.core.edits import Edits
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask
@@ -68,7 +69,7 @@ class _Snippet:
             return pair if value.window == (ALL, ALL) else f"{pair}.part{self.value(value.window)}"
         if isinstance(value, Token) and not (value.special or value.joined or value.segment):
             return self.value(value.text)
-        if is_dataclass(value) and not isinstance(value, type):
+        if is_dataclass(value) and not isinstance(value, type | WordLogit):  # gradients take a study of their own
             return self._dataclass(value)
         if isinstance(value, tuple | list):
             inside = ", ".join(map(self.value, value))

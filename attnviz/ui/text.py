@@ -71,19 +71,9 @@ def quiet(*texts: str) -> None:
         st.html("".join(block_html(text, "quiet") for text in texts))
 
 
-def title(text: str) -> None:
-    """Draw the title of a page of text."""
-    block(text, "heading", "h2")
-
-
 def heading(text: str) -> None:
     """Draw the heading of a part of the page."""
     block(text, "section", "h3")
-
-
-def unseen(text: str) -> None:
-    """Draw text for screen readers only, such as the description of the picture before it."""
-    block(text, "unseen", "p")
 
 
 def label(text: str) -> None:

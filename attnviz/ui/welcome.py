@@ -53,7 +53,8 @@ def banner() -> None:
         block(card.question if card else claim, "claim", "p")
         if card is None:
             _buttons()
-        st.button("", key="close welcome", icon=":material/close:", type="tertiary", help="Close", on_click=_close)
+        action = {"on_click": memory.update, "args": ({"welcome closed": True},)}
+        st.button("", key="close welcome", icon=":material/close:", type="tertiary", help="Close", **action)
 
 
 def _buttons() -> None:
@@ -72,7 +73,3 @@ def _open(name: str) -> None:
     session().memory["card"] = name
     choices, _ = link.read(link_of(CARDS[name].link))
     change(lambda _: choices)
-
-
-def _close() -> None:
-    session().memory["welcome closed"] = True

@@ -12,13 +12,13 @@ from attnviz.core.amounts import percent
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError
 from attnviz.core.request import Request
-from attnviz.core.tokens import Sentence, Token
+from attnviz.core.tokens import Sentence
 from attnviz.generation import Generated, generate
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
 from attnviz.ui import cache, runs
-from attnviz.ui.request import change, control, put, session
+from attnviz.ui.request import control, open_page, put, session
 from attnviz.ui.text import literal, note, plain, quiet
 from attnviz.ui.toolbar import Context
 
@@ -80,14 +80,10 @@ def _chat() -> None:
     def switch(choices: Choices, on: bool) -> Choices:
         return choices.put(chat="" if on else None, answer=(), cell=None)
 
-    is_chat = control(st.toggle, "Chat", "chat", value=_is_chat(), step=switch, part="on")
+    is_chat = control(st.toggle, "Chat", "chat", value=session().choices["chat"] is not None, step=switch, part="on")
     if is_chat:
         options = {"placeholder": "System prompt (optional)", "width": 320}
         control(st.text_input, "System prompt", "chat", visible=False, **options)
-
-
-def _is_chat() -> bool:
-    return session().choices["chat"] is not None
 
 
 def _request_answer(request: Request) -> None:
@@ -193,10 +189,5 @@ def _alternatives(context: Context, generated: Generated, position: int) -> None
             title = f"{literal(visible_text(text.strip() or text))} {percent(probability)}"
             st.button(title, key=f"instead {id}", disabled=id == token.id, on_click=_request_answer, args=(request,))
         why = f"Why “{literal(visible_text(token.text.strip()))}”?"
-        st.button(why, key="why", type="tertiary", on_click=_open_contributions, args=(token,))
-
-
-def _open_contributions(token: Token) -> None:
-    """Open the part Contributions for a word of the answer."""
-    change(lambda choices: choices.put(part="Contributions", word=token.text))
-    session().memory["open"] = "Overview"
+        action = {"on_click": open_page, "args": ("Overview",), "kwargs": {"part": "Contributions", "word": token.text}}
+        st.button(why, key="why", type="tertiary", **action)

@@ -15,12 +15,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 import attnviz
-from attnviz import export, figures
+from attnviz import export, figures, lessons
 from attnviz.analysis.heads import METRICS
 from attnviz.cli import parser
 from attnviz.core import masks
 from attnviz.figures import FORMS
-from attnviz.lessons import bugs
 
 sys.path.append(str(Path(__file__).parent))
 import wrong_maps
@@ -164,7 +163,7 @@ def _museum(config: MkDocsConfig) -> Iterator[File]:
         "# Bug museum",
         "Twelve mistakes that people made in attention, each made again on what a real model computes.",
     ]
-    for bug in bugs.museum():
+    for bug in lessons.museum():
         parts += [f"## {bug.title}", bug.symptom]
         maps = wrong_maps.made(bug.name)
         if isinstance(maps, wrong_maps.TrainedPair):

@@ -2,10 +2,8 @@
 
 Clicks are measured in turns with the bare page (bare.py): the least that Streamlit does for a click that changes one
 small chart. Goals: a head or mask, each time a state that was never seen, in 1.2 times the bare page's time at 16 and
-64 tokens, 1.5 at 256, 2 at 512; the scale of the page Steps in 1.2; another page in 5, Overview in 8; from the start of
-the server to the frame in 1.2 times the bare page's start to its chart, to the pictures as files in 1.5, to those that
-answer in 2.2. What a picture
-says of the cell under the pointer, or where a key leads, in 30 ms.
+64 tokens, 1.5 at 256, 2 at 512; from the start of the server to the frame in 1.2 times the bare page's start to its
+chart, to the pictures as files in 1.5, to those that answer in 2.2.
 """
 
 import compileall
@@ -18,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from urllib.parse import urlencode
 
-from clicks import COLUMNS, WIRE, Click, click, pointed, row
+from clicks import COLUMNS, WIRE, Click, click, row
 from measure import machine, table
 from playwright.sync_api import Browser, Page
 
@@ -28,12 +26,11 @@ import driver
 LENGTHS = (16, 64, 256, 512)
 VIEWPORT = {"width": 1440, "height": 900}
 
-BARE, PICTURES = (Path(__file__).with_name(name) for name in ("bare.py", "pictures.py"))
+BARE = Path(__file__).with_name("bare.py")
 PICTURE = '[class*="st-key-picture-head"] .marks'
 EYE = ".st-key-heads_off button"
 THUMBNAIL = ".st-key-picture-every .marks image"
 MASK = ".st-key-mask-rules button"
-SCALE = ".st-key-scaled input[type=checkbox]"
 SEED = ".st-key-bare button"
 LINK = "header a[href]"
 FIRST_SEEN = """(wanted => {
@@ -43,7 +40,6 @@ FIRST_SEEN = """(wanted => {
   })).observe(document, {childList: true, subtree: true});
 })(%s)"""
 """When each of some things first stood in a page: a file's picture may be gone before it is asked for."""
-TITLES = ("Heads", "Overview", "Masks", "Steps", "Compare")
 
 
 def sentence(n: int) -> str:
@@ -103,44 +99,6 @@ def another(browser: Browser, address: str, floor: str, n: int, rounds: int = 8)
     """Another head in focus, by a click on its thumbnail: the server draws it."""
     page = opened(browser, f"{address}/?{urlencode({'model': 'scratch:num_heads=8', 'text': sentence(n)})}")
     return [f"{n}", "another head", *turns(page, floor, lambda i: click(page, THUMBNAIL, (i + 1) % 8), rounds)]
-
-
-def looks(browser: Browser, address: str, n: int) -> Iterator[list[str]]:
-    """What the browser does alone: cells under the pointer, thumbnails under it, cells that arrow keys lead to."""
-    page = opened(browser, f"{address}/?{urlencode({'model': 'scratch:num_heads=8', 'text': sentence(n)})}")
-    for what, picture, key in (
-        ("cell", "head-map", ""),
-        ("thumbnail", "every", ""),
-        ("arrow key", "head-map", "ArrowRight"),
-    ):
-        yield [f"{n}", what, *pointed(page, picture, key)]
-    page.close()
-
-
-def alone(browser: Browser, address: str, floor: str, rounds: int = 15) -> list[str]:
-    """A head switched on or off where the pictures of the page Heads stand alone: the floor of that page."""
-    page = opened(browser, address)
-    return ["16", "head, pictures alone", *turns(page, floor, lambda i: click(page, SEED, i + 1), rounds)]
-
-
-def scales(browser: Browser, address: str, floor: str, n: int, rounds: int = 6) -> list[str]:
-    """The scale of the page Steps switched off and on with a text of n tokens."""
-    link = {"text": f"0 {sentence(n - 1)}", "model": "scratch", "mask": "causal", "stage": "softmax"}
-    page = opened(browser, f"{address}/steps?{urlencode(link)}")
-    page.locator(".st-key-mask-menu button").first.click()
-    driver.settled(page)
-    return [f"{n}", "scale", *turns(page, floor, lambda i: click(page, SCALE), rounds)]
-
-
-def changes(browser: Browser, address: str, floor: str) -> Iterator[list[str]]:
-    """From one page to another and back, both visited before."""
-    for name in ("Overview", "Masks", "Steps", "Compare"):
-        page = opened(browser, f"{address}/?model=story")
-
-        def change(i: int, page: Page = page, at: int = TITLES.index(name)) -> Click:
-            return click(page, LINK, 0 if i % 2 else at)
-
-        yield [f"Heads to {name} and back", *turns(page, floor, change, 6)]
 
 
 def start(browser: Browser, rounds: int = 5) -> list[list[str]]:
@@ -224,15 +182,7 @@ def main(lengths: tuple[int, ...]) -> None:
         with driver.running_app() as address, driver.running_app(BARE) as floor:
             rows = [row for n in lengths for row in toggles(browser, address, floor, n)]
             rows += [another(browser, address, floor, n) for n in lengths]
-            seen = [row for n in lengths for row in looks(browser, address, n)]
-            with driver.running_app(PICTURES) as pictures:
-                rows.append(alone(browser, pictures, floor))
-            steps = [scales(browser, address, floor, n) for n in (16, 64)]
-            pages = list(changes(browser, address, floor))
         table("Toggle to painted", ["tokens", "toggled", *COLUMNS], rows)
-        table("Pointed at to painted", ["tokens", "what", "painted", "p95", "changed", "asked the server"], seen)
-        table("Scale of the page Steps to painted", ["tokens", "switched", *COLUMNS], steps)
-        table("Another page to painted", ["from", *COLUMNS], pages)
     table("Export of one head", ["tokens", *export.NAMES], [exports(n) for n in lengths])
 
 

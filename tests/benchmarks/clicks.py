@@ -67,34 +67,6 @@ async ([selector, nth]) => {
 }
 """
 
-POINT = """
-async ([name, rounds, key]) => {
-    // Point at cells of a picture, or walk through it by a key: milliseconds until each is painted, and what it asked.
-    const box = document.querySelector(`[class*="st-key-picture-${name}"]`), painted = [];
-    box.scrollIntoView({block: 'center'});
-    box.focus();
-    const {left, top, width, height} = box.querySelector('.marks').getBoundingClientRect();
-    window.wire.asked.length = 0;
-    let changed = 0, moved = false;
-    const observer = new MutationObserver(() => { moved = true; });
-    observer.observe(document.body, {subtree: true, childList: true, attributes: true, characterData: true});
-    for (let i = 0; i < rounds; i++) {
-        moved = false;
-        const at = {clientX: left + width * (.4 + .37 * i % .4), clientY: top + height * (.4 + .23 * i % .4)};
-        const target = key ? box : document.elementFromPoint(at.clientX, at.clientY), start = performance.now();
-        const one = {bubbles: true, cancelable: true, view: window, ...at};
-        if (key) target.dispatchEvent(new KeyboardEvent('keydown', {key, ...one}));
-        else for (const kind of ['pointerover', 'pointermove']) target.dispatchEvent(new PointerEvent(kind, one));
-        await new Promise(resolve => requestAnimationFrame(() => setTimeout(resolve)));
-        painted.push(performance.now() - start);
-        changed += moved;
-        await new Promise(resolve => setTimeout(resolve, 50));
-    }
-    observer.disconnect();
-    return [painted, changed, window.wire.asked.length];
-}
-"""
-
 
 @dataclass(frozen=True)
 class Click:
@@ -125,13 +97,6 @@ def click(page: Page, selector: str, nth: int = 0) -> Click:
     if seen is None:
         raise RuntimeError(f"A click on {selector} ({nth}) changed no picture.")
     return Click(**seen)
-
-
-def pointed(page: Page, picture: str, key: str = "", rounds: int = 30) -> list[str]:
-    """Median and 95th percentile until what a picture says of a cell is painted; how often it changed, and asked."""
-    painted, changed, asked = page.evaluate(POINT, [picture, rounds, key])
-    times = f"{median(painted):.0f} ms", f"{sorted(painted)[int(0.95 * (rounds - 1))]:.0f} ms"
-    return [*times, f"{changed} of {rounds}", f"{asked}"]
 
 
 COLUMNS = ["first", "all painted", "p95", "bare page", "ratio", "until answered", "messages", "kB", "redrawn"]

@@ -52,12 +52,6 @@ def _folder(tmp_path_factory, worker_id) -> Path:
     return (of_run if worker_id == "master" else of_run.parent) / "server"
 
 
-@pytest.fixture
-def server_log(app, tmp_path_factory, worker_id):
-    """The file that the server writes to."""
-    return _folder(tmp_path_factory, worker_id) / "log.txt"
-
-
 @pytest.fixture(scope="session")
 def context(chromium):
     """What the windows of all tests share: the app's code, as Chromium has compiled it."""

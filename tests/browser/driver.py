@@ -145,10 +145,7 @@ def watch(page: Page, problems: list[str] | None = None) -> list[str]:
             tell(f"asked another host: {request.url[:200]}")
 
     def hear(message):
-        is_probe = re.search(
-            r"/\w+/_stcore/(health|host-config)$", message.location["url"]
-        )  # by Streamlit's own script
-        if message.type == "error" and not is_probe:
+        if message.type == "error":
             tell(f"console: {message.text[:500]} ({message.location['url'][:200]})")
 
     def catch(error):

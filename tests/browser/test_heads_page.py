@@ -50,31 +50,6 @@ def test_a_click_selects_a_cell_and_the_same_click_lets_it_go(heads):
     assert " gives " in selected
 
 
-def test_what_a_link_asks_for_and_the_model_lacks_is_said_once_and_left_out(page, app):
-    driver.open_page(page, f"{app}/?model=story&layer=d9&head=7&temprature=2&mask=windo(2)")
-
-    alerts = page.locator(".note").all_inner_texts()
-    assert any("decoder layer 9" in text and "story" in text.lower() for text in alerts), alerts
-    assert any("head 7" in text for text in alerts), alerts
-    assert any("temprature" in text and "temperature" in text for text in alerts), alerts
-    assert any("windo" in text and "window" in text for text in alerts), alerts
-    page.wait_for_url("**/?model=story")
-
-
-def test_a_mask_is_typed_and_a_wrong_one_keeps_the_one_before(heads):
-    heads.locator(".st-key-mask-menu button").first.click()
-    typed = heads.get_by_label("As text")
-    typed.fill("causal & window(2)")
-    typed.press("Enter")
-    heads.wait_for_url("**mask=causal**")
-    driver.settled(heads)
-    typed.fill("windo(2)")
-    typed.press("Enter")
-
-    expect(heads.locator(".note.error")).to_contain_text("windo")
-    assert "mask=causal" in heads.url
-
-
 def test_a_saved_run_is_a_model_of_the_session_and_a_text_file_the_text(heads, tmp_path):
     """One that is no run is named, and all stays as it is."""
     attnviz.save(attnviz.analyze("the cat sat", "story"), tmp_path / "run.attn")
@@ -131,3 +106,13 @@ def test_keys_walk_over_a_picture_choose_a_head_and_undo_but_not_while_one_types
     box.fill("the dog ran")
     heads.keyboard.press("Enter")
     driver.expect_link(heads, "text=the+dog+ran", "head=1")
+
+
+def test_an_answer_is_copied_as_text(page, app):
+    generated = attnviz.generate("the cat sat on", "story", 4)
+    answer = "-".join(map(str, generated.ids))
+    driver.open_page(page, f"{app}/?model=story&text=the+cat+sat+on&answer={answer}")
+    page.evaluate("() => { navigator.clipboard.writeText = text => { window.copied = text; }; }")
+    page.get_by_role("button", name="Copy", exact=True).click()
+
+    assert page.evaluate("window.copied") == generated.answer.strip()

@@ -53,22 +53,6 @@ def test_a_rule_is_added_in_two_clicks_changed_joined_and_undone(opened):
     driver.expect_mask(page, "off: ~strided(3)")
 
 
-def test_a_wrong_rule_is_one_sentence_and_the_mask_stays(opened):
-    page = opened("mask=documents(5,6)")
-    lengths = page.get_by_label("lengths")
-    lengths.fill("3, x")
-    lengths.press("Enter")
-
-    expect(page.locator(".note.error")).to_have_text("'x' is none of the lengths: write whole numbers, such as 5, 3.")
-    assert "documents" in page.url
-
-    typed = page.get_by_label("Rules as text")
-    typed.fill("windo(2)")
-    typed.press("Enter")
-
-    expect(page.locator(".note.error")).to_contain_text("windo")
-
-
 def test_clicks_and_drags_paint_and_a_drag_is_one_step_of_undo(opened):
     page = opened("own_mask=false&mask=causal")
     page.get_by_text("Paint cells", exact=True).click()
@@ -97,16 +81,6 @@ def test_a_cell_that_the_built_in_mask_blocks_is_not_painted_but_explained(opene
 
     expect(page.locator(".note.notice")).to_contain_text("The built-in mask (causal) blocks this")
     assert "mask=" not in page.url.replace("own_mask", "")
-
-
-def test_the_mask_is_code_and_rows_without_keys_have_a_choice(opened):
-    page = opened("mask=blank(0,1)&library=flex_attention")
-
-    expect(page.locator("[data-testid=stCode]")).to_contain_text("create_block_mask")
-    expect(page.get_by_text("2 fully masked rows")).to_be_visible()
-
-    page.get_by_role("radio", name="equal weights").click()
-    driver.expect_link(page, "empty=uniform")
 
 
 def test_what_is_pasted_is_judged_in_one_sentence_with_a_repair_to_copy(opened, app):
@@ -141,21 +115,3 @@ def test_a_file_is_held_to_an_intent_and_the_repaired_mask_is_saved(opened, tmp_
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save the repaired mask").click()
     assert (np.load(saved.value.path()).squeeze() == np.tril(np.ones((6, 6), bool))).all()
-
-
-def test_a_model_without_its_mask_leaks_and_the_first_sentence_says_so(opened):
-    page = opened("lab=model")
-    expect(page.locator(".verdict.right")).to_contain_text("No leak")
-    page = opened("lab=model&own_mask=false")
-
-    expect(page.locator(".verdict.error")).to_be_visible()
-    expect(driver.picture(page, "leaks")).to_contain_text("saw what it must not")
-    assert page.locator(".verdict.right").count() == 0
-
-
-def test_a_part_that_there_is_not_is_said_and_left_out(opened):
-    page = opened("lab=kitchen&library=jax")
-
-    expect(page.locator(".note").first).to_contain_text("lab was left out: 'kitchen' is not a choice here")
-    expect(page.locator(".note").nth(1)).to_contain_text("library was left out: 'jax' is not a choice here")
-    expect(page.get_by_role("radio", name="Compose")).to_be_checked()

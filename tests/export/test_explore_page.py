@@ -58,8 +58,7 @@ def of_heads(record: Record) -> np.ndarray:
 @pytest.mark.parametrize(("bits", "far"), [(16, SIXTEEN), (8, EIGHT)])
 @given(weights=arrays(np.float32, st.integers(0, 40), elements=st.floats(0, 1, width=32) | st.just(np.nan)))
 def test_levels_are_as_near_as_the_page_says(bits, far, weights):
-    levels = pages.levels(weights)
-    found = read(pages.planes(levels if bits == 16 else pages.coarse(levels)), bits)
+    found = read(pages.planes(pages.levels(weights, bits)), bits)
 
     np.testing.assert_allclose(found, weights, rtol=0, atol=far)
 

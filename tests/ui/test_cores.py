@@ -77,14 +77,3 @@ def test_what_begins_beside_a_large_run_uses_one_core():
         assert torch.get_num_threads() == 2
 
     assert in_a_new_thread(torch.get_num_threads) == 1
-
-
-def test_however_many_begin_at_once_the_cores_are_counted_once(monkeypatch):
-    """Who comes second finds one in use, and does not take that for all there are."""
-    monkeypatch.setattr(cores, "_core_count", None)
-    torch.set_num_threads(2)
-    begin = Barrier(8)
-    with ThreadPoolExecutor(8) as threads:
-        counted = list(threads.map(lambda _: (begin.wait(PATIENCE), cores.settle())[1], range(8), timeout=PATIENCE))
-
-    assert counted == [2] * 8

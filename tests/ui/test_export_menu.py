@@ -16,6 +16,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Padding, Painted, Subsequent, Window
 from attnviz.core.request import Request
 from attnviz.sources.base import Source
+from attnviz.studies import gradients
 from attnviz.ui import cache, export_menu, pictures, snippet
 
 TEXT = "The cat sat on 'the' mat because it was \"tired\"."
@@ -73,12 +74,15 @@ def test_python_of_a_picture_makes_just_that_picture(name, tmp_path, monkeypatch
 
 
 def test_a_picture_that_no_line_makes_has_no_python():
-    """Its own pixels are in no file: one with gray patches."""
+    """Gradients, which take a study of their own, and gray patches, whose pixels are in no file."""
+    story, plain = attnviz.load("story"), run()
+    of_gradients = figures.integrated_gradients(plain, gradients.integrated(story, plain, steps=2))
     shapes = attnviz.load("shapes")
     request = pictures.with_picture(shapes, Request(("",)))
     grayed = request.pictures[0][0].grayed([cache.sentences(shapes, request)[0].tokens[1].box])
     record = cache.record(shapes, Request(("",), pictures=((grayed,),)))
 
+    assert snippet.python(of_gradients) == ""
     assert snippet.python(figures.heads(record, record.sites[0])) == ""
 
 

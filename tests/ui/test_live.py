@@ -106,22 +106,6 @@ def test_a_record_is_shown(threads):
         assert answer(shown) == "ok"
 
 
-def test_it_is_shown_beside_a_running_loop(threads):
-    """As in a notebook."""
-
-    async def cell() -> str:
-        with attnviz.show(Mine()) as shown:
-            return await asyncio.to_thread(answer, shown)
-
-    told = []
-    thread = threading.Thread(
-        target=lambda: told.append(asyncio.run(cell()))
-    )  # another test may run a loop in this one
-    thread.start()
-    thread.join(PATIENCE)
-    assert told == ["ok"]
-
-
 def test_a_shipped_model_is_shown_by_the_link_that_any_server_reads():
     """Nothing is offered for it, and its settings stand in the link."""
     assert live._choices(Scratch(seed=5, positions=False)).chosen == {"model": "scratch:seed=5,positions=false"}

@@ -8,18 +8,15 @@ from types import SimpleNamespace
 import pytest
 from test_app import button, choices, html, opened
 
-from attnviz import api, atlas, figures
-from attnviz.analysis import align
-from attnviz.core import attention, progress
+from attnviz import atlas, figures
+from attnviz.core import progress
 from attnviz.core.edits import Site
 from attnviz.core.errors import Canceled
 from attnviz.core.record import Record
-from attnviz.core.request import Request
 from attnviz.sources import estimate
 from attnviz.sources.scratch import Constructed
 from attnviz.studies import ablation
 from attnviz.ui import budget, cache, hosts, runs
-from attnviz.ui.request import TabState
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
@@ -101,44 +98,6 @@ def test_a_canceled_run_ends_and_leaves_text_and_state(slow):
     settled()  # what was there before the edit
     app.run()
     assert app.get("vega_lite_chart")
-
-
-def test_two_sessions_share_a_run_and_one_that_cancels_leaves_it_to_the_other(slow, monkeypatch):
-    found, session = [], iter(("one", "two"))
-
-    def ask(name: str) -> None:
-        monkeypatch.setattr(runs.streamlit_internals, "session_id", lambda: name)
-        monkeypatch.setattr(runs, "session", TabState)
-        with pytest.raises(runs.Waiting) as waiting:
-            cache.record(api.load("constructed"), Request((f"{TEXT} shared",)))
-        found.append(waiting.value.job)
-
-    for name in session:
-        ask(name)
-    run = found[0]
-    assert found[1] is run
-
-    monkeypatch.setattr(runs.streamlit_internals, "session_id", lambda: "one")
-    runs.leave()
-    assert run.is_wanted()
-    slow.set()
-    assert run.settled.wait(PATIENCE)
-
-    assert len(slow.made) == 1
-    assert isinstance(run.value, Record)
-    assert cache.record(api.load("constructed"), Request((f"{TEXT} shared",))) is run.value
-
-
-def test_a_run_that_nobody_waits_for_ends(slow, monkeypatch):
-    """Its page was closed, and not loaded again."""
-    opened(model="constructed", text=f"{TEXT} alone")
-    assert slow.began.wait(PATIENCE)
-    (run,) = runs.JOBS.running
-    monkeypatch.setattr(progress, "GRACE", 0.0)
-    monkeypatch.setattr(run, "is_connected", lambda session: False)
-
-    assert run.settled.wait(PATIENCE)
-    assert isinstance(run.error, Canceled)
 
 
 def test_beyond_the_budget_one_sentence_has_the_numbers_and_ways_on(monkeypatch):
@@ -248,24 +207,6 @@ def costly(monkeypatch):
     return partial(allowed.__setitem__, budget.SECONDS)
 
 
-@pytest.mark.parametrize(
-    ("page", "link", "what"),
-    [
-        ("Overview", {}, "8 maps of 300 tokens: about 8 s"),
-        ("Compare", {"b": "part=head&layer=d0&head=2"}, "2 maps of 300 tokens: about 2 s"),
-    ],
-)
-def test_what_is_too_much_for_a_page_is_refused_with_its_numbers(page, link, what, costly, monkeypatch):
-    costly(0.7)
-    monkeypatch.setattr(align, "MOST_CELLS", 1000)
-    monkeypatch.setattr(align, "TILES", 16)
-
-    app = opened(page, model="constructed", text="the cat sat on the mat " * 50, **link)
-
-    assert f"{what} and " in html(app)
-    assert "this server takes 1 s and 2.0 GB for a run" in html(app)
-
-
 def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_are(costly, monkeypatch):
     """They can be canceled, and then they are asked for again; the map stays."""
     go, began, thumbnails = Event(), Event(), figures.heads.screen.func
@@ -299,17 +240,6 @@ def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_a
     app.run()
     assert not app.get("progress")
     assert len(app.get("vega_lite_chart")) == 2
-
-
-def test_the_head_comes_from_blocks_however_long_the_text(monkeypatch):
-    """As a long one is: in tiles."""
-    monkeypatch.setattr(attention, "LONG", 50)
-    monkeypatch.setattr(attention, "TILE", 32)
-
-    app = opened("Heads", model="constructed", text="the cat sat on the mat " * 20)
-
-    assert not app.exception
-    assert "120 queries by 120 keys" in html(app)
 
 
 @pytest.mark.parametrize(

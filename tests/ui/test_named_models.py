@@ -1,5 +1,6 @@
 """Models by name in the box of models: found, asked for, downloaded, canceled, refused; on 127.0.0.1 alone."""
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 import fake_hub
 import zoo
 from streamlit.testing.v1 import AppTest
+from transformers import AutoTokenizer
 
 from attnviz.core import assets
 from attnviz.link import Choices
@@ -228,3 +230,21 @@ def test_compare_takes_a_name_for_b(folder):
     assert 'class="note error' not in html(app)
     assert app.selectbox("b model").value == str(folder)
     assert app.get("vega_lite_chart")
+
+
+def test_a_text_is_the_turn_of_a_chat_with_a_system_prompt(folder, tmp_path):
+    """A model whose tokenizer has a chat template reads the text as the template writes it."""
+    tokenizer = AutoTokenizer.from_pretrained(shutil.copytree(folder, tmp_path / "chat"))
+    tokenizer.chat_template = "{% for turn in messages %}{{ turn['role'] + ' ' + turn['content'] + ' ' }}{% endfor %}"
+    tokenizer.save_pretrained(tmp_path / "chat")
+    app = settled(opened(model=str(tmp_path / "chat"), text=CAT))
+    app.toggle("chat on").set_value(True).run()
+    app.text_input("chat").set_value("be a dog").run()
+    source, request = app.session_state["chosen"]
+
+    assert not app.exception
+    assert choices(app)["chat"] == "be a dog"
+    assert cache.sentences(source, request)[0].text == f"system be a dog user {CAT} "
+
+    app.toggle("chat on").set_value(False).run()
+    assert choices(app)["chat"] is None

@@ -18,7 +18,7 @@ from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui import cache, edits, export_menu, pictures, predictions, welcome, writing, zoom
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import choice, control, now, put, session
+from attnviz.ui.request import choice, control, now, open_page, put
 from attnviz.ui.text import block, in_words, note, quiet
 from attnviz.ui.toolbar import Context, drop_outside, toolbar
 from attnviz.ui.toolbar import select as select_cell
@@ -93,7 +93,11 @@ def _controls(form: str, context: Context) -> None:
         if "heads" in takes and source.num_heads > 1:
             others = [head for head in range(source.num_heads) if head != context.head]
             also = [head for head in now()["also"] if head in others]
-            options = {"value": also, "step": _with_also, "placeholder": "none", "width": 220, "max_selections": 5}
+
+            def step(choices: Choices, heads: list[int]) -> Choices:
+                return choices.put(also=tuple(sorted(heads)))
+
+            options = {"value": also, "step": step, "placeholder": "none", "width": 220, "max_selections": 5}
             control(st.multiselect, "Also show heads", "also", others, **options)
         if "least" in takes:
             names = {None: "any"} | {least: f"{least:g}" for least in LEAST}
@@ -108,10 +112,6 @@ def _controls(form: str, context: Context) -> None:
             st.button(
                 "Clear words", icon=":material/close:", type="tertiary", on_click=put, kwargs={"pins": frozenset()}
             )
-
-
-def _with_also(choices: Choices, heads: list[int]) -> Choices:
-    return choices.put(also=tuple(sorted(heads)))
 
 
 def _figure(form: str, context: Context) -> Figure:
@@ -222,19 +222,15 @@ def _selection(context: Context) -> None:
     if context.edits.mask is not None and context.edits.mask_at(context.site.kind) is None:
         quiet(f"The mask does not act on {context.site}.")
     with st.container(horizontal=True, gap="xsmall", key="of the cell"):
-        icon = {"icon": ":material/calculate:", "type": "tertiary"}
-        st.button("Step by step", key="to steps", on_click=_to_steps, args=(cell,), help=TO_STEPS, **icon)
+        options = {"icon": ":material/calculate:", "type": "tertiary", "help": TO_STEPS}
+        action = {"on_click": open_page, "args": ("Steps",), "kwargs": {"cell": cell}}
+        st.button("Step by step", key="to steps", **action, **options)
         popover = st.popover(
             "Heads that link these words", on_change="rerun", key="linking", type="tertiary", icon=":material/hub:"
         )
         if popover.open:
             with popover:
                 _linking_heads(context, *cell)
-
-
-def _to_steps(cell: tuple[int, int]) -> None:
-    put(cell=cell)
-    session().memory["open"] = "Steps"
 
 
 def _linking_heads(context: Context, query: int, key: int) -> None:

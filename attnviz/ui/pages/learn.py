@@ -12,14 +12,14 @@ from attnviz.api import model_text, named_model
 from attnviz.core.amounts import digits
 from attnviz.core.masks import Subsequent
 from attnviz.core.request import Request
-from attnviz.lessons import LessonStep, bugs, peeking
+from attnviz.lessons import LessonStep, peeking
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui import cache, predictions
 from attnviz.ui.pages.heads import active_heads
 from attnviz.ui.picture import picture
-from attnviz.ui.request import allowed, change, complain, control, now, put, session
-from attnviz.ui.text import heading, in_words, quiet, table, title
+from attnviz.ui.request import allowed, change, complain, control, now, open_page, put, session
+from attnviz.ui.text import block, heading, in_words, quiet, table
 from attnviz.ui.toolbar import Context, looked_at, select, training_step
 
 WIDTHS = tuple(2**i for i in range(11))
@@ -91,7 +91,7 @@ def _chapters(number: int) -> None:
 
 def _text_column(chapter: LessonStep, number: int) -> None:
     """Draw the idea, the task and the new terms of a chapter."""
-    title(f"{number} · {chapter.title}")
+    block(f"{number} · {chapter.title}", "heading", "h2")
     st.markdown(chapter.idea)
     if chapter.do:
         heading("Try it")
@@ -127,20 +127,13 @@ def _question_column(chapter: LessonStep, number: int) -> None:
         if number > 1:
             st.button("Back", key="back", type="tertiary", on_click=_open, args=(number - 1,))
         st.button("Reset this chapter", key="again", type="tertiary", on_click=_open, args=(number,))
-        arrow = ":material/arrow_forward:"
-        st.button(
-            f"Go on in {chapter.page}", key="go on", type="tertiary", icon=arrow, on_click=_go_on, args=(chapter,)
-        )
+        action = {"on_click": open_page, "args": (chapter.page,), "kwargs": {"chapter": None}}
+        options = {"type": "tertiary", "icon": ":material/arrow_forward:"}
+        st.button(f"Go on in {chapter.page}", key="go on", **action, **options)
     if session().own is not None:
         quiet("Other pages show your own model and text again.")
     if number == last and is_right:
         st.markdown(lessons.course().closing)
-
-
-def _go_on(chapter: LessonStep) -> None:
-    """Leave the course and open the state of the chapter on another page."""
-    put(chapter=None)
-    session().memory["open"] = chapter.page
 
 
 def _map(context: Context) -> None:
@@ -297,7 +290,8 @@ def _peeking(context: Context) -> None:
         tokens = context.tokens[0]
         rows = [[quoted_token(here.text, i), f"“{after.text}”"] for i, (here, after) in enumerate(pairwise(tokens))]
         table(rows, ["row", "has to predict"])
-        st.button("Train both models", icon=":material/play_arrow:", type="primary", on_click=_train)
+        action = {"on_click": session().memory.update, "args": ({"peeking": True},)}
+        st.button("Train both models", icon=":material/play_arrow:", type="primary", **action)
         return
     with st.spinner("Both models train …"):
         masked, open_to_all = _cached_learn(Subsequent()), _cached_learn(None)
@@ -312,13 +306,9 @@ def _peeking(context: Context) -> None:
     )
 
 
-def _train() -> None:
-    session().memory["peeking"] = True
-
-
 def _bugs(context: Context) -> None:
     """Draw each bug of the museum: an expander with the symptom as its title, the cause and the fix inside."""
-    for bug in bugs.museum():
+    for bug in lessons.museum():
         with st.expander(bug.symptom, key=f"mistake {bug.name}"):
             st.markdown(f"**{bug.title}.** {bug.because}")
             st.code(bug.fix, None, wrap_lines=True)

@@ -205,7 +205,7 @@ def _question(call: HeadCall) -> None:
         return
     query, key = call.names
     weight = float(call.row.weights[call.index])
-    share = f"{weight:.2g}" if 0 < weight < 0.005 else in_cell(weight)
+    share = f"{weight:.2g}" if 0 < weight < 0.0995 else in_cell(weight)
     block(f"How {query} gives {share} of its attention to {key}, step by step", "large")
     if call.context.before is not None:
         place = call.context.site, call.head, call.query

@@ -254,7 +254,11 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
         if b["step"] not in steps:
             note(f"Step {b['step']} is not available. The steps are {', '.join(map(str, steps))}.", "notice")
         _b_control(st.selectbox, "Training step of B", "step", steps, value=step, format_func="{:,}".format, width=160)
-        return _with_words_of_a(context, replace(side, source=cache.source(context.source.id, step)))
+        b, targets = replace(side, source=cache.source(context.source.id, step)), context.record.targets
+        if targets and b.record.targets != targets:
+            quiet("B reads the words that A wrote, so that rows stand for the same words.")
+            return replace(b, reads=targets)
+        return b
     if kind == "model":
         return _other_model(context, side, b["model"])
     return replace(side, request=context.request.unchanged)
@@ -291,15 +295,6 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
     if (site, head) != (context.site, context.head):
         quiet(f"{source.name} has other layers or heads: B is {site.head(head)}.")
     return replace(side, source=source, request=request, site=site, head=head, sentence=0)
-
-
-def _with_words_of_a(context: Context, b: ComparedSide) -> ComparedSide:
-    """B for another training step; its decoder reads the words that A wrote, so that rows stand for the same words."""
-    targets = context.record.targets
-    if not targets or b.record.targets == targets:
-        return b
-    quiet("B reads the words that A wrote, so that rows stand for the same words.")
-    return replace(b, reads=targets)
 
 
 def _run(source: Source, lines: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]) -> Record:

@@ -22,9 +22,9 @@ from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.studies import texts
 from attnviz.ui import cache, runs
-from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metrics, open_on_heads
+from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metrics
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import allowed, choice
+from attnviz.ui.request import allowed, choice, open_page
 from attnviz.ui.text import heading, large, note, quiet
 from attnviz.ui.toolbar import Context, in_general
 
@@ -91,10 +91,8 @@ def _choose_atlas(source: Source) -> Atlas | None:
         allowed("library", [*atlases])
         return next(iter(atlases.values()), None)
 
-    def named_with_texts(name: str) -> str:
-        return f"{name}: {atlases[name].texts:,} texts"
-
-    options = {"part": "atlas", "format_func": named_with_texts, "width": 330}
+    titles = {name: f"{name}: {opened.texts:,} texts" for name, opened in atlases.items()}
+    options = {"part": "atlas", "format_func": titles.get, "width": 330}
     return atlases[choice(st.selectbox, "Atlas", "library", [*atlases], **options)]
 
 
@@ -235,14 +233,9 @@ def _example(context: Context, row: dict, index: int, by: str) -> None:
     query = int(row["query"]) if "query" in row else min(1 + int(largest[1:].argmax()), len(largest) - 1)
     cell = query, int(row["key"] if "key" in row else keys[query])
     with st.container(horizontal=True, vertical_alignment="center", gap="small", wrap=False):
-        st.button(
-            "Open",
-            key=f"open example {index}",
-            type="tertiary",
-            icon=":material/arrow_forward:",
-            on_click=open_on_heads,
-            kwargs={"text": row["text"], "layer": site, "head": head, "cell": cell},
-        )
+        action = {"kwargs": {"text": row["text"], "layer": site, "head": head, "cell": cell}, "args": ("Heads",)}
+        options = {"type": "tertiary", "icon": ":material/arrow_forward:", "on_click": open_page}
+        st.button("Open", key=f"open example {index}", **options, **action)
         st.html(_shaded_html(context, record, *cell, "" if by == PAIRS else f"{TITLES[by]} {row['value']:.2f}"))
 
 

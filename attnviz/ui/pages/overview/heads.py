@@ -18,7 +18,7 @@ from attnviz.studies import ablation
 from attnviz.studies.ablation import Sweep
 from attnviz.ui import budget, cache, runs, streamlit_internals
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import allowed, change, choice, control, now, put, session
+from attnviz.ui.request import allowed, choice, control, now, open_page, put, session
 from attnviz.ui.text import large, quiet, table
 from attnviz.ui.toolbar import Context
 
@@ -50,17 +50,11 @@ def place_of(row: Mapping[str, Any]) -> tuple[Site, int]:
     return Site(row["kind"], int(row["layer"])), int(row["head"])
 
 
-def open_on_heads(**values: Any) -> None:
-    """Set choices, such as a head, or a text and a cell, and open the page Heads."""
-    change(lambda choices: (choices.without("text") if "text" in values else choices).put(**values))
-    session().memory["open"] = "Heads"
-
-
 def opener(site: Site, head: int | str) -> None:
     """Draw a button that opens a head on the page Heads."""
     name = site.head(head) if isinstance(head, int) else f"{site}, {head} of all heads"
-    options = {"icon": ":material/arrow_forward:", "on_click": open_on_heads, "kwargs": {"layer": site, "head": head}}
-    st.button(f"Open {name}", key=f"open {name}", **options)
+    action = {"on_click": open_page, "args": ("Heads",), "kwargs": {"layer": site, "head": head}}
+    st.button(f"Open {name}", key=f"open {name}", icon=":material/arrow_forward:", **action)
 
 
 def choose(point: Mapping[str, Any]) -> None:
@@ -87,7 +81,7 @@ def every_head(context: Context) -> dict[str, Figure]:
 
             def click(point: Mapping[str, Any]) -> None:
                 site, head = place_of(point)
-                open_on_heads(layer=site, head=head)
+                open_page("Heads", layer=site, head=head)
 
             picture(figure, "every", select="head", on_click=click)
             quiet("Each map is one head: rows are queries, columns are keys. Click one to open it on Heads.")
@@ -140,8 +134,8 @@ def each_off(context: Context, key: str, study: Callable[..., R], **options: Any
     cost = budget.of_runs(count + 1, source, sentences, request.edits)
     if not runs.is_requested(key, (source, request, *options.values()), cost, "Switch each head off in turn"):
         return None
-    options |= {"targets": cache.targets(source, request), "unit": "heads", "count": count}
-    return cache.worked(study, source, sentences, request.edits, cost=cost, runs_model=source, **options)
+    run = {"targets": cache.targets(source, request), "cost": cost, "runs_model": source}
+    return cache.worked(study, source, sentences, request.edits, unit="heads", count=count, **run, **options)
 
 
 def metrics(context: Context) -> pd.DataFrame:
