@@ -27,9 +27,6 @@ class Full(Mask):
     def allows(self, query, key, sentence):
         return key >= 0
 
-    def code(self, writer):
-        return writer.printed(self.allows)
-
 
 @dataclass(frozen=True)
 class _Tokens(Mask):
