@@ -272,18 +272,6 @@ def test_attention_is_read_as_people_save_it(written, name, capsys):
     assert capsys.readouterr().out.count("Nothing wrong was found.") == 1
 
 
-def test_a_layer_that_differs_is_checked_for_itself(written, tmp_path, capsys):
-    """What is said of all others is said once."""
-    layers = [*written[1]]
-    layers[3] = layers[3] * 2
-    np.savez(tmp_path / "a.npz", attn=np.stack(layers))
-
-    assert main(["check", str(tmp_path / "a.npz")]) == 1
-    said = capsys.readouterr().out
-    assert "'attn[0]' to 'attn[10]' (10 arrays): weights, causal" in said
-    assert "\n'attn[3]': weights" in said
-
-
 @pytest.mark.parametrize("command", ["export", "open", "check"])
 def test_a_file_that_is_a_pickle_is_refused_with_what_to_do(command, tmp_path, monkeypatch, capsys):
     """It is no text, and no page of the app."""

@@ -145,7 +145,7 @@ def test_a_saved_run_is_a_model_of_the_shell(tmp_path, monkeypatch, capsys):
     assert Path("a.csv").read_text("utf-8") == Path("b.csv").read_text("utf-8")
     assert main(["export", "a dog", "--model", "case.attn"]) == 2
     assert "holds one run" in capsys.readouterr().err
-    assert main(["export", TEXT, "--model", "case.attn", "--mask", "window=1", "-o", "c.csv"]) == 0
+    assert main(["export", TEXT, "--model", "case.attn", "--mask", "window(1)", "-o", "c.csv"]) == 0
     assert Path("c.csv").read_text("utf-8") != Path("a.csv").read_text("utf-8")
     np.save("w.npy", np.full((2, 3, 3), 1 / 3))
     assert main(["export", "0 1 2", "--model", "w.npy", "--temperature", "2"]) == 2

@@ -88,15 +88,15 @@ def test_the_settings_of_a_model_stand_in_its_name(run, tmp_path):
     ("masks", "rows"),
     [
         (["full"], "1111 1111 1111 1111"),
-        (["window=0,1"], "1100 0110 0011 0001"),
-        (["causal | prefix=2"], "1100 1100 1110 1111"),
-        (["subsequent", "window=1,1"], "1000 1100 0110 0011"),
+        (["window(0, 1)"], "1100 0110 0011 0001"),
+        (["causal | prefix(2)"], "1100 1100 1110 1111"),
+        (["subsequent", "window(1, 1)"], "1000 1100 0110 0011"),
         (["~causal"], "0111 0011 0001 0000"),
         (["blocked(0-3:0, 1:1)"], "0111 0011 0111 0111"),
     ],
 )
 def test_masks_are_said_in_a_few_letters(run, tmp_path, masks, rows):
-    """Several masks hold together, as with &; a bar means either, ~ the opposite; window=1 is an older spelling."""
+    """Several masks hold together, as with &; a bar means either, ~ the opposite."""
     options = [option for mask in masks for option in ("--mask", mask)]
     status, *_ = run("export", "a b c d", "--form", "map", *SCRATCH, *options, "-o", "map.npz")
 

@@ -114,7 +114,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
     status, out, _ = run("ahead.npy", "--intent", "causal")
     assert (status, "error future-leak" in out, "(9 in all)" in out) == (1, True, True)
     assert run("ahead.npy", "--intent", "subsequent=2")[0] == 0
-    assert run("ahead.npy", "--intent", "subsequent | prefix=2")[0] == 1
+    assert run("ahead.npy", "--intent", "subsequent | prefix(2)")[0] == 1
     assert run("ahead.npy", "--intent", "causal | prefix(2)")[0] == 1
     assert run("ahead.npy", "--intent", "causal(2) & window(6, 2)")[0] == 0
 

@@ -207,16 +207,6 @@ def test_what_a_format_cannot_say_is_said_in_one_sentence():
         assert (known.to_tensor(mask, 5, 5), known.code(mask, 5, 5)) == (None, "")
 
 
-@given(mask=masks)
-def test_only_what_cannot_be_said_is_refused(mask):
-    """is_causal says the top-left future alone; padding is what is the same for every query."""
-    grid = mask.tensor(Q, K)
-
-    assert (mask_format("is_causal").refuses(mask, Q, K) == "") == (grid == Subsequent().tensor(Q, K)).all()
-    assert (mask_format("key_padding_mask").refuses(mask, Q, K) == "") == (grid == grid[:, :, :1]).all()
-    assert not any(d.refuses(mask, Q, K) for d in FORMATS if d.name not in ("is_causal", "key_padding_mask"))
-
-
 def test_an_unknown_format_is_named():
     """With those there are."""
     with pytest.raises(MaskError, match=r"no mask format 'numpy'.*sdpa, sdpa_additive, is_causal"):

@@ -22,27 +22,28 @@ class Blockwise:
     def __init__(self, step: Step, heads: Sequence[int], *, sentence: int = 0):
         self.step, self.heads, self.sentence = step, list(heads), sentence
         self._buffer = torch.empty(0)
-        self._keys = None
-        if step.scoring.is_linear:
+        self._longest = math.inf  # length of the longest key
+        if step.scoring.is_linear and step.key.shape[2]:
             key = step.key[sentence, self.heads]
             key = key.to(torch.promote_types(key.dtype, torch.float32))
+            self._longest = float(key.norm(dim=-1).max())
             self._keys = torch.cat([key, key.new_ones(*key.shape[:2], 2)], -1).mT
 
-    def rows(self, rows: slice) -> tuple[Callable[[slice, Tensor | None], Tensor], Callable[[Tensor], Tensor] | None]:
-        """Give two functions for the cells of these rows, (H, rows, columns).
-
-        Returns:
-            A function of columns and mask (or None) that gives numbers which grow with the weights, and a function that
-            turns such numbers into weights, in place; None if they are weights already.
+    def rows(self, rows: slice) -> tuple[Callable[[slice, Tensor | None], Tensor], Callable[[Tensor], Tensor]]:
+        """Give two functions: columns and mask (or None) to numbers that grow with the weights, (H, rows, columns), and
+        such numbers to weights, in place.
         """
         logsumexp = self.step.logsumexp[self.sentence, self.heads, rows]
-        if self._keys is None or not logsumexp.isfinite().all():
-            weights, where = self.step.weights, {"sentence": self.sentence}
-            return lambda columns, _: torch.stack([weights(h, rows, columns, **where) for h in self.heads]), None
-        query = self.step.scoring.scaled(self.step.query[self.sentence, self.heads, rows].to(self._keys.dtype))
+        query = self.step.query[self.sentence, self.heads, rows]
+        query = self.step.scoring.scaled(query.to(torch.promote_types(query.dtype, torch.float32)))
+        if not math.isfinite(float(query.norm(dim=-1).max()) * self._longest + float(logsumexp.abs().max())):
+            return lambda columns, _: self._step_weights(rows, columns), lambda weights: weights
         rounded = logsumexp.to(query.dtype)
         query = torch.cat([query, torch.stack([-rounded, (rounded - logsumexp).to(query.dtype)], -1)], -1)
         return lambda columns, allowed: self._logarithms(query, columns, allowed), exp_in_place
+
+    def _step_weights(self, rows: slice, columns: slice) -> Tensor:
+        return torch.stack([self.step.weights(h, rows, columns, sentence=self.sentence) for h in self.heads])
 
     def _logarithms(self, query: Tensor, columns: slice, allowed: Tensor | None) -> Tensor:
         """Compute log-weights, -inf for blocked cells: the mask is a minimum, five times as fast as `where`."""

@@ -1,7 +1,4 @@
-"""Convert masks from and to other conventions, and tensors to named rules.
-
-In attnviz True = may attend; the convention is never guessed.
-"""
+"""Convert masks to True = may attend and back, and tensors to named rules; the convention is never guessed."""
 
 import math
 from functools import reduce

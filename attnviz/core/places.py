@@ -152,11 +152,12 @@ def _convert_to_pixels(image: Any) -> Tensor:
         pixels = _convert_to_tensor(image)
     except (TypeError, ValueError, RuntimeError):
         pixels = torch.empty(0)
+    pixels = torch.empty(0) if pixels.is_complex() else pixels
     pixels = pixels[0] if pixels.dim() == 4 and len(pixels) == 1 else pixels
     if pixels.dim() == 3 and pixels.shape[0] in (1, 3) and pixels.shape[-1] not in (1, 3):
         pixels = pixels.permute(1, 2, 0)
     pixels = pixels.unsqueeze(-1) if pixels.dim() == 2 else pixels
-    if pixels.dim() != 3 or pixels.shape[-1] not in (1, 3) or not pixels.numel() or pixels.is_complex():
+    if pixels.dim() != 3 or pixels.shape[-1] not in (1, 3) or not pixels.numel():
         what = f"{tuple(pixels.shape)} numbers" if pixels.numel() else quoted(type(image).__name__)
         raise InputError(f"A picture is a PIL image or (height, width, 3) numbers; given {what}.")
     return _convert_to_8_bits(pixels).expand(*pixels.shape[:2], 3).to(torch.uint8).contiguous()

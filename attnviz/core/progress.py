@@ -57,7 +57,7 @@ _current: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 @contextmanager
 def watched(progress: Progress) -> Iterator[None]:
-    """Within this context, code in this thread reports its progress to `progress`."""
+    """Context manager in which code of this thread reports its progress to `progress`."""
     token = _current.set(progress)
     try:
         yield
@@ -67,7 +67,7 @@ def watched(progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def counted(of: int) -> Iterator[Callable[..., bool]]:
-    """Within this context, progress counts items, such as heads or texts, instead of attention calls.
+    """Context manager in which progress counts items, such as heads or texts, instead of attention calls.
 
     Yields a function `report(done, of, text)`, which returns whether to continue, and raises `Canceled` as `tell`
     does.

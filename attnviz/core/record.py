@@ -332,8 +332,7 @@ def check_finite(record: Record, output: Tensor, length: int, labels: list[str])
 
 
 def not_finite(record: Record) -> str:
-    """Describe NaN or infinite outputs in a sentence with the first position and the likely cause; "" without such
-    outputs, or if the edits set empty rows to NaN."""
+    """Describe NaN or infinite outputs, with the first position and the cause; "" if none, or if edits ask for NaN."""
     if record.edits.empty_rows == "nan" or bool(record.output.isfinite().all()):
         return ""
     for sentence, output in zip(record.read, record.output, strict=True):

@@ -143,7 +143,7 @@ def t5_bucket(distance: Tensor) -> Tensor:
     far = distance.abs()
     share = (far.clamp(min=1).float() / 8).log() / math.log(128 / 8)
     grown = (8 + (share * 8).long()).clamp(max=15)
-    return (distance > 0) * 16 + torch.where(far < 8, far, grown)
+    return torch.where(far < 8, far, grown) + torch.where(distance > 0, 16, 0)
 
 
 def bias_from_json(data: dict[str, Any]) -> Bias:

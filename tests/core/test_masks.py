@@ -357,15 +357,6 @@ def test_every_convention_goes_out_and_comes_back(mask):
     assert torch.equal(to_additive(ours, torch.float16), torch.zeros(Q, K).half().masked_fill(~ours, -math.inf))
 
 
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float32])
-def test_zeros_and_ones_of_any_dtype_are_taken(dtype):
-    """By both conventions of 0 and 1, in opposite ways."""
-    given = torch.tensor([[1, 0, 1]]).to(dtype)
-
-    assert from_zero_is_masked(given).tolist() == [[True, False, True]]
-    assert from_true_is_masked(given).tolist() == [[False, True, False]]
-
-
 @pytest.mark.parametrize("fill", [-math.inf, -1e9, torch.finfo(torch.float32).min, -65504.0])
 def test_additive_masks_may_be_filled_with_anything_very_negative(fill):
     """-inf, the tutorials' -1e9, the smallest number of a dtype."""

@@ -92,20 +92,6 @@ def test_any_window_is_that_window_of_the_whole(mask, biased, policy, temperatur
             assert torch.equal(step.empty_queries(h, sentence=b), ~allowed[b, h].any(-1))
 
 
-def test_infinite_scores_are_nan_in_windows_too():
-    """As in the whole: the row is lost, not the one cell."""
-    query, key, value = tensors()
-    key[1, 2, 4] = math.inf
-    step, _ = step_of(query, key, value)
-    with pytest.warns(AttentionWarning):
-        weights = scaled_dot_product_attention(query, key, value)[1][1, 2]
-
-    lost = weights.isnan().any(-1)
-    assert lost.any()
-    assert_close(step.weights(2, columns=slice(0, 3), sentence=1), weights[:, :3], **CLOSE)
-    assert step.weights(2, columns=slice(0, 3), sentence=1)[lost].isnan().all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_windows_of_half_precision_are_computed_in_float32(dtype):
     """And agree with the weights of the run to what half precision can show."""

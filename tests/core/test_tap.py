@@ -11,7 +11,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnviz.core.attention import attention_output
 from attnviz.core.edits import Edits, Site
-from attnviz.core.errors import MaskError, ShapeError
 from attnviz.core.masks import Mask, Padding, Subsequent, Window
 from attnviz.core.scoring import ALiBi, RelativeBias, Scoring
 from attnviz.core.tap import Tap
@@ -145,15 +144,6 @@ def test_a_softcap_of_the_edits_replaces_the_models_own(keep, own):
 
     assert_close(output, torch.softmax(capped, -1) @ value, **EXACT)
     assert [step.scoring.softcap for step in tap.steps] == [0.7] * keep
-
-
-def test_what_does_not_fit_is_refused_and_leaves_no_step():
-    """A mask for another batch, an own mask of floats."""
-    for call, error in (({"mask": Padding((1, 2, 3))}, ShapeError), ({"mask": torch.zeros(Q, K)}, MaskError)):
-        tap = Tap()
-        with pytest.raises(error):
-            tap.attend(*tensors(), site=SITE, **call)
-        assert not tap.steps
 
 
 def test_dropout_is_for_runs_that_keep_nothing():

@@ -97,7 +97,7 @@ class Mask(ABC):
 
     def code(self, writer: Any) -> Any:
         """Write the mask as code for a `writing.MaskWriter`: its printed predicate, or None without a short formula."""
-        return writer.printed(self.allows) if self.parameters() else None
+        return writer.printed(self.allows) if getattr(self, "keyword", "") else None
 
     @property
     def batch_size(self) -> int | None:

@@ -90,9 +90,7 @@ class Span:
 
 
 UNKNOWN = Span(0, 1)
-
-WIDE = 2**32
-"""Factor of the query in the index of a cell, query · WIDE + key."""
+WIDE = 2**32  # the index of a cell is query · WIDE + key
 
 
 def is_in(number: Any, numbers: Sequence[int]) -> Any:

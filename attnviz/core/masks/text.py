@@ -81,11 +81,7 @@ class MaskParser:
         self.text, self.index, self.cells = text, 0, 0
 
     def tree(self) -> Node | Mask:
-        """Parse the whole text into a tree.
-
-        Raises:
-            MaskError: if the text cannot be parsed.
-        """
+        """Parse the whole text into a tree; raise MaskError if it cannot be parsed."""
         if self.text.lstrip().startswith("{"):
             raise MaskError("A mask is not read as JSON any more; write it as text, such as causal & window(4).")
         tree = self._either(0)
@@ -95,11 +91,7 @@ class MaskParser:
         return tree
 
     def mask(self, tree: Node | Mask) -> Mask:
-        """Convert a tree to a mask.
-
-        Raises:
-            MaskError: if a rule in the tree is off, or masks are for different numbers of sentences.
-        """
+        """Convert a tree to a mask; raise MaskError if a rule is off, or masks have different numbers of sentences."""
         if isinstance(tree, Mask):
             return tree
         if tree.kind == "off":
@@ -322,8 +314,7 @@ class Stack:
 def stack_from_text(text: str) -> Stack:
     """Parse a stack: the text of a mask in which rules may be "off:"; nested parts become masks of single entries.
 
-    Raises:
-        MaskError: as `mask_from_text`, and if there are too many entries.
+    Raise MaskError as `mask_from_text`, and if there are too many entries.
     """
     if text.strip() == NONE:
         return Stack()

@@ -158,11 +158,7 @@ class MaskWriter:
     taken: dict[str, int] = field(default_factory=dict)
 
     def write(self, mask: Mask) -> Symbol:
-        """Write a mask as an expression; adds the lines that it needs to `lines`.
-
-        Raises:
-            MaskError: if a rule has neither a formula nor a text.
-        """
+        """Write a mask as an expression and add its lines; raise MaskError if a rule has no formula and no text."""
         rule = mask
         while isinstance(rule, Not | Shifted):
             rule = rule.mask
