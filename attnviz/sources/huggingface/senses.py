@@ -19,7 +19,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.places import Picture, Sound
 from attnviz.core.record import Step
-from attnviz.sources.huggingface import building, faults, positions, running
+from attnviz.sources.huggingface import faults, files, positions, running
 from attnviz.sources.huggingface.eager import differ
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.positions import CellMaps, Plane
@@ -238,7 +238,7 @@ def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tens
     settings.update(do_sample=False, num_beams=1, max_length=None, max_new_tokens=most, return_dict_in_generate=True)
     is_edited, rules = edits != Edits(), LogitsProcessorList()
     watched = capture(model, edits, sites=loaded.trial.calls) if is_edited else nullcontext()
-    with loaded.turns.turn(), torch.inference_mode(), watched as captured, building.quiet():
+    with loaded.turns.turn(), torch.inference_mode(), watched as captured, files.quiet():
         if is_edited:
 
             def forget(ids: Tensor, scores: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from attnviz.analysis.heads import head_metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.sources.huggingface import hub, loading, memory, running, source
+from attnviz.sources.huggingface import hub, loading, running, source
 from attnviz.sources.huggingface import models as huggingface_models
 from attnviz.sources.huggingface.source import HuggingFace
 
@@ -301,7 +301,7 @@ def test_too_many_probabilities_are_said_with_their_number(opened, monkeypatch):
 def test_a_text_that_does_not_fit_is_said_with_both_numbers(opened, monkeypatch, family, words):
     """Also where the model itself names no limit."""
     model = opened(family)
-    monkeypatch.setattr(memory, "free", lambda device: 200_000_000)
+    monkeypatch.setattr(loading, "free_bytes", lambda device: 200_000_000)
 
     assert model.loaded.longest is None
     run(model, ["w5 w6"])
