@@ -191,9 +191,9 @@ def free_bytes(device: torch.device) -> int:
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
     with suppress(OSError, ValueError):  # no control group of Linux, or "max": no limit
         limit, used = (int((GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        lines = (line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
+        lines = (GROUP / "memory.stat").read_text().splitlines()
         # the system frees the cache of inactive files when memory is needed
-        used -= sum(int(count) for name, count in lines if name == "inactive_file")
+        used -= sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
         return min(psutil.virtual_memory().available, limit - used)
     return psutil.virtual_memory().available
 

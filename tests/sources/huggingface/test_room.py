@@ -110,10 +110,11 @@ def test_where_memory_is_short_others_make_room(places, size, loads, keep, monke
 
     assert kept.keys() == tuple(places[1:])
     assert set(loads.values()) == {1}
+    kept.drop(lambda key: key == places[1])
     monkeypatch.setattr(loading, "free_bytes", lambda device: 100)
     with pytest.raises(InputError, match=r"and 100 bytes are free here\. Choose a smaller model"):
         run(places[0])
-    assert kept.keys() == tuple(places[1:])
+    assert kept.keys() == (places[2],)
 
 
 def test_a_run_that_needs_more_memory_gets_that_of_other_models(places, size, keep, monkeypatch):
