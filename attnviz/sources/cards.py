@@ -30,7 +30,6 @@ class Behavior:
         evidence: sentence with the measured numbers.
         rates: share of rows with the largest weight on a fitting key, per head; empty if not measured.
         shares: share of the attention weight on fitting keys, per head; empty if not measured.
-        chance: share on these keys of a head with equal weights; None if not measured.
         off, on: accuracy of the model with each head off, and with all heads on; empty or None if not measured.
         next: next words for which the heads show the behavior; empty if it does not depend on the next word.
     """
@@ -42,7 +41,6 @@ class Behavior:
     evidence: str
     rates: tuple[float, ...] = ()
     shares: tuple[float, ...] = ()
-    chance: float | None = None
     off: tuple[float, ...] = ()
     on: float | None = None
     next: frozenset[str] = frozenset()
@@ -106,9 +104,8 @@ def from_json(data: dict[str, Any]) -> Card:
     for finding in data["findings"]:
         texts = {"role": finding["role"], "does": finding["does"], "evidence": finding["known"]}
         shares = {name: tuple(finding.get(name, ())) for name in ("rates", "shares", "off")}
-        means = {name: finding.get(name) for name in ("chance", "on")}
         site, words = Site(finding["kind"], finding["layer"]), frozenset(finding.get("next", "").split())
-        behaviors.append(Behavior(site, tuple(finding["heads"]), **texts, **shares, **means, next=words))
+        behaviors.append(Behavior(site, tuple(finding["heads"]), **texts, **shares, on=finding.get("on"), next=words))
     behaviors.sort(key=lambda behavior: min(behavior.off) - behavior.on if behavior.off else 0.0)
     return Card(
         **{name: data[name] for name in ("title", "does", "trained_on", "sizes")},

@@ -2,7 +2,6 @@
 
 import ctypes
 import gc
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -190,27 +189,13 @@ def free_bytes(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0] + reserve
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
-    limit, used = _control_group()
-    return min(psutil.virtual_memory().available, limit - used)
-
-
-def total_bytes(device: torch.device) -> int:
-    """Total memory of a device in bytes."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[1]
-    if device.type == "mps":
-        return torch.mps.recommended_max_memory()
-    return min(psutil.virtual_memory().total, _control_group()[0])
-
-
-def _control_group() -> tuple[int, int]:
-    """Memory limit and used bytes of this process's control group under Linux; `sys.maxsize` and 0 without a limit.
-    The cache of inactive files is not counted as used, as the system frees it when memory is needed."""
-    with suppress(OSError, ValueError):  # no such group, or "max": no limit
+    with suppress(OSError, ValueError):  # no control group of Linux, or "max": no limit
         limit, used = (int((GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        lines = (line.split() for line in (GROUP / "memory.stat").read_text().splitlines())
-        return limit, used - sum(int(count) for name, count in lines if name == "inactive_file")
-    return sys.maxsize, 0
+        lines = (GROUP / "memory.stat").read_text().splitlines()
+        # the system frees the cache of inactive files when memory is needed
+        used -= sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+        return min(psutil.virtual_memory().available, limit - used)
+    return psutil.virtual_memory().available
 
 
 def used_bytes() -> int:

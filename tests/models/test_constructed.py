@@ -1,6 +1,5 @@
 """Where the heads whose weights are set by hand look, against pictures computed by hand."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,17 +48,6 @@ def run(*sentences: list[int], edits: Edits = Edits()) -> tuple[torch.Tensor, Ta
 @given(PATTERNS)
 def test_every_head_looks_where_it_was_built_to(ids):
     """Within 1e-3, whatever the tokens and however often they are said."""
-    _, tap = run(ids)
-
-    for layer, head in LOOKS:
-        assert_close(tap.steps[layer].weights(head), ideal(ids, (layer, head)), rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize("kinds", [1, 2, 40, 10_000])
-def test_long_texts_are_no_harder(kinds):
-    """512 tokens, of one kind up to hardly one twice."""
-    few = torch.randint(0, 2**48, (kinds,)).tolist()
-    ids = [few[i] for i in torch.randint(0, kinds, (512,))]
     _, tap = run(ids)
 
     for layer, head in LOOKS:

@@ -85,18 +85,6 @@ def test_masks_are_pytorchs_turned_around():
         assert_close(ours(query, key, value, mask), theirs(query, key, value, **theirs_is)[0], **CLOSE)
 
 
-def test_a_mask_per_head_is_pytorchs_mask_with_batch_and_heads_in_one():
-    """(B, H, Q, K) here, (B * H, Q, K) and turned around there."""
-    (ours, theirs), (query, key, value) = twins(), inputs()
-    mask = torch.rand(B, H, Q, K) < 0.6
-    mask[..., 0] = True
-
-    pair = both(ours, theirs, query, key, value, mask, attn_mask=~mask.flatten(0, 1))
-
-    for got, expected in zip(*pair, strict=True):
-        assert_close(got, expected, **CLOSE)
-
-
 def test_the_same_gradients_reach_the_weights():
     """So it can be trained."""
     (ours, theirs), (query, key, value) = twins(), inputs()
@@ -123,19 +111,6 @@ def test_a_head_is_a_slice_of_the_projection():
     assert step.shape == (B, H, Q, K)
     assert torch.equal(step.query[:, 1], ours.w_q(query)[..., D_K : 2 * D_K])
     assert torch.equal(step.value[:, 2], ours.w_v(value)[..., 2 * D_K :])
-
-
-def test_projections_start_apart_with_biases_of_zero():
-    """Xavier: uniform up to √(6 / (2 d_model)), each drawn for itself."""
-    module = MultiHeadAttention(64, 4)
-    linears = (module.w_q, module.w_k, module.w_v, module.w_o)
-    bound = (6 / 128) ** 0.5
-
-    for linear in linears:
-        assert linear.bias.eq(0).all()
-        assert 0.95 * bound < linear.weight.abs().max() <= bound
-    assert len({linear.weight.sum().item() for linear in linears}) == 4
-    assert all(linear.bias is None for linear in MultiHeadAttention(64, 4, bias=False).children())
 
 
 def test_dropout_acts_in_training_and_never_in_a_record():

@@ -177,20 +177,3 @@ def test_every_written_word_depends_on_every_word_read():
         other = ids.clone()
         other[0, place] = 16
         assert not torch.isclose(one, run(model, other, (K,), written, (Q,))[1]).all(-1).any()
-
-
-def test_the_order_of_words_is_known():
-    """Both vocabularies have their own positions."""
-    model, ids = drawn(WRITER.build()), torch.full((1, Q), 3)
-    hidden, _ = run(model, ids, (Q,), ids, (Q,))
-
-    assert model.embedding.positions.weight is not model.written.positions.weight
-    assert torch.cdist(hidden[0], hidden[0]).fill_diagonal_(1).min() > 0.01
-
-
-def test_without_a_tap_the_same_comes_out():
-    """As in training, where nothing is kept."""
-    model, ids = drawn(WRITER.build()), torch.randint(17, (2, Q))
-    memory = model.encode(ids, (Q, 3))
-
-    assert_close(model.decode(ids, memory, None, (Q, 3)), run(model, ids, (Q, 3), ids, None), **EXACT)

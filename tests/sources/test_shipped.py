@@ -32,9 +32,7 @@ def test_a_card_speaks_of_places_that_the_model_has(name):
 def test_the_numbers_of_a_finding_are_those_of_its_evidence(name):
     """Every number that a table shows stands in the sentence, to its last digit."""
     for found in api.load(name).card.behaviors:
-        numbers = [
-            number for number in (*found.rates, *found.shares, found.chance, *found.off, found.on) if number is not None
-        ]
+        numbers = [number for number in (*found.rates, *found.shares, *found.off, found.on) if number is not None]
 
         assert {len(found.rates), len(found.shares)} == {0, len(found.heads)}
         assert len(found.off) in (0, len(found.heads))

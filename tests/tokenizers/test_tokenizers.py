@@ -200,11 +200,3 @@ def test_nothing_to_cut_is_one_plain_sentence(texts, message):
         tokenizers.batch(tokenizers.load("words"), texts)
 
     assert str(caught.value) == message
-
-
-def test_the_shipped_vocabulary_has_the_special_tokens_of_all_tokenizers():
-    """A model trained with one tokenizer knows padding by the same number as all others."""
-    bpe = tokenizers.load("bpe")
-
-    assert [bpe._encoder.token_to_id(name) for name in ("<pad>", "<sos>", "<eos>")] == [0, 1, 2]
-    assert bpe._encoder.get_vocab_size() == 4000

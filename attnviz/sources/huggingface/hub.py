@@ -8,7 +8,6 @@ import errno
 import os
 import re
 import shutil
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +31,8 @@ MOST = 5_000_000_000
 HOSTS = ("huggingface.co", "hf.co")
 """Hosts of large files of the public hub, allowed in addition to the host in HF_ENDPOINT."""
 SETTINGS = {"HF_HUB_DISABLE_TELEMETRY": True, "HF_HUB_DISABLE_XET": True, "DOWNLOAD_CHUNK_SIZE": 1 << 16}
-"""Settings of `huggingface_hub` during requests: only HTTP, so that redirects can be checked, in small chunks."""
+"""Settings of `huggingface_hub` from the first request on: no telemetry, and only HTTP, in small chunks, so that
+redirects can be checked and a download ends soon after it is canceled."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def is_path(name: str) -> bool:
 
 def _folder(name: str) -> ModelLocation | None:
     """Location of a folder if the name is a path, or that of a folder here with weights or checkpoints; else None."""
-    if not isinstance(name, str) or not name.isprintable():
+    if not isinstance(name, str) or not name or not name.isprintable():
         return None
     looks_like_path = bool(re.match(r"[./~]|[A-Za-z]:", name)) or "\\" in name
     path = Path(os.path.expanduser(name))
@@ -196,7 +196,8 @@ def _folder(name: str) -> ModelLocation | None:
         return ModelLocation(name, "folder", path.absolute())
     if inner := embedding.inside(path):
         return ModelLocation(name, "folder", inner.absolute())
-    names = [path.name] if os.path.isfile(path) else [file.name for file in path.glob("*")]
+    is_readable = os.path.isdir(path) and os.access(path, os.R_OK)
+    names = os.listdir(path) if is_readable else [path.name]
     endings = (files.ADAPTER, ".safetensors", *files.PICKLED, *files.OTHERS)
     holds_weights = any(file.endswith(endings) or files.CHECKPOINT.fullmatch(file) for file in names)
     if os.path.exists(path) and (looks_like_path or holds_weights):
@@ -266,13 +267,6 @@ class _RedirectError(Exception):
         self.host = host
 
 
-_LOCK = threading.Lock()
-_guards: list[Callable[[Any], None]] = []
-"""Guards of all threads that send requests at the moment."""
-_own_settings: dict[str, Any] = {}
-"""Settings of `huggingface_hub` before the first of these threads changed them."""
-
-
 @contextmanager
 def _guarded_requests(name: str, revision: str | None) -> Iterator[None]:
     """Refuse redirects to hosts outside the hub, apply `SETTINGS`, and turn errors into one sentence."""
@@ -288,12 +282,8 @@ def _guarded_requests(name: str, revision: str | None) -> Iterator[None]:
             raise _RedirectError(url.hostname or "")
 
     hooks = get_session().event_hooks["request"]
-    with _LOCK:
-        hooks.append(guard)
-        if not _guards:
-            _own_settings.update({name: getattr(constants, name) for name in SETTINGS})
-        _guards.append(guard)
-        vars(constants).update(SETTINGS)
+    hooks.append(guard)
+    vars(constants).update(SETTINGS)
     try:
         yield
     except AttnvizError:
@@ -301,11 +291,7 @@ def _guarded_requests(name: str, revision: str | None) -> Iterator[None]:
     except Exception as error:
         raise _refusal(error, name, revision) from None  # the cause may hold secrets
     finally:
-        with _LOCK:
-            hooks.remove(guard)
-            _guards.remove(guard)
-            if not _guards:
-                vars(constants).update(_own_settings)
+        hooks.remove(guard)
 
 
 def _refusal(error: BaseException, name: str, revision: str | None) -> AttnvizError:

@@ -1,6 +1,5 @@
 """Load a model and its tokenizer from a name or a folder, and keep the models of this process while memory lasts."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +12,8 @@ from attnviz.core.amounts import size
 from attnviz.core.cache import BoundedCache
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, Canceled, InputError
-from attnviz.sources.estimate import devices, free_bytes, total_bytes
+from attnviz.sources.estimate import devices, free_bytes
 from attnviz.sources.huggingface import (
-    building,
     embedding,
     faults,
     files,
@@ -36,7 +34,7 @@ LARGER = 4
 RUN = 0.1
 """Memory for runs as a share of the model's memory; each run is also checked by itself, see `sources.estimate`."""
 SHARE = 0.5
-"""Part of a device's memory that models may keep; runs, records and other programs need the rest."""
+"""Part of the memory free at the start that models may keep; runs and records need the rest."""
 
 Report = Callable[[DownloadProgress], bool | None]
 
@@ -46,7 +44,7 @@ def _size(loaded: Loaded) -> int:
     return min(loaded.size, _models.most_bytes)
 
 
-_models: BoundedCache[Loaded] = BoundedCache(int(SHARE * total_bytes(devices()[0])), _size)
+_models: BoundedCache[Loaded] = BoundedCache(int(SHARE * free_bytes(devices()[0])), _size)
 """Models of this process; the least recently used one makes room."""
 
 
@@ -72,7 +70,7 @@ def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
                 raise
 
 
-def make_room(needs: int, among: list[torch.device], name: str, own: int = 0) -> int | None:
+def make_room(needs: int, among: list[torch.device], own: int = 0) -> int | None:
     """Evict other models until one of the devices has enough memory.
 
     Args:
@@ -83,15 +81,9 @@ def make_room(needs: int, among: list[torch.device], name: str, own: int = 0) ->
         None; or the free bytes if they are too few, even without all other models.
     """
     while needs > (free := max(map(free_bytes, among))):
-        if _models.bytes - own < needs - free or not _log_evicted(_models.let_go(needs - free), name):
+        if _models.bytes - own < needs - free or not _models.let_go(needs - free):
             return free
     return None
-
-
-def _log_evicted(names: tuple, name: str) -> bool:
-    for other in names:
-        logging.getLogger(__name__).warning("%s makes room for %s; its next run loads it again.", other, name)
-    return bool(names)
 
 
 def load(name: str | ModelLocation, report: Report = lambda progress: None) -> Loaded:
@@ -115,7 +107,7 @@ def load(name: str | ModelLocation, report: Report = lambda progress: None) -> L
 
     def read(folder: Path) -> None:
         nonlocal unweighted
-        with building.quiet():  # without the lock of builds: a tokenizer may take forever
+        with files.quiet():  # without the lock of builds: a tokenizer may take forever
             unweighted = opening.read(folder, place.name)
 
     _check_fits(sum(file.size for file in place.files if file.is_weights), devices(), place.name)
@@ -127,7 +119,7 @@ def load(name: str | ModelLocation, report: Report = lambda progress: None) -> L
     if unweighted is None:
         read(place.folder)
         tell("reading")
-    with building.alone():
+    with files.alone():
         loaded = _build(place, unweighted)
     tell("trying")
     return tried(loaded)
@@ -150,17 +142,18 @@ def _build(place: ModelLocation, unweighted: opening.Unweighted) -> Loaded:
     folder, name, config, task = place.folder, place.name, unweighted.config, unweighted.task
     tokenizer, pooling, notes = unweighted.tokenizer, embedding.of_folder(folder), [*unweighted.notes]
     is_of_text = tokenizer is not None and not hasattr(unweighted.processor, "sampling_rate")
-    dense, held = _make_dense(config), files.headers(folder, name, place.kind == "cached")
-    dtypes = {device: _dtype_on(device, held.dtype) for device in devices()}
-    most = held.numbers * max(dtype.itemsize for dtype in dtypes.values())
-    _log_evicted(_models.reserve(name, min(most, _models.most_bytes)), name)
-    needs = {device: round(held.numbers * dtype.itemsize * (1 + RUN)) for device, dtype in dtypes.items()}
+    dense = _make_dense(config)
+    numbers, saved_dtype = files.headers(folder, name)
+    dtypes = {device: _dtype_on(device, saved_dtype) for device in devices()}
+    most = numbers * max(dtype.itemsize for dtype in dtypes.values())
+    _models.reserve(name, min(most, _models.most_bytes))
+    needs = {device: round(numbers * dtype.itemsize * (1 + RUN)) for device, dtype in dtypes.items()}
     *fast, last = devices()
     device = next((device for device in fast if needs[device] <= free_bytes(device)), last)
     if device is last:
         _check_fits(needs[last], [last], name)
 
-    model, prefix, unread = _read_weights(unweighted, folder, dtypes[device], name, held.numbers)
+    model, prefix, unread = _read_weights(unweighted, folder, dtypes[device], name, numbers)
     model = model.to(device)
     table = _token_table(model, name) if tokenizer is not None else ()
     longest = longest_of(model, tokenizer) if is_of_text else None
@@ -244,7 +237,7 @@ def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
 
 def _check_fits(needs: int, among: list[torch.device], name: str) -> None:
     """Raise InputError, with both numbers, if none of the devices can have enough memory."""
-    free = make_room(needs, among, name)
+    free = make_room(needs, among)
     if free is not None:
         what = f"{faults.name(name)} needs about {size(needs)} of memory, and {size(free)} are free here"
         raise InputError(f"{what}. Choose a smaller model.")
@@ -276,7 +269,7 @@ def _read_weights(
 
     def build(prefix: str) -> tuple[nn.Module, dict[str, Any]]:
         options = {"prefix": prefix, "check": check, "packed": opening.is_packed(vars(unweighted.config))}
-        return building.build(unweighted.kind, folder, unweighted.config, dtype, **options)
+        return files.build(unweighted.kind, folder, unweighted.config, dtype, **options)
 
     try:
         model, info = build(prefix := "")
@@ -285,7 +278,7 @@ def _read_weights(
     except AttnvizError:
         raise
     except Exception as error:  # a file that vanished, no memory left, or settings that do not fit together
-        raise AttnvizError(f"The weights of {faults.name(name)} cannot be loaded: {faults.first(error)}") from None
+        raise AttnvizError(f"{faults.name(name)} cannot be built from its files: {faults.first(error)}") from None
     may_miss = UNREAD if unweighted.task in ("vectors", "states") else ()
     wrong = {key for key in info["missing_keys"] if not key.startswith(may_miss)}
     wrong |= {mismatch[0] for mismatch in info["mismatched_keys"]}

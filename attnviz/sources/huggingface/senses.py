@@ -19,7 +19,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.places import Picture, Sound
 from attnviz.core.record import Step
-from attnviz.sources.huggingface import building, faults, positions, running
+from attnviz.sources.huggingface import faults, files, positions, running
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.positions import CellMap, Plane
 from attnviz.sources.huggingface.trial import differ
@@ -234,7 +234,7 @@ def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tens
     most = min(running.LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
     settings.update(do_sample=False, num_beams=1, max_length=None, max_new_tokens=most, return_dict_in_generate=True)
     watched = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
-    with loaded.turns.turn(), torch.inference_mode(), watched, building.quiet():
+    with loaded.turns.turn(), torch.inference_mode(), watched, files.quiet():
         ids = model.generate(**read, generation_config=settings)["sequences"].cpu()
     ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
     ended = torch.isin(ids, torch.tensor([end for end in ends if end is not None], dtype=torch.long))

@@ -356,7 +356,7 @@ class HuggingFace(Pretrained):
             what = f"{positions:,} tokens, at each of which {self.name} gives {config.vocab_size:,} words a probability"
             raise InputError(f"{what}, are too much: {logits:,} numbers; at most {MOST_LOGITS:,} are kept. Shorten it.")
         needs = estimate(self, length, sentences=batch).bytes
-        free = loading.make_room(needs, [facts.device], self.model, facts.size)
+        free = loading.make_room(needs, [facts.device], facts.size)
         if free is not None:
             what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"
             raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")

@@ -45,7 +45,7 @@ class Hub:
     """What the hub has, by the names of models, and what it does wrong.
 
     Attributes:
-        fault: None, a status (401, 403, 404, 429, 500), or "gated", "hang", "trickle", "hang in a file",
+        fault: None, a status (401, 403, 404, 429, 500), or "gated", "hang", "hang in a file",
             "corrupt", "short", "long", "redirect": of files, except for "hang" and the statuses.
         asked: method, path and token of each request.
     """
@@ -199,12 +199,6 @@ class _Handler(BaseHTTPRequestHandler):
             if fault == "hang in a file":
                 self.wfile.write(data[: len(data) // 2])
                 self.hub.closing.wait(FOREVER)
-                self.close_connection = True
-            elif fault == "trickle":
-                for byte in data[: 10 * FOREVER]:
-                    self.wfile.write(bytes([byte]))
-                    if self.hub.closing.wait(0.1):
-                        return
                 self.close_connection = True
             elif fault == "short":
                 self.wfile.write(data[: len(data) // 2])

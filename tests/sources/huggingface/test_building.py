@@ -18,7 +18,7 @@ from attnviz import api
 from attnviz.models import constructed
 from attnviz.models import trained as weights
 from attnviz.sources import scratch
-from attnviz.sources.huggingface import building, loading
+from attnviz.sources.huggingface import files, loading
 from attnviz.sources.scratch import Scratch
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +56,7 @@ def place(tmp_path) -> str:
 
 @pytest.fixture
 def held(place, monkeypatch):
-    """Stop each GPT-2 at two barriers while it is made: first without its weights, then with them."""
+    """Stop each GPT-2 at two barriers while it is built."""
     inside = threading.Barrier(2)
     make = transformers.GPT2LMHeadModel.__init__
 
@@ -82,14 +82,13 @@ def test_what_runs_while_a_model_is_built_gives_the_same(place, held):
     expected, loaded = all_anew(), []
     loader = threading.Thread(target=lambda: loaded.append(loading.load(place)), daemon=True)
     loader.start()
-    for _ in ("without weights", "with weights"):
-        held.wait(PATIENCE)
-        given = all_anew()
+    held.wait(PATIENCE)
+    given = all_anew()
 
-        assert torch.get_default_dtype() is torch.float32
-        assert [one.dtype for one in given] == [torch.float32] * 3
-        assert_close(given, expected, rtol=0, atol=0)
-        held.wait(PATIENCE)
+    assert torch.get_default_dtype() is torch.float32
+    assert [one.dtype for one in given] == [torch.float32] * 3
+    assert_close(given, expected, rtol=0, atol=0)
+    held.wait(PATIENCE)
     loader.join(PATIENCE)
     assert loaded[0].dtype is torch.bfloat16
 
@@ -137,8 +136,8 @@ def test_a_model_is_what_transformers_makes_of_its_files(tmp_path, family, dtype
     model.to(dtype).save_pretrained(tmp_path)
     kind, config = type(model), transformers.AutoConfig.from_pretrained(tmp_path)
     expected = kind.from_pretrained(tmp_path, dtype=dtype, attn_implementation="eager")
-    with building.alone():
-        made, told = building.build(kind, tmp_path, config, dtype)
+    with files.alone():
+        made, told = files.build(kind, tmp_path, config, dtype)
 
     assert type(made) is kind
     assert not told["missing_keys"]
@@ -189,20 +188,3 @@ def test_the_first_loads_of_a_process_do_not_meet(tmp_path):
     ended = subprocess.run([sys.executable, "-c", FIRST, *folders], capture_output=True, text=True, cwd=ROOT)
 
     assert (ended.stdout.strip(), ended.returncode) == ("[]", 0), ended.stderr
-
-
-def test_models_are_built_one_at_a_time(place, monkeypatch):
-    """A build draws its random numbers and prints nothing while no other is at work."""
-    held, make = [], transformers.GPT2LMHeadModel.__init__
-
-    def makes(self, *args, **kwargs):
-        other = threading.Thread(target=lambda: held.append(building._build_lock.acquire(blocking=False)))
-        other.start()
-        other.join()
-        make(self, *args, **kwargs)
-
-    monkeypatch.setattr(transformers.GPT2LMHeadModel, "__init__", makes)
-    loading.load(place)
-
-    assert held
-    assert not any(held)

@@ -158,15 +158,6 @@ def test_a_prefix_that_all_weights_share_is_left_out(tmp_path, prefix, family):
     assert HuggingFace(str(plain)).facts.notes == ()
 
 
-def test_a_prefix_of_the_class_itself_stays(tmp_path):
-    """A base model whose weights were saved by a model with a head, and the other way."""
-    folder = write(tmp_path, build("Bert"))
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["BertModel"]}))
-
-    assert HuggingFace(str(folder)).facts.notes == ()
-
-
 # Names
 
 

@@ -75,7 +75,7 @@ def test_a_configuration_that_the_blocks_deny_is_not_believed(tmp_path):
     """Each byte of them is two numbers, and a scale is none."""
     packed(tmp_path, torch.bfloat16)
     settings = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(settings | {"num_local_experts": 5}))
+    (tmp_path / "config.json").write_text(json.dumps(settings | {"num_local_experts": 64}))
 
     with pytest.raises(InputError, match="describes a model of"):
         loading.load(str(tmp_path))

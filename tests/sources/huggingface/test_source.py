@@ -16,7 +16,6 @@ from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.sources.huggingface import loading, source
 from attnviz.sources.huggingface.source import HuggingFace
-from attnviz.ui.budget import memory
 
 CAT = "The cat sat on the mat because it was tired."
 TEXTS = ["w5 w6 w7 w8 w9", "w20 w21 w22"]
@@ -229,7 +228,7 @@ def test_too_many_probabilities_are_said_with_their_number(opened, monkeypatch):
 def test_a_text_that_does_not_fit_is_said_with_both_numbers(opened, monkeypatch, family, words):
     """Also where the model itself names no limit."""
     model = opened(family)
-    monkeypatch.setattr(memory, "free", lambda device: 200_000_000)
+    monkeypatch.setattr(loading, "free_bytes", lambda device: 200_000_000)
 
     assert model.loaded.longest is None
     run(model, ["w5 w6"])

@@ -122,20 +122,6 @@ def test_a_model_that_labels_tokens_gives_each_token_its_label(tmp_path, family,
     assert set(record.predicted(Site(kind, 0))) <= set(NAMES)
 
 
-def test_next_sentence_is_said_in_words(tmp_path):
-    """Class 0 means that the second text follows."""
-    model = opened(tmp_path, "BertForNextSentencePrediction")
-    record = model.run(model.tokenize(["w5 w6 ||| w7"]))
-    own = transformers.AutoModelForNextSentencePrediction.from_pretrained(tmp_path).eval()
-    with torch.inference_mode():
-        ids = torch.tensor([[token.id for token in record.sentences[0].tokens]])
-        types = torch.tensor([[token.segment for token in record.sentences[0].tokens]])
-        expected = own(input_ids=ids, token_type_ids=types).logits
-
-    assert record.labels[0] == ("the second text follows the first", "the second text is another one")
-    assert_close(record.labels[1], expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     "head", ["BertForQuestionAnswering", "BertForMultipleChoice", "ElectraForPreTraining", "GPT2DoubleHeadsModel"]
 )
