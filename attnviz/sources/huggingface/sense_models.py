@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from attnviz.capturing import Capture
-from attnviz.capturing.seen import pictured
+from attnviz.capturing.seen import picture_text
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Sound
@@ -89,7 +89,7 @@ class SenseModel(Pretrained):
             if step.site.kind != "encoder" or None in rows:
                 numbered = tuple(Token(f"{QUERY}{i}", i, 0, 0) for i in range(count))
                 return (Sentence(f"{count} queries", numbered, count),) * len(sentences)
-            return tuple(pictured(row, sentence.pictures) for row, sentence in zip(rows, sentences, strict=True))
+            return tuple(picture_text(row, sentence.pictures) for row, sentence in zip(rows, sentences, strict=True))
 
         return texts_of(step.shape[2]), texts_of(step.shape[3] - step.has_sink)
 
@@ -133,7 +133,7 @@ class PictureModel(SenseModel):
         if len({(plane.height, plane.width) for plane in planes}) > 1:
             raise InputError(f"{self.name} reads these pictures in different sizes; give one at a time.")
         patching = loaded.patching
-        return tuple(pictured(patching.tokens(plane), row) for row, plane in zip(pictures, planes, strict=True))
+        return tuple(picture_text(patching.tokens(plane), row) for row, plane in zip(pictures, planes, strict=True))
 
 
 @dataclass(frozen=True)
