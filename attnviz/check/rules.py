@@ -72,7 +72,7 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
         findings += _empty_rows(laid, usual, empty & of_padding, as_usual, best.convention)
     place = "last query stands at the last key, as with a cache"
     if not best.offset:
-        place = "first query stands at the first key, as PyTorch's is_causal has it; with a cache, the last must meet"
+        place = "first query stands at the first key, as with is_causal; with a cache, align last query and last key"
     reasons = (f"Its {place}.",) if hides and shape[2] < shape[3] else ()
     convention, repaired, findings = stated or best.convention, best.right.expand(shape), tuple(findings)
     return ArrayReport("mask", convention, hides, shape, reasons, repaired, findings=findings, assumed=assumed)

@@ -468,11 +468,8 @@ def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, runner: Runner, ids
             continue
         if of_mask := next(_mask_causes(ran, row, slots, call, expected), None):
             return of_mask
-        moved = {
-            name: distance(expected.vectors[name], call.vectors[name][slots]) > bound
-            for name in ("query", "key", "value")
-            if name in call.vectors and name in expected.vectors
-        }
+        names = [name for name in ("query", "key", "value") if name in call.vectors and name in expected.vectors]
+        moved = {name: distance(expected.vectors[name], call.vectors[name][slots]) > bound for name in names}
         weights = ((call.weights[:, slots][:, :, slots] - expected.weights).abs() > bound).any(-1).any(0)
         if not bool((changed := weights | moved["value"]).any()):
             continue
@@ -480,10 +477,11 @@ def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, runner: Runner, ids
             return _cause("scores", call, token=_index(changed))
         for name in (name for name in ("query", "key") if not number and name in moved and bool(moved[name].any())):
             token = _index(moved[name])  # in the first layer, a query or key depends on its token and position alone
-            vectors = layers(runner.alone(ids[token].repeat(len(ran.text[row]))), 0)[site].vectors[name]
-            near = distance(vectors, call.vectors[name][slots[token]].expand_as(vectors)) <= bound
-            if bool(near.any()) and _index(near) != token:
-                return _cause("positions", call, token=token, position=_index(near), name=name)
+            with suppress(AttnvizError):  # the model may not read a text as long as the row
+                vectors = layers(runner.alone(ids[token].repeat(len(ran.text[row]))), 0)[site].vectors[name]
+                near = distance(vectors, call.vectors[name][slots[token]].expand_as(vectors)) <= bound
+                if bool(near.any()) and _index(near) != token:
+                    return _cause("positions", call, token=token, position=_index(near), name=name)
         before = "between the attention calls before it" if number else "before it, such as its embedding"
         return _cause("other", call, token=_index(changed), before=before)
     return _cause("other behind")
