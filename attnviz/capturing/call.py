@@ -132,7 +132,7 @@ class Call:
         return {name: getattr(self, name) for name in ("query", "key", "mask", "scoring", "sinks")}
 
 
-def scored(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
+def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
     """Fields of a call of which only scores, (B, H, Q, K), are known: they are the bias, queries and keys are 0."""
     batch, heads, queries, keys = scores.shape
     scores = scores.float() if scores.dtype in HALVES or not scores.is_floating_point() else scores

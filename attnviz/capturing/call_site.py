@@ -199,7 +199,7 @@ def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
     return [*stacks, "decoder" if is_causal else "encoder"][0]
 
 
-def causal(mask: Tensor | Mask | None) -> bool:
+def hides_future(mask: Tensor | Mask | None) -> bool:
     """Whether a mask is causal: no query may attend to a later key."""
     if isinstance(mask, Mask):
         return any(rule.startswith(str(Subsequent())) for rule in mask.rules())

@@ -15,7 +15,7 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 
 from attnviz.capturing.axes import Lead
 from attnviz.capturing.call import BLOCKED, Sample, split_mask
-from attnviz.capturing.call_site import CallPlace, causal, positions
+from attnviz.capturing.call_site import CallPlace, hides_future, positions
 from attnviz.capturing.watched import Watched
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Mask, Subsequent, Window
@@ -61,7 +61,7 @@ def scaled_dot_product(
     size = getattr(place.module, "num_key_value_groups", 1)
     is_packed = query.dim() == 4 and query.shape[2] == size > 1 and query.shape[1] == key.shape[1]
     if not is_packed or not any(length == 1 for _, length in positions(place.frame)):
-        tensors = query, *grouped(query, key, value, enable_gqa)
+        tensors = query, *repeat_groups(query, key, value, enable_gqa)
         return captured_output(mode, place, own, tensors, masks, scoring, dropout_p)
     # transformers, one new token: the query heads of a group are on the query axis, (B, key heads, group size, d)
     shape = (len(query), -1, 1)
@@ -72,7 +72,7 @@ def scaled_dot_product(
     return captured_output(mode, place, flat, tensors, masks, scoring, dropout_p, has_heads=True).reshape(own.shape)
 
 
-def grouped(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:
+def repeat_groups(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:
     """Repeat key and value heads up to the number of query heads (grouped-query attention)."""
     if not enable_gqa:
         return key, value
@@ -101,7 +101,7 @@ def captured_output(
     lead = Lead(axes, 1, axes) if has_heads else mode.lead(place, axes)
     mask, bias = (lead.fold_mask(tensor) if isinstance(tensor, Tensor) else tensor for tensor in masks)
     parts = dict(zip(("query", "key", "value"), map(lead.fold, tensors), strict=True))
-    call = mode.call(place, causal(mask), **parts, mask=mask, scoring=replace(scoring, bias=bias))
+    call = mode.call(place, hides_future(mask), **parts, mask=mask, scoring=replace(scoring, bias=bias))
     stored = mode.keep(call, place)
     output = mode.edited(call, lead.fold(own), dropout_p) if call.is_edited else lead.fold(own)
     if not dropout_p:
@@ -123,7 +123,7 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
             raise InputError("with arguments that are not supported")
         arguments = _arguments(func, args, kwargs)
         query, key, value = (_move_heads_first(arguments[part], arguments) for part in ("query", "key", "value"))
-        key, value = grouped(query, key, value, query.shape[1] != key.shape[1])
+        key, value = repeat_groups(query, key, value, query.shape[1] != key.shape[1])
         masks = _mask_and_bias(arguments, query, key)
     except InputError as error:
         mode.captured.notes.append(f"{mode.name(place)} calls {name} {error}, which is not captured")

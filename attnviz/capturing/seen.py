@@ -54,7 +54,7 @@ class Texts:
             raise InputError(f"{what} {there} positions; up to {MOST_EXTRA} of them may be other tokens.")
         extra = max(more, key=more.count)
         tokens = patches(rows, columns, ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)])
-        patched = tuple(pictured(tokens, () if part is None else (Picture.of(part),)) for part in images)
+        patched = tuple(picture_text(tokens, () if part is None else (Picture.of(part),)) for part in images)
         if self.queries or self.keys:
             return Texts(self.queries or patched, self.keys or patched)
         counts = [step.shape[2] for step in steps if step.site.kind == "cross" and _key_count(step) == len(tokens)]
@@ -91,7 +91,7 @@ def patches(rows: int, columns: int, extra: Sequence[str] = ()) -> tuple[Token, 
     return (*before, *(Token(name, len(before) + i, 0, 0, box=box) for i, (name, box) in enumerate(boxes)))
 
 
-def pictured(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Sentence:
+def picture_text(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Sentence:
     """Create a sentence from the tokens of pictures."""
     count = sum(token.box is not None for token in tokens)
     return Sentence(f"a picture of {count:,} patches", tokens, len(tokens), pictures)
@@ -205,7 +205,7 @@ class Capture:
             texts = texts.with_places(places, image, self.steps_of({}, run))
         steps, unseen, findings = self._verified_steps(texts.lengths, run)
         texts, steps, others = texts.of_steps(steps)
-        states = hidden(self.output) if run in (-1, last) else None
+        states = hidden_states(self.output) if run in (-1, last) else None
         if states is None or states.shape[:2] != (len(texts.queries), len(texts.queries[0].tokens)):
             states = steps[-1].outputs()  # the output may be logits of the last position alone
         return Record(
@@ -282,10 +282,10 @@ class Capture:
         return f"No attention was seen in {self.name}: {what or nothing}"
 
 
-def hidden(output: Any) -> Tensor | None:
+def hidden_states(output: Any) -> Tensor | None:
     """The first float tensor (B, n, d) in the output of a model, searched recursively; None if there is none."""
     if isinstance(output, Tensor):
         return output if output.dim() == 3 and output.is_floating_point() else None
     parts = output.values() if hasattr(output, "values") else output
     parts = parts if hasattr(output, "values") or isinstance(output, list | tuple) else ()
-    return next((tensor for tensor in map(hidden, parts) if tensor is not None), None)
+    return next((tensor for tensor in map(hidden_states, parts) if tensor is not None), None)

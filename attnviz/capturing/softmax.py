@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing.axes import Lead, Product, is_learned, is_plain, read_product
-from attnviz.capturing.call import BLOCKED, Call, Sample, scored
-from attnviz.capturing.call_site import CallPlace, causal
+from attnviz.capturing.call import BLOCKED, Call, Sample, score_fields
+from attnviz.capturing.call_site import CallPlace, hides_future
 from attnviz.capturing.scores import LOST, Scores, compact, empty_rows_of
 from attnviz.capturing.watched import Watched
 from attnviz.core.errors import ShapeError
@@ -152,7 +152,7 @@ def _register_softmax(
     scoring = Scoring(scale=scale, softcap=form.outer, bias=bias, empty_rows=parts["empty_rows"])
     parts = {"query": fold(form.query), "key": fold(form.key), "value": None, "mask": mask, "scoring": scoring}
     parts["sinks"] = None if sinks is None else sinks.expand(*pending.lead.sizes, *sinks.shape[-2:])
-    call = mode.call(place, causal(mask), **parts)
+    call = mode.call(place, hides_future(mask), **parts)
     pending.call = mode.keep(call, place)
     folded, changed = fold(form.arranged(weights)), None
     if call.is_edited:
@@ -274,8 +274,8 @@ def _keep_unknown_call(
     if empty_rows is None:  # the model distinguishes keys in such rows
         blocked, empty_rows = blocked & ~blocked.all(-1, keepdim=True), "zero"
     mask = compact(~blocked) if bool(blocked.any()) else None
-    parts = scored(scores, mask, empty_rows) | {"value": pending.lead.fold(product.values(side, lead, keys))}
-    call = mode.call(place, causal(mask), **parts, weights_only=True)
+    parts = score_fields(scores, mask, empty_rows) | {"value": pending.lead.fold(product.values(side, lead, keys))}
+    call = mode.call(place, hides_future(mask), **parts, weights_only=True)
     pending.call = mode.keep(call, place)
     _report_zeros(mode, pending.call, fold_part(tensor.permute(order)), fold_part(pending.passed_on))
     changed = mode.edited_weights(call, weights, None) if call.is_edited else weights

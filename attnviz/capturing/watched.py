@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from attnviz.capturing.axes import Lead, why_not
-from attnviz.capturing.call import Call, goes_on, scored, used_keys
+from attnviz.capturing.call import Call, goes_on, score_fields, used_keys
 from attnviz.capturing.call_site import CallPlace, Places, Sites, kind, positions
 from attnviz.capturing.seen import Capture
 from attnviz.core.edits import Edits, Site
@@ -187,7 +187,7 @@ class Watched:
         with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
             computed = call.computed_from()
             if scores is not None and not are_products:
-                computed = scored(scores, call.mask, call.scoring.empty_rows)
+                computed = score_fields(scores, call.mask, call.scoring.empty_rows)
             return Tap(edits, keep=False).weights(**computed, site=site)
 
 

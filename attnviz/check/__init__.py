@@ -17,10 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import CONVENTIONS, closed, is_binary, kind_of, lay, opened, real_tensor
+from attnviz.check.arrays import CONVENTIONS, is_binary, kind_of, lay, opened, real_tensor
 from attnviz.check.findings import AXES, NOT_SURE, SEVERITIES, ArrayReport, Finding, Laid, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.rules import check_mask, check_scores, check_weights, tolerance
+from attnviz.core.conventions import to_additive
 from attnviz.core.errors import InputError, MaskError, ShapeError, quoted
 from attnviz.core.masks import Full, Mask, Padding
 
@@ -86,12 +87,12 @@ def check(
             values, axes, of_shape = lay(tensor, kind, size)
             values = values.double() if values.dtype is torch.float64 else values.float()
             arguments = Laid(_expand_texts(values, tokens, intended), axes), intended, tokens
-            is_weights = kind == "weights"
-            report = check_weights(*arguments, tolerance(original)) if is_weights else check_scores(*arguments)
+            report = check_weights(*arguments, tolerance(original)) if kind == "weights" else check_scores(*arguments)
             report = replace(report, findings=(*of_shape, *report.findings))
         repaired = None
         if report.repaired is not None and report.faults:
-            repaired = closed(report.repaired, report.convention)
+            to = {"additive": to_additive, "zero-is-masked": torch.Tensor.long, "true-is-masked": torch.logical_not}
+            repaired = to.get(report.convention, torch.clone)(report.repaired)
             again = _mask_report(repaired, report.convention, intended, tokens, size)
             repaired = None if again.question or again.faults else repaired
     finally:

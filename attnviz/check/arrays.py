@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from attnviz.check.findings import AXES, Finding
-from attnviz.core import conventions
 from attnviz.core.errors import InputError, quoted
 
 KINDS = ("mask", "weights", "scores")
@@ -19,8 +18,6 @@ CONVENTIONS = {
 }
 VERY_NEGATIVE = -1e4
 """Number at or below which an additive mask blocks."""
-
-Shape = tuple[int, int, int, int]
 
 
 def real_tensor(array: Any, name: str = "array") -> Tensor:
@@ -114,13 +111,7 @@ def opened(mask: Tensor, convention: str) -> Tensor:
     return ~mask.bool() if convention == "true-is-masked" else mask.bool()
 
 
-def closed(mask: Tensor, convention: str) -> Tensor:
-    """Convert a boolean mask, True = may attend, to a convention."""
-    to = {"additive": conventions.to_additive, "zero-is-masked": torch.Tensor.long, "true-is-masked": torch.logical_not}
-    return to[convention](mask) if convention in to else mask
-
-
-def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
+def lay(array: Tensor, kind: str, shape: tuple[int, ...] | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
     """Reshape an array to (B, H, Q, K); also return the names of its own axes, and findings about its shape.
 
     Axes are aligned from the right, as in broadcasting, unless the shape of the scores shows that others are meant.
@@ -143,7 +134,7 @@ def lay(array: Tensor, kind: str, shape: Shape | None) -> tuple[Tensor, tuple[st
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
 
 
-def _broadcast(mask: Tensor, shape: Shape) -> tuple[tuple[str, ...], str, str, str]:
+def _broadcast(mask: Tensor, shape: tuple[int, ...]) -> tuple[tuple[str, ...], str, str, str]:
     """Infer which axes a mask has; also return severity, message and repair for the way it broadcasts."""
     dims, (batch, heads, queries, keys), axes = tuple(mask.shape), shape, AXES[-mask.dim() :]
     first, last = dims[0], dims[-1]

@@ -148,9 +148,8 @@ class ArrayReport(Report):
     repaired: Tensor | None = None
 
     def heading(self) -> list[str]:
-        convention = f", {self.convention}" if self.convention else ""
-        causal = ", causal" if self.causal else ""
-        read = f"{self.kind}{convention}{causal}, (B, H, Q, K) = {self.shape}"
+        parts = [self.kind, self.convention, "causal" if self.causal else None]
+        read = f"{', '.join(filter(None, parts))}, (B, H, Q, K) = {self.shape}"
         other = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
         assumed = [f"  Assumed: {self.assumed}. If it is {other}."] if self.assumed else []
         return [read, *assumed, *(f"  {reason}" for reason in self.reasons)]
@@ -203,18 +202,3 @@ def read_rows(values: Tensor, tokens: Tensor | None) -> Tensor:
     """Mask of the rows to check, which broadcasts to (B, H, Q): queries that are not padding; `tokens` is (B, K)."""
     is_known = tokens is not None and values.shape[2] == values.shape[3]
     return tokens[:, None] if is_known else torch.ones(1, 1, 1, dtype=torch.bool)
-
-
-def saw(cells: Tensor) -> str:
-    """Describe the first True cell, (B, H, Q, K): "position 3 saw position 5"."""
-    _, _, query, key = cells.nonzero()[0].tolist()
-    offset = max(0, cells.shape[3] - cells.shape[2])
-    subject = f"query {query}, at position {query + offset}," if offset else f"position {query}"
-    return f"{subject} saw position {key}"
-
-
-def block_future(queries: int, keys: int) -> str:
-    """Write how to block the future in code, with the last query at the last key."""
-    first = max(0, keys - queries)
-    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
-    return f"Block them: at most tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{where}."

@@ -51,14 +51,8 @@ MISTAKES = {
 }
 """Rule of the finding for each mistake, and the rest of the sentence that begins with the name of the part."""
 
-COUNTED = {Window: "before", Prefix: "length"}
-"""Parameter of a rule that is often off by one."""
-
 SAMPLE = 32
 """Number of rows to compare first; only combinations that give these rows are compared in full."""
-
-MORE = 4
-"""Factor by which each further mistake must reduce the number of differing cells, if some remain."""
 
 ALL = slice(None)
 
@@ -184,7 +178,7 @@ def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool,
     name, is_causal = getattr(rule, "keyword", "") or "other", isinstance(rule, Subsequent)
     ahead, behind, missing = ("next-key", "own-key", "open-future") if is_causal else ("ahead", "behind", "missing")
     states = {"": rule, ahead: rule.shifted(1), behind: rule.shifted(-1)}
-    if counted := COUNTED.get(type(rule)):
+    if counted := {Window: "before", Prefix: "length"}.get(type(rule)):  # a parameter that is often off by one
         number = getattr(rule, counted)
         states["longer"] = replace(rule, **{counted: number + 1})
         if number:
@@ -267,14 +261,6 @@ class Combination:
         wrong = self.may_attend[:, :, rows] ^ self.cells(self.mistakes, rows)
         return wrong, wrong & self.counts[:, :, rows]
 
-    def turned(self, *, is_stated: bool) -> Iterator["Combination"]:
-        """Yield this combination, and one per mistake of the whole mask; inverted only if the convention is certain."""
-        yield self
-        if is_stated:
-            yield replace(self, may_attend=~self.may_attend, whole="inverted")
-        if self.may_attend.shape[2] == self.may_attend.shape[3]:
-            yield replace(self, may_attend=self.may_attend.mT, counts=self.counts.mT, whole="transposed")
-
     def with_faults(self, number: int) -> Iterator["Combination"]:
         """Yield all combinations with a number of mistakes, including the mistake of the whole mask, in order."""
         for places in combinations(range(len(self.parts)), number - bool(self.whole)):
@@ -301,12 +287,17 @@ class Combination:
 def explain(readings: Sequence[Combination]) -> Combination:
     """Find the combination with the fewest mistakes that gives the mask, or else the nearest one."""
     is_stated = len({reading.convention for reading in readings}) == 1
-    turned = [each for reading in readings for each in reading.turned(is_stated=is_stated)]
+    turned = []
+    for reading in readings:
+        mask, counts = reading.may_attend, reading.counts
+        turned += [reading, *([replace(reading, may_attend=~mask, whole="inverted")] if is_stated else [])]
+        if mask.shape[2] == mask.shape[3]:
+            turned.append(replace(reading, may_attend=mask.mT, counts=counts.mT, whole="transposed"))
     distances = {reading: int(reading.differing(reading.sample)[1].count_nonzero()) for reading in readings}
     for number, reading in product((1, 2), turned):
         for combination in reading.with_faults(number):
             wrong, of_read_rows = combination.differing(reading.sample)
-            distances[combination] = int(of_read_rows.count_nonzero()) * MORE**number
+            distances[combination] = int(of_read_rows.count_nonzero()) * 4**number  # a mistake must explain many cells
             if not wrong.any() and not combination.differing()[0].any():
                 return combination
     for combination, distance in distances.items():
@@ -330,8 +321,10 @@ def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tenso
     stated = [rule.tensor(1, keys)[:batch, 0, 0] for rule in of_padding] + ([] if tokens is None else [tokens])
     for convention, mask in masks.items():
         paddings = [reduce(and_, stated) if stated else None]
-        if not stated and (intent is None or intent.is_usual) and (unstated := _padding_in(mask)) is not None:
-            paddings.append(unstated)
+        if not stated and (intent is None or intent.is_usual):  # padding at one end may be keys that no query sees
+            used = mask.any((1, 2)).int()
+            real = (used.cummax(1).values & used.flip(1).cummax(1).values.flip(1)).bool() | ~used.any(1, keepdim=True)
+            paddings += [real] if (real[:, 0] | real[:, -1]).all() and not real.all() else []
         places = [*product(dict.fromkeys((max(0, keys - queries), 0)), paddings)]
         intents = [usual_masks(mask, real, offset) if intent is None else [intent] for offset, real in places]
         for each, (offset, real) in chain(*(zip(kind, places, strict=True) for kind in zip(*intents, strict=True))):
@@ -379,10 +372,3 @@ def fold(mask: Mask, leaf: Callable[[Mask, bool], Tensor], when_missing: bool = 
         case Not(inner):
             return ~fold(inner, leaf, not when_missing)
     return leaf(mask, when_missing)
-
-
-def _padding_in(mask: Tensor) -> Tensor | None:
-    """Infer padding from keys that no query sees: tokens, boolean (B, K). None if there is none, or not at one end."""
-    used = mask.any((1, 2)).int()
-    tokens = (used.cummax(1).values & used.flip(1).cummax(1).values.flip(1)).bool() | ~used.any(1, keepdim=True)
-    return tokens if (tokens[:, 0] | tokens[:, -1]).all() and not tokens.all() else None

@@ -27,16 +27,11 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.sources.wrapped import Wrapped
 
-LISTED = 3
-"""Maximum number of leaks that a finding names."""
-FIRST = "The mask causes this: fix the mask first."
-RANDOM = "Call model.eval(), and write F.dropout(x, p, self.training): it is on in evaluation without that."
 OF_CAPTURE = {
     LATE_MASK: ("late-mask", "Mask before the softmax: scores.masked_fill(~may_attend, -torch.inf).softmax(-1)."),
     WRONG_AXIS: ("softmax-axis", "Take it over the keys, the last axis of scores: scores.softmax(-1)."),
 }
 """Rule and repair for each error that a capture reports, by a part of its sentence."""
-PROMISED = {"causal": Subsequent(), "two-way": Full()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +62,7 @@ class ModelReport(Report):
 
     def heading(self) -> list[str]:
         calls = counted(len(self.masks), "attention call")
-        first = f"{visible_text(self.name)} on '{in_title(self.text)}': {calls}"
-        return [first, *([self.assumed] if self.assumed else [])]
+        return [f"{visible_text(self.name)} on '{in_title(self.text)}': {calls}", *filter(None, [self.assumed])]
 
     def lines(self) -> list[str]:
         return [*super().lines(), "", *self.passed, *self.skipped]
@@ -120,14 +114,24 @@ def check_model(
         checked.findings.append(Finding("random", "error", *state))
     else:
         future = checked.test_tokens(targets, report)
-    if not checked.errors & {"nan", "random"}:
-        checked.test_batch()
+    is_comparable = not checked.errors & {"nan", "random"}
+    try:
+        for result in moves.batch_test(source, text, edits, checked.name) if is_comparable else ():
+            checked.judge(result)
+    except NotFiniteError as error:
+        checked.findings.append(Finding("nan", "error", str(error)))
+    except AttnvizError as error:
+        checked.skipped.append(f"Padding and other texts: not tested further. {error}")
     if runs and "random" not in checked.errors:
         ran = same_run(source, moves.beside_longer(text), runs)
         for result in ran.results:
             message = result.message or "the same answer."
             message = f"not tried. {message}" if result.cause == "not tried" else message
             checked.judge(replace(result, run="runs", message=f"{result.run}: {message}"), "Runs: ")
+    question = next((report.question for report in checked.reports.values() if report.question), "")
+    prediction, is_open = checked.record.prediction, intent is None and not (checked.is_causal or checked.hides_some)
+    if not question and is_open and prediction and prediction.blanks is None and not checked.record.targets:
+        question = "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
     return ModelReport(
         name=source.name,
         text=text,
@@ -137,7 +141,7 @@ def check_model(
         future=future and replace(future, is_faulty=bool(checked.errors)),
         runs=ran,
         findings=tuple(sorted(checked.findings, key=lambda finding: -SEVERITIES.index(finding.severity))),
-        question=(padded and source.padding_question) or checked.question(),
+        question=(padded and source.padding_question) or question,
         assumed=checked.assumed(),
     )
 
@@ -146,7 +150,7 @@ class _Check:
     """State of a model check: the record of a text and a longer one, the intent, and the findings so far."""
 
     def __init__(self, source: Source, text: str, intent: str | Mask | None, edits: Edits):
-        self.source, self.text, self.intent, self.edits = source, text, intent, edits
+        self.source, self.intent, self.edits = source, intent, edits
         self.alone = source.tokenize([text])
         try:
             self.record = source.run(source.tokenize(moves.beside_longer(text)), edits)
@@ -218,15 +222,16 @@ class _Check:
 
     def test_tokens(self, targets: tuple[Sentence, ...], report: Callable[[int, int], object]) -> LeakTest | None:
         """Run the leak test and add its findings; None if it could not be run."""
-        promised = self.intent if isinstance(self.intent, Mask) else PROMISED.get(self.intent)
+        promised = {"causal": Subsequent(), "two-way": Full(), None: None}.get(self.intent, self.intent)
         if promised is None and self.is_causal and self.site == "encoder":
-            promised = PROMISED["causal"]
+            promised = Subsequent()
         try:
             test = moves.leak_test(
                 self.source, self.alone, self.edits, promised=promised, report=report, targets=targets
             )
         except UnsteadyError as error:
-            return self.findings.append(Finding("random", "error", str(error), RANDOM))
+            fix = "Call model.eval(), and write F.dropout(x, p, self.training): it is on in evaluation without that."
+            return self.findings.append(Finding("random", "error", str(error), fix))
         except NotFiniteError as error:
             return self.findings.append(Finding("nan", "error", str(error)))
         except InputError as error:
@@ -246,23 +251,13 @@ class _Check:
             opening = (s.site for s in self.targets if (moves.open_cells(s)[:queries, :keys] & leaks).any())
             first = next((f", first in {self.name(site)}" for site in opening), "")
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
-            message += "; ".join(test.in_words(*pair) for pair in test.pairs[:LISTED]) + "."
+            message += "; ".join(test.in_words(*pair) for pair in test.pairs[:3]) + "."
             self._add_moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
         elif self.errors:
             self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
         else:
             self.passed += [f"Hidden tokens: n{hides}", *(f"  {as_sentence(note)}" for note in test.notes)]
         return test
-
-    def test_batch(self) -> None:
-        """Run the text with padding and beside another text, and add the findings."""
-        try:
-            for result in moves.batch_test(self.source, self.text, self.edits, self.name):
-                self.judge(result)
-        except NotFiniteError as error:
-            self.findings.append(Finding("nan", "error", str(error)))
-        except AttnvizError as error:
-            self.skipped.append(f"Padding and other texts: not tested further. {error}")
 
     def judge(self, result: moves.RunResult, begin: str = "") -> None:
         """Add the result of a run to the passed tests, the skipped tests or the findings."""
@@ -277,15 +272,8 @@ class _Check:
         """Add a finding about outputs that changed: an error, or a note if a wrong mask explains it."""
         explained = self.errors & {"late-mask", "softmax-axis", *(["broadcast"] if rule == "batch" else [])}
         is_note = bool(self.errors) and (is_open or bool(explained))
-        fix = FIRST if is_note or (is_open and rule != "runs") else fix
+        fix = "The mask causes this: fix the mask first." if is_note or (is_open and rule != "runs") else fix
         self.findings.append(Finding(rule, "note" if is_note else "error", message, fix))
-
-    def question(self) -> str:
-        """Ask for the intent of a mask, or whether a model without a causal mask predicts the next token."""
-        prediction, is_open = self.record.prediction, self.intent is None and not (self.is_causal or self.hides_some)
-        is_open = is_open and prediction and prediction.blanks is None and not self.record.targets
-        ask = "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
-        return next((report.question for report in self.reports.values() if report.question), ask if is_open else "")
 
     def assumed(self) -> str:
         """Describe the assumed kind of model, and the option that corrects the assumption."""

@@ -25,19 +25,10 @@ from attnviz.sources.base import Source
 
 PROBE = "The cat sat on the mat"
 """Text for sources without an example."""
-PROBES = "the a red cat ."
-"""Replacement tokens for a sentence that has too few different tokens."""
-TOKENS_AT_ONCE = 1024
-"""Maximum number of tokens in one batch, which bounds the memory."""
 TRIES = 4
 """Number of replacement tokens to try if a replacement changes the mask."""
 MOVED = 1e-4
 """Change of an output, relative to its norm, above which it counts; rounding between text lengths gives 1e-6."""
-LEAST_WEIGHT = 1e-6
-"""Weight on padding above which a head counts as attending to it."""
-JOINED = "Look for heads and sentences that are joined in another order than they are split, or for "
-JOINED += "nn.MultiheadAttention without batch_first=True."
-"""Repair if another text in the batch changes the outputs."""
 ELSEWHERE = "Look for what mixes positions outside of attention: a mean or a normalization over the text, a state."
 """Repair if attention does not explain the change."""
 
@@ -173,7 +164,7 @@ def _change_tokens(
     """
     plain, noise, masking = before.read[0], 0.0, []
     size = len(plain.tokens)
-    moved, at_once = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, TOKENS_AT_ONCE // size - 3)
+    moved, at_once = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, 1024 // size - 3)
 
     def run(copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
         """Run copies as a batch, or as two halves if that is too large; return a record and a row in it per copy."""
@@ -215,15 +206,15 @@ def _change_tokens(
 
 
 def _replacements(source: Source, before: Record, place: int) -> list[Token]:
-    """List replacement tokens for a position: later tokens of the sentence, then earlier ones, then `PROBES`, or in the
-    text of a decoder its most probable tokens there."""
+    """List replacement tokens for a position: later tokens of the sentence, then earlier ones, then other words, or in
+    the text of a decoder its most probable tokens there."""
     (text, *_), prediction, more = before.read, before.prediction, ()
     if source.writes:
         best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
         more = (Token(prediction.vocabulary[id], id, 0, 0) for id in best)
     else:
         with suppress(InputError):  # the tokenizer of a user may not know these words
-            more = source.tokenize([PROBES])[0].tokens
+            more = source.tokenize(["the a red cat ."])[0].tokens
     others = (*text.tokens[place + 1 : text.length], *text.tokens[:place], *more)
     usual = {token.id: token for token in others if not token.special and token.id not in source.padding_ids}
     usual.pop(text.tokens[place].id, None)
@@ -315,9 +306,22 @@ def batch_test(
         return float(distance(before.output[0, :size], record.output[row, :size]).max()), record
 
     moved, record = run(0)
-    if moved > MOVED:
-        yield _padding_result(record, moved, name or source.site_name)
-        return  # a batch would show the same change again
+    if moved > MOVED:  # a batch would show the same change again
+        most, head_name = 0.0, ""
+        for step in record.steps:
+            query, key = record.texts(step.site)
+            for head in range(step.num_heads):
+                weights = step.weights(head, slice(0, query.length), slice(key.length, len(key.tokens))).sum(-1)
+                part = round(float(weights.nan_to_num(1).max()), 6)  # of equal heads, the first
+                if part > most:
+                    most, head_name = part, f"head {head} of {(name or source.site_name)(step.site)}"
+        cause, where, fix = "other", "though attention gives it no weight", ELSEWHERE
+        if most > 1e-6:  # less is rounding
+            cause, where = "mask", f"to which {head_name} gives up to {percent(most)} of a row"
+            fix = "Block the keys of padding in every layer, before the softmax."
+        message = f"Outputs move by up to {percent(moved)} when padding follows the text, {where}."
+        yield RunResult("padding", cause, message, fix, moved)
+        return
     if more:
         message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
         yield RunResult("padding", "rounding", message, difference=moved)
@@ -327,27 +331,12 @@ def batch_test(
     moved, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
     if moved > MOVED:
         message = f"Outputs move by up to {percent(moved)} when another text is in the batch, and the text is {place}."
-        yield RunResult("batch", "other", message, JOINED, moved, text=0)
+        fix = "Look for heads and sentences that are joined in another order than they are split, or for "
+        fix += "nn.MultiheadAttention without batch_first=True."
+        yield RunResult("batch", "other", message, fix, moved, text=0)
     else:
         message = "Other texts: no output moved when another text was in the batch."
         yield RunResult("batch", "rounding", message, difference=moved, text=0)
-
-
-def _padding_result(record: Record, moved: float, name: Callable[[Site], str]) -> RunResult:
-    """Make the result for outputs that changed with padding, naming the head with most weight on padding."""
-    most, head_name = 0.0, ""
-    for step in record.steps:
-        query, key = record.texts(step.site)
-        for head in range(step.num_heads):
-            weights = step.weights(head, slice(0, query.length), slice(key.length, len(key.tokens))).sum(-1)
-            part = round(float(weights.nan_to_num(1).max()), 6)  # of equal heads, the first
-            if part > most:
-                most, head_name = part, f"head {head} of {name(step.site)}"
-    message = f"Outputs move by up to {percent(moved)} when padding follows the text, "
-    if most <= LEAST_WEIGHT:
-        return RunResult("padding", "other", f"{message}though attention gives it no weight.", ELSEWHERE, moved)
-    message += f"to which {head_name} gives up to {percent(most)} of a row."
-    return RunResult("padding", "mask", message, "Block the keys of padding in every layer, before the softmax.", moved)
 
 
 def beside_longer(text: str) -> list[str]:

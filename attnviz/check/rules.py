@@ -11,28 +11,14 @@ import torch
 from torch import Tensor
 
 from attnviz.check.arrays import CONVENTIONS, VERY_NEGATIVE, conventions_of, fill, is_binary, opened
-from attnviz.check.findings import ArrayReport, Finding, Laid, block_future, future, read_rows, saw
-from attnviz.check.intent import MISTAKES, Combination, Intent, Part, explain, hides_future, mask_readings
+from attnviz.check.findings import ArrayReport, Finding, Laid, future, read_rows
+from attnviz.check.intent import MISTAKES, Intent, Part, explain, hides_future, mask_readings
 from attnviz.core.amounts import counted
 from attnviz.core.errors import MaskError
 from attnviz.core.masks import Mask, Subsequent
 
-WEAK = -1000.0
-"""Number below which an additive mask should block, because scores in the hundreds occur."""
-
-ASK = (
-    "What is the mask meant to be? It is none of those that are known without being told (causal, with a window or a "
-    "prefix, documents, padding alone). Say --intent causal, two-way or a mask such as 'causal & window(4)'"
-)
-
-LEAK = 1e-6
-"""Weight on a future key above which it leaks; a softmax gives less to keys filled with a very negative score."""
-
 TOLERANCE = 1e-3
 """Allowed error of the sum of a row: two roundings of float32 scores in the hundreds already change it by 1e-4."""
-
-OTHER_AXES = {2: "the columns do, over queries", 1: "the heads of each cell do", 0: "sentences do"}
-"""Wrong axes over which a softmax may have run, each with the words for its sums."""
 
 
 def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
@@ -51,7 +37,7 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
     of_heads = {name: mask[:, :1] for name, mask in masks.items()} if is_alike else masks
     readings = [*mask_readings(of_heads, intent, tokens)]
     right = {reading.convention: reading for reading in reversed(readings) if reading.is_right}  # first per convention
-    if intent is None and not right:
+    if intent is None and (not right or shape[3] == 1 < shape[2]):  # a column tells no usual mask
         return _unknown_report(laid, masks, stated, tokens, findings)
     best, *others = [right[name] for name in names if name in right] or [explain(readings)]
     title, assumed = best.intent.title, ""
@@ -76,11 +62,17 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
         findings += laid.findings(rule, "error", message, fix, cells.expand(shape))
     hides = hides_future(best.rules, best.offset, shape)
     findings += _find_cells(laid, masks[best.convention], wrong, title, hides, has_faults=bool(faults))
-    if not faults:
-        findings += _find_rows(laid, masks[best.convention], best, title, tokens is None)
+    if not faults:  # rows without a key: by mistake, intended, or at queries that are padding
+        severity, may_attend = "warning" if best.intent.is_usual else "note", masks[best.convention]
+        empty, intended, of_padding = ~may_attend.any(-1), ~best.right.any(-1), ~read_rows(mask, best.tokens)
+        usual = severity if tokens is None else "note"
+        as_meant, as_usual = f", as {title} has", ", as queries of padding often have"
+        findings += _empty_rows(laid, "error", empty & ~intended & ~of_padding, "", best.convention)
+        findings += _empty_rows(laid, severity, empty & intended & ~of_padding, as_meant, best.convention)
+        findings += _empty_rows(laid, usual, empty & of_padding, as_usual, best.convention)
     place = "last query stands at the last key, as with a cache"
     if not best.offset:
-        place = "first query stands at the first key, as PyTorch's is_causal has it; with a cache, the last must meet"
+        place = "first query stands at the first key, as with is_causal; with a cache, align last query and last key"
     reasons = (f"Its {place}.",) if hides and shape[2] < shape[3] else ()
     convention, repaired, findings = stated or best.convention, best.right.expand(shape), tuple(findings)
     return ArrayReport("mask", convention, hides, shape, reasons, repaired, findings=findings, assumed=assumed)
@@ -91,27 +83,20 @@ def _find_cells(
 ) -> Iterator[Finding]:
     """Find cells that differ from the mask in the title and that no named mistake explains."""
     queries, keys = may_attend.shape[2:]
-    ahead = wrong & may_attend & future(queries, keys) & hides
+    ahead, first = wrong & may_attend & future(queries, keys) & hides, max(0, keys - queries)
+    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
+    block = f"Block them: at most tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{where}."
     for rule, cells, what, fix in (
-        ("future-leak", ahead, "open in the future", block_future(queries, keys)),
+        ("future-leak", ahead, "open in the future", block),
         ("deviation", wrong & may_attend & ~ahead, "open instead", "Block the cells that are named."),
         ("deviation", wrong & ~may_attend, "blocked instead", "Open the cells that are named."),
     ):
         if cells.any():
             are = f"{counted(int(cells.count_nonzero()), 'cell')} {'is' if cells.count_nonzero() == 1 else 'are'}"
             also = ", beside the mistakes that are named" if has_faults else ""
-            message = f"It is not {title}: {are} {what}{also}{f', and {saw(cells)}' if cells is ahead else ''}."
-            yield from laid.findings(rule, "error", message, fix, cells)
-
-
-def _find_rows(laid: Laid, may_attend: Tensor, best: Combination, title: str, reads_padding: bool) -> Iterator[Finding]:
-    """Find rows without a key: by mistake, intended, or at queries that are padding."""
-    severity = "warning" if best.intent.is_usual else "note"
-    empty, intended, of_padding = ~may_attend.any(-1), ~best.right.any(-1), ~read_rows(may_attend, best.tokens)
-    usual = severity if reads_padding else "note"
-    yield from _empty_rows(laid, "error", empty & ~intended & ~of_padding, "", best.convention)
-    yield from _empty_rows(laid, severity, empty & intended & ~of_padding, f", as {title} has", best.convention)
-    yield from _empty_rows(laid, usual, empty & of_padding, ", as queries of padding often have", best.convention)
+            _, _, query, key = cells.nonzero()[0].tolist()
+            saw = f", and position {query + first} saw position {key}" if cells is ahead else ""
+            yield from laid.findings(rule, "error", f"It is not {title}: {are} {what}{also}{saw}.", fix, cells)
 
 
 def _unknown_report(
@@ -132,7 +117,9 @@ def _unknown_report(
         findings += laid.findings("deviation", "error", f"{' and '.join(what).capitalize()}.", fix, exposed | hidden)
     severity = "error" if stated or len(masks) == 1 else "warning"
     findings += _empty_rows(laid, severity, ~mask.any(-1) & is_read, "", convention)
-    question = f"{ASK}{'' if len(masks) == 1 else ', and its --convention'}."
+    question = "What is the mask meant to be? It is none of those that are known without being told (causal, with a "
+    question += "window or a prefix, documents, padding alone). Say --intent causal, two-way or a mask such as "
+    question += f"'causal & window(4)'{'' if len(masks) == 1 else ', and its --convention'}."
     ahead, shape = future(*mask.shape[2:]), tuple(laid.values.shape)
     hides = bool(ahead.any()) and not bool((mask & ahead).any())
     return ArrayReport("mask", stated or convention, hides, shape, findings=tuple(findings), question=question)
@@ -151,7 +138,7 @@ def _find_values(laid: Laid, stated: str | None) -> Iterator[Finding]:
         cells = mask == 0 if stated == "additive" else None
         if stated != "zero-is-masked":
             yield from laid.findings("values", severity, f"{message}the scores: it blocks nothing.", fix, cells)
-    elif (value := fill(mask)) is not None and value > WEAK:
+    elif (value := fill(mask)) is not None and value > -1000:  # scores in the hundreds occur
         left = f"a key whose score is {-value:.4g} above the others still gets weight"
         left = f"{math.exp(value):.2g} of their weight stays" if value > -20 else left
         message = f"Blocked scores are lowered by {-value:.4g} only: {left}."
@@ -267,7 +254,7 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near
     message = "of 0 throughout: the query had no key left, and its output is 0."
     fix = "If they are not padding, mend the mask: leave each query a key."
     findings += laid.findings("empty-row", "warning", message, fix, empty & read_rows(weights, tokens), "row")
-    hides, of_mask = _compare(laid, weights > LEAK, intent, tokens)
+    hides, of_mask = _compare(laid, weights > 1e-6, intent, tokens)  # keys with a very negative score get less
     return ArrayReport("weights", None, hides, tuple(weights.shape), findings=(*findings, *of_mask))
 
 
@@ -305,7 +292,7 @@ def _sum_findings(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
     off = live & ((sums - 1).abs() > near)
     if not off.any():
         return
-    for axis, words in OTHER_AXES.items():
+    for axis, words in ((2, "the columns do, over queries"), (1, "the heads of each cell do"), (0, "sentences do")):
         along = weights.sum(axis, dtype=torch.float64)
         if weights.shape[axis] > 1 and bool(((along - 1).abs() <= near)[along > 0].all()) and bool((along > 0).any()):
             message = f"The rows do not sum to 1, but {words}: the softmax ran over the wrong axis."

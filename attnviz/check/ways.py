@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from attnviz import api
 from attnviz.capturing import Capture, capture
-from attnviz.capturing.seen import hidden
+from attnviz.capturing.seen import hidden_states
 from attnviz.check.leaks import ROUNDINGS, distance, tolerance
 from attnviz.check.moves import RunResult, keeps_state
 from attnviz.core.amounts import counted, percent, rounding
@@ -90,8 +90,8 @@ class SameRun:
         model: name of the model.
         tokens: number of tokens per text.
         dtype: number type of the runs.
-        bound: largest relative difference that counts as rounding: `attnviz.check.leaks.SAFETY` times the difference
-            to float64, at least `ROUNDINGS` rounding errors per layer.
+        bound: largest relative difference that counts as rounding: 10 times the difference to float64, at least
+            `ROUNDINGS` rounding errors per layer.
     """
 
     results: tuple[RunResult, ...]
@@ -157,7 +157,15 @@ def same_run(
     if unknown := [run for run in runs if run not in RUNS]:
         raise InputError(f"There is no run {quoted(unknown[0])}. There is: {', '.join(RUNS)}.")
     runner, own_tokenizer = _runner(model, call)
-    documents = _documents(texts, tokenizer or own_tokenizer)
+    texts, tokenizer = [texts] if isinstance(texts, str) else texts, tokenizer or own_tokenizer
+    if tokenizer is None and (strings := [text for text in texts if isinstance(text, str)]):
+        raise InputError(f"{quoted(strings[0])} is a string: give same_run(..., tokenizer=...), or lists of ids.")
+    encode = getattr(tokenizer, "encode", tokenizer)
+    with errors_said():
+        lists = [ids_of(encode(text) if isinstance(text, str) else text) for text in texts]
+    if not lists or not all(lists):
+        raise InputError("There is no text to run, or one without tokens; give strings or lists of token ids.")
+    documents = [torch.tensor(ids) for ids in lists]
     device = next(runner.model.parameters(), torch.zeros(())).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         runner, alone = _run_alone(runner, documents)
@@ -214,19 +222,6 @@ def _ids_of(source: Source, text: str) -> list[int]:
     return [token.id for token in source.tokenize([text])[0].tokens]
 
 
-def _documents(texts: Any, tokenize: Any) -> list[Tensor]:
-    """Tokenize each text into ids, (n,)."""
-    texts = [texts] if isinstance(texts, str) else texts
-    if tokenize is None and (strings := [text for text in texts if isinstance(text, str)]):
-        raise InputError(f"{quoted(strings[0])} is a string: give same_run(..., tokenizer=...), or lists of ids.")
-    encode = getattr(tokenize, "encode", tokenize)
-    with errors_said():
-        documents = [ids_of(encode(text) if isinstance(text, str) else text) for text in texts]
-    if not documents or not all(documents):
-        raise InputError("There is no text to run, or one without tokens; give strings or lists of token ids.")
-    return [torch.tensor(ids) for ids in documents]
-
-
 @dataclass(frozen=True, eq=False)
 class Ran:
     """Outputs and attention for one way to run texts, over all forward passes.
@@ -240,10 +235,6 @@ class Ran:
     text: Tensor
     output: Tensor
     passes: tuple[tuple[int, Capture], ...]
-
-    def order(self, row: int, text: int) -> int:
-        """Return the place of a text among the texts of its row, from 1."""
-        return list(dict.fromkeys(self.text[row].tolist())).index(text) + 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +280,7 @@ class Runner:
                     raise NotTriedError("Its call gives no cache beside the output.")
                 if is_cached:
                     output, cache["cache"] = output
-                states = hidden(getattr(output, "logits", output))
+                states = hidden_states(getattr(output, "logits", output))
                 if states is None or len(states) != len(ids) or states.shape[1] < end - start:
                     what = f"{self.name} gives {type(output).__name__ if states is None else tuple(states.shape)}"
                     needs = f"{len(ids)} x {end - start} tokens; same_run needs (B, n, d), one for each token"
@@ -401,7 +392,8 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
     except AttnvizError as error:
         begin = "" if isinstance(error, NotTriedError) else "The model refuses to run this way. It says: "
         return RunResult(run, "not tried", f"{begin}{error}")
-    noun = f"Document {ran.order(row, number)}" if run == "packed" else f"Text {number + 1}"
+    places = list(dict.fromkeys(ran.text[row].tolist()))  # documents are counted in their row
+    noun = f"Document {places.index(number) + 1}" if run == "packed" else f"Text {number + 1}"
     message = f"{noun} {why.message.rstrip('.')}."
     return replace(why, run=run, position=place, text=number, difference=largest, message=message)
 
@@ -476,11 +468,8 @@ def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, runner: Runner, ids
             continue
         if of_mask := next(_mask_causes(ran, row, slots, call, expected), None):
             return of_mask
-        moved = {
-            name: distance(expected.vectors[name], call.vectors[name][slots]) > bound
-            for name in ("query", "key", "value")
-            if name in call.vectors and name in expected.vectors
-        }
+        names = [name for name in ("query", "key", "value") if name in call.vectors and name in expected.vectors]
+        moved = {name: distance(expected.vectors[name], call.vectors[name][slots]) > bound for name in names}
         weights = ((call.weights[:, slots][:, :, slots] - expected.weights).abs() > bound).any(-1).any(0)
         if not bool((changed := weights | moved["value"]).any()):
             continue
@@ -488,10 +477,11 @@ def cause(ran: Ran, row: int, slots: Tensor, reference: Ran, runner: Runner, ids
             return _cause("scores", call, token=_index(changed))
         for name in (name for name in ("query", "key") if not number and name in moved and bool(moved[name].any())):
             token = _index(moved[name])  # in the first layer, a query or key depends on its token and position alone
-            vectors = layers(runner.alone(ids[token].repeat(len(ran.text[row]))), 0)[site].vectors[name]
-            near = distance(vectors, call.vectors[name][slots[token]].expand_as(vectors)) <= bound
-            if bool(near.any()) and _index(near) != token:
-                return _cause("positions", call, token=token, position=_index(near), name=name)
+            with suppress(AttnvizError):  # the model may not read a text as long as the row
+                vectors = layers(runner.alone(ids[token].repeat(len(ran.text[row]))), 0)[site].vectors[name]
+                near = distance(vectors, call.vectors[name][slots[token]].expand_as(vectors)) <= bound
+                if bool(near.any()) and _index(near) != token:
+                    return _cause("positions", call, token=token, position=_index(near), name=name)
         before = "between the attention calls before it" if number else "before it, such as its embedding"
         return _cause("other", call, token=_index(changed), before=before)
     return _cause("other behind")
@@ -513,11 +503,11 @@ def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: 
     whole, wanted = call.may_attend.any(0), expected.may_attend.any(0)
     outside, inside = whole[slots].index_fill(1, slots, False), whole[slots][:, slots]
     for query, key in outside.nonzero().tolist()[:1]:
-        other = int(ran.text[row, key])
+        other, places = int(ran.text[row, key]), list(dict.fromkeys(ran.text[row].tolist()))
         is_causal = torch.equal(whole, torch.ones_like(whole).tril())
         causal = ": its mask is causal over the whole row" if is_causal else ""
         cells = counted(int((outside & (ran.text[row] == other)).sum()), "cell")
-        values = {"slot": int(slots[query]), "key": key, "other": ran.order(row, other), "causal": causal}
+        values = {"slot": int(slots[query]), "key": key, "other": places.index(other) + 1, "causal": causal}
         yield _cause("mask padding" if other == PADDING else "mask document", call, cells=cells, **values)
     for start, end, _, count, beyond in call.keys:
         if beyond and not any(part[4] for part in expected.keys):

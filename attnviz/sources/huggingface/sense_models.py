@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from attnviz.capturing import Capture
-from attnviz.capturing.seen import pictured
+from attnviz.capturing.seen import picture_text
 from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Sound
@@ -57,7 +57,9 @@ class SenseModel(Pretrained):
             raise InputError(f"{self.name} {what}; give one at a time.")
         if hears:
             return tuple(_heard(loaded, row[0], plane) for row, plane in zip(pictures, planes, strict=True))
-        return tuple(pictured(loaded.patching.tokens(plane), row) for row, plane in zip(pictures, planes, strict=True))
+        return tuple(
+            picture_text(loaded.patching.tokens(plane), row) for row, plane in zip(pictures, planes, strict=True)
+        )
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
@@ -119,7 +121,7 @@ def _texts(
         if step.site.kind != "encoder" or None in rows:
             queries = tuple(Token(f"query {i}", i, 0, 0) for i in range(count))
             return (Sentence(f"{count} queries", queries, count),) * len(sentences)
-        return tuple(pictured(row, sentence.pictures) for row, sentence in zip(rows, sentences, strict=True))
+        return tuple(picture_text(row, sentence.pictures) for row, sentence in zip(rows, sentences, strict=True))
 
     return texts_of(step.shape[2]), texts_of(step.shape[3] - step.has_sink)
 
