@@ -91,7 +91,7 @@ def predictions(words: Sequence[str], style: Style, title: str, moved: Collectio
     return [RowEnd("note", title, [f"▸ {short(word)}" if word else "" for word in words], inks)]
 
 
-def names_with(rows: Groups, words: Sequence[str], tile: int) -> list[str]:
+def names_with_predictions(rows: Groups, words: Sequence[str], tile: int) -> list[str]:
     """Name rows for a readout, with the words that they predict."""
     named = names(rows, tile)
     if tile > 1 or not any(words):

@@ -366,7 +366,7 @@ class Grid:
         if i == 0:
             return spec
         widest = max(map(marks.text_width, side.texts[:: side.every or self.size.every]), default=0.0)
-        if side.axis in (*TOKENS, "head") and widest > self.size.cell - 4:
+        if side.axis in TOKENS and widest > self.size.cell - 4:
             return spec | {"orient": "top", "labelAngle": 270, "labelAlign": "left", "labelBaseline": "middle"}
         return spec | {"orient": "top", "labelAngle": 0}
 

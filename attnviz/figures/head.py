@@ -1,6 +1,5 @@
 """One head as a map (rows are queries, columns are keys, colors are weights), and its attention by distance."""
 
-from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property, lru_cache, partial
 
@@ -12,7 +11,7 @@ from attnviz.analysis import EMPTY, Cells, sentences, tables, views
 from attnviz.analysis.batch import NEAR
 from attnviz.analysis.views import AttentionView, see
 from attnviz.charts import signs
-from attnviz.charts.axes import RowEnd, names_with, predictions, sides, size_of, size_within
+from attnviz.charts.axes import RowEnd, names_with_predictions, predictions, sides, size_of, size_within
 from attnviz.charts.bars import Bars, Column
 from attnviz.charts.grid import Grid, Number, framed
 from attnviz.charts.marks import LegendEntry
@@ -82,7 +81,7 @@ class HeadMap(SiteFigure):
         notes = [LegendEntry(CHANGED, ARROW, colors.hues[1], colors.background)] if moved else []
         return Grid(
             **above | {"lines": [*above["lines"], self._reading_note, view.window, scale.ending, *view.notes]},
-            **sides(view.queries, view.keys, names=names_with(view.queries, words, size.tile)),
+            **sides(view.queries, view.keys, names=names_with_predictions(view.queries, words, size.tile)),
             size=size,
             states=states,
             kinds=kinds,
@@ -217,11 +216,8 @@ class DistanceBars(Figure):
     """Base class of charts of attention by distance: a bar for the share of each bin, and the mean weight of a pair.
 
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and the same after it. See `analysis.by_distance`.
+    Subclasses give lines on what was measured as `_measure_notes`.
     """
-
-    @abstractmethod
-    def _measure_notes(self) -> list[str]:
-        """Return lines on what was measured."""
 
     def _words(self) -> str:
         text = f"{self._heading}. {'; '.join(self._measure_notes())}."

@@ -3,7 +3,6 @@
 Thumbnails are images in one view, because a browser needs seconds for a facet of 144 maps.
 """
 
-from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -93,23 +92,13 @@ def in_rows(heads: Sequence[Head], texts: Sequence[str], across: int, side: int,
 
 
 class Thumbnails(Figure):
-    """Thumbnails of heads; a click selects a head under "head" with the fields kind, layer, head and rev."""
+    """Thumbnails of heads; a click selects a head under "head" with the fields kind, layer, head and rev.
+
+    Subclasses give the places of the thumbnails as `layout`, the weights of each attention call as `views`, and title
+    and lines as `_header`; without a title the lines are below the thumbnails.
+    """
 
     is_map = True
-
-    @property
-    @abstractmethod
-    def layout(self) -> Layout:
-        """Places of the thumbnails."""
-
-    @property
-    @abstractmethod
-    def views(self) -> Mapping[Site, AttentionView]:
-        """Weights of each attention call."""
-
-    @abstractmethod
-    def _header(self) -> tuple[str, list[str]]:
-        """Return title and lines; without a title the lines are below the thumbnails."""
 
     @cached_property
     def cells(self) -> dict[Head, Cells]:

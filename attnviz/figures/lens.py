@@ -1,6 +1,5 @@
 """Logit lens: predictions from the residual stream after each layer, and words that one head pushes up and down."""
 
-from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -40,7 +39,7 @@ KINDS = CellState("", "ramp", legend=""), CellState("NaN: not a number", "blocke
 
 @dataclass(frozen=True, eq=False)
 class WordGridFigure(Figure):
-    """Grid of words, rows by positions; a file for a narrow column shows the last positions that fit.
+    """Grid of `words` of a subclass, rows by positions; a file for a narrow column shows the last positions that fit.
 
     A click selects a cell under the name "cell" with the fields query (row), key (position) and rev.
 
@@ -59,11 +58,6 @@ class WordGridFigure(Figure):
 
     def __post_init__(self):
         self.words  # noqa: B018 (a record without a stream is refused at once)
-
-    @cached_property
-    @abstractmethod
-    def words(self) -> WordGrid:
-        """Words with their numbers, beginning with the first row."""
 
     @property
     def _window(self) -> dict[str, Any]:

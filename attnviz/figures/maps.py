@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnviz.analysis import sentences, tables, views
 from attnviz.analysis.views import SeenMask, View, as_tokens, groups
-from attnviz.charts.axes import KEY, QUERY, RowEnd, names_with, predictions, sides, size_of, size_within
+from attnviz.charts.axes import KEY, QUERY, RowEnd, names_with_predictions, predictions, sides, size_of, size_within
 from attnviz.charts.grid import Grid, Number, framed, pooled
 from attnviz.charts.marks import Ramp
 from attnviz.charts.signs import MAY_ATTEND, CellState, blocked_by
@@ -110,7 +110,9 @@ class MaskGrid(Figure):
         return Grid(
             title=textwrap.shorten(self._heading, LONGEST_TITLE, placeholder=" …") if self.on_screen else self._heading,
             lines=[READS if predicted else ALONE, COUNTED if counted else "", mask_view.window, *mask_view.notes],
-            **sides(mask_view.queries, mask_view.keys, names=names_with(mask_view.queries, predicted, size.tile)),
+            **sides(
+                mask_view.queries, mask_view.keys, names=names_with_predictions(mask_view.queries, predicted, size.tile)
+            ),
             size=size,
             states=blocked,
             kinds=[CellState(MAY_ATTEND, "open", "dot"), *rules],
