@@ -22,7 +22,7 @@ from attnviz.core.tap import Tap
 from attnviz.sources.base import Source
 from attnviz.sources.own_code import Recorded
 from attnviz.sources.scratch import Scratch
-from attnviz.ui import cache, live, server
+from attnviz.ui import cache, live, runs, server
 
 TEXT = "the cat sat on the mat"
 PATIENCE = 60
@@ -191,6 +191,7 @@ def test_an_offered_source_is_one_more_model(monkeypatch):
 
     assert cache.source("mine") == Mine(sharpness=1)
     del api.OFFERED["mine"]
+    monkeypatch.setattr(runs, "AT_ONCE", PATIENCE)  # the search for another model of this name
     app.run()
     assert not app.exception
     assert "mine" in html(app)
