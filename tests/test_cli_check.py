@@ -113,7 +113,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
     assert "question: What is the mask meant to be?" in run("ahead.npy")[1]
     status, out, _ = run("ahead.npy", "--intent", "causal")
     assert (status, "error future-leak" in out, "(9 in all)" in out) == (1, True, True)
-    assert run("ahead.npy", "--intent", "subsequent=2")[0] == 0
+    assert run("ahead.npy", "--intent", "subsequent(2)")[0] == 0
     assert run("ahead.npy", "--intent", "subsequent | prefix(2)")[0] == 1
     assert run("ahead.npy", "--intent", "causal | prefix(2)")[0] == 1
     assert run("ahead.npy", "--intent", "causal(2) & window(6, 2)")[0] == 0
@@ -124,9 +124,9 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
     [
         (["mask.npy", "--intent", "triangle"], "", "No mask is called 'triangle'. Say causal or two-way"),
         (
-            ["mask.npy", "--intent", "window="],
+            ["mask.npy", "--intent", "window("],
             "",
-            "Character 8 of the mask 'window=': 'before' is missing; it must",
+            "Character 8 of the mask 'window(': 'before' is missing; it must",
         ),
         (["mask.npy", "--intent", "windo(2)"], "", "there is no rule 'windo'. Did you mean 'window'?"),
         (["missing.npy"], "", "'missing.npy' cannot be read: No such file or directory."),
