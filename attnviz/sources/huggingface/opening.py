@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import embedding, faults, files, mixing
 
@@ -94,6 +94,10 @@ def configuration(folder: Path, name: str) -> Any:
     kind = settings.get("model_type") if isinstance(settings, dict) else None
     if not isinstance(kind, str):
         raise InputError(f"config.json of {who} does not name its model_type: it is not a model of transformers.")
+    listed = settings.get("architectures") or []
+    if not (isinstance(listed, list) and all(isinstance(name, str) for name in listed)):
+        what = f"config.json of {who} says 'architectures': {quoted(listed)}"
+        raise InputError(f"{what}; it must be a list of names of classes.")
     if "quantization_config" in settings and not is_packed(settings):
         raise InputError(f"{who} is quantized; {BY_HAND}, or choose the original.")
     if kind not in CONFIG_MAPPING:
