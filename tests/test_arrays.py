@@ -131,7 +131,10 @@ def test_what_the_check_finds_is_kept_with_the_record():
         ({"weights": np.ones((2, 2)), "keys": ["a", "b"]}, "say kind='cross'"),
         ({"weights": np.ones((2, 2)), "query": np.ones((3, 4)), "key": np.ones((2, 4))}, "query and key make"),
         ({"query": np.ones((3, 4)), "key": np.ones((2, 5))}, "4"),
-        ({"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 2))}, "convert it with from_true_is_masked"),
+        (
+            {"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 2))},
+            "convert it with from_true_is_masked",
+        ),
         ({"query": np.ones((3, 4)), "key": np.ones((2, 4)), "mask": np.ones((3, 9), bool)}, "mask"),
         (
             {"weights": np.ones((3, 2, 2, 2, 2)), "value": np.ones((1, 2, 2, 2, 2))},
