@@ -16,7 +16,7 @@ $(INSTALL) -r $(VENV)/wanted
 @$(BIN)/python -m compileall -q attnviz
 endef
 
-.PHONY: help run test check docs links bench bench-peers load sweep kernels train evidence screenshots image clean
+.PHONY: help run test check docs bench bench-peers load sweep kernels train evidence screenshots image clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -37,15 +37,11 @@ docs: $(VENV)/for-docs ## build the documentation in build/site, without a netwo
 	for model in story translator; do $(BIN)/python -m attnviz explore --live $$model -o docs/live/$$model.html; done
 	PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
-links: $(VENV)/for-tests ## list the links to outside; check their form and, where a network is there, that they answer
-	$(BIN)/python tests/outside.py
-
 bench: $(VENV)/for-tests ## measure the core, the app and the exports; prints tables, asserts nothing
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/core.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/long.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/capture.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/app.py
-	PYTHONPATH=. $(BIN)/python tests/benchmarks/explore.py
 	PYTHONPATH=. $(BIN)/python tests/benchmarks/atlas.py
 
 bench-peers: $(VENV)/peers ## measure the page of every head beside BertViz and CircuitsVis; it fetches them, and needs npm

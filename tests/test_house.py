@@ -33,9 +33,6 @@ FACES = {
     "requirements.txt",
 }
 
-OLD: frozenset[str] = frozenset()
-"""Folders and files of attnviz that new ones beside them are to replace: no test of form looks at them."""
-
 VAGUE = frozenset("found one at seen known drawn said given made says shown kept asked told".split())
 """Names that do not say what they name."""
 
@@ -183,12 +180,10 @@ LONGEST = 60
 
 def test_functions_are_short():
     """A function that does two things is two functions."""
-    names = {name: text for name, text in texts().items() if re.match(r"attnviz/(?!training/).*\.py$", name)}
-    of_package = ((name, text) for name, text in names.items() if not is_old(ROOT / name))
     functions = (
-        (name, part)
-        for name, text in of_package
-        for part in ast.walk(ast.parse(text))
+        (path.name, part)
+        for path, tree in trees().items()
+        for part in ast.walk(tree)
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
     )
 
@@ -202,13 +197,8 @@ def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 def trees() -> dict[Path, ast.Module]:
     """The code of the package, without the training of its models."""
-    paths = [path for path in (ROOT / "attnviz").rglob("*.py") if "training" not in path.parts and not is_old(path)]
+    paths = [path for path in (ROOT / "attnviz").rglob("*.py") if "training" not in path.parts]
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
-
-
-def is_old(path: Path) -> bool:
-    """Whether a file is, or stands in, a room that is on its way out."""
-    return path.is_relative_to(ROOT / "attnviz") and path.relative_to(ROOT / "attnviz").parts[0] in OLD
 
 
 def bound_names(node: ast.AST) -> list[str]:

@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 import pickle
 import resource
 import tracemalloc
@@ -111,14 +110,6 @@ def test_what_pytorch_and_numpy_print_can_be_pasted(tensor, printed):
     assert np.allclose(only(given_back), tensor.numpy(), rtol=0, atol=5e-5)
 
 
-def test_numbers_as_they_are_printed_on_paper_are_read():
-    """With the minus sign of print, as the pictures here have it; and what is infinite is no number below 0."""
-    given_back = reading.read_text("0 −inf\n0 0")
-
-    assert only(given_back).tolist() == [[0, -math.inf], [0, 0]]
-    assert "+inf" in check(only(reading.read_text("1e400 0\n0 2"))).reasons[0]
-
-
 CELLS = st.sampled_from([*"0 1 -1 +2 .5 1. 0.25 1e-05 nan -inf 1234567890123456 123456789012345 007".split()])
 SIGNS = st.sampled_from([",", ";", "\t", " ", " , ", ",\t", "  "])
 
@@ -216,17 +207,3 @@ def test_a_bomb_is_refused_by_its_directory():
     tracemalloc.stop()
 
     assert peak < 2**20
-
-
-def test_arrays_are_chosen_by_name():
-    """Those whose names say their kind are taken; if none does, one must be chosen."""
-    many = reading.read_file("a.npz", npz(mask=causal().numpy(), weights=weights().numpy(), queries=np.arange(3)))
-    other = reading.read_file("b.npz", npz(one=np.arange(3), two=np.arange(4)))
-
-    assert list(many.chosen()) == ["mask", "weights"]
-    assert list(many.chosen("queries")) == ["queries"]
-    assert list(other.chosen("two")) == ["two"]
-    with pytest.raises(InputError, match="Choose one of: 'one', 'two'"):
-        other.chosen()
-    with pytest.raises(InputError, match="no array 'three'"):
-        other.chosen("three")

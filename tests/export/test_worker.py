@@ -6,18 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
 
-import altair as alt
 import pytest
 from examples import some
 from pypdf import PdfReader
 
-from attnviz.export import ExportError, render
+from attnviz.export import ExportError
 from attnviz.export.draw import Worker, Workers
 
 ROOT = Path(__file__).parents[2]
@@ -195,25 +193,3 @@ def test_tokens_are_drawn_on_a_machine_without_fonts(workers, tmp_path, monkeypa
     pdf = workers.ask({"kind": "pdf", "picture": text("cat кот γάτα ␣", "Nowhere, monospace")}, PATIENCE)
 
     assert "cat кот γάτα ␣" in PdfReader(io.BytesIO(pdf)).pages[0].extract_text()
-
-
-def test_a_figure_keeps_its_data_while_another_thread_turns_altairs_switches(figure):
-    """Streamlit does this for every chart it draws."""
-    alt.data_transformers.register("nothing", lambda data: {"name": "taken away"})
-    done = threading.Event()
-
-    def turn():
-        while not done.is_set():
-            with alt.theme.enable("none"), alt.data_transformers.enable("nothing"):
-                time.sleep(0.0005)
-
-    thread = threading.Thread(target=turn)
-    thread.start()
-    try:
-        found = {render(figure, "json") for _ in range(20)}
-    finally:
-        done.set()
-        thread.join()
-        alt.data_transformers.register("nothing", None)
-
-    assert found == {render(figure, "json")}

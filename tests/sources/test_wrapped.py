@@ -7,7 +7,6 @@ import torch
 from own_models import WORDS, Attention, Translator, Writer, tokenize
 from torch import nn
 from torch.testing import assert_close
-from tutorial import Transformer
 
 import attnviz
 from attnviz.check.moves import leak_test
@@ -116,37 +115,6 @@ def test_an_encoder_decoder_reads_two_texts():
     ]
     assert record.prediction.logits.shape[1] == 2
     assert leak_test(source, source.tokenize(["the cat sat ||| the dog ran on"])).pairs == ()
-
-
-def tutorial_source(model):
-    return attnviz.wrap(
-        model,
-        tokenize,
-        "the cat sat on ||| the dog",
-        words=WORDS,
-        pad=0,
-        call=lambda model, ids, read: model(ids, read),
-    )
-
-
-@pytest.mark.parametrize("text", ["the cat sat on ||| the dog", "cat"])
-def test_a_transformer_of_a_tutorial_is_seen_unchanged(text):
-    """Every call has its kind whatever the lengths are, and heads off are those zeroed by hand."""
-    model = Transformer(len(WORDS), len(WORDS), 0, 0).eval()
-    source = tutorial_source(model)
-    kinds = [site.kind for site in source.sites]
-    record = source.run(source.tokenize([text]))
-
-    assert kinds == ["encoder", "encoder", "decoder", "cross", "decoder", "cross"]
-    assert record.sites == source.sites
-    assert not record.read_only
-    ids, read = (torch.tensor([[token.id for token in one[0].tokens]]) for one in (record.sentences, record.targets))
-    assert_close(record.prediction.logits, model(ids, read).detach())
-
-    off = source.run(source.tokenize([text]), Edits(heads_off={(Site("cross", 1), 2)}))
-    with torch.no_grad():
-        model.decoder.layers[1].transformer_block.attention.fc_out.weight[:, 16:24] = 0
-    assert_close(off.prediction.logits, model(ids, read).detach())
 
 
 @pytest.mark.parametrize(

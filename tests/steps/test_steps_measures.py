@@ -34,17 +34,6 @@ def test_measures_of_uniform_and_of_certain_rows(keys):
     assert math.isnan(steps.measures(torch.tensor([math.nan, 1.0])).entropy)
 
 
-def test_the_variance_of_a_dot_product_is_its_dimension():
-    """Within five standard errors: of N products, and of n queries that share them."""
-    samples, keys = 500, 16
-
-    for spread in steps.dot_product_variance([1, 2, 16, 100, 128, 1024]):
-        d = spread.d_k
-        error = math.sqrt((2 * d**2 + 6 * d) / (samples * keys) + 2 * d / samples)
-        assert abs(spread.variance - d) < 5 * error
-        assert spread.scaled_variance == pytest.approx(spread.variance / d)
-
-
 def test_without_the_scale_the_softmax_saturates_as_d_k_grows():
     """The largest weight rises, entropy and gradient fall; with the scale they stay; each d_k has its own numbers."""
     spreads = steps.dot_product_variance([4, 16, 64, 256])

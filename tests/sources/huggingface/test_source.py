@@ -97,15 +97,6 @@ def test_a_sentence_is_the_same_alone_and_in_a_batch():
 
 
 @needs_minilm
-def test_a_pair_of_texts_is_told_apart():
-    """Each token knows which of the two texts is its own."""
-    (pair,) = HuggingFace("all-MiniLM-L6-v2").tokenize(["A cat. ||| It sat."])
-
-    assert [token.segment for token in pair.tokens] == [0] * 5 + [1] * 4
-    assert [pair.text[t.start : t.end] for t in pair.tokens if not t.special] == ["A", "cat", ".", "It", "sat", "."]
-
-
-@needs_minilm
 def test_pieces_of_words_know_that_they_continue():
     """And where they stand."""
     (cut,) = HuggingFace("all-MiniLM-L6-v2").tokenize(["unbelievably Zürich"])

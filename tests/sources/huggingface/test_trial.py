@@ -194,24 +194,11 @@ def test_big_bird_is_shown_in_full_up_to_where_it_becomes_sparse(opened):
         model.tokenize(["a" * 112])
 
 
-def test_chunks_of_the_feed_forward_part_change_nothing(opened):
-    """They only save memory, and fail where they do not divide the number of tokens."""
-    plain = run(opened("bert", "BertModel"))
-    loading._models.clear()
-
-    assert torch.equal(run(opened("bert", "BertModel", config={"chunk_size_feed_forward": 3})).output, plain.output)
-
-
 @pytest.mark.parametrize("listed", [7, "BertModel", [7], {"a": 1}])
 def test_architectures_are_names(opened, listed):
     """Else it cannot be known what the model is for."""
     with pytest.raises(InputError, match=r"'architectures': .*; it must be a list of names of classes"):
         opened("bert", "BertModel", config={"architectures": listed})
-
-
-def test_a_window_counts_no_layers(opened):
-    """Qwen2 names how many layers would have a window, more than there are."""
-    assert opened("qwen2", "Qwen2ForCausalLM", config={"max_window_layers": 80}).sites
 
 
 def test_a_decoder_without_a_first_token_begins_with_padding(opened):
