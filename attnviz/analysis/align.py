@@ -247,7 +247,7 @@ class AlignedPair:
 
 
 def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = apart) -> AlignedPair:
-    """Align two maps on one grid: of different edits, sentences, models, layers or heads.
+    """Align two maps on one grid; they may differ in edits, sentence, model, layer or head.
 
     Raises:
         InputError: if fewer than half of the tokens have a counterpart, or maps of different texts are too large.

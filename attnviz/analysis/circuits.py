@@ -28,12 +28,12 @@ PLACE, NUMBERS = ("kind", "layer", "head"), ("copying", "previous_token", "induc
 """Columns that identify a head, and columns with its numbers."""
 
 LACKING = {
-    "copying": "No copying score and no eigenvalues: W_V is no plain projection of what enters its layer, no head "
-    "writes what words are read from, or the embeddings are no table.",
-    "previous_token": "No previous-token score: positions are no vectors that are added, such as rotary ones, "
-    "and no published score measures those by the weights alone.",
+    "copying": "No copying score and no eigenvalues: W_V is not a plain projection of what enters its layer, no "
+    "head writes what words are read from, or the embeddings are not a table.",
+    "previous_token": "No previous-token score: positions are not vectors that are added, such as rotary "
+    "ones, and no published score measures those by the weights alone.",
     "induction": "No induction score: no keys read what an earlier head writes, queries and keys are more than a "
-    "projection, or the embeddings are no table.",
+    "projection, or the embeddings are not a table.",
     "composition": "No composition scores: there is one layer, or queries, keys and values are more than a projection "
     "of the stream.",
 }

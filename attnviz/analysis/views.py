@@ -131,7 +131,7 @@ class AttentionView(_Window):
     def predicted(self) -> tuple[str, ...] | None:
         """Most probable word after each row (after a merged word's last piece), or "NaN"; None if nothing is predicted.
 
-        Rows of padding have ""; if the model fills in blanks, so do all rows that are not blanks.
+        The word is "" in rows of padding and, if the model fills in blanks, in all rows that are not blanks.
         """
         if self.record.predicted(self.site, sentence=self.sentence) is None:
             return None

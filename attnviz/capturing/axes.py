@@ -84,7 +84,7 @@ def _matrix_letters(*dims: int) -> tuple[str, str, str] | None:
 
 
 def _einsum_letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
-    """The letters of an einsum equation, with new letters for "..."; None if it is no product of two
+    """The letters of an einsum equation, with new letters for "..."; None if it is not a product of two
     tensors, or leaves its output out."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")

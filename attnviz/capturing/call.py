@@ -72,7 +72,7 @@ class Call:
         offset: number of queries of earlier passes, whose keys this call has in its cache.
         weights_only: whether queries and keys are unknown; then they are zero, and the scores are stored as the bias.
         refused: reason why the call cannot be shown as a map; "" if it can.
-        unmet: message on the use of the weights, if it is no product with values.
+        unmet: message on the use of the weights, if it is not a product with values.
         samples: rows that the model itself computed, to verify the map.
         windows: division of a picture into windows, if the call has windows as its batch.
         line: file and line of the user's code that makes the call.

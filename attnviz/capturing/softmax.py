@@ -23,7 +23,7 @@ from attnviz.core.scoring import Scoring
 
 SOFTMAXES = ("softmax", "_softmax", "special_softmax")
 DROPOUTS = ("dropout", "dropout_")
-WRONG_AXIS = "rows do not sum to 1, so they are no weights"
+WRONG_AXIS = "rows do not sum to 1, so they are not weights"
 LATE_MASK = "masks after the softmax"
 """Phrase in `Capture.findings` for a mask that is applied after the softmax."""
 CLOSE = {"atol": 1e-7, "rtol": 1e-4, "equal_nan": True}
@@ -67,7 +67,7 @@ class Softmax:
         return f"{self.name} takes a softmax of {shape}, and {why_not}"
 
     def refuse(self, why: str) -> None:
-        """Record why the weights are no map, unless they have met values already."""
+        """Record why the weights are not a map, unless they have met values already."""
         if self.call is None:
             self.why_not = why
         elif self.call.value is None:

@@ -152,7 +152,7 @@ class Watched:
         (batch, heads, queries, _), name = call.shape, call.name or "the model"
         for sentences, size in positions(place.frame) if heads not in {1, *self.num_heads()} else ():
             if queries < size and size % queries == 0 and batch * heads * queries == sentences * size:
-                call.refused = f"{name} attends within windows of {queries} of its {size} positions, no whole map"
+                call.refused = f"{name} attends within windows of {queries} of its {size} positions, not over all"
         other, last = self._last or (place, None)
         if last is None or last.passed != call.passed or call.weights_only:
             return
@@ -162,7 +162,7 @@ class Watched:
         whole = next((positions(stack) for stack, other in frames if stack is other), ())
         if whole and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in whole):
             for piece in (call, last):
-                piece.refused = f"{piece.name or 'the model'} computes attention in pieces, no whole map"
+                piece.refused = f"{piece.name or 'the model'} computes attention in pieces, not as one map"
 
     def edited(self, call: Call, own: Tensor, dropout_p: float) -> Tensor:
         """The output of a call with the edits, (B, H, Q, d_v); if only heads are off, other outputs stay exact."""

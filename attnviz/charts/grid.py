@@ -36,7 +36,7 @@ HUGE = 1e8
 
 
 class Number(NamedTuple):
-    """Number of each cell: its field, the values (rows, columns), a format or the texts of the cells, and a title."""
+    """Numbers of the cells, (rows, columns), with the name of a field, a format or a text per cell, and a title."""
 
     name: str
     values: np.ndarray

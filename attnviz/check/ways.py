@@ -500,34 +500,34 @@ def _index(places: Tensor) -> int:
 
 def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: JoinedCall) -> Iterator[RunResult]:
     """Yield causes for the difference of two masks at one call, the likeliest first; nothing if they are equal."""
-    whole, wanted = call.may_attend.any(0), expected.may_attend.any(0)
-    outside, inside = whole[slots].index_fill(1, slots, False), whole[slots][:, slots]
+    row_mask, alone = call.may_attend.any(0), expected.may_attend.any(0)
+    outside, inside = row_mask[slots].index_fill(1, slots, False), row_mask[slots][:, slots]
     for query, key in outside.nonzero().tolist()[:1]:
         other, places = int(ran.text[row, key]), list(dict.fromkeys(ran.text[row].tolist()))
-        is_causal = torch.equal(whole, torch.ones_like(whole).tril())
+        is_causal = torch.equal(row_mask, torch.ones_like(row_mask).tril())
         causal = ": its mask is causal over the whole row" if is_causal else ""
         cells = counted(int((outside & (ran.text[row] == other)).sum()), "cell")
         values = {"slot": int(slots[query]), "key": key, "other": places.index(other) + 1, "causal": causal}
         yield _cause("mask padding" if other == PADDING else "mask document", call, cells=cells, **values)
-    for start, end, _, count, beyond in call.keys:
-        if beyond and not any(part[4] for part in expected.keys):
+    for start, end, _, count, sees_later in call.keys:
+        if sees_later and not any(part[4] for part in expected.keys):
             yield _cause("cache slots", call, start=start, keys=counted(count, "key"), tokens=counted(end, "token"))
-    differs, is_cached = inside ^ wanted, len(ran.passes) > 1
+    differs, is_cached = inside ^ alone, len(ran.passes) > 1
     if not bool(differs.any()):
         return
     rows, (query, key) = differs.any(1), differs.nonzero()[0].tolist()
-    widths = [int(cells.sum(1).max()) for cells in (inside[rows], wanted)]
-    bands = [torch.ones_like(wanted).tril().triu(1 - width) for width in widths]
-    if widths[0] > 1 and torch.equal(inside[rows], bands[0][rows]) and torch.equal(wanted, bands[1]):
-        whole_past = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all()), widths[1] == len(wanted)
+    widths = [int(cells.sum(1).max()) for cells in (inside[rows], alone)]
+    bands = [torch.ones_like(alone).tril().triu(1 - width) for width in widths]
+    if widths[0] > 1 and torch.equal(inside[rows], bands[0][rows]) and torch.equal(alone, bands[1]):
+        unlimited = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all()), widths[1] == len(alone)
         windows = [f"a window of {counted(width, 'token')}" for width in widths]
-        here, there = ("no window" if is_whole else name for is_whole, name in zip(whole_past, windows, strict=True))
+        here, there = ("no window" if sees_all else name for sees_all, name in zip(unlimited, windows, strict=True))
         yield _cause("window", call, here=here, there=there, query=query)
     for start, end, first, count, _ in call.keys if is_cached else ():
         if start and start <= slots[query] < end:
             corner, keys_open, new = slots <= slots[query] - start, inside[query], slots >= start
             in_corner = bool(keys_open[corner][-1:].all()) and not bool((keys_open & ~corner).any())
-            is_new_hidden = torch.equal(keys_open, wanted[query] & ~new)
+            is_new_hidden = torch.equal(keys_open, alone[query] & ~new)
             symptoms = {"cache keys": first, "cache new": is_new_hidden, "cache corner": in_corner}
             for symptom in (name for name, holds in symptoms.items() if holds):
                 past, keys, queries = counted(start, "key"), counted(count, "key"), counted(end - start, "query")

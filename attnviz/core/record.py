@@ -28,7 +28,7 @@ from attnviz.core.tokens import Sentence, Token
 class Step:
     """One attention call. `query`, `key` and `value` are (B, H, n, d); `logsumexp` is (B, H, Q).
 
-    With a sink, the last key is no token: see `Tap.attend`. `name` is the name of the calling module, if known, and
+    With a sink, the last key is not a token: see `Tap.attend`. `name` is the name of the calling module, if known, and
     `line` the file and line of the user's code that made the call (not saved to files). If `weights_only`, query and
     key are unknown, and the bias holds the logarithms of the weights. `taken` holds outputs, (B, H, Q, d_v), that
     replace weights @ value, and NaN where nothing is replaced. `entered` is the input of the whole layer,

@@ -120,7 +120,7 @@ class RelativeBias(_ByDistance):
         seed: seed of the numbers, which are drawn from a normal distribution.
 
     Raises:
-        InputError: if the seed is no whole number from 0 to 100,000.
+        InputError: if the seed is not a whole number from 0 to 100,000.
     """
 
     bias = "relative"

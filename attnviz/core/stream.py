@@ -188,7 +188,7 @@ class ModelWeights:
     Attributes:
         sites: projections per attention call that writes into the stream.
         num_heads: number of heads per attention call.
-        embedding: token embeddings, (vocabulary, d_model), as they are added to the stream; None if it is no table.
+        embedding: token embeddings, (vocabulary, d_model), as they are added to the stream; None if it is not a table.
         positions: learned position vectors, (longest, d_model), or None.
         readout: readout, or None for a model that predicts no words.
     """
@@ -245,7 +245,7 @@ class StreamParts:
             attention: sum of the additions of all heads, (B, n, d_model).
             logits: logits of the run, (B, n, vocabulary); infinite for words that are excluded.
             name: name of the model.
-            real: positions that are no padding, boolean, (B, n); None for all.
+            real: positions that are not padding, boolean, (B, n); None for all.
             within: largest difference that counts as rounding, relative to the largest number.
 
         Raises:

@@ -59,7 +59,7 @@ class WindowGrid:
 
     @cached_property
     def open_cells(self) -> Tensor:
-        """The mask within each window, (windows, n, n); a rolled window joins parts that are no neighbors."""
+        """The mask within each window, (windows, n, n); a rolled window joins parts that are not neighbors."""
         places = self.places
         return self.mask.allows(places[:, :, None], places[:, None, :], torch.zeros(1, 1, 1, dtype=torch.int64))
 

@@ -155,20 +155,20 @@ def _colors(colors: theme.Theme) -> str:
 def _site(
     record: Record, step: Step, sentence: int, texts: list[list[list[Any]]], grids: dict[bytes, int]
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Return the facts of a site, and its weights as levels.
+    """Return the facts of a site, and its weights as integers; see `levels`.
 
     Args:
-        texts: texts of rows and columns, extended by those of this site: for each token how it is drawn, whether it
-            was added, and whether it continues a word.
-        grids: indices of grids of blocking rules, extended by those of this site.
+        texts: texts of rows and columns, to which those of this site are added; a token has a label, whether it is
+            special, and whether it continues a word.
+        grids: indices of grids of blocking rules, to which those of this site are added.
     """
     view = views.see(record, step.site, sentence=sentence)
-    every = analysis.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
-    reasons = [*map(sentences.blocked_by, every[0].reasons[:MOST_RULES])]
-    if len(every[0].reasons) > MOST_RULES:
+    cells_by_head = analysis.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
+    reasons = [*map(sentences.blocked_by, cells_by_head[0].reasons[:MOST_RULES])]
+    if len(cells_by_head[0].reasons) > MOST_RULES:
         reasons.append("blocked by another combination of rules")
     heads = []
-    for head, cells in enumerate(every):
+    for head, cells in enumerate(cells_by_head):
         scale = adapted(cells, view)
         facts: dict[str, Any] = {"largest": float(np.nanmax(cells.weights, initial=0))}
         if scale.kind == "adapts":
@@ -199,7 +199,7 @@ def _site(
         "keys": sides[1],
         "predicts": record.predicted(step.site, sentence=sentence) is not None,
     }
-    return site, levels(np.stack([cells.weights for cells in every]) / top)
+    return site, levels(np.stack([cells.weights for cells in cells_by_head]) / top)
 
 
 def levels(shares: np.ndarray, bits: int = 16) -> np.ndarray:

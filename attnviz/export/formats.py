@@ -93,11 +93,11 @@ class SizedFigure:
 
 
 def figure_of(figure: Any) -> Any:
-    """Return a figure; a bare chart is wrapped in a figure without numbers and description."""
+    """Return a figure; a bare chart is wrapped in a figure without numbers or description."""
     if hasattr(figure, "to_dict"):
         return SimpleNamespace(name="figure", title="Figure", description="", chart=figure, table=None, arrays=None)
     if not hasattr(figure, "title"):
-        raise InputError(f"A {type(figure).__name__} is no figure: give a Figure or an Altair chart.")
+        raise InputError(f"A {type(figure).__name__} is not a figure: give a Figure or an Altair chart.")
     return figure
 
 

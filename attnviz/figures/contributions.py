@@ -59,7 +59,7 @@ def number_grid(
 
 
 def side_of(title: str, axis: str, labels: Sequence[str], names: Sequence[str] | None = None) -> GridSide:
-    """Make rows or columns of texts that are no tokens."""
+    """Make rows or columns of texts that are not tokens."""
     return GridSide(groups(as_tokens(labels)), title, axis, labels, names or labels)
 
 

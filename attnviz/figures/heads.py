@@ -314,9 +314,9 @@ class ModelHeads(Thumbnails):
     @cached_property
     def layout(self) -> Layout:
         if self.order is not None:
-            few, names = len(self.order) <= FEW, [site.brief(head) for site, head in self.order]
+            are_few, names = len(self.order) <= FEW, [site.brief(head) for site, head in self.order]
             texts = ["\n".join(lines) for lines in zip(names, self.captions, strict=True)] if self.captions else names
-            across, side = max(1, min(len(names), 2 if few else ACROSS)), ORDERED if few else LARGEST
+            across, side = max(1, min(len(names), 2 if are_few else ACROSS)), ORDERED if are_few else LARGEST
             return in_rows(self.order, texts, across, side, side, (2 if self.captions else 1) * LINE + 3)
         return _layer_layout(self.record)
 

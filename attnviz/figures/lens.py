@@ -171,7 +171,7 @@ class PushedWords(WordGridFigure):
             ", ".join(f"after {token}: {quoted(word)}" for token, word in zip(tokens, row, strict=True))
             for row in (words.words[0], words.words[-1])
         )
-        return f"Pushed up most {up}. Pushed down most {down}." if words.values.any() else NOTHING
+        return f"Words pushed up most: {up}. Words pushed down most: {down}." if words.values.any() else NOTHING
 
     def draw(self) -> Grid:
         values = self.words.values

@@ -114,9 +114,9 @@ class PatchImage(TokenWeights):
         cells, starts = super().cells, self.ends[1].starts.tolist()
         if not self.less:
             return cells
-        named = {"sentence": self.sentence}
-        values = pictured.without_sinks(self.record, self.site, self.head, self.position, **named)
-        places = pictured.patches(self.record, self.site, **named)
+        options = {"sentence": self.sentence}
+        values = pictured.without_sinks(self.record, self.site, self.head, self.position, **options)
+        places = pictured.patches(self.record, self.site, **options)
         by_place = dict(zip(starts, cells.weights[0].tolist(), strict=True)) | dict(
             zip(places, values.tolist(), strict=True)
         )

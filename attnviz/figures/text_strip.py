@@ -216,7 +216,7 @@ class TextStrip(TokenWeights):
     def draw(self) -> Views:
         tokens, captions, height = self._layout
         right = math.ceil(max((token["x2"] for token in tokens), default=0.0))
-        extent = right if self.on_screen else self.width or WIDTH  # on a page as narrow as possible, for a phone
+        extent = right if self.on_screen else self.width or WIDTH  # as narrow as the text on screen, for a phone
         where = {"orient": "bottom", "offset": 10}
         caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
         layers = [

@@ -183,9 +183,9 @@ def _weights_of(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], 
         kind = reading.kind_by_name(next(iter(chosen)))
         raise InputError(f"{name} holds {'a mask' if kind == 'mask' else kind}, no weights: {CHECKED}.")
     if len(weights) > 1 and not reading.are_layers(weights):
-        raise InputError(f"Which array of {name} is meant? It has {', '.join(map(quoted, weights))}; give one alone.")
+        raise InputError(f"Which array of {name} is meant? It has {', '.join(map(quoted, weights))}; give only one.")
     if any(str(array.dtype) in ("bool", "torch.bool") for array in weights.values()):
-        raise InputError(f"{name} holds booleans, as a mask does, and no weights: {CHECKED}.")
+        raise InputError(f"{name} holds booleans, like a mask, and no weights: {CHECKED}.")
     layers, notes = list(weights.values()), [f"{quoted(key)} is not read." for key in chosen.keys() - weights]
     if len(layers) == 1 and layers[0].ndim == 4 and len(layers[0]) > 1 and one_text:
         notes.append(f"{tuple(layers[0].shape)} is read as (layers, H, Q, K) of one text.")

@@ -194,7 +194,7 @@ class EncoderDecoder(nn.Module):
         """Predict the next word at each position of (B, Q) ids that begin with <sos>, given a memory.
 
         Returns:
-            The last hidden states, (B, Q, d_model), and the logits of the next word, (B, Q, written).
+            The last hidden states, (B, Q, d_model), and the logits of the next word, (B, Q, output words).
         """
         padding = _padding(memory_lengths, memory)
         x = self.decoder(self.written(ids), _causal(lengths, ids), memory, padding, tap=tap)

@@ -73,8 +73,8 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
       no mask. A source that does not state its parameters is assumed to have 12 · d_model² per layer, as a
       Transformer has. Token embeddings count only if the model predicts words with them.
     - record_bytes = 4 · tokens · (3 · d_model per call + d_model + predicted words) + 8 · tokens · heads of all calls.
-    - bytes = record_bytes + 32 · tokens · d_model for the activations of a layer + 4 · length² for each sentence and
-      each of `Facts.squares`. Blocks of at most 64 MB are not counted.
+    - bytes = record_bytes + 32 · tokens · d_model for the activations of a layer + 4 · length² · `Facts.squares` for
+      each sentence. Blocks of at most 64 MB are not counted.
     """
     layers, width, tokens, facts = len(source.sites), source.d_model, sentences * length, source.facts
     words, squares = (facts.words, facts.squares) if facts else (0, 0)

@@ -83,4 +83,4 @@ def check_stream(record: Record) -> None:
     """Raise InputError if edits put vectors of another text into the residual stream of a record."""
     if any(take.part == "stream" for take in record.edits.taken):
         what = "The residual stream holds vectors of another text, which no part of the model wrote"
-        raise InputError(f"{what}, so the logits are not taken apart; take outputs, patterns or values instead.")
+        raise InputError(f"{what}, so the logits are not taken apart; replace outputs, patterns or values instead.")

@@ -239,7 +239,7 @@ class Wrapped(Source):
 
 
 def ids_of(encoding: Any) -> list[int]:
-    """Ids that a tokenizer gives; raise InputError if they are no whole numbers."""
+    """Ids that a tokenizer gives; raise InputError if they are not whole numbers."""
     ids = torch.as_tensor(getattr(encoding, "ids", encoding)).reshape(-1).tolist()
     if any(type(id) is not int for id in ids):
         raise InputError(f"A tokenizer gives whole numbers; given {quoted(encoding)}.")

@@ -28,8 +28,8 @@ OTHER = "other"
 """Entry in the list of models that opens a box for a name."""
 MOST_FINDINGS = 2
 """Maximum number of findings about a model that are shown in full."""
-MOST_SOUGHT = 100_000
-"""Maximum number of characters to search another model for, as each candidate tokenizes the whole text."""
+LONGEST_SEARCHED = 100_000
+"""Maximum length of texts for which another model is searched, because each candidate tokenizes them completely."""
 PIECES = re.compile(r"\w+|[^\w\s]+")
 
 
@@ -307,7 +307,7 @@ def _reads(source: Source, request: Request) -> bool:
 
 def _model_that_reads(request: Request) -> str | None:
     """Name of the first shipped model that can read these texts; None if there is none or the texts are too long."""
-    if sum(map(len, request.texts)) > MOST_SOUGHT:
+    if sum(map(len, request.texts)) > LONGEST_SEARCHED:
         return None
     for name, source_class in api.SOURCES.items():
         if source_class.reads == "text" and _reads(cache.source(name), request.prompt):

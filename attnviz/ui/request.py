@@ -159,7 +159,7 @@ def control(
 def choice(
     widget: Callable[..., Any], label: str, name: str, options: Sequence[Any], opening: Any = None, **more: Any
 ) -> Any:
-    """Draw a `control` with these options; a value that is no option is replaced by `opening` or the first option."""
+    """Draw a `control` with these options; a value that is not an option becomes `opening` or the first option."""
     first = options[0] if opening is None else opening
     return control(widget, label, name, options, value=allowed(name, options, first), **more)
 

@@ -84,7 +84,7 @@ class About:
 class Waiting(Exception):
     """A value is still being computed, or was canceled; the page shows the job's progress instead.
 
-    It is no `AttnvizError`, as nothing is wrong.
+    It is not an `AttnvizError`, as nothing is wrong.
     """
 
     def __init__(self, job: Job):

@@ -80,7 +80,7 @@ def _plane(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> Plane:
 
     Args:
         shares: colors of the processed ramp in parts of white, (3, height, width).
-        is_real: whether a number is no padding, (3, height, width).
+        is_real: whether a number is not padding, (3, height, width).
     """
     lines = []
     for channel, pixels in ((0, size[1]), (1, size[0])):
@@ -98,7 +98,7 @@ def _plane(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> Plane:
 
 
 class Convolution(NamedTuple):
-    """Convolution or pooling along one axis; with `rounds_up`, a part of a cell at the end counts as a cell."""
+    """Convolution or pooling along one axis; `rounds_up` counts a part of a cell at the end as a cell (ceil_mode)."""
 
     kernel: int
     stride: int
@@ -248,7 +248,7 @@ def cell_maps(model: nn.Module, captured: Capture) -> Iterator[list[CellMap]]:
 
 
 def _convolution(module: nn.Module, axes: int) -> tuple[Convolution, Convolution] | None:
-    """Convolutions of a module along rows and columns; None if its settings are no numbers."""
+    """Convolutions of a module along rows and columns; None if its settings are not numbers."""
     numbers = [getattr(module, name, 1) for name in ("kernel_size", "stride", "padding", "dilation")]
     if not all(isinstance(number, int | tuple) for number in numbers):
         return None

@@ -73,7 +73,7 @@ def pad(tokenizer: Any, sentences: list[Sentence]) -> tuple[Sentence, ...]:
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
-    """Ids of tokens that are no part of a text; the mask and the unknown token stand for words and are not special."""
+    """Ids of tokens that are not part of a text; the mask and the unknown token stand for words and are not special."""
     words = {tokenizer.unk_token_id, tokenizer.mask_token_id}
     added = (id for id, token in tokenizer.added_tokens_decoder.items() if token.special)
     return frozenset({*tokenizer.all_special_ids, *added} - words)
@@ -139,7 +139,7 @@ def _fast(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
 
 
 def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
-    """Pieces of a tokenizer written in Python, which gives no places: they are searched in the text."""
+    """Pieces of a tokenizer written in Python, which does not say where they are: the text is searched for them."""
     whole = tokenizer(*parts, add_special_tokens=added, **WHOLE)["input_ids"]
     pieces, position, word = [], 0, 0
     for part, text in enumerate(parts):
@@ -148,7 +148,7 @@ def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
         begin = next((i for i in range(position, len(whole) - len(ids) + 1) if whole[i : i + len(ids)] == ids), None)
         if begin is None:
             kind = type(tokenizer).__name__
-            raise AttnvizError(f"{kind} cuts a text between special tokens in another way than alone.")
+            raise AttnvizError(f"{kind} tokenizes a text differently if special tokens are added to it.")
         pieces += [Piece(id) for id in whole[position:begin]]
         for id, (start, end, joined) in zip(ids, places(text, names), strict=True):
             word += not joined
@@ -158,7 +158,7 @@ def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
 
 
 def places(text: str, names: Sequence[str]) -> Iterator[tuple[int, int, bool]]:
-    """Search the names of tokens in a text, each behind the token before it, whatever the case.
+    """Search a text for the names of tokens, each after the token before it, ignoring case.
 
     Yields:
         Start and end of each token, which are equal if it is not found, and whether it continues the word before it.

@@ -40,7 +40,7 @@ _layers: WeakKeyDictionary[nn.Module, dict[nn.Module, list[Site]]] = WeakKeyDict
 
 
 def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]:
-    """Inputs of a model, (B, n): ids, which of them are no padding, and the text of a pair that each belongs to."""
+    """Inputs of a model, (B, n): ids, which of them are not padding, and the text of a pair that each belongs to."""
     ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
     real = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
     pads = (getattr(loaded.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)

@@ -128,8 +128,8 @@ class Pretrained(Source):
         """Raise InputError if a head that does not exist is switched off."""
         for site, head in sorted(edits.heads_off):
             if head >= self.heads.get(site, 0):
-                has = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "nor such a site"
-                raise InputError(f"There is no {site.head(head)}; {has}.")
+                why = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "no such layer exists"
+                raise InputError(f"There is no {site.head(head)}; {why}.")
 
     def predicted(
         self,

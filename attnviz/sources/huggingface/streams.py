@@ -407,7 +407,7 @@ class Search:
         vectors = {"w_q": step.query, "w_k": step.key, "w_v": step.value}
         parts = self._parts(call.module, vectors if all_projections else {"w_v": step.value})
         value, query = parts.get("w_v"), parts.get("w_q")
-        # the product of normalized queries and keys is no bilinear form of the stream
+        # the product of normalized queries and keys is not a bilinear form of the stream
         is_plain = not any(part.normalized for part in parts.values())
         linears = {name: part.linear for name, part in parts.items() if all_projections and (is_plain or name == "w_v")}
         projections = Projections(
@@ -536,7 +536,7 @@ class Search:
             with self.loaded.turns.turn():
                 bias = floats(module(torch.zeros(1, 1, width, **kind)))[0, 0]
                 weight = (floats(module(torch.eye(width, **kind).unsqueeze(0)))[0] - bias).mT
-        except Exception as error:  # it is called in another way, so it is no plain layer
+        except Exception as error:  # it is called in another way, so it is not a plain layer
             if faults.of_memory(error):
                 raise
             return None

@@ -83,7 +83,7 @@ def _form(context: Context) -> str:
 
 
 def _controls(form: str, context: Context) -> None:
-    """Draw the options of a form: more heads, minimum weight, from or to a token, without attention sinks."""
+    """Draw the options of a form: other heads, minimum weight, direction of attention, and attention sinks or not."""
     takes, source = FORMS[form].takes, context.source
     if "rows" in takes:
         zoom.crumbs(context)

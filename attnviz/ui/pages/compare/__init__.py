@@ -276,7 +276,7 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
         step=lambda name: {"model": name or NAMES["model"].default},
         accept_new_options=True,
         format_func=inputs.model_title,
-        help="A model of the list, or any name: gpt2, org/name, org/name@revision, or the path of a folder.",
+        help="A model from the list, or the name or folder of any other: gpt2, org/name, org/name@revision.",
         width=260,
     )
     if (source := inputs.opened(name)) is None:
@@ -377,10 +377,10 @@ def _side_by_side(context: Context, *sides: Side) -> dict[str, Figure]:
 def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) -> None:
     """Draw the predictions of A and B at the same token."""
     fields = {entry.name: getattr(context, entry.name) for entry in dataclass_fields(Context) if entry.init}
-    untaken = replace(context.edits, taken=())
-    before = replace(context.request, edits=untaken)
-    taken = cache.record(context.source, before) if context.edits.taken else None
-    a = ComparedSide(**fields, asked_at=context.position, run_before=taken)
+    without_taken = replace(context.edits, taken=())
+    request = replace(context.request, edits=without_taken)
+    run_before = cache.record(context.source, request) if context.edits.taken else None
+    a = ComparedSide(**fields, asked_at=context.position, run_before=run_before)
     if a.record is b.record:
         if text := predictions.sentence(a):
             block(f"A and B are one run. {text}", "says", role="status")

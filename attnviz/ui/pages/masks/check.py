@@ -133,7 +133,7 @@ def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
 def _intent(names: list[str], label: str) -> str | None:
     """Draw the choice of the intended mask: a name, or a typed mask."""
     current = now()["intent"] or NOT_SAID
-    about = "A kind with any padding, or a mask as text, such as causal & window(4). The mistakes that give the mask "
+    about = "A kind of mask, with any padding, or a mask as text, such as causal & window(4). The mistakes that lead "
     chosen = control(
         st.selectbox,
         label,
@@ -143,7 +143,7 @@ def _intent(names: list[str], label: str) -> str | None:
         step=lambda choices, name: choices.put(intent=None if name in (None, NOT_SAID) else name),
         format_func=lambda name: f"{name}: {MEANT[name]}" if name in MEANT else name,
         accept_new_options=True,
-        help=f"{about}are then named.",
+        help=f"{about}to the checked mask are then named.",
     )
     return None if chosen in (None, NOT_SAID) else chosen
 
@@ -229,7 +229,7 @@ def _verdict(report: ModelReport) -> None:
         (note if wrong else verdict)(f"{question} Say at the right what it is meant to be.", "unsure")
     elif not wrong and test is not None and test.is_tested:
         pairs = counted(int(test.hidden.sum()), "pair")
-        verdict(f"No leak: no output moves with a token that is hidden from it ({pairs} tried).", "right")
+        verdict(f"No leak: no output changes with a token that is hidden from it ({pairs} tried).", "right")
     elif not wrong:
         verdict("Nothing wrong was found, but no output could be compared.", "unsure")
     if report.assumed:
@@ -246,7 +246,7 @@ def _leaks(context: Context, test: LeakTest) -> None:
         in_words(f"{text[:1].upper()}{text[1:]}.")
     figure = figures.leaks(test, selected=cell, dark=context.dark, side=SIDE)
     picture(figure, "leaks", select="cell", on_click=select, on_escape=lambda: put(cell=None))
-    quiet("If the output of a row moves when the token of a column is changed, the row depends on that token.")
+    quiet("If the output of a row changes with the token of a column, the row depends on that token.")
     with context.export:
         export_menu.menu(context, {"Leak test": figure}, "leaks")
     numbers(figure, "leaks")

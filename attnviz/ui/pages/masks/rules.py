@@ -176,7 +176,7 @@ def whole_numbers(text: str, label: str) -> tuple[int, ...]:
     """Parse whole numbers separated by commas or blanks.
 
     Raises:
-        InputError: if a part is no whole number.
+        InputError: if a part is not a whole number.
     """
     parts = text.replace(",", " ").split()
     if wrong := next((part for part in parts if not re.fullmatch(r"\d{1,6}", part, re.ASCII)), ""):
@@ -228,7 +228,7 @@ def _with_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Call
 
 @dataclass(frozen=True, eq=False)
 class ModelMask(Mask):
-    """A built-in mask that is no rule, given as cells, (Q, K); positions outside of the cells are open."""
+    """A built-in mask that is not a rule, given as cells, (Q, K); positions outside of the cells are open."""
 
     cells: Tensor
     title: str

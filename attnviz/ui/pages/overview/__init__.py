@@ -108,7 +108,7 @@ def card(context: Context) -> dict[str, Figure]:
         quiet(facts.origin)
         heading("Sizes")
         table([(name, f"{size:,}") for name, size in facts.sizes.items()], numbers=(1,))
-    quiet("Measured before it shipped: these numbers do not follow your text.")
+    quiet("Measured before the model shipped: these numbers do not depend on your text.")
     return {}
 
 

@@ -198,7 +198,7 @@ def lens(context: Context) -> dict[str, Figure]:
 
 
 def rollout(context: Context) -> dict[str, Figure]:
-    """Draw attention rollout after a layer: shares of all tokens at each position as a map, one position as bars."""
+    """Draw attention rollout after a layer: a map of each token's share in each position, and bars for one position."""
     record, text = context.record, context.sentence
     sites = {str(site): site for site in reversed(context.source.sites) if site.kind != "cross"}
     if not sites:
@@ -209,7 +209,7 @@ def rollout(context: Context) -> dict[str, Figure]:
         )
         last, read = sites[name], record.texts(sites[name], sentence=text)[0]
         position = _query("Position", context, last.kind, read.tokens[: read.length], read.length - 1, [])
-    quiet("Attention rollout: what is each position mixed from, through all layers? Click a row to follow it.")
+    quiet("Attention rollout: which tokens are mixed into each position, through all layers? Click a row to follow it.")
     traced = _trace(context, last, position)
     if traced is None:
         return {}

@@ -92,7 +92,7 @@ def every_head(context: Context) -> dict[str, Figure]:
 
 
 def _controls(context: Context) -> tuple[str, str, str | None]:
-    """Draw the controls; returns the form, the order, and the filter by kind or role (None for all heads)."""
+    """Draw the controls, and return the form, the order, and the filter by kind or role (None for all heads)."""
     record = context.record
     predicts = record.prediction is not None or record.labels is not None
     effects = {"divergence": predicts, "output": True, "turned": record.vectors is not None}
