@@ -127,7 +127,7 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
         if tokens is not None:  # padding belongs to the adjacent document
             begins = begins & (tokens[:, 1:] & tokens[:, :-1])[:, second - 1 : second - 1 + begins.shape[1]]
         starts = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in begins]
-        texts = [Documents(tuple(end - start for start, end in pairwise(each))) for each in starts]
+        texts = [Documents(tuple(end - start for start, end in pairwise(edges))) for edges in starts]
         documents = texts[0] if len({*texts}) == 1 else PerText(tuple(texts))
         if begins.any():
             packed = [Intent("a causal decoder of packed documents", causal & documents)]
@@ -174,15 +174,15 @@ class Part:
 
 
 def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool, *, is_whole: bool) -> Part:
-    """Make the part of a rule; with `is_whole`, inverted and transposed are left to the whole mask."""
+    """Make the part of a rule; if it `is_whole`, the whole mask is tried inverted and transposed, not the part."""
     name, is_causal = getattr(rule, "keyword", "") or "other", isinstance(rule, Subsequent)
     ahead, behind, missing = ("next-key", "own-key", "open-future") if is_causal else ("ahead", "behind", "missing")
     states = {"": rule, ahead: rule.shifted(1), behind: rule.shifted(-1)}
-    if counted := {Window: "before", Prefix: "length"}.get(type(rule)):  # a parameter that is often off by one
-        number = getattr(rule, counted)
-        states["longer"] = replace(rule, **{counted: number + 1})
+    if parameter := {Window: "before", Prefix: "length"}.get(type(rule)):  # often off by one
+        number = getattr(rule, parameter)
+        states["longer"] = replace(rule, **{parameter: number + 1})
         if number:
-            states["shorter"] = replace(rule, **{counted: number - 1})
+            states["shorter"] = replace(rule, **{parameter: number - 1})
     if not is_whole and shape[2] == shape[3]:
         states["transposed"] = rule
     if not is_whole:
@@ -262,7 +262,7 @@ class Combination:
         return wrong, wrong & self.counts[:, :, rows]
 
     def with_faults(self, number: int) -> Iterator["Combination"]:
-        """Yield all combinations with a number of mistakes, including the mistake of the whole mask, in order."""
+        """Yield all combinations of `number` mistakes, in order; a mistake of the whole mask is one of them."""
         for places in combinations(range(len(self.parts)), number - bool(self.whole)):
             for names in product(*[[*self.parts[place].states][1:] for place in places]):
                 yield replace(self, mistakes=dict(zip(places, names, strict=True)))
@@ -272,12 +272,12 @@ class Combination:
         return cells.mT if self.whole == "transposed" else cells
 
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
-        """Yield the part (None: the whole mask), the mistake and the cells to change for each mistake that matters."""
+        """Yield the mistakes that have an effect: part (None: the whole mask), mistake and cells to change."""
         counts, mistakes = self.upright(self.counts), self.mistakes
         mask = self.cells(mistakes).expand_as(self.may_attend)
-        alone = {place: self.cells({place: mistakes[place]}) ^ self.right for place in mistakes}
-        matter = [place for place, cells in alone.items() if (cells & counts).any()]
-        for place in matter if matter or self.whole else mistakes:
+        effects = {place: self.cells({place: mistakes[place]}) ^ self.right for place in mistakes}
+        relevant = [place for place, cells in effects.items() if (cells & counts).any()]
+        for place in relevant if relevant or self.whole else mistakes:
             others = {other: mistake for other, mistake in mistakes.items() if other != place}
             yield self.parts[place], mistakes[place], self.upright(mask ^ self.cells(others))
         if self.whole:
@@ -327,17 +327,17 @@ def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tenso
             paddings += [real] if (real[:, 0] | real[:, -1]).all() and not real.all() else []
         places = [*product(dict.fromkeys((max(0, keys - queries), 0)), paddings)]
         intents = [usual_masks(mask, real, offset) if intent is None else [intent] for offset, real in places]
-        for each, (offset, real) in chain(*(zip(kind, places, strict=True) for kind in zip(*intents, strict=True))):
-            if each is None:
+        for choice, (offset, real) in chain(*(zip(kind, places, strict=True) for kind in zip(*intents, strict=True))):
+            if choice is None:
                 continue
             counts = torch.ones(1, queries, dtype=torch.bool)
             if real is not None and queries == keys:
                 counts = real if stated else real | mask.any((1, 3))
             counts = counts[:, None, :, None].expand(-1, -1, -1, keys)
-            rest = [rule for rule in joined if rule not in of_padding] if each is intent else [each.mask]
+            rest = [rule for rule in joined if rule not in of_padding] if choice is intent else [choice.mask]
             rules = reduce(and_, rest or [Full()])
             parts = _parts(rules, shape, offset, real)
-            yield Combination(each, convention, mask, counts, rules, offset, real, parts)
+            yield Combination(choice, convention, mask, counts, rules, offset, real, parts)
 
 
 def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = ALL) -> bool:
