@@ -124,21 +124,21 @@ class Block:
 def blocks(
     step: Step, heads: int | str | Sequence[int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
 ) -> Iterator[Block]:
-    """Iterate over the blocks of a window, row by row; a block does not hold parts of two tiles side by side.
+    """Iterate over the blocks of a window, row by row; a block holds whole tiles or a part of one tile.
 
-    Blocks that a mask closes completely are not computed. `core.progress` counts a map as one call. `heads` is a head,
-    several heads, which make blocks smaller, or a name of `AGGREGATIONS`.
+    Blocks that a mask closes completely are not computed. For `core.progress`, a whole map is one call. `heads` is a
+    head, several heads (with smaller blocks), or a name of `AGGREGATIONS`.
     """
     heads = heads if isinstance(heads, Sequence) else (heads,)
     count = 1 if isinstance(heads, str) else len(heads)
     blockwise = None if isinstance(heads, str) else Blockwise(step, heads, sentence=sentence)
-    high, wide = (max(1, int(side / count**0.5)) for side in (HEIGHT, WIDTH))
-    for down in _stretches(queries, tile, high * torch.get_num_threads()):
+    height, width = (max(1, int(side / count**0.5)) for side in (HEIGHT, WIDTH))
+    for down in _stretches(queries, tile, height * torch.get_num_threads()):
         sums = step.logsumexp[sentence, slice(None) if isinstance(heads, str) else list(heads), down.slice]
         # rows whose weights ignore the mask: NaN, or without an open key and not set to zero
         is_filled = bool((sums.isnan() | ((sums == -torch.inf) & (step.scoring.empty_rows != "zero"))).any())
         cells, weigh = blockwise.rows(down.slice) if blockwise else (None, None)
-        for across in _stretches(keys, tile, wide):
+        for across in _stretches(keys, tile, width):
             allowed, open = None, is_open(step, down.places, across.places, sentence=sentence)
             if open is None:
                 open, allowed = _open_cells(step, heads, down.places, across.places, sentence)
@@ -199,10 +199,10 @@ def _slice(places: range) -> slice:
 
 def _stretches(places: range, tile: int, most: int) -> Iterator[Stretch]:
     """Cut an axis into runs of at most `most` positions, each of whole tiles or of a part of one tile."""
-    n, wide = len(places), max(tile, most // tile * tile)
-    for start in range(0, n, wide):
-        for begin in range(start, min(start + wide, n), min(wide, most)):
-            end = min(begin + min(wide, most), start + wide, n)
+    n, width = len(places), max(tile, most // tile * tile)
+    for start in range(0, n, width):
+        for begin in range(start, min(start + width, n), min(width, most)):
+            end = min(begin + min(width, most), start + width, n)
             whole = (end - begin) // tile * tile
             for first, last, size in ((begin, begin + whole, tile), (begin + whole, end, end - begin - whole)):
                 if first < last:

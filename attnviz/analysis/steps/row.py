@@ -68,7 +68,7 @@ class Row:
         weights, row_sum: exps / sum_exps, or the policy's weights of an empty row, (k,); and the sum of all weights.
         weighted_values, output: each weight times its value, (k, d_v), and the sum over all keys, (d_v,).
         state: "weights", "empty row" or "nan".
-        digits: sentence about these precisions, with the largest difference.
+        digits: sentence about the precision of these numbers and of the run, with the largest difference of weights.
     """
 
     query: int

@@ -265,14 +265,14 @@ def _scores(call: _CallView) -> Iterator[Stage]:
     products, scaled, capped, biased, scores = (
         until(step, stage).scores(call.head, *call.window, **where) for stage in ORDER
     )
-    many, each = counted(products.numel(), "dot product"), counted(d_k, "product")
-    changed = f"{many} of {each} each: {span(products)}, standard deviation {deviation(products)}."
+    pairs, terms = counted(products.numel(), "dot product"), counted(d_k, "product")
+    changed = f"{pairs} of {terms} each: {span(products)}, standard deviation {deviation(products)}."
     yield call.squares("products", changed, products=products)
 
     is_root = math.isclose(scoring.scale, d_k**-0.5)
     factor = f"{digits(scoring.scale)} ({'' if is_root else 'not '}1/√{d_k})"
-    went = f"the standard deviation went from {deviation(products)} to {deviation(scaled)}"
-    stage = call.squares("scale", f"Every product was multiplied by {factor}: {went}.", scaled=scaled)
+    spread = f"the standard deviation went from {deviation(products)} to {deviation(scaled)}"
+    stage = call.squares("scale", f"Every product was multiplied by {factor}: {spread}.", scaled=scaled)
     yield stage if is_root else replace(stage, equation=rf"S = {scoring.scale:.4g} \, Q K^\top")
 
     if scoring.softcap is not None:
@@ -282,7 +282,7 @@ def _scores(call: _CallView) -> Iterator[Stage]:
         unqueried = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # the bias alone
         added = unqueried.scores(call.head, *call.window, **where)
         cells = f"{int((added != 0).sum())} of {counted(added.numel(), 'score')}"
-        changed = f"{span(added)} was added; {cells} got another number than 0."
+        changed = f"{span(added)} was added; {cells} changed."
         yield call.squares("bias", changed, biased=biased, added=added)
     if scoring.temperature != 1:
         changed = f"Scores were divided by {digits(scoring.temperature)}: {span(biased)} became {span(scores)}."
@@ -314,7 +314,7 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
     step, sizes, value = call.step, call.sizes, call.step.value[call.sentence, call.head]
     output = step.weights(call.head, call.window[0], sentence=call.sentence).to(value.dtype) @ value
     is_taken = step.taken is not None and not bool(step.taken[call.sentence, call.head].isnan().all())
-    taken = " What goes on was taken from another text instead." if is_taken else ""
+    taken = " The output that goes on was taken from another text." if is_taken else ""
     values = f"{counted(sizes['K'], 'value')} of {counted(sizes['d_v'], 'number')}"
     changed = f"For each query {values} were multiplied by its weights and added: {span(output)}.{taken}"
     yield call.stage("values", changed, call.table("output", f"O of head {call.head}", ("query", "d_v"), output))
