@@ -143,28 +143,28 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     added = tokenizer.bos_token is None or not prompt.startswith(tokenizer.bos_token)
     options = {"add_special_tokens": added, "return_text_replacement_offsets": True, "return_tensors": "pt"}
     read = processor(images=_arrays([pictures]), text=[prompt], **options)
-    _, (shown,), *_ = processor.prepare_inputs_layout(images=_arrays([pictures]), text=[prompt])
+    _, (short,), *_ = processor.prepare_inputs_layout(images=_arrays([pictures]), text=[prompt])
     replaced, ids = read["text_replacement_offsets"][0], read["input_ids"][0].tolist()
-    whole, end = "", 0  # the text with all the tokens of its pictures
+    full, end = "", 0  # the text with all the tokens of its pictures
     for part in replaced:
-        whole += shown[end : part["span"][0]] + part["replacement"]
+        full += short[end : part["span"][0]] + part["replacement"]
         end = part["span"][1]
-    whole += shown[end:]
-    for tokens in (reading.cut(tokenizer, whole, added=False), reading.cut(tokenizer, whole)):
+    full += short[end:]
+    for tokens in (reading.cut(tokenizer, full, added=False), reading.cut(tokenizer, full)):
         if [token.id for token in tokens] == ids:
             break
     else:  # their places are unknown: tokens are shown by their names
-        tokens = tuple(Token(reading.name_of(tokenizer, id), id, len(whole), len(whole)) for id in ids)
-    tokens = tuple(_moved(token, replaced) for token in tokens)
+        tokens = tuple(Token(reading.name_of(tokenizer, id), id, len(full), len(full)) for id in ids)
+    tokens = tuple(_in_short_text(token, replaced) for token in tokens)
     if turns:
-        tokens = reading.with_roles(tokens, shown, *turns)
+        tokens = reading.with_roles(tokens, short, *turns)
     image_token, placed = str(tokenizer.convert_ids_to_tokens(image)), []
     for number, (picture, part) in enumerate(zip(pictures, replaced, strict=True)):
         count = part["replacement"].count(image_token)
         placed += [(cell, number) for cell in cells(processor, picture.size, count) or [None] * count]
     places = iter(placed)
     tokens = tuple(_in_picture(token, *next(places)) if token.id == image else token for token in tokens)
-    return Sentence(shown, tokens, len(tokens), pictures)
+    return Sentence(short, tokens, len(tokens), pictures)
 
 
 def _in_picture(token: Token, cell: Token | None, picture: int) -> Token:
@@ -194,16 +194,16 @@ def _prompt(facts: ModelFacts, text: str, count: int, system: str) -> tuple[str,
     return processor.image_token * count + text, None
 
 
-def _moved(token: Token, replaced: list[dict[str, Any]]) -> Token:
-    """Move a token from the text with all the tokens of its pictures to the text with a sign for each picture."""
-    longer = 0
+def _in_short_text(token: Token, replaced: list[dict[str, Any]]) -> Token:
+    """Change the place of a token in the full text to its place in the short text, with one sign for each picture."""
+    surplus = 0
     for part in replaced:
         (start, end), (new_start, new_end) = part["span"], part["new_span"]
         if new_start <= token.start < min(new_end, token.end):
             return replace(token, start=start, end=start, special=True)
         if new_end <= token.start:
-            longer += new_end - new_start - (end - start)
-    return replace(token, start=token.start - longer, end=token.end - longer)
+            surplus += new_end - new_start - (end - start)
+    return replace(token, start=token.start - surplus, end=token.end - surplus)
 
 
 @lru_cache(maxsize=32)

@@ -132,7 +132,7 @@ class CellAxis(NamedTuple):
 
 @dataclass(frozen=True)
 class Patching:
-    """Cut of the numbers that a model is given into positions.
+    """Way to cut the input numbers of a model into positions.
 
     Attributes:
         layers: convolutions in their order, each for rows and for columns.
@@ -187,7 +187,7 @@ class Patching:
 
 
 def square_patching(count: int, plane: Plane, extra: Sequence[str]) -> Patching | None:
-    """Cut into `count` positions by square patches beside each other; None if there is no such cut.
+    """Find square patches, side by side, that cut a picture into `count` positions; None if there are none.
 
     Args:
         extra: names of positions that may stand before the patches.

@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[Sentence, ...]:
     """Cut texts into tokens with the special tokens that the model expects, padded at the end to one length.
 
-    A special token that is typed, as a chat template writes it, is that token, and is not added again.
+    A special token that the text already contains, as one of a chat template, stays special and is not added twice.
 
     Args:
         pairs: whether a line with "|||" in it is a pair of texts, whose tokens know to which text they belong. A model
@@ -54,10 +54,10 @@ def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[
         InputError: if a text has no tokens but special tokens, or only some of the texts are pairs.
     """
     texts = [without_surrogates(text) for text in texts]
-    parted = [text.partition(PAIR) if pairs else (text, "", "") for text in texts]
-    if any(sign for _, sign, _ in parted) and not all(sign for _, sign, _ in parted):
+    halves = [text.partition(PAIR) if pairs else (text, "", "") for text in texts]
+    if any(bars for _, bars, _ in halves) and not all(bars for _, bars, _ in halves):
         raise InputError(f"Some lines are pairs (with {PAIR} in them) and some are not; make all of them the same.")
-    rows = [cut(tokenizer, before, after if sign else None) for before, sign, after in parted]
+    rows = [cut(tokenizer, before, after if bars else None) for before, bars, after in halves]
     if not rows:
         raise InputError("There is no sentence; type at least one.")
     for number, row in enumerate(rows, 1):
@@ -91,7 +91,7 @@ def cut(tokenizer: Any, first: str, second: str | None = None, *, added: bool = 
         begins.append(len(first) + len(PAIR) + len(second) - len(parts[1]))
     pieces = (_fast if tokenizer.is_fast else _slow)(tokenizer, parts, added)
     special, tokens, before, ended = special_ids(tokenizer), [], None, 0
-    blank = False  # a lone sign for a space, with which the next piece makes a word
+    blank = False  # a lone sign for a space, which belongs to the word of the next piece
     for id, start, end, word, part in _without_repeats(pieces):
         name = str(tokenizer.convert_ids_to_tokens(id))
         if part is None:
@@ -117,7 +117,7 @@ def cut(tokenizer: Any, first: str, second: str | None = None, *, added: bool = 
 
 
 def _without_repeats(pieces: list[Piece]) -> list[Piece]:
-    """Leave out special tokens that were added at either end beside the same tokens, typed."""
+    """Leave out special tokens added at the start or the end of a text that already has the same tokens there."""
     head = next((i for i, piece in enumerate(pieces) if piece.part is not None), 0)
     tail = next((i for i, piece in enumerate(reversed(pieces)) if piece.part is not None), 0)
     if head and _repeats(pieces[:head], pieces[head : 2 * head]):
@@ -224,7 +224,7 @@ def render_chat(model: Any, name: str, turns: list[dict[str, Any]], **options: b
 def with_roles(
     tokens: tuple[Token, ...], whole: str, turns: list[dict[str, str]], render: Callable[[list[dict]], str]
 ) -> tuple[Token, ...]:
-    """Give each token the role of its turn, and the assistant's behind all turns; what a template adds is special.
+    """Give each token the role of its turn, and the assistant's after the last turn; what a template adds is special.
 
     Args:
         whole: rendered text of all turns, with the beginning of the answer.

@@ -142,13 +142,13 @@ def returns_scores(model: nn.Module, site: Site) -> bool:
 
 
 def is_map(model: nn.Module, site: Site, weights: Tensor, read: dict[str, Tensor]) -> bool:
-    """Whether a model returned a map (B, H, Q, K) of all queries over all keys; see `SCORES`."""
+    """Whether weights that a model returned are a map (B, H, Q, K) of all queries over all keys; see `SCORES`."""
     if weights.dim() != 4 or weights.shape[2:] != map_sizes(read)[site.kind]:
         return False
     if returns_scores(model, site):
         return True
-    off = (weights.float().sum(-1) - 1).abs()
-    return not bool((weights < 0).any() or (off > 0.02).any())  # NaN is a weight of a model that is broken
+    deviations = (weights.float().sum(-1) - 1).abs()
+    return not bool((weights < 0).any() or (deviations > 0.02).any())  # NaN passes: weights of a broken model
 
 
 def returned_steps(loaded: Loaded, output: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:

@@ -129,14 +129,14 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
     """Modules that write into the residual stream of a model, searched once.
 
     Args:
-        all_projections: whether to give those to queries, keys and values, too: they take memory.
+        all_projections: whether to include those of queries, keys and values, which take memory.
 
     Raises:
-        InputError: if a part of the stream is not the sum of modules' outputs, with that part; or if there is too
-            little memory for its projections, with both numbers.
+        InputError: if a part of the stream is not the sum of modules' outputs (the message names the part), or if
+            the projections need more memory than is free (the message names both numbers).
     """
     if loaded.keeps_own_attention and not loaded.trial.is_captured:
-        raise _refusal(loaded, "its attention is its own, and what its heads give is not known")
+        raise _refusal(loaded, "it computes attention in its own code: the outputs of its heads are not known")
     _check_words(loaded)
     results = _results.setdefault(loaded.model, {})
     modules = results.get("all parts") or (not all_projections and results.get("parts"))
@@ -306,7 +306,7 @@ class Search:
                 feed_forward[layer] = module, factor
             sites |= {site: replace(sites[site], factor=factor) for site in here}
         if beyond := [site for site in sites if site.layer >= len(states) - 1]:
-            raise _refusal(self.loaded, f"{beyond[0]} is beyond the layers whose states it tells")
+            raise _refusal(self.loaded, f"{beyond[0]} is beyond the layers whose states it returns")
         if all_projections:
             for site, (_, parts, _) in calls.items():
                 self._check_read(site, parts)
@@ -342,9 +342,7 @@ class Search:
         while not self._is_close(wanted, end):
             call = next((call for call in reversed(self.calls) if self._gives(call, wanted, end)), None)
             if call is None or len(head) > LONGEST_HEAD:
-                raise _refusal(
-                    self.loaded, "its words are not read from its last states by modules one after the other"
-                )
+                raise _refusal(self.loaded, "its logits do not come from its last states through a chain of modules")
             head.insert(0, call.module)
             wanted = call.input
         for call in reversed(self.calls):
@@ -362,7 +360,7 @@ class Search:
         return self._is_close(call.output, wanted) and not self._is_close(call.input, wanted)
 
     def _unembedding(self) -> tuple[Readout, ModuleCall]:
-        """Logits of the input of the unembedding, and its call."""
+        """Readout of the logits from the input of the unembedding, and the call of the unembedding."""
         unembedding = self.loaded.model.get_output_embeddings()
         weight = getattr(unembedding, "weight", None)
         if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
@@ -380,7 +378,7 @@ class Search:
         return Readout(None, linear, factor, softcap), call
 
     def _readout(self) -> tuple[Readout, ModuleCall]:
-        """Logits of the end of the stream, and the call of the norm that reads that end."""
+        """Readout of the logits from the end of the stream, and the call of the norm that it begins with."""
         readout, call = self._unembedding()
         for norm_call in reversed(self.calls):
             scale = None if norm_call.input is None else ratio(call.input, norm_call.output)
@@ -390,7 +388,7 @@ class Search:
                 gain = torch.tensor(scale) if norm.weight is None else norm.weight * scale
                 scaled = replace(norm, weight=gain, bias=None if norm.bias is None else norm.bias * scale)
                 return replace(readout, norm=norm if scale == 1 else scaled), norm_call
-        raise _refusal(self.loaded, "its logits are not read off a plain norm of what its layers gave")
+        raise _refusal(self.loaded, "its logits do not come from a plain norm of the output of its layers")
 
     def _call(self, step: Step, *, all_projections: bool) -> tuple[Projections, dict[str, Projected], Tensor]:
         """Weights around a call, the projections by their names, and what W^O and a norm after it give.
@@ -498,7 +496,7 @@ class Search:
     def _embedding(self) -> tuple[nn.Module, float, Tensor | None, Tensor | None]:
         """The module of tokens, its factor, the vectors added for positions, (n, d_model), and the table of tokens.
 
-        What differs between the states of two texts is what differs between their tokens; what is left is of positions.
+        States of two texts differ only by their tokens, so the rest comes from positions.
         """
         owner = self.loaded.model.get_decoder() if self.has_encoder else self.loaded.model
         module, first = owner.get_input_embeddings(), self.states[0]
