@@ -111,12 +111,13 @@ def texts(root: Path, shard: Shard) -> list[CorpusLine]:
 
 
 def _line_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
+    """Yield for each shard of a text file: first line, number of lines, first byte, number of bytes, checksum."""
     first, start = 1, 0
     with path.open("rb") as file:
         while lines := list(islice(iter(lambda: file.readline(MOST_LINE), b""), most)):
             if long := [i for i, line in enumerate(lines, first) if len(line) == MOST_LINE and line[-1:] != b"\n"]:
-                what = f"Line {long[0]:,} of {quoted(path.name, 200)} has more than {MOST_LINE:,} bytes"
-                raise InputError(f"{what}. Give a text on each line.")
+                problem = f"Line {long[0]:,} of {quoted(path.name, 200)} has more than {MOST_LINE:,} bytes"
+                raise InputError(f"{problem}. Write one text on each line.")
             content = b"".join(lines)
             yield first, len(lines), start, len(content), _checksum(content)
             first, start = first + len(lines), start + len(content)
@@ -147,6 +148,7 @@ def _text(text: Any, number: int) -> CorpusLine:
 
 
 def _parquet_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
+    """Yield for each shard of a Parquet file: first row, number of rows, 0, 0, checksum."""
     file = _parquet(path)
     for first in range(0, file.metadata.num_rows, most):
         rows = _rows(file, first, most)

@@ -295,8 +295,8 @@ def open(folder: str | Path) -> Atlas:
             result = json.load(file)
         return Atlas(folder, atlas_plan, **result | {"failed": tuple(result["failed"])})
     except (OSError, ValueError, KeyError, TypeError):
-        what = f"The atlas in {quoted(str(folder), 200)} is not finished"
-        raise InputError(f"{what}: the command that began it goes on with it.") from None
+        problem = f"The atlas in {quoted(str(folder), 200)} is not finished"
+        raise InputError(f"{problem}: to continue it, repeat the command that started it.") from None
 
 
 @contextmanager

@@ -40,10 +40,10 @@ class TooLong(InputError):
         longest: number of tokens that the model can read.
     """
 
-    def __init__(self, lengths: Sequence[int], longest: int, reads: str, *, at_least: bool = False):
+    def __init__(self, lengths: Sequence[int], longest: int, limit: str, *, at_least: bool = False):
         line, length = next((i, length) for i, length in enumerate(lengths, 1) if length > longest)
         self.longest = longest
-        super().__init__(f"Line {line} has {'at least ' if at_least else ''}{length:,} tokens; {reads}")
+        super().__init__(f"Line {line} has {'at least ' if at_least else ''}{length:,} tokens; {limit}")
 
 
 class Canceled(InputError):

@@ -131,8 +131,8 @@ def _record_with(make: Callable[[Edits], Record], edits: Edits) -> Record:
     with errors_said():
         record = make(edits)
     if not isinstance(record, Record):
-        what = f"The function gave {quoted(type(record).__name__)}"
-        raise InputError(f"{what}; it takes Edits and gives a Record, as seen.record(...) does.")
+        problem = f"The function returned {quoted(type(record).__name__)}"
+        raise InputError(f"{problem}; it must take Edits and return a Record (see attnviz.capture).")
     return record
 
 
