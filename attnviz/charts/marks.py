@@ -141,7 +141,7 @@ def hover(views: Sequence[str], *fields: str) -> Spec:
 def drag(name: str, views: Sequence[str], colors: Theme) -> Spec:
     """Build a selection by a drag, as intervals of the row and column axes: {"row": [1.2, 3.4], "column": ...}.
 
-    The selection is cleared 0.3 s after the drag, when it has been sent, because it covers the cells for clicks. Only
+    The selection covers the cells and catches clicks, so it is cleared 0.3 s after the drag, once it is sent. Only
     a drag that began on the picture clears it: otherwise a click elsewhere would clear the start of the next drag.
     """
     mark = {"fill": colors.accent, "fillOpacity": 0.12, "stroke": colors.accent, "strokeOpacity": 0.6}

@@ -332,20 +332,20 @@ def looks(model: nn.Module, scenes: Scenes, read: Tensor) -> dict[Head, dict[str
 def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out pictures, for its card."""
     model, (batch, read) = load(), pictures(HELD_OUT, number)
-    measured, complete = looks(model, batch, read), right(model, batch, read)
+    measured, accuracies = looks(model, batch, read), right(model, batch, read)
     texts = f"{number:,} held-out pictures"
 
     def sentences(*heads: Head) -> float:
         return right(model, batch, read, *heads)["sentence"]
 
     findings = probe.findings(measured, ROLES, sentences, texts=texts, answers="sentences", by="shares")
-    rows = [(f"{part}s right, of {texts}", share, GOAL) for part, share in complete.items()]
+    rows = [(f"{part}s right, of {texts}", share, GOAL) for part, share in accuracies.items()]
     for color in ("red", "blue"):
-        looking = [finding for finding in findings if finding["role"] == f"{color} shape"]
-        heads = [(Site("encoder", finding["layer"]), finding["heads"][0]) for finding in looking]
+        matching = [finding for finding in findings if finding["role"] == f"{color} shape"]
+        heads = [(Site("encoder", finding["layer"]), finding["heads"][0]) for finding in matching]
         shares = right(model, batch, read, *heads, rows=CLS)
-        what = f"s right with the heads that look at the {color} shape off at [CLS]"
-        rows += [(f"{part}{what}", share, None) for part, share in shares.items()]
+        ending = f"s right with the heads that look at the {color} shape off at [CLS]"
+        rows += [(f"{part}{ending}", share, None) for part, share in shares.items()]
     sizes = {
         "sentences": len(CLASSES),
         "layers": model.config.num_hidden_layers,
@@ -354,6 +354,6 @@ def card(number: int) -> dict[str, Any]:
         "patches of a picture": (SIDE // PATCH) ** 2,
         "weights": sum(weight.numel() for weight in model.parameters()),
     }
-    first = min(findings, key=lambda finding: finding["off"][0])
-    opens = Site("encoder", first["layer"]), first["heads"][0]
+    decisive = min(findings, key=lambda finding: finding["off"][0])
+    opens = Site("encoder", decisive["layer"]), decisive["heads"][0]
     return probe.card("shapes", opens=opens, sizes=sizes, measured=rows, findings=findings, steps=RECIPE.steps)

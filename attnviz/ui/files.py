@@ -77,8 +77,8 @@ def _picture(name: str, content: bytes) -> list[tuple[str, str]]:
     notes = pictures.take(name, content)
     kind = api.SOURCES.get(now()["model"].partition(":")[0])
     if kind is not None and kind.reads == "text":
-        such = "" if name.lower().endswith(media.SOUND_ENDING) else ", such as shapes"
-        notes.append((f"{name} is here, and this model reads text: choose one that reads it{such}.", "notice"))
+        example = "" if name.lower().endswith(media.SOUND_ENDING) else ", such as shapes"
+        notes.append((f"{name} is here, and this model reads text: choose one that reads it{example}.", "notice"))
     return notes
 
 

@@ -49,7 +49,7 @@ class About:
 
     @property
     def calls(self) -> int:
-        """Number of steps of the progress."""
+        """Number of steps that the progress bar counts, such as attention calls."""
         return len(self.names) or max(1, self.cost.maps)
 
     @property

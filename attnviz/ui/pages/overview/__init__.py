@@ -24,7 +24,7 @@ CIRCUITS = {
     "copying": ("Copying", "OV circuit, from -1 to 1. 1: a token that is attended to becomes more probable itself."),
     "eigenvalue": ("Largest eigenvalue", "OV circuit: real part of the eigenvalue with the largest size."),
     "previous_token": ("Previous token", "QK circuit of the vectors of positions: mean weight on the position before."),
-    "induction": ("Induction", "QK circuit through an earlier head. 1: it looks for its own token where that looked."),
+    "induction": ("Induction", "QK circuit through an earlier head. 1: it seeks its own token where that head looked."),
 }
 """Title and meaning of each metric of a head's circuits."""
 COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
