@@ -132,7 +132,7 @@ def _record_with(make: Callable[[Edits], Record], edits: Edits) -> Record:
         record = make(edits)
     if not isinstance(record, Record):
         problem = f"The function returned {quoted(type(record).__name__)}"
-        raise InputError(f"{problem}; it must take Edits and return a Record (see attnviz.capture).")
+        raise InputError(f"{problem}; it takes Edits and gives a Record, see attnviz.capture.")
     return record
 
 
