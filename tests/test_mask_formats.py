@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.attention import flex_attention as flex
 
 from attnviz.core.attention import scaled_dot_product_attention
-from attnviz.core.errors import MaskError
 from attnviz.core.masks import (
     And,
     Documents,
@@ -205,9 +204,3 @@ def test_what_a_format_cannot_say_is_said_in_one_sentence():
     assert padding.refuses(Padding((3, 5)) & ~Subsequent(), 5, 5).count(".") == 1
     for known, mask in ((causal, Window(1)), (padding, Subsequent())):
         assert (known.to_tensor(mask, 5, 5), known.code(mask, 5, 5)) == (None, "")
-
-
-def test_an_unknown_format_is_named():
-    """With those there are."""
-    with pytest.raises(MaskError, match=r"no mask format 'numpy'.*sdpa, sdpa_additive, is_causal"):
-        mask_format("numpy")

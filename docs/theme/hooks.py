@@ -138,7 +138,7 @@ def _metrics() -> Iterator[str]:
 
 def _forms() -> Iterator[str]:
     """The forms of a head with what they take, and the figure of each."""
-    yield "| `--as` | on the page Heads | what it takes |\n|---|---|---|"
+    yield "| `--form` | on the page Heads | what it takes |\n|---|---|---|"
     for name, form in FORMS.items():
         takes = ", ".join(f"`{option}`" for option in sorted(form.takes))
         yield f"| `{name}` | {'yes' if form.is_on_page else 'no'} | {takes or '–'} |"

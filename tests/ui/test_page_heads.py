@@ -5,7 +5,7 @@ from dataclasses import replace
 from test_app import choices, html, opened
 
 import attnviz
-from attnviz import link
+from attnviz import figures, link
 from attnviz.core.edits import Site
 from attnviz.ui import cache
 
@@ -67,3 +67,14 @@ def test_how_it_writes_is_chosen_and_stays_once_the_menu_is_closed():
 
     assert not app.exception
     assert len(choices(app)["answer"]) == 2
+
+
+def test_a_form_that_selects_nothing_is_drawn_without_a_click(monkeypatch):
+    """A chart without a selection fails in Streamlit where a click is asked for."""
+    form = replace(figures.FORMS["distance"], is_on_page=True)
+    monkeypatch.setitem(figures.FORMS, "distance", form)
+
+    app = opened(model="story", text="the cat sat", form="distance")
+
+    assert choices(app)["form"] == "distance"
+    assert app.get("vega_lite_chart")

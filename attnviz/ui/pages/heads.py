@@ -49,7 +49,7 @@ def page(source: Source, request: Request) -> None:
             figure,
             f"head {form}",
             select="cell",
-            on_click=_select(form),
+            on_click=_select(form) if FORMS[form].selects else None,
             on_escape=lambda: put(cell=None, pins=frozenset()),
             on_zoom=zoom.into,
         )
