@@ -317,14 +317,18 @@ def _sum_findings(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
 
 
 def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
-    """Find cells that are open against the intent or at padding; also return whether the future is hidden.
-
-    Without an intent, the future is hidden if every future key that some query uses is blocked.
-    """
-    read, findings, ahead = read_rows(is_open, tokens)[..., None], [], future(*is_open.shape[2:])
+    """Find cells open against the intent, or what looks causal, or at padding; also return if the future is hidden."""
+    read, findings = read_rows(is_open, tokens)[..., None], []
+    queries, keys = is_open.shape[2:]
     if intent is None:
-        ahead = ahead & is_open.any(2, keepdim=True) & is_open.any(3, keepdim=True)
-        hides = bool(ahead.any()) and not bool((is_open & ahead).any())
+        hides = _looks_causal(is_open)
+        leaks = is_open & future(queries, keys) & hides
+        if leaks.any():
+            query, key = leaks.nonzero()[0, 2:].tolist()
+            message = f"It looks causal, with {counted(int(leaks.count_nonzero()), 'open future cell')}: "
+            message += f"position {query + max(0, keys - queries)} saw position {key}."
+            fix = "Block them before the softmax. If they are meant to be open: --intent two-way."
+            findings += laid.findings("future-leak", "warning", message, fix, leaks)
     else:
         intended, hides = _intended_mask(intent.mask, is_open)
         extra = is_open & ~intended & read
@@ -334,6 +338,17 @@ def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
         padding = is_open & ~tokens[:, None, None] & read
         findings += laid.findings("deviation", "error", "of padding open to tokens.", fix, padding, "cell")
     return hides, findings
+
+
+def _looks_causal(is_open: Tensor) -> bool:
+    """Whether half of the past is open and half of the heads open at most a tenth of the future, blocked lines aside."""
+    queries, keys = is_open.shape[2:]
+    used = is_open.any(2, keepdim=True) & is_open.any(3, keepdim=True)
+    ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
+    hiding = 10 * (is_open & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # per head
+    is_past_open = 2 * int((is_open & behind).count_nonzero()) >= int(behind.count_nonzero())
+    has_past = bool(ahead.any()) and queries >= 2 + (queries != keys)
+    return has_past and is_past_open and 2 * int(hiding.sum()) >= len(hiding)
 
 
 def _intended_mask(mask: Mask, is_open: Tensor) -> tuple[Tensor, bool]:

@@ -93,7 +93,7 @@ class _Call:
     def weights(self, mask: Tensor | None, query: Tensor | None = None, **scoring: Any) -> Tensor:
         """Weights of the attention, (B, H, Q, K)."""
         settings = replace(self.step.scoring, **scoring)
-        return attention_weights(self.query if query is None else query, self.key, mask, settings)
+        return attention_weights(self.query if query is None else query, self.key, mask, settings)[0]
 
     def maps(self, right: Tensor | None, wrong: Tensor | None, weights: Tensor, **more: Any) -> Maps:
         """Both maps.
