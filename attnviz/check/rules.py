@@ -228,11 +228,7 @@ def tolerance(array: Tensor) -> float:
 
 
 def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near: float) -> ArrayReport:
-    """Report whether the weights hide the future, and their errors.
-
-    Args:
-        near: allowed error of the sum of a row.
-    """
+    """Report whether the weights hide the future, and their errors; `near` is the allowed error of the sum of a row."""
     values = laid.values
     nan, valid = values.isnan(), values.isfinite().all(-1)
     rows, weights = nan.all(-1), values.nan_to_num(0.0, 0.0, 0.0)
@@ -331,8 +327,7 @@ def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
             findings += laid.findings("future-leak", "warning", message, fix, leaks)
     else:
         intended, hides = _intended_mask(intent.mask, is_open)
-        extra = is_open & ~intended & read
-        findings += _find_cells(laid, is_open, extra, intent.title, hides, has_faults=False)
+        findings += _find_cells(laid, is_open, is_open & ~intended & read, intent.title, hides, has_faults=False)
     if tokens is not None:
         fix = "Join padding to the mask: mask & tokens[:, None, None, :], True at tokens."
         padding = is_open & ~tokens[:, None, None] & read
@@ -341,13 +336,13 @@ def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
 
 
 def _looks_causal(is_open: Tensor) -> bool:
-    """Whether half of the past is open and half of the heads open at most a tenth of the future, blocked lines aside."""
+    """Whether half of the past is open and half of the heads open at most a tenth of the future; unused keys aside."""
     queries, keys = is_open.shape[2:]
     used = is_open.any(2, keepdim=True) & is_open.any(3, keepdim=True)
     ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
     hiding = 10 * (is_open & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # per head
     is_past_open = 2 * int((is_open & behind).count_nonzero()) >= int(behind.count_nonzero())
-    has_past = bool(ahead.any()) and queries >= 2 + (queries != keys)
+    has_past = bool(ahead.any()) and queries > 1 + (queries != keys)
     return has_past and is_past_open and 2 * int(hiding.sum()) >= len(hiding)
 
 
