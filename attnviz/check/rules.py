@@ -84,10 +84,8 @@ def _find_cells(
     """Find cells that differ from the mask in the title and that no named mistake explains."""
     queries, keys = may_attend.shape[2:]
     ahead, first = wrong & may_attend & future(queries, keys) & hides, max(0, keys - queries)
-    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
-    block = f"Block them: at most tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{where}."
     for rule, cells, what, fix in (
-        ("future-leak", ahead, "open in the future", block),
+        ("future-leak", ahead, "open in the future", _block_future(first)),
         ("deviation", wrong & may_attend & ~ahead, "open instead", "Block the cells that are named."),
         ("deviation", wrong & ~may_attend, "blocked instead", "Open the cells that are named."),
     ):
@@ -97,6 +95,12 @@ def _find_cells(
             _, _, query, key = cells.nonzero()[0].tolist()
             saw = f", and position {query + first} saw position {key}" if cells is ahead else ""
             yield from laid.findings(rule, "error", f"It is not {title}: {are} {what}{also}{saw}.", fix, cells)
+
+
+def _block_future(first: int) -> str:
+    """Say in code how to block the future, where the first query stands at the key `first`."""
+    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
+    return f"Block them: at most tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{where}."
 
 
 def _unknown_report(
@@ -321,9 +325,9 @@ def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
         leaks = is_open & future(queries, keys) & hides
         if leaks.any():
             query, key = leaks.nonzero()[0, 2:].tolist()
-            message = f"It looks causal, with {counted(int(leaks.count_nonzero()), 'open future cell')}: "
-            message += f"position {query + max(0, keys - queries)} saw position {key}."
-            fix = "Block them before the softmax. If they are meant to be open: --intent two-way."
+            first, number = max(0, keys - queries), counted(int(leaks.count_nonzero()), "open future cell")
+            message = f"It looks causal, with {number}: position {query + first} saw position {key}."
+            fix = f"{_block_future(first)} If they are meant to be open: --intent two-way."
             findings += laid.findings("future-leak", "warning", message, fix, leaks)
     else:
         intended, hides = _intended_mask(intent.mask, is_open)
