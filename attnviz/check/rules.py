@@ -216,7 +216,7 @@ def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
 
 
 def tolerance(array: Tensor) -> float:
-    """Choose the allowed error of the sum of a row by number type, or half a last decimal per key of rounded weights."""
+    """Choose the allowed error of a row sum by number type, or half a last decimal per key of rounded weights."""
     if not array.is_floating_point():
         return TOLERANCE
     eps, digit = torch.finfo(array.dtype).eps, 0.0
