@@ -122,7 +122,7 @@ def test_data_from_elsewhere_is_never_fetched():
         ({"ppi": 0}, r"ppi\) are 0; they go without a scale"),
         ({"format": "gif"}, r"no format 'gif'\. There are: png, svg, pdf"),
         ({"preset": "poster"}, "no preset 'poster'. There are: paper, slide, web"),
-        ({"figure": SimpleNamespace()}, "no figure"),
+        ({"figure": SimpleNamespace()}, "is not a figure"),
     ],
 )
 def test_what_there_is_not_is_refused_with_what_there_is(figure, asked, sentence):
