@@ -67,16 +67,18 @@ def main() -> None:
 
 
 def shots(page: Page, link: str, screens: Sequence[Screen], press: str = "") -> dict[Screen, bytes]:
-    """What a window shows of a link on each screen, once a button is pressed if one is named."""
-    driver.resize(page, *screens[0])
-    driver.open_page(page, link)
-    if press:
-        page.get_by_role("button", name=press, exact=True).first.click()
-        page.wait_for_timeout(500)
+    """What a window shows of a link on each screen, once a button is pressed if one is named.
+
+    Each screen opens the link anew: pictures are drawn in the colors with which a page was opened.
+    """
     pictures = {}
     for screen in screens:
-        if pictures:
-            driver.resize(page, *screen)
+        driver.resize(page, *screen)
+        page.goto("about:blank")
+        driver.open_page(page, link)
+        if press:
+            page.get_by_role("button", name=press, exact=True).first.click()
+            page.wait_for_timeout(500)
         driver.settled(page)
         pictures[screen] = page.screenshot(animations="disabled")
     return pictures
