@@ -57,18 +57,3 @@ class Finder(nn.Module):
         causal = torch.ones(4, 4, dtype=torch.bool).triu(1)
         queries = queries + self.decoder_self_attn(queries, queries, queries, attn_mask=causal)[0]
         return self.cross_attn(queries, memory, memory)[0]
-
-
-class Painter(nn.Module):
-    """A step of diffusion: patches look at three words."""
-
-    def __init__(self, d_model=12, num_heads=3):
-        super().__init__()
-        self.patch = nn.Conv2d(3, d_model, 10, 10)
-        self.words = nn.Parameter(torch.zeros(1, 3, d_model))
-        self.attn2 = nn.MultiheadAttention(d_model, num_heads, batch_first=True)
-
-    def forward(self, picture):
-        x = self.patch(picture).flatten(2).transpose(1, 2)
-        words = self.words.expand(len(x), -1, -1)
-        return x + self.attn2(x, words, words)[0]

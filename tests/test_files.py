@@ -57,7 +57,7 @@ def every_record(shipped):
 
 
 def records_of_others(folder):
-    """Of transformers, whose heads may share keys, of a person's own model, of a picture, and of arrays."""
+    """Records of models of transformers, a user's own model, a picture and arrays."""
     sizes = {"hidden_size": 16, "intermediate_size": 8, "num_hidden_layers": 2, "num_attention_heads": 4}
     sizes |= {"vocab_size": len(fake_hub.WORDS), "pad_token_id": 0}
     llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes, num_key_value_heads=2))

@@ -133,7 +133,7 @@ class Call:
 
 
 def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
-    """Fields of a call of which only scores, (B, H, Q, K), are known: they are the bias, queries and keys are 0."""
+    """Fields of a call with scores, (B, H, Q, K), but no queries and keys: these are 0, and the scores are the bias."""
     batch, heads, queries, keys = scores.shape
     scores = scores.float() if scores.dtype in HALVES or not scores.is_floating_point() else scores
     query, key = scores.new_zeros(batch, heads, queries + keys, 1).split((queries, keys), 2)
@@ -199,7 +199,7 @@ class Run:
         """Join the passes to one call per site; gives the calls, and a message per site that cannot be joined."""
         calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
         cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
-        why = "uses keys of earlier passes that are not shown: its cache was cut or its sentences changed places"
+        why = "uses keys of earlier passes that were not captured: its cache was cut or its sentences changed places"
         return calls, [f"{site} ({calls[site].name or 'the model'}) {why}" for site in cut]
 
     def _is_cut(self, site: Site, call: Call) -> bool:

@@ -302,8 +302,8 @@ class Runner:
         Raises:
             NotTriedError: if the model does not support this way, or there is nothing to try.
         """
-        known = set() if self.pad is None else {"tokens"}  # the model tells padding from tokens by the id
-        if missing := sorted(name for name in NEEDS[way] - known if not self.takes(name)):
+        unneeded = set() if self.pad is None else {"tokens"}  # the model tells padding from tokens by the id
+        if missing := sorted(name for name in NEEDS[way] - unneeded if not self.takes(name)):
             raise NotTriedError(f"The call of the model takes no {missing[0]}; give call=, a function that does.")
         if "cache" in NEEDS[way] and max(map(len, documents)) < 2:
             raise NotTriedError("Each text has one token, so there is nothing to cache.")

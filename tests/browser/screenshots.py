@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def shots(page: Page, link: str, screens: Sequence[Screen], press: str = "") -> dict[Screen, bytes]:
-    """What a window shows of a link on each screen, once a button is pressed if one is named.
+    """Screenshots of a link on each screen, after the button `press`, if it is given.
 
     Each screen opens the link anew: pictures are drawn in the colors with which a page was opened.
     """

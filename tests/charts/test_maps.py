@@ -230,7 +230,7 @@ def test_a_row_is_the_word_before_the_one_that_it_predicts():
 
 
 def test_each_row_of_a_mask_says_how_many_keys_it_has_left():
-    """Those that have none say so in a word; without counts they are named."""
+    """A row without a key says so in a word; without counts, such rows are named."""
     counted, plain = (mask_grid(LEFT, list("abcdefg"), counted=counted) for counted in (True, False))
 
     assert data(counted, "meta")[0]["beside_title"] == "keys"

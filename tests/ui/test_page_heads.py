@@ -78,3 +78,11 @@ def test_a_form_that_selects_nothing_is_drawn_without_a_click(monkeypatch):
 
     assert choices(app)["form"] == "distance"
     assert app.get("vega_lite_chart")
+
+
+def test_attention_by_distance_is_drawn_beside_the_head():
+    app = opened("Overview", model="story", text="the cat sat")
+    app.session_state["by distance"] = True
+    app.run()
+
+    assert "of the attention goes to keys at most" in html(app)

@@ -305,9 +305,9 @@ def ends(loaded: Loaded) -> frozenset[int]:
 def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
     """Empty cache for keys and values of the text so far; None if the whole text must be run for each token.
 
-    That is so if a token attends to later ones, a bias counts positions, edits take from another text, a mask meets
-    layers that drop keys, a capture reads the calls, the class takes no cache of transformers, or a picture moves the
-    positions after it.
+    The whole text must be run if a token attends to later ones, a bias counts positions, edits take from another text,
+    a mask meets layers that drop keys, a capture reads the calls, the class takes no cache of transformers, or a
+    picture moves the positions after it.
     """
     from transformers import DynamicCache
     from transformers.cache_utils import DynamicLayer

@@ -71,7 +71,7 @@ def test_padding_that_a_model_never_gets_is_said_not_to_be_tested(opened):
 
 @pytest.mark.parametrize("family", ["T5", "Marian"])
 def test_an_encoder_with_a_decoder_is_tested_on_what_its_decoder_reads(opened, family):
-    """That is what the model wrote."""
+    """The decoder reads the text that the model wrote."""
     model = opened(family)
     test = probed(model, edits=Edits(Window(2)))
     off = probed(model, edits=Edits(own_mask=False), targets=model.tokenize([TEXT]))

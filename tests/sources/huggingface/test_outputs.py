@@ -1,4 +1,4 @@
-"""What transformers returns as attention, given to `from_arrays`."""
+"""Attention that transformers returns, given to `from_arrays`."""
 
 import numpy as np
 import pytest

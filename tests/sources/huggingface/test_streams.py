@@ -16,7 +16,7 @@ import attnviz
 from attnviz import Edits, Site
 from attnviz.analysis import circuits, contributions, logit_lens, pushed, steps
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import loading, streams
+from attnviz.sources.huggingface import loading, module_search
 
 TEXT = "A cat sat on it."
 SPLIT = {
@@ -125,7 +125,7 @@ def test_a_model_in_half_precision_shows_what_rounding_leaves(tmp_path):
 def test_runs_of_others_are_not_taken_for_its_own(tmp_path):
     zoo.save("gpt2", "GPT2LMHeadModel", tmp_path)
     own = transformers.AutoModelForCausalLM.from_pretrained(tmp_path)
-    with streams.calls_of([own.transformer.wte]) as calls:
+    with module_search.calls_of([own.transformer.wte]) as calls:
         thread = threading.Thread(target=own, args=(torch.tensor([[5, 6]]),))
         thread.start()
         thread.join()
