@@ -43,6 +43,8 @@ CARDS = {
 def banner() -> None:
     """Draw the purpose of the app with its buttons or, after a click on one, its question; nothing once closed."""
     memory = session().memory
+    if memory.pop("card opens", False):
+        st.rerun()  # model and text stand above the page
     if memory.get("welcome closed") or not (
         memory.get("card") or now() == link.read(link_of(CARDS["Read a map"].link))[0]
     ):
@@ -60,8 +62,7 @@ def banner() -> None:
 def _buttons() -> None:
     """Draw buttons for three things to try, for the check of a mask or a model, and for the lessons."""
     for name, offered in CARDS.items():
-        if st.button(name, key=f"card {name}", icon=f":material/{offered.icon}:", on_click=_open, args=(name,)):
-            st.rerun()  # model and text stand above the page
+        st.button(name, key=f"card {name}", icon=f":material/{offered.icon}:", on_click=_open, args=(name,))
     if st.button("Check a mask or a model", key="card check", icon=":material/rule:"):
         change(lambda choices: choices.put(lab="check"))
         main.go_to("Masks")
@@ -70,6 +71,6 @@ def _buttons() -> None:
 
 
 def _open(name: str) -> None:
-    session().memory["card"] = name
+    session().memory |= {"card": name, "card opens": True}
     choices, _ = link.read(link_of(CARDS[name].link))
     change(lambda _: choices)

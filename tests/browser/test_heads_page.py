@@ -116,3 +116,14 @@ def test_an_answer_is_copied_as_text(page, app):
     page.get_by_role("button", name="Copy", exact=True).click()
 
     assert page.evaluate("window.copied") == generated.answer.strip()
+
+
+def test_the_cards_of_a_first_visit_open_their_model_and_text(page, app):
+    cards = {"Hide the future": ("translator", "The+mouse"), "Switch off a head": ("story", "Anna")}
+    for name, (model, text) in cards.items():
+        page.goto("about:blank")
+        driver.open_page(page, f"{app}/")
+        page.get_by_role("button", name=name, exact=True).click()
+
+        driver.expect_link(page, f"model={model}", f"text={text}")
+        expect(page.locator(".note")).to_have_count(0)
