@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 FLAGS = [
@@ -222,8 +222,17 @@ def picture(page: Page, name: str) -> Locator:
 
 def click_at(page: Page, name: str, x: float, y: float) -> None:
     """Click at a place of a picture, given as shares of its width and height; expect what it brings."""
-    box = picture(page, name).bounding_box()
+    box = place_of(picture(page, name))
     page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
+
+
+def place_of(element: Locator) -> dict[str, float]:
+    """Return an element's x, y, width and height in pixels once it is drawn and the page has come to rest."""
+    expect(element).to_be_visible()
+    settled(element.page)
+    while not (place := element.bounding_box()):  # a run of the page has just replaced it
+        expect(element).to_be_visible()
+    return place
 
 
 def link(page: Page) -> str:

@@ -37,7 +37,7 @@ def test_the_text_of_b_begins_as_that_of_a_and_a_changed_word_moves_the_maps(pag
     expect(driver.picture(page, "difference")).to_contain_text("cat → dogs")
     both = page.locator(".st-key-predictions .says")
     expect(both).to_have_text([re.compile("^A: After “because”"), re.compile("^B: After “because”")])
-    assert both.last.bounding_box()["y"] < driver.picture(page, "difference").bounding_box()["y"] < 245
+    assert driver.place_of(both.last)["y"] < driver.place_of(driver.picture(page, "difference"))["y"] < 245
 
     page.get_by_role("button", name="Undo").click()
     page.wait_for_url(lambda url: "dogs" not in url)

@@ -20,7 +20,7 @@ def opened(page, app):
 
 def grid(page):
     """The place on the screen of cells of the mask."""
-    box = page.locator(".st-key-picture-painted-mask .cells_marks").bounding_box()
+    box = driver.place_of(page.locator(".st-key-picture-painted-mask .cells_marks"))
     count = len("<sos> The cat sat on the mat because it was tired".split())
 
     def place(query: int, key: int) -> tuple[float, float]:
@@ -56,7 +56,6 @@ def test_a_rule_is_added_in_two_clicks_changed_joined_and_undone(opened):
 def test_clicks_and_drags_paint_and_a_drag_is_one_step_of_undo(opened):
     page = opened("own_mask=false&mask=causal")
     page.get_by_text("Paint cells", exact=True).click()
-    driver.settled(page)
     cell = grid(page)
     page.mouse.click(*cell(5, 1))
     driver.expect_mask(page, "causal & blocked(5:1)")
@@ -76,7 +75,6 @@ def test_clicks_and_drags_paint_and_a_drag_is_one_step_of_undo(opened):
 def test_a_cell_that_the_built_in_mask_blocks_is_not_painted_but_explained(opened):
     page = opened()
     page.get_by_text("Paint cells", exact=True).click()
-    driver.settled(page)
     page.mouse.click(*grid(page)(1, 8))
 
     expect(page.locator(".note.notice")).to_contain_text("The built-in mask (causal) blocks this")

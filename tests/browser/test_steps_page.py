@@ -16,7 +16,7 @@ def opened(page, app):
 
 def test_stages_are_turned_by_the_rail_by_next_and_by_the_link(opened):
     page = opened()
-    box = driver.picture(page, "rail").bounding_box()
+    box = driver.place_of(driver.picture(page, "rail"))
     page.mouse.click(box["x"] + 180, box["y"] + 20)
     driver.expect_link(page, "stage=embedding")
     page.get_by_role("button", name="Next: 2 · Position").press("Enter")

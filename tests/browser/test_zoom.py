@@ -30,7 +30,7 @@ def test_a_drag_and_the_wheel_zoom_in_crumbs_lead_out_and_a_phrase_is_found(page
     """
     page.set_viewport_size({"width": 1440, "height": 1600})
     driver.open_page(page, f"{app}/?model=scratch&text={WORDS}")
-    box = picture(page, "head-map").locator(".cells image").bounding_box()
+    box = driver.place_of(picture(page, "head-map").locator(".cells image"))
 
     drag(page, box, 0.501, 0.749)
     zoomed(page, "48.71.48.71")
@@ -75,7 +75,7 @@ def test_a_square_of_many_cells_is_read_and_selected_as_the_strongest_of_them(pa
     query, key = 200 + int(weights.argmax()) // 2, 400 + int(weights.argmax()) % 2
     page.set_viewport_size({"width": 1440, "height": 1600})
     driver.open_page(page, f"{app}/?model=scratch&text={'+'.join(words)}")
-    box = picture(page, "head-map").locator(".cells image").bounding_box()
+    box = driver.place_of(picture(page, "head-map").locator(".cells image"))
 
     at = box["x"] + 200.5 / 300 * box["width"], box["y"] + 100.5 / 300 * box["height"]
     page.mouse.move(*at)
