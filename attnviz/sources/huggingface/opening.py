@@ -1,13 +1,11 @@
 """Read the configuration of a model before its weights: find its task, class, and tokenizer or processor."""
 
-import json
 from dataclasses import dataclass
-from functools import partial
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
-from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import embedding, faults, files, mixing
 
@@ -22,19 +20,13 @@ TABLES: tuple[tuple[str, Task, str], ...] = (
     ("FOR_TEXT_ENCODING_", "vectors", "AutoModelForTextEncoding"),
 )
 """Tables of transformers with classes that read text, and the task and the automatic class of each table."""
-BY_HAND = (
-    "load it with transformers, AutoModelForCausalLM.from_pretrained, and show it by attnviz.load(model, tokenizer)"
-)
-PACKED = "mxfp4"
-"""Method of quantization for which transformers can unpack the weights on any device."""
-ADD_TOKENIZER = (
-    'Add it to the folder: AutoTokenizer.from_pretrained("the model that it was made from").save_pretrained(folder).'
-)
 MORE_INPUTS = {
     "bbox": "the place of each token on its page (bbox)",
     "xpath_tags_seq": "the place of each token in its web page (xpath_tags_seq)",
 }
 """Inputs of some models in addition to the text, by argument; if missing, all tokens get the same default value."""
+SAFE = {"local_files_only": True, "trust_remote_code": False}
+"""Options of `from_pretrained`, so that it asks no hub and runs no code of a model."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +38,7 @@ class Unweighted:
         tokenizer: tokenizer of transformers; None if the model reads no text.
         processor: processor for pictures, texts with pictures, or sounds; None if the model reads only text.
         notes: reason why the model cannot read pictures, if its class can.
+        pooling: pooling of token vectors to a vector of a sentence.
     """
 
     config: Any
@@ -54,6 +47,12 @@ class Unweighted:
     tokenizer: Any = None
     processor: Any = None
     notes: tuple[str, ...] = ()
+    pooling: embedding.Pooling = embedding.Pooling()
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether the model reads text; Whisper writes text and reads none."""
+        return self.tokenizer is not None and not hasattr(self.processor, "sampling_rate")
 
 
 def read(folder: Path, name: str) -> Unweighted:
@@ -62,57 +61,53 @@ def read(folder: Path, name: str) -> Unweighted:
     Raises:
         AttnvizError: if one of them cannot be used, or if attnviz does not support the input of the model.
     """
-    config = configuration(folder, name)
+    config, pooling = configuration(folder, name), embedding.of_folder(folder)
     if of_sense := sense_class(config):
         *facts, sense = of_sense
         tokenizer = _tokenizer(folder, name) if facts[1] == "write" else None
-        return Unweighted(*facts, tokenizer=tokenizer, processor=_processor(folder, name, sense))
-    task, kind = _task_and_class(config, name, embedding.of_folder(folder))
+        return Unweighted(*facts, tokenizer, _processor(folder, name, sense))
+    task, auto = _task(config, pooling.named)
+    kind = auto and auto._model_mapping.get(type(config), None)
+    if isinstance(kind, tuple | list):
+        kind = next((candidate for candidate in kind if candidate.__name__ == _class_name(config)), kind[0])
+    who = f"{faults.name(name)} ({_class_name(config) or config.model_type})"
+    if kind is None or not _reads_text(kind):
+        raise not_of_text(who)
+    if config.is_encoder_decoder and task in ("vectors", "states"):
+        raise InputError(f"{who} has a decoder but no language modeling head; choose a model with one.")
     tokenizer, processor, notes = _tokenizer(folder, name), None, ()
     if has_senses(config):
         try:
             processor = mixing.processor_of(folder, config)
         except AttnvizError as error:
             notes = (f"{error}",)
-    return Unweighted(config, task, kind, tokenizer, processor, notes)
+    return Unweighted(config, task, kind, tokenizer, processor, notes, pooling)
 
 
 def configuration(folder: Path, name: str) -> Any:
-    """Read the configuration of a folder.
-
-    Raises:
-        InputError: if it names no model of transformers, or transformers cannot load the model as it is stored.
-        AttnvizError: if the file is damaged.
-    """
+    """Read the configuration of a folder; raise InputError if it is damaged or attnviz cannot load such a model."""
     from transformers import CONFIG_MAPPING, AutoConfig
 
-    who = faults.name(name)
-    try:
-        settings = json.loads((folder / files.CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        raise AttnvizError(f"config.json of {who} is missing or damaged; fetch it again.") from None
-    kind = settings.get("model_type") if isinstance(settings, dict) else None
-    if not isinstance(kind, str):
-        raise InputError(f"config.json of {who} does not name its model_type: it is not a model of transformers.")
-    listed = settings.get("architectures") or []
-    if not (isinstance(listed, list) and all(isinstance(name, str) for name in listed)):
-        what = f"config.json of {who} says 'architectures': {quoted(listed)}"
-        raise InputError(f"{what}; it must be a list of names of classes.")
+    who, settings = faults.name(name), files.read_json(folder / files.CONFIG)
+    settings = settings if isinstance(settings, dict) else {}
     if "quantization_config" in settings and not is_packed(settings):
-        raise InputError(f"{who} is quantized; {BY_HAND}, or choose the original.")
-    if kind not in CONFIG_MAPPING:
-        own = " It would need code of its own, which attnviz does not run." if "auto_map" in settings else ""
-        raise InputError(f"{who} is a {faults.name(kind)}, which transformers does not know.{own}")
+        by_hand = "Load it with transformers, and show it by attnviz.load(model, tokenizer), or choose the original"
+        raise InputError(f"{who} is quantized. {by_hand}.")
+    if (kind := str(settings.get("model_type"))) not in CONFIG_MAPPING:
+        if "auto_map" in settings:
+            raise InputError(f"{who} is a {faults.name(kind)}: it needs code of its own, which attnviz does not run.")
+        what = f"config.json of {who} is missing, damaged, or names no model that transformers knows"
+        raise InputError(f"{what}: model_type is {faults.name(kind)}.")
     try:
-        return AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+        return AutoConfig.from_pretrained(folder, **SAFE)
     except Exception as error:  # wrong settings raise any type of error
-        raise AttnvizError(f"config.json of {who} does not fit a {kind}: {faults.first(error)}") from None
+        raise InputError(f"config.json of {who} does not fit a {kind}: {faults.first(error)}") from None
 
 
 def is_packed(settings: dict[str, Any]) -> bool:
     """Whether a configuration is for weights of 4 bits that are unpacked when they are loaded, as those of GPT-OSS."""
     quantization = settings.get("quantization_config")
-    return isinstance(quantization, dict) and quantization.get("quant_method") == PACKED
+    return isinstance(quantization, dict) and quantization.get("quant_method") == "mxfp4"
 
 
 def sense_class(config: Any) -> tuple[Any, Task, Any, str] | None:
@@ -151,7 +146,7 @@ def _processor(folder: Path, name: str, sense: str) -> Any:
         how = f'{auto}.from_pretrained("the model that it was made from").save_pretrained(folder)'
         raise InputError(f"{what}. Add it to the folder: {how}.")
     try:
-        return getattr(transformers, auto).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        return getattr(transformers, auto).from_pretrained(folder, **SAFE)
     except Exception as error:
         what = f"The {files.PREPROCESSOR} of {faults.name(name)} cannot be used"
         raise AttnvizError(f"{what}: {faults.first(error)}") from None
@@ -171,8 +166,7 @@ def label_kind(config: Any) -> LabelKind:
 
 def labels(config: Any, count: int) -> tuple[str, ...]:
     """Names of the labels of a classifier, in the order of their ids."""
-    names = config.id2label or {}
-    return tuple(str(names.get(i, i)) for i in range(count))
+    return tuple(str((config.id2label or {}).get(i, i)) for i in range(count))
 
 
 def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
@@ -183,23 +177,6 @@ def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
         return f"the head of {_class_name(config)} is not shown"
     kinds = {"several": "several labels at once", "number": "regression"}
     return kinds.get(label_kind(config), "") if task == "labels" else ""
-
-
-def _task_and_class(config: Any, name: str, pooling: embedding.Pooling) -> tuple[Task, Any]:
-    """Task of a model, and its class for this task; raise InputError if there is none that reads text."""
-    import transformers
-
-    class_name = _class_name(config)
-    task, auto = _task(config, pooling.named)
-    model = auto and auto._model_mapping.get(type(config), None)
-    if isinstance(model, tuple | list):
-        model = next((candidate for candidate in model if candidate.__name__ == class_name), model[0])
-    who = f"{faults.name(name)} ({class_name or config.model_type})"
-    if model is None or not _reads_text(model):
-        raise not_of_text(who)
-    if config.is_encoder_decoder and auto is transformers.AutoModel:
-        raise InputError(f"{who} has a decoder but no language modeling head; choose a model with one.")
-    return task, model
 
 
 def has_senses(config: Any) -> bool:
@@ -226,7 +203,8 @@ def without(model: Any) -> tuple[str, ...]:
 
 def _class_name(config: Any) -> str:
     """Name of the class with which a model was saved; "" if the configuration does not state it."""
-    return str((config.architectures or [""])[0])
+    listed = config.architectures
+    return listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], str) else ""
 
 
 def _is_listed(config: Any, table: str) -> bool:
@@ -246,22 +224,23 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     import transformers
     from transformers.models.auto import modeling_auto as names
 
-    class_name, kind, among = _class_name(config), config.model_type, partial(_is_listed, config)
+    class_name, kind = _class_name(config), config.model_type
     if has_senses(config):
-        reads = among("FOR_IMAGE_TEXT_TO_TEXT_") and not config.is_encoder_decoder
+        reads = _is_listed(config, "FOR_IMAGE_TEXT_TO_TEXT_") and not config.is_encoder_decoder
         return ("next", transformers.AutoModelForImageTextToText) if reads else (None, None)
     if pooled:
         encodes = kind in names.MODEL_FOR_TEXT_ENCODING_MAPPING_NAMES
         return "vectors", transformers.AutoModelForTextEncoding if encodes else transformers.AutoModel
     for table, task, auto in TABLES:
-        if among(table):
+        if _is_listed(config, table):
             return task, getattr(transformers, auto)
-    if config.is_encoder_decoder and among(""):
+    is_plain = _is_listed(config, "")
+    if config.is_encoder_decoder and is_plain:
         return "write", transformers.AutoModelForSeq2SeqLM
     is_masked = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and kind not in ("electra", "funnel")
     if is_masked and class_name.endswith("ForPreTraining"):  # those two were trained to detect replaced tokens
         return "fill", transformers.AutoModelForMaskedLM
-    return "vectors" if not class_name or among("") else "states", transformers.AutoModel
+    return "vectors" if is_plain or not class_name else "states", transformers.AutoModel
 
 
 def task_of(model: Any, config: Any) -> Task:
@@ -280,10 +259,7 @@ def task_of(model: Any, config: Any) -> Task:
 
 def _reads_text(model: type) -> bool:
     """Whether the main input of a model's class is token ids."""
-    from transformers import PreTrainedModel
-
-    of_text = issubclass(model, PreTrainedModel) and model.main_input_name == "input_ids"
-    return of_text and "input_ids" in signature(model.forward).parameters
+    return getattr(model, "main_input_name", "") == "input_ids" and "input_ids" in signature(model.forward).parameters
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
@@ -294,19 +270,16 @@ def _tokenizer(folder: Path, name: str) -> Any:
     """
     import transformers
 
-    names, kind = {path.name for path in folder.iterdir()}, None
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        kind = type(tokenizer)
-        problem = "" if tokenizer("A test.")["input_ids"] else "it finds no token in 'A test.'."
-    except BaseException as error:  # a tokenizer written in Rust panics past Exception
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **SAFE)
+        words = len(tokenizer) - len(set(tokenizer.all_special_ids))  # T5's has a blank, too, without its files
+        problem = "" if words > 2 and tokenizer("A test.")["input_ids"] else "its vocabulary is empty."
+    except BaseException as error:
+        if not faults.is_failure(error):
             raise
         problem = faults.first(error)
-    needed = getattr(kind, "vocab_files_names", {})
-    missing = [needed[part] for part in ("vocab_file", "merges_file") if part in needed and needed[part] not in names]
-    if missing and not any(file == files.FAST or file.endswith((".model", ".spm")) for file in names):
-        problem = f"a {kind.__name__} needs {files.FAST} or {' and '.join(missing)}."
     if problem:
-        raise InputError(f"{faults.name(name)} has no tokenizer that can be used: {problem} {ADD_TOKENIZER}")
+        add = 'AutoTokenizer.from_pretrained("the model that it was made from").save_pretrained(folder)'
+        what = f"{faults.name(name)} has no tokenizer that can be used: {problem}"
+        raise InputError(f"{what} Add it to the folder: {add}.")
     return tokenizer

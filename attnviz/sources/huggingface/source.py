@@ -233,8 +233,7 @@ class HuggingFace(Pretrained):
                 sentences = self._cut(texts)
         longest, lengths = self.facts.longest, [sentence.length for sentence in sentences]
         if longest is not None and max(lengths) > longest:
-            most = f"up to {longest:,}{self.facts.limit and f' ({self.facts.limit})'}"
-            raise TooLong(lengths, longest, f"{self.name} reads {most}. Shorten it.")
+            raise TooLong(lengths, longest, f"{self.name} reads up to {longest:,}. Shorten it.")
         for token in (token for sentence in sentences for token in sentence.tokens[: sentence.length]):
             if token.id >= self.facts.vocabulary and token.box is None:
                 has = f"{self.name} has vectors for {self.facts.vocabulary:,} tokens"
@@ -356,7 +355,7 @@ class HuggingFace(Pretrained):
             what = f"{positions:,} tokens, at each of which {self.name} gives {config.vocab_size:,} words a probability"
             raise InputError(f"{what}, are too much: {logits:,} numbers; at most {MOST_LOGITS:,} are kept. Shorten it.")
         needs = estimate(self, length, sentences=batch).bytes
-        free = loading.make_room(needs, [facts.device], facts.size)
+        free = loading.make_room(needs, facts.device, facts.size)
         if free is not None:
             what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"
             raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")

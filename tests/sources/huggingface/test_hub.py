@@ -95,9 +95,9 @@ def test_a_model_that_was_renamed_is_found_by_its_old_name(world):
         (401, "There is no model"),
         (403, "is gated"),
         (404, "There is no model"),
-        (429, "too many requests"),
+        (429, "error 429"),
         (500, "error 500"),
-        ("hang", "is silent"),
+        ("hang", "cannot be reached"),
     ],
 )
 def test_a_hub_that_refuses_or_hangs_gives_one_sentence(world, monkeypatch, fault, says):
@@ -137,10 +137,10 @@ def test_a_hub_that_is_not_there_is_said(world, monkeypatch, tmp_path):
     ("fault", "says"),
     [
         ("corrupt", "checksum is not the hub's"),
-        ("short", "broke off in the middle"),
+        ("short", "broke off"),
         ("long", "more of"),
         ("redirect", "another host, 'localhost'"),
-        ("hang in a file", "is silent"),
+        ("hang in a file", "cannot be reached, or broke off"),
     ],
 )
 def test_a_file_that_does_not_come_whole_is_not_kept(world, monkeypatch, fault, says):
@@ -164,7 +164,6 @@ def test_a_file_that_does_not_come_whole_is_not_kept(world, monkeypatch, fault, 
 
 def test_a_download_ends_with_its_next_bytes_when_it_is_canceled(world, monkeypatch):
     """In the middle of a file, too; the next download goes on, and no half of a file is left."""
-    monkeypatch.setattr(hub, "EVERY", 0.0)
     world.files[NAME]["vocab.txt"] = bytes(300_000)
     place, told = hub.find(NAME), []
 
@@ -214,7 +213,7 @@ def test_a_token_goes_to_the_hub_alone_and_into_no_sentence(world, monkeypatch, 
 
 @pytest.mark.parametrize(
     "name",
-    ["", "a b", "a/b/c", "x" * 200, "a--b", "a/..", "-x", "x@", "a\0b", "\ud800", "é", "<b>", None, 7],
+    ["", "a b", "a/b/c", "x" * 200, "a--b", "a/..", "-x", "x@", "a\0b", "\ud800", "é", "<b>"],
 )
 def test_what_is_no_name_is_said_at_once(world, name):
     """Nobody is asked about it."""

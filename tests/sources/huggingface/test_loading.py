@@ -136,9 +136,9 @@ def test_how_many_tokens_a_model_reads_is_known(tmp_path, kind, sizes, longest):
         ({"n_head": 3}, "cannot be built"),
         ({"n_embd": 4}, "another shape: transformer.h.0.attn.c_attn.bias"),
         ({"quantization_config": {"bits": 4}}, "is quantized"),
-        ({"model_type": "story9"}, "'story9', which transformers does not know"),
+        ({"model_type": "story9"}, "model_type is 'story9'"),
         ({"model_type": "story9", "auto_map": {"AutoModel": "x.Y"}}, "code of its own, which attnviz does not run"),
-        ({"model_type": None}, "does not name its model_type"),
+        ({"model_type": None}, "names no model that transformers knows"),
     ],
 )
 def test_a_configuration_is_not_believed(story, tmp_path, change, says):

@@ -1,8 +1,6 @@
 """Weights are kept while there is memory for them; what needs no weights loads none."""
 
-import threading
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
 import fake_hub
@@ -17,11 +15,11 @@ from hypothesis import strategies as st
 from attnviz import api
 from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Edits
-from attnviz.core.errors import Canceled, InputError
+from attnviz.core.errors import InputError
 from attnviz.core.masks import Window
 from attnviz.sources import estimate as estimates
 from attnviz.sources.estimate import estimate
-from attnviz.sources.huggingface import files, loading, models, running, tapped
+from attnviz.sources.huggingface import files, loading, running, tapped
 from attnviz.sources.huggingface.source import HuggingFace
 
 PATIENCE = 60
@@ -147,41 +145,6 @@ def test_what_is_known_of_a_model_needs_no_weights(places, size, loads, keep):
     assert opened.tokenize([TEXT])[0].length == 5
     assert opened == HuggingFace(places[0])
     assert loads == {places[0]: 2}
-
-
-def test_who_did_not_cancel_gets_the_model(places, keep, monkeypatch):
-    """The download that another thread began and canceled begins again."""
-    kept, begun, go_on, load, got = keep(10**9), threading.Event(), threading.Event(), loading.load, []
-
-    def canceled_at_first(place, report):
-        if not begun.is_set():
-            begun.set()
-            assert go_on.wait(PATIENCE)
-            raise Canceled("The download was canceled.")
-        return load(place, report)
-
-    def ask(found: list) -> None:
-        try:
-            found.append(models.by_name(places[0]).name)
-        except Canceled as error:
-            found.append(error)
-
-    monkeypatch.setattr(loading, "load", canceled_at_first)
-    first = threading.Thread(target=ask, args=(canceled := [],), daemon=True)
-    first.start()
-    assert begun.wait(PATIENCE)
-    outcome = kept._making[places[0]].outcome
-    came, result = threading.Event(), outcome.result
-    outcome.result = lambda: came.set() or result()
-    second = threading.Thread(target=ask, args=(got,), daemon=True)
-    second.start()
-    assert came.wait(PATIENCE)
-    go_on.set()
-    for thread in (first, second):
-        thread.join(PATIENCE)
-
-    assert [type(one) for one in canceled] == [Canceled]
-    assert got == [Path(places[0]).name]
 
 
 # How much there is

@@ -17,7 +17,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import loading, running, source, tapped, trial
 from attnviz.sources.huggingface.source import HuggingFace
 
-TO_SEND = re.compile(r"\(attnviz \S+, transformers \S+, tokenizers \S+, torch \S+, Python \S+\)\. Please send us this ")
+TO_SEND = re.compile(r"\(attnviz \S+, transformers \S+, torch \S+\)\. Please send us this ")
 
 
 @pytest.fixture(autouse=True)
@@ -189,16 +189,8 @@ def test_big_bird_is_shown_in_full_up_to_where_it_becomes_sparse(opened):
     assert transformers.AutoConfig.from_pretrained(model.model).attention_type == "block_sparse"
     assert record.steps[0].shape[2:] == (112, 112)
     zoo.check(model, run(model, ["a" * 111, "a"]))
-    sentence = r"has 113 tokens; .* reads up to 112 \(longer texts are read in sparse blocks"
-    with pytest.raises(InputError, match=sentence):
+    with pytest.raises(InputError, match=r"has 113 tokens; .* reads up to 112"):
         model.tokenize(["a" * 112])
-
-
-@pytest.mark.parametrize("listed", [7, "BertModel", [7], {"a": 1}])
-def test_architectures_are_names(opened, listed):
-    """Else it cannot be known what the model is for."""
-    with pytest.raises(InputError, match=r"'architectures': .*; it must be a list of names of classes"):
-        opened("bert", "BertModel", config={"architectures": listed})
 
 
 def test_a_decoder_without_a_first_token_begins_with_padding(opened):
