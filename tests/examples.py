@@ -8,7 +8,7 @@ from hypothesis import settings
 T = TypeVar("T")
 
 USUAL, FEWER = 40, 15
-"""Of a law that says nothing else, and what `make test` draws of these; `make sweep` draws fifty times as many."""
+"""Examples of a law without a number of its own: the basis of other numbers, and the number that `make test` draws."""
 
 
 def examples(count: int, **others) -> settings:

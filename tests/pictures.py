@@ -77,7 +77,7 @@ def record_of(words, *, heads=2, edits=Edits(), special=(), keys=None, scores=No
 
 
 def prediction_of(*positions, written=()):
-    """What a model says: after each position, words with their probabilities, as a dict."""
+    """Make a prediction from a dict of words and probabilities for each position."""
     vocabulary = tuple(dict.fromkeys(word for words in positions for word in words))
     logits = torch.tensor([[words.get(word, 0.0) for word in vocabulary] for words in positions]).log()
     return Prediction(logits.unsqueeze(0), vocabulary, written)

@@ -1,4 +1,4 @@
-"""What attnviz can do, called by its public names."""
+"""Public functions of attnviz, called by their names."""
 
 import numpy as np
 import pytest

@@ -195,7 +195,7 @@ def executed(bug, call, sign):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_the_lines_of_a_fix_compute_the_maps_beside_it(live, name):
-    """Those with a minus the wrong one, those with a plus the right one, whose numbers come from the one attention."""
+    """Lines with a minus compute the wrong map, lines with a plus the right one, by the one attention."""
     right, wrong = live(name).weights
     near = {"atol": 2e-3, "rtol": 0} if name == "half" else {}
 

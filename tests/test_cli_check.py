@@ -72,7 +72,7 @@ def test_json_is_the_report_of_the_library(run):
 
 
 def test_several_arrays_are_checked_by_their_names(run):
-    """Those that are called mask, weights or scores; another is asked for by name."""
+    """Arrays named mask, weights or scores are checked; any other array is given by name."""
     weights = torch.randn(2, 5, 5).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf).softmax(-1).numpy()
     np.savez("all.npz", mask=~CAUSAL, weights=weights, keys=np.arange(5), about=np.array("words"))
     status, out, _ = run("all.npz", "--convention", "true-is-masked")

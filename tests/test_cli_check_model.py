@@ -149,7 +149,7 @@ def errors(out: str) -> list[str]:
 
 
 def test_a_right_model_passes(checked):
-    """What it was taken for, its masks, the future, padding and other texts are each said to be fine."""
+    """The text names the kind of model and says that its masks, the future, padding and other texts are fine."""
     status, out = checked("right")
 
     assert status == 0
@@ -269,7 +269,7 @@ def test_floats_of_0_and_1_that_are_added_are_named(checked):
 
 
 def test_padding_of_an_encoder_reaches_cross_attention(checked):
-    """Where nn.Transformer is not given memory_key_padding_mask; the heads of cross-attention are named."""
+    """nn.Transformer is called without memory_key_padding_mask; the text names the heads of cross-attention."""
     status, out = checked("official_forgetful")
     assert (status, errors(out)) == (1, ["deviation"])
     assert "of cross layer" in out

@@ -91,7 +91,7 @@ def test_what_cannot_be_is_one_sentence(run, words, message):
 
 @pytest.mark.parametrize(("form", "column"), [("lens", "probability"), ("pushed", "adds")])
 def test_a_grid_of_words_is_a_form(run, form, column):
-    """Of the positions that are named; one that is not there is refused."""
+    """The grid has the named positions; a missing position is refused."""
     status, _ = run("--model", "story", "--form", form, "--set", "zoom=1.3.0.1", "-o", "words.csv", "-o", "words.svg")
 
     assert status == 0

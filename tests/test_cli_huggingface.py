@@ -107,7 +107,7 @@ def test_every_command_takes_a_folder(run, folder, kind):
 
 
 def test_how_alike_sentences_are_and_how_far_they_moved(run, folder):
-    """Of a model that gives vectors alone."""
+    """The model gives vectors only."""
     model, texts = folder("BertModel"), ["the cat sat", "a dog ran on", "it was tired"]
     before, after = api.analyze(texts, model), api.analyze(texts, model, edits("encoder"))
     old, new, moved = analysis.similarity(before), analysis.similarity(after), analysis.shift(before, after)

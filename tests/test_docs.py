@@ -1,4 +1,4 @@
-"""What README and documentation say can be done, is done: each page's examples run in order, as one session."""
+"""Examples of README and documentation: those of a page run in order, as one session."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ COMMAND = r"(?:\w+=\S+ )?(?:python -m )?attnviz ?(.*?)(?: +# exit status (\d))?"
 
 
 def blocks(name: str) -> list[tuple[str, str, str, str | None]]:
-    """Of each example: its language, the file that it is, its text, its output. A line ... stands for any output."""
+    """List the examples of a page: language, file name, text, output. A line ... stands for any output."""
     found = []
     for match in BLOCK.finditer(TEXTS[name]):
         under = BLOCK.match(TEXTS[name], match.end() + 2)

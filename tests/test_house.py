@@ -68,7 +68,7 @@ def test_the_frame_of_the_app_waits_for_nothing_heavy():
 
 
 def test_every_public_name_is_there():
-    """What `attnviz.__all__` promises can be had, also where it is imported on demand."""
+    """Each name of `attnviz.__all__` can be imported, also if its module loads on demand."""
     assert attnviz.__all__
 
     for name in attnviz.__all__:
@@ -129,7 +129,7 @@ def test_one_version_is_told_everywhere():
 
 @pytest.mark.parametrize("word", ["TO" + "DO", "FIX" + "ME", "X" * 3])
 def test_nothing_is_left_for_later_in_the_code(word):
-    """What is not there yet is said in the documentation, not hidden in the code."""
+    """Missing features are named in the documentation, not in comments of the code."""
     found = [name for name, text in texts().items() if name.endswith(".py") and re.search(rf"\b{word}\b", text)]
 
     assert found == []
@@ -213,7 +213,7 @@ def public_names(body: list[ast.stmt], owner: str = "") -> list[str]:
 
 
 def test_public_names_say_what_a_thing_is():
-    """Who calls the code reads no vague word: each name is a noun or a verb of the field."""
+    """A caller of the code reads no vague word: each name is a noun or a verb of the field."""
     names = {name for parts in nodes().values() for name in public_names(parts[0].body)}
 
     assert {name for name in names if re.split(r"[.(]", name.strip(")"))[-1].lower() in VAGUE} == ELSEWHERE
@@ -330,7 +330,7 @@ def test_the_server_is_for_this_machine_and_tells_nobody():
 
 SHEET = ROOT / "attnviz/ui/style.css"
 FOREIGN = re.compile(r"data-testid|data-stale|\.st[A-Z]|role=")
-"""What names an element of Streamlit's own in a selector."""
+"""Pattern of selectors that name an element of Streamlit."""
 
 
 def _selectors(sheet: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What `make run`, `make test` and the container install: the pins, and of torch the build that a person chose."""
+"""Packages that `make run`, `make test` and the container install: the pins, and the user's choice of torch."""
 
 import json
 import os

@@ -75,7 +75,7 @@ def inputs(queries: int, keys: int) -> list[Tensor]:
 
 
 def ran(name: str, mask: Mask, queries: int = Q, keys: int = K) -> dict:
-    """What the code of a format leaves behind: its output as (B, H, Q, d) and, where it has them, its weights."""
+    """Run the code of a format; return its variables: its output as (B, H, Q, d) and, if present, its weights."""
     query, key, value = inputs(queries, keys)
     given = {"query": query, "key": key, "value": value}
     if name in ("attn_mask", "key_padding_mask"):
@@ -172,7 +172,7 @@ def test_flex_attention_takes_the_code_with_its_compiler(monkeypatch):
     ],
 )
 def test_a_rule_is_written_as_people_write_it(name, mask, idiom):
-    """Where there is an idiom, and where there is none the code says so."""
+    """With an idiom if there is one; else the code says that there is none."""
     assert idiom in mask_format(name).code(mask, 7, 7)
 
 

@@ -99,7 +99,7 @@ def install(root: Path, patch) -> Path:
 
 
 def forget() -> None:
-    """What was read before."""
+    """Clear the cache of models that were read."""
     trained.load.cache_clear()
     sources._vocabularies.cache_clear()
     cards.card.cache_clear()

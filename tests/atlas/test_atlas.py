@@ -203,7 +203,7 @@ def test_parquet_and_lines_of_the_same_texts_are_one_atlas(corpus, tmp_path):
 
 @pytest.mark.parametrize("edits", [Edits(), Edits().with_heads_off(Site("decoder", 0), {0})])
 def test_texts_measured_here_are_an_atlas_with_the_numbers_of_all_their_runs(edits, tmp_path):
-    """Of the model with its changes; a text that it cannot read is named and left out, and all are counted."""
+    """The runs have the model's edits; a text that the model cannot read is named and left out of the counts."""
     source, done = api.load("story"), []
     found = atlas.of_texts(source, (*TEXTS, "cat " * 100), edits, report=lambda *now: done.append(now))
     each = [head_metrics(api.analyze(text, source, edits)) for text in TEXTS]

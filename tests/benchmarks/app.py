@@ -72,7 +72,7 @@ def turns(page: Page, floor: str, press: Callable[[int], Click], rounds: int) ->
 
 
 def gray(i: int, switches: int) -> int:
-    """Which of some switches to turn in turn i, so that no state comes twice."""
+    """Return the switch to flip in step i, so that no state occurs twice (Gray code)."""
     return min(((i + 1) & -(i + 1)).bit_length(), switches) - 1
 
 

@@ -1,4 +1,4 @@
-"""What an atlas costs beside plain forward passes: `make bench`. It prints ratios and rates, and asserts nothing.
+"""Measure an atlas against plain forward passes: `make bench`. It prints ratios and rates, and asserts nothing.
 
 Every ratio is time / time of the plain model on the same batches, in one process on one thread, whose own time counts.
 "run" keeps what attention is computed from; "run + metrics" measures all of them on it; "atlas" is all that a worker

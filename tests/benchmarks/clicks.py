@@ -70,7 +70,7 @@ async ([selector, nth]) => {
 
 @dataclass(frozen=True)
 class Click:
-    """What one click took.
+    """Cost of one click.
 
     Attributes:
         first, last: milliseconds until the first and the last picture was painted.

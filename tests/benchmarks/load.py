@@ -205,7 +205,7 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def memory(pid: int, name: str) -> float:
-    """What a process holds (VmRSS) or held at most (VmHWM), in MB."""
+    """Return the memory that a process uses (VmRSS) or used at most (VmHWM), in MB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(rf"{name}:\s*(\d+)", status)[1]) / 1024
 

@@ -83,7 +83,7 @@ PEERS: dict[str, tuple[Callable[[Record], str], str]] = {
     "BertViz": (bertviz, f"{RECTS}[14].dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"),
     "CircuitsVis": (circuitsvis, "document.querySelectorAll('h4')[14].parentElement.click()"),
 }
-"""Who makes a page, and what chooses another head on it."""
+"""Tools that make a page, with the action that chooses another head on it."""
 
 
 def opened(browser: Browser, scripts: Path, file: Path, click: str) -> tuple[float, float]:

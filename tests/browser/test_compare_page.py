@@ -30,8 +30,7 @@ def test_the_text_of_b_begins_as_that_of_a_and_a_changed_word_moves_the_maps(pag
 
     typed.fill("The dogs sat on the mat because it was tired")
     typed.press("Enter")
-    page.wait_for_url("**dogs**")
-    driver.settled(page)
+    driver.expect_link(page, "b=part%3Dtext%26text%3DThe%2Bdogs")
 
     assert b_of(page.url)["text"] == "The dogs sat on the mat because it was tired"
     expect(driver.picture(page, "difference")).to_contain_text("cat → dogs")
@@ -40,14 +39,13 @@ def test_the_text_of_b_begins_as_that_of_a_and_a_changed_word_moves_the_maps(pag
     assert driver.place_of(both.last)["y"] < driver.place_of(driver.picture(page, "difference"))["y"] < 245
 
     page.get_by_role("button", name="Undo").click()
-    page.wait_for_url(lambda url: "dogs" not in url)
+    driver.expect_no_link(page, "dogs")
 
 
 def test_a_head_that_differs_is_compared_with_one_click_and_so_is_the_original_model(page, app):
     driver.open_page(page, f"{app}/compare?model=story&layer=d1&head=0")
     page.get_by_role("button", name=re.compile(r"^Head \d of decoder layer \d: 0\.\d\d$")).first.click()
-    page.wait_for_url("**part%3Dhead**")
-    driver.settled(page)
+    driver.expect_link(page, "b=part%3Dhead")
 
     expect(page.locator(".says").first).to_contain_text("A and B are one run.")
 
@@ -62,8 +60,7 @@ def test_a_part_of_b_is_taken_and_the_way_that_each_head_carries_is_a_map(page, 
     driver.open_page(page, f"{app}/{DOGS}")
     expect(page.get_by_text("Activation patching: take from B")).to_be_visible()
     page.get_by_role("button", name="Take", exact=True).click()
-    page.wait_for_url("**take=output-d1.0**")
-    driver.settled(page)
+    driver.expect_link(page, "take=output-d1.0")
 
     expect(page.locator(".st-key-predictions .says").first).to_contain_text("in place of")
     expect(page.get_by_role("button", name=re.compile("^output of head 0 of decoder layer 1 from"))).to_be_visible()

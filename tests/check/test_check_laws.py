@@ -25,7 +25,7 @@ def softmax(shape, mask, seed, dtype):
 
 @given(size=SIZES, seed=SEEDS, dtype=DTYPES, said=st.sampled_from([None, "causal"]))
 def test_causal_softmax_weights_raise_no_alarm(size, seed, dtype, said):
-    """Of any size, also of one token, one head and one sentence."""
+    """For any size, including one token, one head and one sentence."""
     batch, heads, n = size
     weights = softmax((batch, heads, n, n), causal(n), seed, dtype)
     report = check(weights, kind="weights", intent=said)

@@ -210,7 +210,7 @@ def batch(n, left=False):
 
 @pytest.mark.parametrize(("n", "left"), SIZES)
 def test_faults_are_named_without_a_convention(n, left):
-    """Of a causal mask with padding at either end."""
+    """A causal mask with padding at either end."""
     real, ones = batch(n, left), torch.ones(n, n, dtype=torch.bool)
     pad = real[:, None, None]
     ahead, inverted = "Causal part off by one: it opens the next key.", "Padding inverted."

@@ -302,7 +302,7 @@ def test_empty_rows_can_be_an_error(function, how):
 
 
 def test_the_warning_names_batch_head_and_query():
-    """Of the rows that the mask emptied and, separately, of those that are NaN."""
+    """Rows that the mask emptied and rows of NaN are named separately."""
     query, key, value = tensors()
     query[0, 2, 1, 0] = math.nan
 

@@ -1,4 +1,4 @@
-"""What many threads ask for is made once, kept while there is room, and never waited for in vain."""
+"""A value that many threads request is computed once and kept while there is room; no thread waits forever."""
 
 import gc
 import weakref
@@ -110,7 +110,7 @@ def test_a_value_that_is_too_large_reaches_all_who_wait_and_is_not_kept():
 
 
 def test_an_error_reaches_all_who_wait_and_is_not_kept():
-    """Who asks later tries again."""
+    """A later request tries again."""
     kept, inside = sized(10), Barrier(2)
     askers = waiting(kept, "a", inside, 3, lambda: 1 // 0)
     inside.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""Where the heads whose weights are set by hand look, against pictures computed by hand."""
+"""Weights of the heads that are set by hand, compared with maps computed by hand."""
 
 import torch
 from hypothesis import given
@@ -79,7 +79,7 @@ def test_the_pair_writes_what_it_finds():
 
 
 def test_without_the_previous_token_head_there_is_no_induction():
-    """What the induction head matches is written by the head below it."""
+    """The induction head matches keys that the head below it writes."""
     ids = [7, 8, 9, 8, 5, 9]
     _, tap = run(ids, edits=Edits(heads_off={(Site("decoder", 0), 0)}))
 

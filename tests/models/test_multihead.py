@@ -148,7 +148,7 @@ def test_heads_that_do_not_divide_the_width_are_refused(d_model, num_heads):
 @pytest.mark.parametrize("wrong", [(B, Q, D_MODEL + 1), (Q, D_MODEL), (B, 1, Q, D_MODEL)])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_an_input_of_another_shape_is_named(wrong, place):
-    """Which one, what it has, what it must be."""
+    """The message names the input, its shape and the shape that it must have."""
     given = list(inputs())
     given[place] = torch.zeros(wrong)
 

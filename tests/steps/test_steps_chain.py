@@ -123,7 +123,7 @@ def test_the_output_is_all_heads_through_w_o(name, site, edits):
 
 
 def test_a_layer_adds_what_the_chain_ends_with():
-    """Of attention alone in one layer: the embedding, normalized on the way in, plus the last stage."""
+    """With attention alone in a layer it adds the embedding, normalized on the way in, and the last stage."""
     source = Scratch(num_layers=1, d_model=30, num_heads=5)
     record = source.run(source.tokenize([TEXT]))
     stages = {stage.key: stage for stage in steps.chain(record, source, Site("encoder", 0), 3)}

@@ -66,7 +66,7 @@ def drawn(seed: int, number: int, side: int, noise: float = 1) -> tuple[list[str
 
 
 def test_a_label_is_true_of_its_picture():
-    """What the pixels say by their colors alone: the places of red and blue, and the form of either."""
+    """The colors of the pixels alone give the places of red and blue and the form of each."""
     labels, pictures = drawn(0, 150, 256, noise=0)
 
     for label, picture in zip(labels, pictures, strict=True):

@@ -59,7 +59,7 @@ def test_nothing_that_must_be_elided_is_left(pairs):
 
 
 def test_a_pronoun_knows_the_noun_that_it_stands_for(pairs):
-    """Of its gender: il for le chat, elle for la rue."""
+    """Its gender is the noun's: il for le chat, elle for la rue."""
     genders = {form: n.gender for n in words.NOUN_LIST for form in n.french}
     found = [(made, i, noun) for made in pairs for i, noun in enumerate(made.refers) if noun is not None]
 

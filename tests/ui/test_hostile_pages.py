@@ -14,7 +14,7 @@ TOKENIZERS = ("words", "characters", "bpe")
 
 
 def linked(text: str) -> str:
-    """What a server finds in a link: bytes that are no UTF-8 are U+FFFD."""
+    """Return a text as a server reads it from a link: bytes that are not UTF-8 become U+FFFD."""
     return unquote(quote(text, errors="surrogatepass"), errors="replace")
 
 

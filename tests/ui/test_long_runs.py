@@ -144,7 +144,7 @@ def public_app(monkeypatch):
 
 
 def test_a_public_server_without_memory_lets_go_of_what_it_keeps_and_then_refuses_runs(public_app, monkeypatch):
-    """What was let go of may be enough."""
+    """The memory released may be enough."""
     used, freed = [0], [0]
     monkeypatch.setattr(estimate, "used_bytes", lambda: used[0])
     monkeypatch.setattr(estimate, "give_back", lambda: used.__setitem__(0, used[0] - freed[0]))

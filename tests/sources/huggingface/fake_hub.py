@@ -42,7 +42,7 @@ def write(folder: Path, model: transformers.PreTrainedModel | None = None) -> Pa
 
 
 class Hub:
-    """What the hub has, by the names of models, and what it does wrong.
+    """Contents of a hub, by names of models, and its faults.
 
     Attributes:
         fault: None, a status (401, 403, 404, 429, 500), or "gated", "hang", "hang in a file",
