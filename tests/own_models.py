@@ -43,8 +43,6 @@ class Writer(nn.Module):
 
     def mask(self, ids):
         later = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool, device=ids.device).triu(1)
-        if self.hides == "past":
-            return later | torch.eye(ids.shape[1], dtype=torch.bool)  # inverted: it may see what it must not
         if self.hides == "padding":
             return (ids != 0)[:, None, None, :]
         return None if self.hides == "nothing" else ~later

@@ -117,10 +117,7 @@ def test_what_the_check_finds_is_kept_with_the_record():
         ({"weights": [np.ones((2, 2)), np.array(["a"])]}, "booleans or real numbers"),
         ({"weights": [[1, 2], [3]]}, "different lengths"),
         ({"weights": np.eye(2) * 1j}, "given complex128. Give the real part, or the absolute values"),
-        (
-            {"weights": np.eye(2, dtype=bool)},
-            "given booleans, as of a mask: 'attnviz check' reads it",
-        ),
+        ({"weights": np.eye(2, dtype=bool)}, "given booleans, as of a mask: 'attnviz check' reads it"),
         ({"weights": np.ones((1001, 1, 1, 1, 1))}, "1,001 layers of weights; at most 1,000 are read"),
         ({"weights": -np.ones((2, 2))}, "hold -1"),
         (

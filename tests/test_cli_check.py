@@ -123,11 +123,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
     ("arguments", "stdin", "message"),
     [
         (["mask.npy", "--intent", "triangle"], "", "No mask is called 'triangle'. Say causal or two-way"),
-        (
-            ["mask.npy", "--intent", "window("],
-            "",
-            "Character 8 of the mask 'window(': 'before' is missing; it must",
-        ),
+        (["mask.npy", "--intent", "window("], "", "Character 8 of the mask 'window(': 'before' is missing; it must"),
         (["mask.npy", "--intent", "windo(2)"], "", "there is no rule 'windo'. Did you mean 'window'?"),
         (["missing.npy"], "", "'missing.npy' cannot be read: No such file or directory."),
         (["."], "", "cannot be read: Is a directory"),

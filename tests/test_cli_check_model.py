@@ -85,7 +85,6 @@ class Own(nn.Module):
 
 def masked(of, **given): return build(Masked(of), **given)
 def times_infinity(): return masked(lambda ids, ones: ones.triu(1) * -math.inf)
-def floats(): return masked(lambda ids, ones: ones.tril())
 def prefix(): return masked(lambda ids, ones: ones.tril().index_fill(1, torch.arange(3), 1).bool())
 def late_mask(): return build(Own(1 / 4, True))
 def broken(): return build(Broken())
@@ -257,15 +256,6 @@ def test_nan_is_an_error_and_never_no_leak(checked, name, message):
     assert "no output moved" not in out
 
     assert checked("ruled", "--pad", "none")[0] == 0
-
-
-def test_floats_of_0_and_1_that_are_added_are_named(checked):
-    """Also where nobody said that the model is causal."""
-    status, out = checked("floats", "--pad", "none")
-
-    assert status == 1
-    assert "values" in errors(out)
-    assert "added to the scores: it blocks nothing" in out
 
 
 def test_padding_of_an_encoder_reaches_cross_attention(checked):

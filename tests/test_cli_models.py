@@ -51,16 +51,6 @@ def test_what_is_not_said_is_where_the_model_opens(options, site, head):
     assert shown_by("export", CAT, *options) == (site, head)
 
 
-def test_the_picture_is_that_of_the_opening_head(run, tmp_path):
-    """Rows are the French words that the decoder read, columns the English ones."""
-    assert run("export", CAT, "-o", "head.npz") == (0, "head.npz\n", "")
-
-    record, drawn = api.analyze(CAT), np.load(tmp_path / "head.npz")
-    assert drawn["query_tokens"].tolist() == list(record.targets[0].labels)
-    assert drawn["key_tokens"].tolist() == [*CAT.split(), "<eos>"]
-    assert np.array_equal(drawn["weights"], record.step(Site("cross", 1)).weights(2).numpy())
-
-
 def test_a_model_can_be_seen_as_it_was_while_it_was_trained(run, tmp_path):
     for step in tiny.STEPS:
         run("export", CAT, "--layer", "e1", "--step", str(step), "-o", f"{step}.npz")

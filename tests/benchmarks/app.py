@@ -108,11 +108,7 @@ def start(browser: Browser, rounds: int = 5) -> list[list[str]]:
     for _ in range(rounds):
         ours.append(_started(browser, "app.py", LINK))
         least.append(_started(browser, BARE, SEED))
-    names = (
-        "server start to the frame of the page",
-        "to the first picture that answers",
-        "second visitor, to it",
-    )
+    names = ("server start to the frame of the page", "to the first picture that answers", "second visitor, to it")
     rows = []
     for name, times, bare in zip(names, zip(*ours, strict=True), zip(*least, strict=True), strict=True):
         floor = median(bare) if name == names[2] else median(chart for *_, chart, _ in least)

@@ -22,8 +22,7 @@ from attnviz.core.errors import AttnvizError, MaskError
 from attnviz.core.masks import mask_from_text
 from attnviz.sources.trained import Trained
 
-TEXTS = 500 if sweeps() else 25
-EDITS = 20
+TEXTS, EDITS = (500, 20) if sweeps() else (14, 7)
 EXACT = 1e-12
 MASKS = (
     *("", "", "", "causal", "window(2)", "window(1, 1) & causal", "prefix(3)", "strided(2) | global(0)", "~window(0)"),

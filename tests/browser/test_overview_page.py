@@ -68,7 +68,7 @@ def test_a_role_narrows_the_heads_and_one_that_no_head_has_is_a_sentence(page, a
 
     expect(names).to_have_count(8)
 
-    driver.open_page(page, f"{app}/overview?model=translator&role=induction")
+    page.goto(f"{app}/overview?model=translator&role=induction")
 
     expect(page.locator(".note")).to_have_text(
         "No head has the role “induction” on this text. Choose another role or all."

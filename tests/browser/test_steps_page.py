@@ -58,9 +58,3 @@ def test_the_product_stands_element_by_element(opened):
     page.get_by_text("q · k, element by element").click()
 
     expect(driver.picture(page, "neurons")).to_contain_text("q ∘ k")
-
-
-def test_a_stage_that_there_is_not_is_said(opened):
-    page = opened("stage=kitchen")
-
-    expect(page.locator(".quiet").filter(has_text="kitchen")).to_contain_text("softmax")

@@ -69,10 +69,7 @@ def waiting(kept: BoundedCache, key, inside: Barrier, others: int, make) -> list
     return askers
 
 
-@given(
-    most=st.integers(0, 12),
-    asked=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 13)), max_size=30),
-)
+@given(most=st.integers(0, 12), asked=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 13)), max_size=30))
 def test_it_keeps_what_a_list_in_order_of_use_would_keep(most, asked):
     """Never more bytes than the bound; the least recently used give way first; what is too large displaces nothing."""
     kept, oracle = sized(most), []

@@ -244,10 +244,7 @@ def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_a
 
 @pytest.mark.parametrize(
     ("link", "module", "name", "said"),
-    [
-        ({"sort": "output"}, ablation, "sweep", "1 of 8 heads"),
-        ({"part": "Corpus"}, atlas, "of_texts", "1 of 50 texts"),
-    ],
+    [({"sort": "output"}, ablation, "sweep", "1 of 8 heads"), ({"part": "Corpus"}, atlas, "of_texts", "1 of 50 texts")],
 )
 def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(link, module, name, said, monkeypatch):
     """It is told of and ended as runs are, begins again when asked to, and then is there."""

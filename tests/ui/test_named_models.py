@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 
 import fake_hub
 import zoo
+from huggingface_hub import constants
 from streamlit.testing.v1 import AppTest
 from transformers import AutoTokenizer
 
@@ -123,9 +124,10 @@ def test_not_now_leaves_the_page_as_it_is(hub):
     assert choices(app) == Choices({"model": "story", "text": CAT})
 
 
-def test_a_download_is_canceled_and_another_is_asked_about_again(hub):
+def test_a_download_is_canceled_and_another_is_asked_about_again(hub, monkeypatch):
     app = typed(opened(model="story", text=CAT), NAME)
     hub.fault = "hang in a file"
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
     button(app, "Download").click().run()
     (bar,) = app.get("progress")
     (job,) = runs.LOADS.running
