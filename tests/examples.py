@@ -1,4 +1,4 @@
-"""How many examples of a law are drawn, and how many of many cases are tried."""
+"""Numbers of examples of a law, and of the cases that are tried."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -12,7 +12,7 @@ USUAL, FEWER = 40, 15
 
 
 def examples(count: int, **others) -> settings:
-    """Another number for a law, because each example takes long or because what it looks for is rare."""
+    """Settings with another number of examples, for laws whose examples take long or whose faults are rare."""
     return settings(max_examples=max(1, count * settings().max_examples // USUAL), **others)
 
 
@@ -22,7 +22,7 @@ def sweeps() -> bool:
 
 
 def some(cases: Sequence[T], most: int) -> Sequence[T]:
-    """This many of the cases, at even distances; in `make sweep` all of them."""
+    """Pick `most` of the cases at even distances; in `make sweep` all of them."""
     if sweeps() or len(cases) <= most:
         return cases
     return [cases[i * len(cases) // most] for i in range(most)]

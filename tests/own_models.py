@@ -1,4 +1,4 @@
-"""Models as people write them, who know nothing of attnviz."""
+"""Models as users write them, without any code of attnviz."""
 
 import torch
 from torch import nn
@@ -74,7 +74,7 @@ class Translator(nn.Module):
 
 
 class Server(nn.Module):
-    """A causal model with a window that is run packed, padded and with a cache; `fault` names what is wrong with it."""
+    """A causal model with a window, which runs packed, padded and with a cache; `fault` names its fault."""
 
     WINDOW = 4
 

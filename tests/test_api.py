@@ -111,7 +111,7 @@ def test_a_token_and_a_report_read_like_sentences():
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """Tiny models in the place of the shipped ones."""
+    """Install tiny models in the place of the shipped ones."""
     yield tiny.install(tmp_path, monkeypatch)
     tiny.forget()
 

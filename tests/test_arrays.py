@@ -232,7 +232,7 @@ def causal(*shape):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The same attention as people save it, file by file, with or without tokens."""
+    """Write the same attention to files as users do, with or without tokens."""
     folder = tmp_path_factory.mktemp("written")
     layers = [causal(1, H, Q, K) for _ in range(LAYERS)]
     named = {f"attentions.{n}": layer for n, layer in enumerate(layers)}

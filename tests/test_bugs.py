@@ -23,7 +23,7 @@ FUTURE = torch.ones(N, N, dtype=torch.bool).triu(1)
 
 @pytest.fixture(scope="module")
 def live():
-    """The maps of a bug, made once."""
+    """Function that returns the maps of a bug, made once."""
     kept = {}
 
     def of(name):
@@ -104,7 +104,7 @@ CALLS = {
 
 
 def executed(bug, call, sign):
-    """The weights that the lines of a fix compute, those of the mistake or those of the fix."""
+    """Run the lines of a fix, with "-" those of the mistake, and return their weights."""
     lines = [line[2:] for line in bug.fix.splitlines() if line[0] in (" ", sign)]
     n = call.key.shape[2]
     scope = {"torch": torch, "F": F, "nn": nn, "math": math, "copy": copy, "n": n}

@@ -19,7 +19,7 @@ CAUSAL = np.tril(np.ones((4, 4), dtype=bool))
 
 @pytest.fixture
 def run(capsys, tmp_path, monkeypatch):
-    """Runs `check` in an empty folder; gives status, stdout and stderr."""
+    """Function that runs `check` in an empty folder; it returns status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, stdin=""):

@@ -128,7 +128,7 @@ def nothing_but_padding(): return build(Writer(hides="padding"), pad=0)
 
 @pytest.fixture
 def checked(capsys, tmp_path, monkeypatch):
-    """Checks a model of that file; gives status and stdout."""
+    """Function that checks a model of that file; it returns the status and the output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "my_models.py").write_text(FILE)

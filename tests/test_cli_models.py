@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 
 
 def shown_by(*arguments):
-    """The site and the head of a command."""
+    """Return the site and the head of a command."""
     inputs = request.read(parser.read(arguments))
     return inputs.site, inputs.head
 

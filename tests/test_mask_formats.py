@@ -53,7 +53,7 @@ sayable = {
 
 
 class FromScratch(nn.MultiheadAttention):
-    """PyTorch's own module; its projections leave the heads of (B, H, n, d) as they are."""
+    """PyTorch's module with identity projections, so that it keeps the heads of (B, H, n, d)."""
 
     def __init__(self):
         super().__init__(H * D, H, bias=False, batch_first=True, dtype=torch.float64)
@@ -64,12 +64,12 @@ class FromScratch(nn.MultiheadAttention):
 
 @pytest.fixture(autouse=True)
 def flex_runs_as_it_is_written(monkeypatch):
-    """Its compiler, which takes seconds, is left out; one test below has it."""
+    """Run flex_attention without its compiler, which takes seconds; one test below uses it."""
     monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
 def inputs(queries: int, keys: int) -> list[Tensor]:
-    """Query, key and value, (B, H, n, d), as wide as one another, so that every call takes them."""
+    """Return query, key and value, (B, H, n, d), of one width, which every format takes."""
     generator = torch.Generator().manual_seed(0)
     return [torch.randn(B, H, n, D, generator=generator, dtype=torch.float64) for n in (queries, keys, keys)]
 

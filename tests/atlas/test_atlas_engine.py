@@ -49,7 +49,7 @@ def test_a_worker_and_the_driver_are_killed_and_the_atlas_comes_out_the_same(cou
     (tmp_path / "driver.py").write_text(DRIVER)
     command = [sys.executable, tmp_path / "driver.py", corpus, tmp_path / "killed"]
     ran = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=120
+        command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=600
     )
 
     assert ran.returncode == -signal.SIGKILL, ran.stderr

@@ -39,7 +39,7 @@ FIRST_SEEN = """(wanted => {
     if (document.querySelector(one)) window.firstSeen[i] = Math.min(window.firstSeen[i], Date.now());
   })).observe(document, {childList: true, subtree: true});
 })(%s)"""
-"""When each of some things first stood in a page: a file's picture may be gone before it is asked for."""
+"""Times at which each selector first matched: an element may be gone before it is queried."""
 
 
 def sentence(n: int) -> str:
@@ -77,7 +77,7 @@ def gray(i: int, switches: int) -> int:
 
 
 def toggles(browser: Browser, address: str, floor: str, n: int, rounds: int = 15) -> Iterator[list[str]]:
-    """A head, then a mask, switched on or off in the page of n tokens: each time a state that was never seen."""
+    """Switch a head, then a mask, in the page of n tokens, each time to a new state."""
     for what in ("head", "mask"):
         link = {"model": "scratch:num_heads=8", "text": f"{what} {sentence(n - 1)}"}
         page = opened(browser, f"{address}/?{urlencode(link)}")
@@ -138,7 +138,7 @@ def _started(browser: Browser, script: Path | str, frame: str) -> tuple[float, f
 
 
 def _open(page: Page, port: int) -> None:
-    """Go there as soon as somebody answers: to ask for a page that is not there takes a browser half a core."""
+    """Open the page once the server answers: a browser that retries takes half a core."""
     while True:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

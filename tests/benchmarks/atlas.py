@@ -43,7 +43,7 @@ def metrics(record):
 
 
 def each(work, batches):
-    """One batch after another, of which nothing is kept, as a worker does."""
+    """Run one batch after another and keep nothing, as a worker does."""
     for one in batches:
         work(one)
 

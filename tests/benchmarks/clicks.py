@@ -88,7 +88,7 @@ class Click:
 
 
 def click(page: Page, selector: str, nth: int = 0) -> Click:
-    """Press one of what a selector finds.
+    """Click one of the elements that a selector matches.
 
     Raises:
         RuntimeError: if no picture changes within eight seconds.

@@ -57,7 +57,7 @@ def test_an_encoder_is_no_leak(size, seed, dtype, keys, data):
 
 @st.composite
 def masks_with_empty_rows(draw):
-    """Any cells, or a known mask with padding, of its queries too: of these a row without a key is no surprise."""
+    """Draw random cells, or a known mask with padding of keys and of queries, whose rows may be empty."""
     if draw(st.booleans()):
         return torch.tensor(draw(st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=4, max_size=4)))
     n = draw(st.integers(3, 7))

@@ -17,12 +17,12 @@ PATIENCE = 60
 
 
 def sized(most: int) -> BoundedCache[int]:
-    """Values that say themselves how large they are."""
+    """Cache of values that are their own sizes."""
     return BoundedCache(most_bytes=most, size_of=lambda value: value)
 
 
 class Asker(Thread):
-    """A thread that asks for one value, and what it got or which error it met."""
+    """Thread that requests one value and keeps the value or the error."""
 
     def __init__(self, kept: BoundedCache, key, make):
         super().__init__(daemon=True)
@@ -42,7 +42,7 @@ class Asker(Thread):
 
 
 class Watched(Future):
-    """An outcome that counts those who have come to wait for it."""
+    """Outcome that counts its waiting threads."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ def watched(monkeypatch):
 
 
 def waiting(kept: BoundedCache, key, inside: Barrier, others: int, make) -> list[Asker]:
-    """A thread that stands in the middle of making a value, until the barrier falls again, and others that wait."""
+    """Start a thread that stays within `make` until the barrier is passed again, and threads that wait for it."""
     first = Asker(kept, key, lambda: (inside.wait(PATIENCE), inside.wait(PATIENCE), make())[-1])
     inside.wait(PATIENCE)
     outcome = kept._making[key].outcome

@@ -21,7 +21,7 @@ def go():
 
 
 def working(go, begun=None):
-    """Work that goes on until `go` is set, and says how far it is."""
+    """Return work that reports its progress until `go` is set."""
 
     def work(job):
         if begun is not None:

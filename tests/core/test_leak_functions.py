@@ -35,7 +35,7 @@ def zero_is_masked(query, key, value, mask):
 
 
 def handed(attend, hand):
-    """An attention function that is given the mask in another form."""
+    """Return an attention function that gets the mask in another form."""
     return lambda query, key, value, allowed: attend(query, key, value, hand(allowed))
 
 

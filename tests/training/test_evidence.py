@@ -15,7 +15,7 @@ from attnviz.sources import cards
 from attnviz.training import probe
 from attnviz.training.probe import Look, Role
 
-NUMBERS = {"translator": 100, "story": 120, "induction": 200, "constructed": 60, "shapes": 300}
+NUMBERS = {"translator": 50, "story": 120, "induction": 200, "constructed": 60, "shapes": 300}
 
 
 @pytest.mark.parametrize("name", NUMBERS)

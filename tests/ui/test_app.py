@@ -30,7 +30,7 @@ def page_of(title: str) -> None:
 
 
 def opened(title: str = "Heads", **address: str) -> AppTest:
-    """A page at a link."""
+    """Run a page at a link."""
     app = AppTest.from_function(page_of, args=(title,), default_timeout=120)
     for name, value in address.items():
         app.query_params[name] = value
@@ -40,12 +40,12 @@ def opened(title: str = "Heads", **address: str) -> AppTest:
 
 
 def html(app: AppTest) -> str:
-    """Everything that stands on the page as HTML."""
+    """Return all HTML of the page."""
     return " ".join(element.proto.body for element in app.get("html"))
 
 
 def button(app: AppTest, label: str):
-    """The button with a label."""
+    """Return the button with a label."""
     return next(button for button in app.button if button.label == label)
 
 

@@ -16,7 +16,7 @@ PATIENCE = 60
 
 @pytest.fixture(autouse=True)
 def two(monkeypatch):
-    """A machine that has two, whatever this one has."""
+    """Pretend that the machine has two cores."""
     before = torch.get_num_threads()
     monkeypatch.setattr(cores, "_core_count", 2)
     yield

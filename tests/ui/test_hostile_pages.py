@@ -19,7 +19,7 @@ def linked(text: str) -> str:
 
 
 def refusals(app) -> int:
-    """How often a page says that it cannot show a text, or that there is none."""
+    """Count the sentences on a page that refuse a text or miss one."""
     return html(app).count('class="note error"') + html(app).count(hostile.NO_TEXT)
 
 

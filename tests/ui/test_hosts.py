@@ -40,13 +40,13 @@ def as_before():
 
 
 def forget():
-    """Read the environment again."""
+    """Clear the caches, so that the environment is read again."""
     for kept in (hosts.public, server.security_headers, budget._number):
         kept.cache_clear()
 
 
 def preset(monkeypatch, **variables: str) -> hosts.Public | None:
-    """The preset of an environment with some variables of ours, after the server has begun."""
+    """Set ATTNVIZ_ variables, start the server's preset, and return it."""
     for name, value in variables.items():
         monkeypatch.setenv(f"ATTNVIZ_{name}", value)
     forget()

@@ -31,7 +31,7 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class Mine(Source):
-    """Each token looks at itself, as sharply as a number that may change says."""
+    """Source whose tokens look at themselves, with a sharpness that may change."""
 
     name: str = "mine"
     sharpness: int = 3
@@ -62,7 +62,7 @@ def answer(shown) -> str:
 
 @pytest.fixture
 def threads():
-    """Whatever a test starts has ended after it."""
+    """Check that all threads of a test end with it."""
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:

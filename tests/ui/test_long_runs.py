@@ -32,7 +32,7 @@ def empty():
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Each run takes long by the estimate, and in truth until `go` is set; gives that, and the runs."""
+    """Make every run long by the estimate and wait for `go`; return `go` and the runs."""
     go, began, made, run = Event(), Event(), [], Constructed.run
 
     def waits(*args) -> Record:
@@ -131,7 +131,7 @@ def test_a_budget_that_is_no_number_is_one_sentence(name, value, monkeypatch):
 
 @pytest.fixture
 def public_app(monkeypatch):
-    """The app is a public one, with the bounds that it has unless others are set."""
+    """Make the app public, with its default bounds."""
     monkeypatch.setenv("ATTNVIZ_PUBLIC", "1")
     monkeypatch.setattr(estimate, "used_bytes", lambda: 0)  # the process of the tests may have a browser, too
     kept = hosts.public, budget._number
@@ -193,7 +193,7 @@ def test_a_visitor_has_so_many_seconds_of_long_runs_in_a_minute(slow, public_app
 
 @pytest.fixture
 def costly(monkeypatch):
-    """Every map takes a second by the estimate, and is made apart from the page; gives what sets the budget."""
+    """Make every map take a second by the estimate, so that a job draws it; return the setter of the budget."""
     maps = estimate.of_maps
 
     def given(*args, **window) -> estimate.Estimate:

@@ -34,7 +34,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch):
-    """No test finds what another has left."""
+    """End all loads and clear the caches after each test."""
     monkeypatch.delenv("ATTNVIZ_MODELS", raising=False)
     yield
     for job in runs.LOADS.running:
@@ -54,13 +54,13 @@ def hub(folder, tmp_path, monkeypatch):
 
 
 def typed(app: AppTest, name: str) -> AppTest:
-    """The page after a name was typed into the box of models, and found or refused."""
+    """Type a name into the box of models and wait until it is found or refused."""
     app.selectbox("model").set_value(OTHER).run()
     return settled(app.text_input("model name").set_value(name).run())
 
 
 def settled(app: AppTest) -> AppTest:
-    """The page once it waits for no model."""
+    """Run the page until it waits for no model."""
     ends = time.monotonic() + PATIENCE
     while runs.LOADS.running:
         assert time.monotonic() < ends
