@@ -221,8 +221,8 @@ def open_page(page: Page, address: str) -> None:
 
 
 def picture(page: Page, name: str) -> Locator:
-    """Locate the drawing of a picture, given the picture's name."""
-    return page.locator(f".st-key-picture-{name} .marks")
+    """Locate the drawing of a picture, given the picture's name; not a stale one that a run is about to replace."""
+    return page.locator(f".st-key-picture-{name} .stElementContainer:not([data-stale=true], [data-retained]) .marks")
 
 
 def click_at(page: Page, name: str, x: float, y: float) -> None:
@@ -233,10 +233,10 @@ def click_at(page: Page, name: str, x: float, y: float) -> None:
 
 def place_of(element: Locator) -> dict[str, float]:
     """Wait until an element is drawn and the page is at rest; return its x, y, width and height in pixels."""
-    expect(element).to_be_visible()
+    expect(element.first).to_be_visible()
     settled(element.page)
     while not (place := element.bounding_box()):  # a run of the page has just replaced it
-        expect(element).to_be_visible()
+        expect(element.first).to_be_visible()
     return place
 
 

@@ -20,7 +20,7 @@ def opened(page, app):
 
 def grid(page):
     """Return a function that gives the position of a cell of the mask on the screen."""
-    box = driver.place_of(page.locator(".st-key-picture-painted-mask .cells_marks"))
+    box = driver.place_of(page.locator(".st-key-painted-mask-marks .cells_marks"))
     count = len("<sos> The cat sat on the mat because it was tired".split())
 
     def place(query: int, key: int) -> tuple[float, float]:
