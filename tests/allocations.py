@@ -1,4 +1,4 @@
-"""How much is held at once: the largest tensor, all tensors together, and the most that Python and NumPy held."""
+"""Peak memory: the largest tensor, all tensors together, and the objects of Python and NumPy."""
 
 import tracemalloc
 
@@ -9,7 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 
 class Held(TorchDispatchMode):
-    """Around some code: afterwards what its thread held, in bytes.
+    """Context manager that measures the peak memory of its thread, in bytes.
 
     What a first use imports counts too: use what is measured once before.
 

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and fixtures of all tests."""
 
 import gc
 import os
@@ -31,7 +31,7 @@ settings.load_profile("attnviz")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What is collected stays: garbage is looked for neither meanwhile nor, later, in it."""
+    """Exempt the collected tests from garbage collection, which would visit them again and again."""
     gc.disable()
     try:
         return (yield)

@@ -1,4 +1,4 @@
-"""How many examples of a law are drawn, and how many of many cases are tried."""
+"""Numbers of examples of a law, and of the cases that are tried."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -8,11 +8,11 @@ from hypothesis import settings
 T = TypeVar("T")
 
 USUAL, FEWER = 40, 15
-"""Of a law that says nothing else, and what `make test` draws of these; `make sweep` draws fifty times as many."""
+"""Examples of a law without a number of its own: the basis of other numbers, and the number that `make test` draws."""
 
 
 def examples(count: int, **others) -> settings:
-    """Another number for a law, because each example takes long or because what it looks for is rare."""
+    """Settings with another number of examples, for laws whose examples take long or whose faults are rare."""
     return settings(max_examples=max(1, count * settings().max_examples // USUAL), **others)
 
 
@@ -22,7 +22,7 @@ def sweeps() -> bool:
 
 
 def some(cases: Sequence[T], most: int) -> Sequence[T]:
-    """This many of the cases, at even distances; in `make sweep` all of them."""
+    """Pick `most` of the cases at even distances; in `make sweep` all of them."""
     if sweeps() or len(cases) <= most:
         return cases
     return [cases[i * len(cases) // most] for i in range(most)]

@@ -1,4 +1,4 @@
-"""Texts that break pages, pictures, files and servers, by name: for every test that takes what a person types."""
+"""Texts that break pages, pictures, files and servers, for every test of typed text."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ MARKDOWN = (
     ":red[x]", ":material/close:", ":streamlit:", ":smile:", "$x$", "$$", "<b>x</b>", "&amp;", "\\", "\\*", "#", "# a",
     "- a", "1. a", "1)", "12.", "> a", "+", "|", "===", "->", "<-", "--", ">=", "a@b.com", "http://x.com", "www.x.com",
 )  # fmt: skip
-"""Tokens and names that Markdown, as Streamlit reads it, would show as something else."""
+"""Tokens and names that Streamlit's Markdown would not show as they are."""
 
 SIZES = _texts(
     ("empty", "", (), NO_TEXT),

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class Installed:
-    """attnviz from its wheel; what it depends on comes from the environment of the tests.
+    """attnviz installed from its wheel; its dependencies come from the environment of the tests.
 
     The first process of a test run that asks for it builds it, for all.
 
@@ -33,7 +33,7 @@ class Installed:
         self._bin = folder / "env" / "bin"
 
     def start(self, *command: object, **variables: str) -> subprocess.Popen:
-        """Start a command of the environment, such as `attnviz`, in a process group of its own."""
+        """Start a command of the environment, such as `attnviz`, in its own process group."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "STREAMLIT"))}
         return subprocess.Popen(
             [self._bin / command[0], *map(str, command[1:])],
@@ -46,9 +46,9 @@ class Installed:
         )
 
     def run(self, *command: object, **variables: str) -> tuple[int, str, str]:
-        """Run a command to its end; gives status, stdout and stderr."""
+        """Run a command to its end; return status, stdout and stderr."""
         process = self.start(*command, **variables)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=600)
         return process.returncode, out, err
 
 

@@ -1,4 +1,4 @@
-"""Run tests with each way of computing that this CPU knows, on one thread and on two: `make kernels`.
+"""Run tests with every kernel that this CPU supports, on one thread and on two: `make kernels`.
 
 PyTorch has kernels for CPUs without AVX2, with it and with AVX-512, and each rounds in its own order; its matrix
 products are MKL's, which are told by another name. What holds with all of them holds on other machines too.
@@ -11,7 +11,7 @@ import sys
 import torch
 
 WAYS = {"default": "COMPATIBLE", "avx2": "AVX2", "avx512": "AVX512"}
-"""Kernels of PyTorch, and those of MKL beside them."""
+"""Kernels of PyTorch, with the MKL setting for the same instructions."""
 NUMBERS = "not browser and not sweep"
 
 

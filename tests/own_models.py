@@ -1,4 +1,4 @@
-"""Models as people write them, who know nothing of attnviz."""
+"""Models as users write them, without any code of attnviz."""
 
 import torch
 from torch import nn
@@ -43,8 +43,6 @@ class Writer(nn.Module):
 
     def mask(self, ids):
         later = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool, device=ids.device).triu(1)
-        if self.hides == "past":
-            return later | torch.eye(ids.shape[1], dtype=torch.bool)  # inverted: it may see what it must not
         if self.hides == "padding":
             return (ids != 0)[:, None, None, :]
         return None if self.hides == "nothing" else ~later
@@ -76,7 +74,7 @@ class Translator(nn.Module):
 
 
 class Server(nn.Module):
-    """A causal model with a window that is run packed, padded and with a cache; `fault` names what is wrong with it."""
+    """A causal model with a window, which runs packed, padded and with a cache; `fault` names its fault."""
 
     WINDOW = 4
 

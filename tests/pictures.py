@@ -1,4 +1,4 @@
-"""Records of any tokens, without a tokenizer; pictures drawn in a process of their own."""
+"""Records of any tokens, without a tokenizer, and pictures drawn in another process."""
 
 import atexit
 import base64
@@ -56,7 +56,7 @@ for line in sys.stdin:
 
 
 def record_of(words, *, heads=2, edits=Edits(), special=(), keys=None, scores=None):
-    """A record of random queries and keys for these tokens; `keys` of them are looked at, `scores` sets some by hand.
+    """Make a record of random queries and keys for these tokens; `keys` limits the keys, `scores` sets some scores.
 
     Args:
         special: positions of special tokens.
@@ -77,39 +77,39 @@ def record_of(words, *, heads=2, edits=Edits(), special=(), keys=None, scores=No
 
 
 def prediction_of(*positions, written=()):
-    """What a model says: after each position, words with their probabilities, as a dict."""
+    """Make a prediction from a dict of words and probabilities for each position."""
     vocabulary = tuple(dict.fromkeys(word for words in positions for word in words))
     logits = torch.tensor([[words.get(word, 0.0) for word in vocabulary] for words in positions]).log()
     return Prediction(logits.unsqueeze(0), vocabulary, written)
 
 
 def story_of(words, *positions, edits=Edits(), length=None):
-    """A record of a model that says words after each token; what is after `length` is padding."""
+    """Make a record of a model that predicts words after each token; tokens after `length` are padding."""
     record = record_of(words, edits=edits, special=range(length or len(words), len(words)))
     sentence = replace(record.sentences[0], length=length or len(words))
     return replace(record, source="story", sentences=(sentence,), prediction=prediction_of(*positions))
 
 
 def filled_of(words, blanks, *positions, edits=Edits()):
-    """A record of a model that fills in: at each position the probabilities of words, which count at its `blanks`."""
+    """Make a record of a model that fills in blanks, from the probabilities of words at each position."""
     record = story_of(words, *positions, edits=edits)
     return replace(record, prediction=replace(record.prediction, blanks=(tuple(blanks),)))
 
 
 def labels_of(words, logits, *, names=("bad", "so so", "good"), edits=Edits()):
-    """A record of a model that classifies."""
+    """Make a record of a model that classifies."""
     return replace(record_of(words, edits=edits), labels=(tuple(names), torch.tensor([logits])))
 
 
 def vectors_of(texts, vectors, *, edits=Edits()):
-    """A record of a batch of sentences with a vector each."""
+    """Make a record of sentences with one vector each."""
     record = record_of(["w"], edits=edits)
     sentences = tuple(replace(record.sentences[0], text=text) for text in texts)
     return replace(record, sentences=sentences, vectors=torch.tensor(vectors))
 
 
 def translation_of(words, *positions, edits=Edits(), heads=2):
-    """A record of an encoder-decoder: it reads <sos> and what it says after each position, but for the last."""
+    """Make a record of an encoder-decoder, whose decoder reads <sos> and its own predictions except the last."""
     prediction = prediction_of(*positions)
     read = ["<sos>", *prediction.words()[:-1]]
     prediction = replace(prediction, written=(" ".join(read[1:]),))
@@ -123,7 +123,7 @@ def translation_of(words, *positions, edits=Edits(), heads=2):
 
 @cache
 def _drawing() -> subprocess.Popen:
-    """One process draws the pictures of all tests: its first takes as long as ten others."""
+    """Start the process that draws the pictures of all tests; its first picture takes as long as ten later ones."""
     process = subprocess.Popen(
         [sys.executable, "-c", _DRAW], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="ascii"
     )
@@ -132,7 +132,7 @@ def _drawing() -> subprocess.Popen:
 
 
 def draw(*specs):
-    """PNG pixels of specifications, (height, width, 3) each; a failure to draw is that process's failure."""
+    """Draw specifications; return the pixels of each, (height, width, 3)."""
     process = _drawing()
     patience = threading.Timer(120, process.kill)
     patience.start()
@@ -149,11 +149,11 @@ def draw(*specs):
 
 
 WRITTEN, CHECKED = {}, set()
-"""The last charts as Vega-Lite, by their id, and the specifications that were held against Vega-Lite's schema."""
+"""The last charts as Vega-Lite, by their id, and the specifications that Vega-Lite's schema has accepted."""
 
 
 def written(chart):
-    """A chart as Vega-Lite. Altair checks each against the schema for a tenth of a second; here each form once."""
+    """Return a chart as Vega-Lite; each form is checked against the schema only once, which takes 0.1 s."""
     if id(chart) not in WRITTEN:
         if len(WRITTEN) == 8:
             WRITTEN.clear()
@@ -202,7 +202,7 @@ def names(chart):
 
 
 def bars(chart, column=0, field="share"):
-    """The bars of a column, as shares of the longest; those that are no number are left out."""
+    """Return the bars of a column as shares of the longest, without those that are not numbers."""
     return [row[f"{field}_{column}"] for row in data(chart, "rows") if row[f"{field}_{column}"] is not None]
 
 

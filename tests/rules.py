@@ -1,4 +1,4 @@
-"""Any mask of any rule, drawn from what each rule says of its parameters, so that a new rule is held to every law."""
+"""Hypothesis strategies for masks of any rule, made from the rules' parameters, so that every law tests a new rule."""
 
 from hypothesis import reject
 from hypothesis import strategies as st
@@ -8,14 +8,14 @@ from attnviz.core.masks import RULES, Mask, Parameter
 
 
 def rules(batch: int = 2, longest: int = 11):
-    """A mask of one rule, for a batch of so many sentences."""
+    """Draw a mask of one rule, for a batch of `batch` sentences."""
     named = [rule for rule in RULES.values() if rule.parameters() or rule.rule == "full"]
     return st.sampled_from(named).flatmap(lambda rule: of(rule, batch, longest))
 
 
 @st.composite
 def of(draw, rule: type[Mask], batch: int = 1, longest: int = 11):
-    """A mask of this rule."""
+    """Draw a mask of this rule."""
     try:
         return rule(**{one.name: draw(_values(rule, one, batch, longest)) for one in rule.parameters()})
     except MaskError:

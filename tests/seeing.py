@@ -1,4 +1,4 @@
-"""Tiny models that read a picture, which know nothing of attnviz."""
+"""Tiny models of pictures, without any code of attnviz."""
 
 import torch
 from torch import nn
@@ -7,11 +7,11 @@ import attnviz
 
 PICTURE = torch.tensor([40, 160, 90])[:, None, None].expand(3, 30, 50) / 255
 PICTURE = torch.where(torch.arange(50) < 25, torch.tensor([200, 40, 40])[:, None, None] / 255, PICTURE)
-"""Red left, green right."""
+"""Picture that is red on the left and green on the right."""
 
 
 def seen_by(model, picture):
-    """A run of a model on one picture."""
+    """Capture a run of a model on one picture."""
     torch.manual_seed(0)
     for weight in model.parameters():
         nn.init.normal_(weight, std=0.4)

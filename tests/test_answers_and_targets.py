@@ -21,7 +21,7 @@ ENGLISH, TARGET = "The cat sat down.", "le chien noir dort ."
 
 
 def again(edits=Edits(), source=None):
-    """The record of the answer, run otherwise."""
+    """Run the answer again with other edits and return the record."""
     return (source or load("story")).run(WRITTEN.record.sentences, edits)
 
 

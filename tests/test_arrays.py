@@ -86,7 +86,7 @@ def test_queries_and_keys_make_what_torch_makes(data):
 
 
 def test_weights_are_checked_against_their_queries_and_keys():
-    """Where they agree, all is known; else the weights are shown, and it is said."""
+    """If they agree, the record is complete; else it has only the weights, and the text says so."""
     query, key = torch.randn(1, H, Q, D), torch.randn(1, H, K, D)
     mask = Subsequent()
     true = attnviz.from_arrays(query=query, key=key, mask=mask, kind="decoder")
@@ -117,10 +117,7 @@ def test_what_the_check_finds_is_kept_with_the_record():
         ({"weights": [np.ones((2, 2)), np.array(["a"])]}, "booleans or real numbers"),
         ({"weights": [[1, 2], [3]]}, "different lengths"),
         ({"weights": np.eye(2) * 1j}, "given complex128. Give the real part, or the absolute values"),
-        (
-            {"weights": np.eye(2, dtype=bool)},
-            "given booleans, as of a mask: 'attnviz check' reads it",
-        ),
+        ({"weights": np.eye(2, dtype=bool)}, "given booleans, as of a mask: 'attnviz check' reads it"),
         ({"weights": np.ones((1001, 1, 1, 1, 1))}, "1,001 layers of weights; at most 1,000 are read"),
         ({"weights": -np.ones((2, 2))}, "hold -1"),
         (
@@ -196,7 +193,7 @@ def test_a_cache_of_transformer_lens_is_read(tmp_path):
 
 
 def test_the_mask_of_a_cache_is_seen_by_its_weights():
-    """Of a model that hides the future all is known, and edits act; without weights it hides it, too."""
+    """A model that hides the future is fully read, and edits act; the mask is also found without weights."""
     q, k, v = (torch.randn(1, Q, H, D) for _ in range(3))
     scores = q.transpose(1, 2) @ k.transpose(1, 2).mT / D**0.5
     cache = {f"blocks.0.attn.hook_{hook}": array for hook, array in {"q": q, "k": k, "v": v}.items()}
@@ -235,7 +232,7 @@ def causal(*shape):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """The same attention as people save it, file by file, with or without tokens."""
+    """Write the same attention to files as users do, with or without tokens."""
     folder = tmp_path_factory.mktemp("written")
     layers = [causal(1, H, Q, K) for _ in range(LAYERS)]
     named = {f"attentions.{n}": layer for n, layer in enumerate(layers)}
@@ -290,7 +287,7 @@ EYE = np.eye(3)
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4", ">f8", "g", "u1", "u2", "u4", "u8", "i1", "i4", ">i8"])
 def test_weights_of_any_kind_of_number_are_read(dtype, tmp_path):
-    """Of any width, sign and order of bytes."""
+    """For any width, sign and byte order."""
     np.save(tmp_path / "a.npy", EYE.astype(dtype))
 
     torch.testing.assert_close(weights_of(attnviz.read(tmp_path / "a.npy")), torch.eye(3)[None, None, None])

@@ -32,12 +32,7 @@ def shipped(tmp_path, monkeypatch):
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @pytest.mark.parametrize(
     "source",
-    [
-        ("story", {}),
-        ("story", {"step": 20}),
-        ("translator", {}),
-        ("scratch", {"seed": 3, "num_heads": 2}),
-    ],
+    [("story", {}), ("story", {"step": 20}), ("translator", {}), ("scratch", {"seed": 3, "num_heads": 2})],
     ids=str,
 )
 def test_a_case_comes_out_the_same(source, precision, tmp_path):

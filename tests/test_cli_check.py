@@ -19,7 +19,7 @@ CAUSAL = np.tril(np.ones((4, 4), dtype=bool))
 
 @pytest.fixture
 def run(capsys, tmp_path, monkeypatch):
-    """Runs `check` in an empty folder; gives status, stdout and stderr."""
+    """Function that runs `check` in an empty folder; it returns status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments, stdin=""):
@@ -72,7 +72,7 @@ def test_json_is_the_report_of_the_library(run):
 
 
 def test_several_arrays_are_checked_by_their_names(run):
-    """Those that are called mask, weights or scores; another is asked for by name."""
+    """Arrays named mask, weights or scores are checked; any other array is given by name."""
     weights = torch.randn(2, 5, 5).masked_fill(torch.ones(5, 5).triu(1).bool(), -torch.inf).softmax(-1).numpy()
     np.savez("all.npz", mask=~CAUSAL, weights=weights, keys=np.arange(5), about=np.array("words"))
     status, out, _ = run("all.npz", "--convention", "true-is-masked")
@@ -123,11 +123,7 @@ def test_what_is_meant_is_said_by_name_or_as_a_mask(run):
     ("arguments", "stdin", "message"),
     [
         (["mask.npy", "--intent", "triangle"], "", "No mask is called 'triangle'. Say causal or two-way"),
-        (
-            ["mask.npy", "--intent", "window("],
-            "",
-            "Character 8 of the mask 'window(': 'before' is missing; it must",
-        ),
+        (["mask.npy", "--intent", "window("], "", "Character 8 of the mask 'window(': 'before' is missing; it must"),
         (["mask.npy", "--intent", "windo(2)"], "", "there is no rule 'windo'. Did you mean 'window'?"),
         (["missing.npy"], "", "'missing.npy' cannot be read: No such file or directory."),
         (["."], "", "cannot be read: Is a directory"),

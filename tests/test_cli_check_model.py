@@ -85,7 +85,6 @@ class Own(nn.Module):
 
 def masked(of, **given): return build(Masked(of), **given)
 def times_infinity(): return masked(lambda ids, ones: ones.triu(1) * -math.inf)
-def floats(): return masked(lambda ids, ones: ones.tril())
 def prefix(): return masked(lambda ids, ones: ones.tril().index_fill(1, torch.arange(3), 1).bool())
 def late_mask(): return build(Own(1 / 4, True))
 def broken(): return build(Broken())
@@ -129,7 +128,7 @@ def nothing_but_padding(): return build(Writer(hides="padding"), pad=0)
 
 @pytest.fixture
 def checked(capsys, tmp_path, monkeypatch):
-    """Checks a model of that file; gives status and stdout."""
+    """Function that checks a model of that file; it returns the status and the output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "my_models.py").write_text(FILE)
@@ -149,7 +148,7 @@ def errors(out: str) -> list[str]:
 
 
 def test_a_right_model_passes(checked):
-    """What it was taken for, its masks, the future, padding and other texts are each said to be fine."""
+    """The text names the kind of model and says that its masks, the future, padding and other texts are fine."""
     status, out = checked("right")
 
     assert status == 0
@@ -259,17 +258,8 @@ def test_nan_is_an_error_and_never_no_leak(checked, name, message):
     assert checked("ruled", "--pad", "none")[0] == 0
 
 
-def test_floats_of_0_and_1_that_are_added_are_named(checked):
-    """Also where nobody said that the model is causal."""
-    status, out = checked("floats", "--pad", "none")
-
-    assert status == 1
-    assert "values" in errors(out)
-    assert "added to the scores: it blocks nothing" in out
-
-
 def test_padding_of_an_encoder_reaches_cross_attention(checked):
-    """Where nn.Transformer is not given memory_key_padding_mask; the heads of cross-attention are named."""
+    """nn.Transformer is called without memory_key_padding_mask; the text names the heads of cross-attention."""
     status, out = checked("official_forgetful")
     assert (status, errors(out)) == (1, ["deviation"])
     assert "of cross layer" in out

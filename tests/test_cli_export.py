@@ -4,27 +4,11 @@ import csv
 
 import pytest
 
-from attnviz.cli import main
-
-
-@pytest.fixture
-def shell(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        status = main(arguments)
-        return status, *capsys.readouterr()
-
-    return run
-
 
 @pytest.mark.parametrize(
     ("link", "command"),
     [
-        (
-            "http://127.0.0.1:8501/?model=story&text=the+cat+sat&layer=d0&head=1",
-            "--layer d0 --head 1",
-        ),
+        ("http://127.0.0.1:8501/?model=story&text=the+cat+sat&layer=d0&head=1", "--layer d0 --head 1"),
         (
             "?model=story&text=the+cat+sat&heads_off=d0.1&form=text&layer=d1&head=0",
             "--layer 1 --head 0 --off d0.1 --form text",
@@ -35,18 +19,18 @@ def shell(capsys, tmp_path, monkeypatch):
         ("masks?model=story&text=the+cat+sat&mask=causal+%26+window(1)", "--form mask --mask causal&window(1)"),
     ],
 )
-def test_a_link_is_the_picture_of_the_command(shell, link, command):
+def test_a_link_is_the_picture_of_the_command(run, link, command):
     """The same numbers."""
-    shell("export", link, "-o", "link.csv")
-    shell("export", "the cat sat", "--model", "story", *command.split(), "-o", "command.csv")
+    run("export", link, "-o", "link.csv")
+    run("export", "the cat sat", "--model", "story", *command.split(), "-o", "command.csv")
 
     with open("link.csv", encoding="utf-8") as one, open("command.csv", encoding="utf-8") as other:
         assert [*csv.reader(one)] == [*csv.reader(other)]
 
 
-def test_a_link_without_a_text_is_of_the_first_example_and_a_text_may_begin_like_a_flag(shell):
-    assert shell("export", "?model=story", "-o", "first.png")[0] == 0
-    assert shell("export", "?model=story&text=-o the cat", "-o", "second.png")[0] == 0
+def test_a_link_without_a_text_is_of_the_first_example_and_a_text_may_begin_like_a_flag(run):
+    assert run("export", "?model=story", "-o", "first.png")[0] == 0
+    assert run("export", "?model=story&text=-o the cat", "-o", "second.png")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -56,8 +40,8 @@ def test_a_link_without_a_text_is_of_the_first_example_and_a_text_may_begin_like
         ("?model=shapes&picture=the+moon", "which it does not hold"),
     ],
 )
-def test_a_link_that_has_no_picture_in_the_shell_says_why(shell, link, reason):
-    status, _, message = shell("export", link, "-o", "none.png")
+def test_a_link_that_has_no_picture_in_the_shell_says_why(run, link, reason):
+    status, _, message = run("export", link, "-o", "none.png")
 
     assert status == 2
     assert reason in message

@@ -56,7 +56,7 @@ CHANGE = ("--off", "0.1,1.2", "--temperature", "0.3")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """The folder of a tiny model of some kind, with weights that are far from all alike."""
+    """Function that writes a tiny model of a kind, with weights far from each other, and returns its folder."""
 
     def folder(kind: str) -> str:
         place = root / kind
@@ -107,7 +107,7 @@ def test_every_command_takes_a_folder(run, folder, kind):
 
 
 def test_how_alike_sentences_are_and_how_far_they_moved(run, folder):
-    """Of a model that gives vectors alone."""
+    """The model gives vectors only."""
     model, texts = folder("BertModel"), ["the cat sat", "a dog ran on", "it was tired"]
     before, after = api.analyze(texts, model), api.analyze(texts, model, edits("encoder"))
     old, new, moved = analysis.similarity(before), analysis.similarity(after), analysis.shift(before, after)
@@ -274,7 +274,7 @@ def test_a_download_says_how_much_it_is_before_how_far(is_terminal, capsys, monk
 
 
 def fetching(hub: str, cache: Path, *arguments: str) -> subprocess.Popen:
-    """A command in a process of its own, that may ask the hub."""
+    """Start a command in another process, which may use the hub."""
     online = {"HF_ENDPOINT": hub, "HF_HOME": str(cache), "HF_HUB_OFFLINE": "0", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "attnviz", *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -300,8 +300,7 @@ def test_a_download_that_is_canceled_ends_in_two_lines(tmp_path, tmp_path_factor
         hub.add("someone/tiny", fake_hub.write(tmp_path_factory.mktemp("at") / "hub", build("GPT2")))
         hub.fault = "hang in a file"
         process = fetching(address, tmp_path, "export", "w5", "--model", "someone/tiny", "-o", "head.svg")
-        ends = time.monotonic() + 60
-        while not list(tmp_path.rglob("*.incomplete")) and time.monotonic() < ends:
+        while not list(tmp_path.rglob("*.incomplete")) and process.poll() is None:
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)

@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 
 
 def shown_by(*arguments):
-    """The site and the head of a command."""
+    """Return the site and the head of a command."""
     inputs = request.read(parser.read(arguments))
     return inputs.site, inputs.head
 
@@ -49,16 +49,6 @@ def shown_by(*arguments):
 def test_what_is_not_said_is_where_the_model_opens(options, site, head):
     """A layer without a kind has the kind of the opening layer; its head is taken only there."""
     assert shown_by("export", CAT, *options) == (site, head)
-
-
-def test_the_picture_is_that_of_the_opening_head(run, tmp_path):
-    """Rows are the French words that the decoder read, columns the English ones."""
-    assert run("export", CAT, "-o", "head.npz") == (0, "head.npz\n", "")
-
-    record, drawn = api.analyze(CAT), np.load(tmp_path / "head.npz")
-    assert drawn["query_tokens"].tolist() == list(record.targets[0].labels)
-    assert drawn["key_tokens"].tolist() == [*CAT.split(), "<eos>"]
-    assert np.array_equal(drawn["weights"], record.step(Site("cross", 1)).weights(2).numpy())
 
 
 def test_a_model_can_be_seen_as_it_was_while_it_was_trained(run, tmp_path):

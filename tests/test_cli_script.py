@@ -40,7 +40,7 @@ def sized(layers=2):
 
 @pytest.fixture
 def shell(capsys, tmp_path, monkeypatch):
-    """Runs a command in a folder with such a file; gives status, stdout and stderr."""
+    """Function that runs a command in a folder with such a file; it returns status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "my_model.py").write_text(FILE)

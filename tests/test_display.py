@@ -74,7 +74,7 @@ def test_a_long_text_is_read_only_as_far_as_it_is_drawn():
 
 
 def test_the_blanks_of_a_name_in_a_title_are_blanks():
-    """Where a token's blank must be seen, that of a model's name must not."""
+    """A token's blank must be visible; that of a model's name must not."""
     assert in_title("translator after step 400") == "translator after step 400"
     assert in_title("a\tb\0") == "a⇥b␀"
     assert len(in_title("long " * 20)) == LONGEST_TITLE

@@ -1,4 +1,4 @@
-"""What README and documentation say can be done, is done: each page's examples run in order, as one session."""
+"""Examples of README and documentation: those of a page run in order, as one session."""
 
 import re
 import shlex
@@ -24,7 +24,7 @@ COMMAND = r"(?:\w+=\S+ )?(?:python -m )?attnviz ?(.*?)(?: +# exit status (\d))?"
 
 
 def blocks(name: str) -> list[tuple[str, str, str, str | None]]:
-    """Of each example: its language, the file that it is, its text, its output. A line ... stands for any output."""
+    """List the examples of a page: language, file name, text, output. A line ... stands for any output."""
     found = []
     for match in BLOCK.finditer(TEXTS[name]):
         under = BLOCK.match(TEXTS[name], match.end() + 2)
@@ -69,7 +69,7 @@ def test_the_live_pages_of_the_documentation_are_what_the_code_writes(name):
 
 
 def run(line: str) -> None:
-    """A line that a reader copies; in this process, as another one for each would load torch again."""
+    """Run a shell line of an example in this process, as a new process would load torch again."""
     if re.match(SET_UP, line) or not line:
         return
     piped = re.fullmatch(r"tr '\\n' ' ' < (\S+) \| (.*)", line)
@@ -109,13 +109,13 @@ def test_links_of_the_front_pages_lead_somewhere(name):
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors of a page."""
+    """Return the anchors of a page."""
     titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
 def row(name: str) -> str:
-    """A model in the table of the models, with the first numbers of its card that it was meant to reach."""
+    """Return the row of a model in the table of models, with the first three measures of its card that have a goal."""
     card = attnviz.load(name).card
     meant = [measure for measure in card.measured if measure.goal is not None][:3]
     measured = "<br>".join(f"{percent(measure.value)} {measure.what}" for measure in meant)

@@ -47,7 +47,7 @@ def shipped(tmp_path_factory):
 
 
 def every_record(shipped):
-    """Of each kind of source and each kind of edit."""
+    """Make a record for each kind of source and each kind of edit."""
     yield from (attnviz.analyze(TEXTS, "scratch", edits) for edits in (Edits(), CHANGED))
     yield attnviz.analyze("one two one two", "constructed")
     both = {"story": Edits(mask=Subsequent(1), empty_rows="uniform"), "translator": Edits(mask_cross=False)}
@@ -96,7 +96,7 @@ def check_same(record, again):
 
 
 def test_what_is_read_again_is_what_was_saved(shipped, tmp_path):
-    """Of each source, edited and not: every field, every weight, every reason."""
+    """For each source, edited or not: every field, every weight, every reason."""
     for number, record in enumerate([*every_record(shipped), *records_of_others(tmp_path)]):
         path = attnviz.save(record, tmp_path / f"{number}.attn")
 
@@ -234,7 +234,7 @@ def test_a_file_that_is_wrong_is_refused_in_one_sentence(content, change, said):
 
 
 def places(value, at=()):
-    """Where something stands in a JSON value; of a list in the first three places."""
+    """Yield the path of every value in a JSON document; of a list only the first three."""
     parts = value.items() if isinstance(value, dict) else enumerate(value[:3]) if isinstance(value, list) else ()
     yield from ([at] if at else [])
     for name, part in parts:

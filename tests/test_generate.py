@@ -101,7 +101,7 @@ def test_every_writer_keeps_the_rules_of_the_model_s_settings(decoder, rules, mo
 
 
 def plain_of(generated) -> tuple[int, ...]:
-    """The most probable token of the record at each place of an answer."""
+    """Return the most probable token of the record at each position of the answer."""
     return tuple(generated.record.prediction.logits[0, generated.prompt - 1 : -1].argmax(-1).tolist())
 
 

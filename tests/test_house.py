@@ -7,13 +7,11 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
-import pytest
+from repository import ROOT, nodes, texts, tracked
 
 import attnviz
 
-ROOT = Path(__file__).parents[1]
 FACES = {
     "app.py",
     "assets",
@@ -35,25 +33,6 @@ FACES = {
 
 VAGUE = frozenset("found one at seen known drawn said given made says shown kept asked told".split())
 """Names that do not say what they name."""
-
-
-def tracked() -> list[Path]:
-    """The files of the project: what git knows, or would with the next commit."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode:
-        pytest.skip("this is not a git checkout")
-    return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
-
-
-def texts() -> dict[str, str]:
-    found = {}
-    for path in tracked():
-        try:
-            found[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            continue
-    return found
 
 
 def test_each_floor_loads_no_more_than_it_needs():
@@ -88,7 +67,7 @@ def test_the_frame_of_the_app_waits_for_nothing_heavy():
 
 
 def test_every_public_name_is_there():
-    """What `attnviz.__all__` promises can be had, also where it is imported on demand."""
+    """Each name of `attnviz.__all__` can be imported, also if its module loads on demand."""
     assert attnviz.__all__
 
     for name in attnviz.__all__:
@@ -147,21 +126,6 @@ def test_one_version_is_told_everywhere():
     assert f"| {version.rpartition('.')[0]} | yes |" in (ROOT / ".github" / "SECURITY.md").read_text()
 
 
-@pytest.mark.parametrize("word", ["TO" + "DO", "FIX" + "ME", "X" * 3])
-def test_nothing_is_left_for_later_in_the_code(word):
-    """What is not there yet is said in the documentation, not hidden in the code."""
-    found = [name for name, text in texts().items() if name.endswith(".py") and re.search(rf"\b{word}\b", text)]
-
-    assert found == []
-
-
-def test_no_two_files_of_tests_have_one_name():
-    """pytest could not collect them together."""
-    names = [path.name for path in tracked() if path.name.startswith("test_")]
-
-    assert [name for name in names if names.count(name) > 1] == []
-
-
 def test_contracts_name_tests_that_there_are():
     """A room's contract, CONTRACT.md beside its tests, says what holds each of its sentences."""
     contracts = {name: text for name, text in texts().items() if name.endswith("/CONTRACT.md")}
@@ -181,9 +145,9 @@ LONGEST = 60
 def test_functions_are_short():
     """A function that does two things is two functions."""
     functions = (
-        (path.name, part)
-        for path, tree in trees().items()
-        for part in ast.walk(tree)
+        (path, part)
+        for path, parts in nodes().items()
+        for part in parts
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)
     )
 
@@ -193,12 +157,6 @@ def test_functions_are_short():
 def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     first = function.body[1 if ast.get_docstring(function) is not None and len(function.body) > 1 else 0]
     return function.end_lineno - first.lineno + 1
-
-
-def trees() -> dict[Path, ast.Module]:
-    """The code of the package, without the training of its models."""
-    paths = [path for path in (ROOT / "attnviz").rglob("*.py") if "training" not in path.parts]
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
 def bound_names(node: ast.AST) -> list[str]:
@@ -214,7 +172,7 @@ def bound_names(node: ast.AST) -> list[str]:
 
 def test_names_say_what_a_thing_is():
     """Words such as "found", "seen" or "one" say nothing of a value: of all names at most 0.3 % are these."""
-    names = [name for tree in trees().values() for node in ast.walk(tree) for name in bound_names(node)]
+    names = [name for parts in nodes().values() for node in parts for name in bound_names(node)]
     vague = Counter(name for name in names if name.strip("_").lower() in VAGUE)
 
     assert vague.total() <= 0.003 * len(names), vague
@@ -239,19 +197,15 @@ def public_names(body: list[ast.stmt], owner: str = "") -> list[str]:
 
 
 def test_public_names_say_what_a_thing_is():
-    """Who calls the code reads no vague word: each name is a noun or a verb of the field."""
-    names = {name for tree in trees().values() for name in public_names(tree.body)}
+    """A caller of the code reads no vague word: each name is a noun or a verb of the field."""
+    names = {name for parts in nodes().values() for name in public_names(parts[0].body)}
 
     assert {name for name in names if re.split(r"[.(]", name.strip(")"))[-1].lower() in VAGUE} == ELSEWHERE
 
 
 def files_with(is_wrong: Callable[[ast.AST], bool]) -> set[str]:
     """Files of the package with a node of that kind."""
-    return {
-        str(path.relative_to(ROOT / "attnviz"))
-        for path, tree in trees().items()
-        if any(is_wrong(node) for node in ast.walk(tree))
-    }
+    return {path for path, parts in nodes().items() if any(map(is_wrong, parts))}
 
 
 def is_conditional_product(node: ast.AST) -> bool:
@@ -297,44 +251,11 @@ def test_code_is_plain():
     assert files_with(extends_options) == set()
 
 
-@pytest.mark.parametrize(
-    ("is_wrong", "wrong", "plain"),
-    [
-        (is_conditional_product, "a = ',' * (b > 1)", "a = ',' * b"),
-        (is_conditional_product, "a = [1] * has_sink", "a = [1] * count"),
-        (is_conditional_product, "a = 8 * (not b)", "a = weights * (b == 0)"),
-        (is_nested_conditional, "a = 1 if b else 2 if c else 3", "a = 1 if b else 2"),
-        (is_nested_conditional, "a = f(1 if b else 2) if c else 3", "a = (1 if b else 2) + (3 if c else 4)"),
-        (extends_options, "def f(a):\n a |= b\n g(**a)", "def f(a):\n a |= b\n g(a)"),
-        (extends_options, "def f(a):\n a |= {} if b else {1: 2}", "def f(a):\n a |= {1, 2}"),
-    ],
-)
-def test_the_reading_of_plain_code_can_fail(is_wrong, wrong, plain):
-    """Each kind is told from what only looks like it."""
-    assert any(map(is_wrong, ast.walk(ast.parse(wrong))))
-    assert not any(map(is_wrong, ast.walk(ast.parse(plain))))
-
-
 def test_no_two_classes_have_one_name():
     """A name in a message or a page of the documentation is then one class."""
-    classes = Counter(
-        node.name for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
-    )
+    classes = Counter(node.name for parts in nodes().values() for node in parts if isinstance(node, ast.ClassDef))
 
     assert not {name for name, count in classes.items() if count > 1}
-
-
-def test_docstrings_begin_with_what_a_thing_is_or_does():
-    """With a noun or a verb, not with "What is read of ..."."""
-    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-    texts_of = [
-        (str(path.relative_to(ROOT)), ast.get_docstring(node) or "")
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, kinds)
-    ]
-
-    assert not [(path, text[:80]) for path, text in texts_of if re.match(r"(What|Of|Where|That)\b", text)]
 
 
 def test_colors_are_in_the_theme_only():
@@ -375,7 +296,7 @@ def test_the_server_is_for_this_machine_and_tells_nobody():
 
 SHEET = ROOT / "attnviz/ui/style.css"
 FOREIGN = re.compile(r"data-testid|data-stale|\.st[A-Z]|role=")
-"""What names an element of Streamlit's own in a selector."""
+"""Pattern of selectors that name an element of Streamlit."""
 
 
 def _selectors(sheet: str) -> list[str]:

@@ -78,7 +78,7 @@ def test_a_large_picture_of_any_mode_keeps_its_colors(mode):
 
 
 def test_pictures_are_decoded_one_at_a_time_and_not_larger_than_needed():
-    """Of eight at once, each of 36 MB as it is decoded, all together take no eight times the memory of one."""
+    """Eight pictures at once, each of 36 MB when decoded, do not need eight times the memory of one."""
     code = """
 import io, resource
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What `make run`, `make test` and the container install: the pins, and of torch the build that a person chose."""
+"""Packages that `make run`, `make test` and the container install: the pins, and the user's choice of torch."""
 
 import json
 import os
@@ -27,7 +27,7 @@ RUN, SPACE_RUN = (re.search(r"^RUN ((?:if|PIP).*?[^\\])$", file, re.M | re.S)[1]
 
 
 def put_wheel(index: Path, name: str, version: str) -> None:
-    """An empty package in a folder that pip reads as an index."""
+    """Write an empty package to a folder that pip reads as an index."""
     folder = index / name
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{name.replace('-', '_')}-{version}"
@@ -42,7 +42,7 @@ def put_wheel(index: Path, name: str, version: str) -> None:
 
 @pytest.fixture(scope="module")
 def ordinary(tmp_path_factory):
-    """An index with every pinned package, and newer ones that nobody asked for."""
+    """Index with every pinned package, and with newer versions."""
     index = tmp_path_factory.mktemp("ordinary")
     for name, version in PINS.items():
         put_wheel(index, name, version)
@@ -161,7 +161,7 @@ def test_the_space_installs_the_pins_and_the_wheel(environment, cpu, tmp_path):
 
 
 def answered_names(process: subprocess.Popen, port: int) -> list[str]:
-    """The names that an app answers to, of some; it ends."""
+    """Return the host names that an app answers to, out of four, and stop it."""
     wait_for_app(process, port)
     names = ("x.hf.space", "my-app.streamlit.app", "attention.example.org", "evil.example")
     statuses = [_status(port, name) for name in names]
@@ -178,7 +178,7 @@ def _status(port: int, name: str) -> int:
 
 
 def of_compose(name: str) -> dict[str, str]:
-    """The environment that the compose file gives the app for a host name."""
+    """Return the environment that the compose file sets for a host name."""
     given = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["attnviz"]["environment"]
     return {
         variable: re.sub(r"\$\{(\w+).*\}", lambda m: {"HOST_NAME": name}.get(m[1], ""), text)

@@ -176,7 +176,7 @@ def test_a_token_that_never_reaches_the_model_is_not_probed():
 
 
 def test_tokens_of_a_long_text_are_changed_in_parts_and_evenly_spaced():
-    """Of 70 tokens every second one."""
+    """In a text of 70 tokens every second token is changed."""
     text, counts = " ".join(f"w{i}" for i in range(70)), []
     test = probed(SMALL, text, Edits(Subsequent()), report=lambda done, of: counts.append(done))
 
@@ -198,7 +198,7 @@ def test_where_nothing_is_hidden_nothing_is_tested():
 
 
 def test_a_tokenizer_that_knows_its_own_words_alone_is_tested():
-    """Where no word changes anything, and no other is left to try."""
+    """No word changes anything, and no other word is left to try."""
     names = "<pad> the cat sat".split()
     model = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), 1)
     model = torch.nn.Sequential(torch.nn.Embedding(len(names), 4, _weight=torch.zeros(len(names), 4)), model).eval()

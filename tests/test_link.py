@@ -58,7 +58,7 @@ CHOICES = st.fixed_dictionaries({}, optional=ASKED).map(Choices)
 
 
 def opened(written: dict[str, str]) -> tuple[Choices, tuple[str, ...]]:
-    """The choices that a browser's address gives: by way of the text of the address."""
+    """Read choices from an address as text, as a browser has it."""
     return link.read(parse_qs(urlencode(written), keep_blank_values=True))
 
 

@@ -53,7 +53,7 @@ sayable = {
 
 
 class FromScratch(nn.MultiheadAttention):
-    """PyTorch's own module; its projections leave the heads of (B, H, n, d) as they are."""
+    """PyTorch's module with identity projections, so that it keeps the heads of (B, H, n, d)."""
 
     def __init__(self):
         super().__init__(H * D, H, bias=False, batch_first=True, dtype=torch.float64)
@@ -64,18 +64,18 @@ class FromScratch(nn.MultiheadAttention):
 
 @pytest.fixture(autouse=True)
 def flex_runs_as_it_is_written(monkeypatch):
-    """Its compiler, which takes seconds, is left out; one test below has it."""
+    """Run flex_attention without its compiler, which takes seconds; one test below uses it."""
     monkeypatch.setattr(flex, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
 def inputs(queries: int, keys: int) -> list[Tensor]:
-    """Query, key and value, (B, H, n, d), as wide as one another, so that every call takes them."""
+    """Return query, key and value, (B, H, n, d), of one width, which every format takes."""
     generator = torch.Generator().manual_seed(0)
     return [torch.randn(B, H, n, D, generator=generator, dtype=torch.float64) for n in (queries, keys, keys)]
 
 
 def ran(name: str, mask: Mask, queries: int = Q, keys: int = K) -> dict:
-    """What the code of a format leaves behind: its output as (B, H, Q, d) and, where it has them, its weights."""
+    """Run the code of a format; return its variables: its output as (B, H, Q, d) and, if present, its weights."""
     query, key, value = inputs(queries, keys)
     given = {"query": query, "key": key, "value": value}
     if name in ("attn_mask", "key_padding_mask"):
@@ -172,7 +172,7 @@ def test_flex_attention_takes_the_code_with_its_compiler(monkeypatch):
     ],
 )
 def test_a_rule_is_written_as_people_write_it(name, mask, idiom):
-    """Where there is an idiom, and where there is none the code says so."""
+    """With an idiom if there is one; else the code says that there is none."""
     assert idiom in mask_format(name).code(mask, 7, 7)
 
 

@@ -1,10 +1,11 @@
-"""The words that people of the field use: none of those that stood in their place comes back."""
+"""Plain English in the app, the documentation, the code and its tests."""
 
 import ast
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+import pytest
+from repository import ROOT, nodes
+
 INSTEAD = {
     r"Take away": "Export",
     r"^It (says|writes)\b|\bit says '|What A and B say": "Predictions, Translation",
@@ -33,31 +34,51 @@ INSTEAD = {
     r"gives vectors": "sentence embeddings",
     r"^So many\b|\bof it, kept\b": "a noun with its unit",
 }
-"""Patterns of what is not written, and the words instead."""
+"""Patterns of words that are not written, and the words to write instead."""
 
 
-def texts(file: Path) -> list[str]:
-    """What a file says to people: the string constants of code, the lines of everything else."""
-    if file.suffix != ".py":
-        return file.read_text(encoding="utf-8").splitlines()
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+RIDDLES = re.compile(r"\s*(Of|What|That|Those|Where|With which|From which|Which|Who)\b")
+"""Pattern of the beginning of a docstring that does not say at once what a thing is or does."""
 
 
-def said() -> list[tuple[Path, str]]:
-    folders = ("attnviz/**/*", "assets/models/*/card.json", "README.md", "docs/**/*")
-    files = [file for folder in folders for file in ROOT.glob(folder)]
-    read = [file for file in files if file.suffix in (".py", ".js", ".html", ".json", ".md", ".ipynb")]
-    return [(file.relative_to(ROOT), text) for file in read if "training" not in file.parts for text in texts(file)]
-
-
-def test_no_old_word_is_said():
-    """Neither in the interface nor in the docstrings, cards and documentation."""
-    found = [
-        f"{file}: {text[:80]!r}; say: {new}"
-        for file, text in said()
-        for old, new in INSTEAD.items()
-        if re.search(old, text, re.M)
+def texts() -> list[tuple[str, str]]:
+    """Return each text of the interface and the documentation with its file: string constants of code, other lines."""
+    code = [
+        (file, node.value)
+        for file, parts in (nodes() | nodes("docs")).items()
+        for node in parts
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    places = ("attnviz/**/*", "assets/models/*/card.json", "README.md", "docs/**/*")
+    endings = (".js", ".html", ".json", ".md", ".ipynb")
+    files = [file for place in places for file in ROOT.glob(place) if file.suffix in endings]
+    return code + [
+        (str(file.relative_to(ROOT)), line) for file in files for line in file.read_text("utf-8").splitlines()
     ]
 
-    assert found == []
+
+def test_words_of_the_field_are_used():
+    """In the interface, docstrings, cards and documentation."""
+    patterns = {re.compile(old, re.M): new for old, new in INSTEAD.items()}
+    wrong = [
+        f"{file}: {text[:80]!r}; say: {new}"
+        for file, text in texts()
+        for old, new in patterns.items()
+        if old.search(text)
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", ["attnviz", "tests"])
+def test_docstrings_begin_with_a_noun_or_a_verb(folder):
+    """Also docstrings of constants: not "What is read of ..." but "Text that is read from ..."."""
+    wrong = [
+        f"{file}:{node.lineno}: {node.value.value[:80]}"
+        for file, parts in nodes(folder).items()
+        for node in parts
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if RIDDLES.match(node.value.value)
+    ]
+
+    assert wrong == []

@@ -14,7 +14,7 @@ TEXTS = ["the cat sat on the mat", "dog ran on cat mat the dog sat the", "mat sa
 
 
 def call(model, ids, tokens=None, positions=None, documents=None, cache=None):
-    """The model counts positions itself, but for packed texts."""
+    """Call the model, which counts positions itself except for packed texts."""
     positions = None if documents is None else positions
     return model(ids, positions=positions, documents=documents, padding=tokens, cache=cache)
 
@@ -29,7 +29,7 @@ def compared(model, texts=TEXTS, runs=RUNS, **options):
 
 
 def causes(test):
-    """The cause of each way that is not the same."""
+    """Return the cause of each way that gives another answer."""
     return {result.run: result.cause for result in test.results if not result.same}
 
 

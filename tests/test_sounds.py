@@ -19,7 +19,7 @@ FORM = b"fmt \x10\0\0\0\x01"
 
 
 def wav(width=2, channels=1, rate=RATE, samples=WAVES):
-    """The bytes of a WAV file whose channels hold the samples, each half as loud as the one before."""
+    """Write a WAV file whose channels hold the samples, each half as loud as the channel before."""
     columns = np.stack([samples / 2**channel for channel in range(channels)], 1).flatten()
     whole = np.round(columns * (2 ** (8 * width - 1) - 1)).astype(np.int64)
     data = (

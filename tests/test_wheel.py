@@ -1,4 +1,4 @@
-"""What `pip install` gives: the package, its files and the app, without what only its makers need."""
+"""Contents of an installed wheel: the package, its files and the app, without the tools of its developers."""
 
 import os
 import signal

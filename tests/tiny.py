@@ -1,4 +1,4 @@
-"""Trained models of a few numbers, for tests that must not depend on a training: random weights in the real files."""
+"""Tiny models with random weights in the files of the trained ones, for tests that must not depend on a training."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ LONGEST = 13
 """Positions of both models."""
 
 STEPS = (0, 20, 300)
-"""After which training steps the weights were kept."""
+"""Training steps after which the weights were saved."""
 
 OPENS = {"translator": ("cross", 1, 2), "story": ("decoder", 0, 1)}
 
@@ -36,7 +36,7 @@ def doubled(name: str, step: int | None = None) -> trained.Model:
 
 @contextmanager
 def in_float64() -> Iterator[None]:
-    """The trained models compute in float64, where a law holds to many digits on any processor."""
+    """Let the trained models compute in float64, so that laws hold to many digits on any processor."""
     with mock.patch.object(trained, "load", doubled):
         yield
 
@@ -47,7 +47,7 @@ def config(name: str) -> Config:
 
 
 def write(root: Path, name: str) -> Path:
-    """The folder of a model: weights for each of `STEPS`, vocabularies and a card."""
+    """Write the folder of a model: weights for each of `STEPS`, vocabularies and a card."""
     folder = root / "models" / name
     for seed, step in enumerate(STEPS):
         torch.manual_seed(seed)
@@ -99,7 +99,7 @@ def install(root: Path, patch) -> Path:
 
 
 def forget() -> None:
-    """What was read before."""
+    """Clear the cache of models that were read."""
     trained.load.cache_clear()
     sources._vocabularies.cache_clear()
     cards.card.cache_clear()

@@ -111,7 +111,7 @@ class Step:
         return head in self.heads_off or bool(self.off_alone and head in self.off_alone[sentence])
 
     def empty_queries(self, head: int, *, sentence: int = 0) -> Tensor:
-        """Which queries have no key left, boolean, (Q,)."""
+        """Boolean, (Q,): True for a query that has no key left."""
         b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         return self.logsumexp[b, h][0, 0] == -math.inf
 

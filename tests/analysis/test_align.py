@@ -89,7 +89,7 @@ def test_sentences_are_compared_where_their_tokens_belong_together():
 )
 @example(a=EMPTY_ROW, b=EMPTY_ROW, tile=1, block=(2, 3), rows=(0, 8), columns=(0, 11))
 def test_a_tile_of_a_difference_is_its_largest_cell_with_its_sign(a, b, tile, block, rows, columns):
-    """Of a window, too; A and B, what is blocked and how far rows moved are those of the whole maps."""
+    """Also in a window; both maps, blocked cells and moved rows are those of the whole maps."""
     every, rows, columns = beside(a, b), slice(*rows), slice(*columns)
     part = every.part(rows, columns)
     assert every.tile == 1
@@ -154,7 +154,7 @@ def test_a_square_is_blank_or_blocked_only_where_every_cell_is():
 
 
 def test_a_head_that_is_off_moves_the_weights_of_later_layers_alone():
-    """Those of its own layer are made before; after the last layer there are none. Another text is a change."""
+    """Its own layer computes its weights before; no layer comes after the last. Another text is a change."""
     before = api.analyze("the cat sat", "story")
     first, last = (api.analyze("the cat sat", "story", Edits(heads_off={(Site("decoder", i), 0)})) for i in (0, 1))
 

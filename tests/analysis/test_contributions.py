@@ -30,7 +30,7 @@ def record_of(name, edits=Edits(), text=None):
 @MODELS
 @given(data=st.data())
 def test_the_parts_sum_to_the_logit_after_each_token_whatever_is_edited(name, data):
-    """Of any word and difference of two, with heads off, a temperature and any mask; in float64, to 1e-6."""
+    """For any word or difference of two words, with heads off, a temperature and any mask; in float64, to 1e-6."""
     source = api.load(name)
     heads = st.sampled_from([(site, head) for site in source.sites for head in range(source.num_heads)])
     off, mask = data.draw(st.frozensets(heads, max_size=3)), data.draw(st.none() | rules(batch=1, longest=9))

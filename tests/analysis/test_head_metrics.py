@@ -1,4 +1,4 @@
-"""What each head does, in numbers: against heads set by hand, and against loops over every cell in float64."""
+"""Metrics of heads, compared with heads set by hand and with loops over every cell in float64."""
 
 import math
 from dataclasses import replace
@@ -155,7 +155,7 @@ def test_cross_attention_and_a_sink_measure_what_a_loop_does():
 
 
 def test_what_a_record_does_not_hold_is_missing_and_the_rest_is_there():
-    """Of a model that is read only no queries, keys and values are known; of cross-attention no distances."""
+    """A model that is read only has no queries, keys and values; cross-attention has no distances."""
     read_only = head_metrics(replace(text_record([1, 2, 1, 2]), read_only=True))
     cross = head_metrics(translation_of("the black cat".split(), {"le": 0.9, "chat": 0.1}, {"chat": 1.0}))
     needing = [one.name for one in METRICS if one.needs != "weights"]

@@ -10,7 +10,7 @@ TEXT = "The cat sat on the mat because it was tired."
 
 @pytest.mark.parametrize("source", ["story", "translator", "scratch"])
 def test_every_head_is_ranked_by_the_weight_of_its_cell(source):
-    """Of single tokens: the weight that the record gives, the largest first."""
+    """For single tokens it is the weight in the record; the largest comes first."""
     record = attnviz.analyze(TEXT, source)
     table = attnviz.rank(record, "mat", "cat")
     of_text = [step for step in record.steps if source != "translator" or step.site.kind == "encoder"]

@@ -1,4 +1,4 @@
-"""Where what stands at a position came from: on paper, and by laws."""
+"""Attention rollout, computed on paper and by laws."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Where a head looks in a long text, against the whole map at small lengths."""
+"""Spread of attention in a long text, compared with the whole map at small lengths."""
 
 from contextlib import contextmanager
 

@@ -129,7 +129,7 @@ def test_a_number_that_is_none_at_a_blocked_key_is_not_seen(number):
 
 
 def test_what_is_known_to_be_blocked_is_not_computed(monkeypatch):
-    """Of a causal mask half of the blocks, of a window those around the diagonal; the first token is one block more."""
+    """A causal mask needs half of the blocks, a window those around the diagonal; the first token adds one block."""
     monkeypatch.setattr(blocks, "HEIGHT", 10)
     monkeypatch.setattr(blocks, "WIDTH", 10)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)

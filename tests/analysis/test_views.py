@@ -132,7 +132,7 @@ def test_one_sentence_of_many_tokens_is_never_held_as_a_whole_map(view):
     ],
 )
 def test_sentences_end_where_a_reader_says_they_do(text, cut, sentences):
-    """Of words, or of single characters: by the text between tokens, not by what a tokenizer joins."""
+    """The text between tokens decides for words and for single characters, not the words that a tokenizer joins."""
     spans = [match.span() for match in re.finditer(r"\S+" if cut else r"\S", text)]
     tokens = tuple(Token(text[a:b], 0, a, b) for a, b in spans)
 

@@ -203,7 +203,7 @@ def test_parquet_and_lines_of_the_same_texts_are_one_atlas(corpus, tmp_path):
 
 @pytest.mark.parametrize("edits", [Edits(), Edits().with_heads_off(Site("decoder", 0), {0})])
 def test_texts_measured_here_are_an_atlas_with_the_numbers_of_all_their_runs(edits, tmp_path):
-    """Of the model with its changes; a text that it cannot read is named and left out, and all are counted."""
+    """The runs have the model's edits; a text that the model cannot read is named and left out of the counts."""
     source, done = api.load("story"), []
     found = atlas.of_texts(source, (*TEXTS, "cat " * 100), edits, report=lambda *now: done.append(now))
     each = [head_metrics(api.analyze(text, source, edits)) for text in TEXTS]
@@ -267,27 +267,6 @@ def test_a_folder_holds_one_atlas(corpus, tmp_path, changed, says):
         atlas.build(**given)
 
 
-def test_a_full_disk_is_an_error_and_leaves_what_was_done(corpus, tmp_path, monkeypatch):
-    """No half shard has the name of a whole one, and the same command goes on."""
-    whole, written = tables.pq.write_table, []
-
-    def full(table, path, **how):
-        written.append(path)
-        if len(written) == 12:
-            path.write_bytes(b"PAR1")
-            raise OSError(28, "No space left on device", str(path))
-        whole(table, path, **how)
-
-    monkeypatch.setattr(tables.pq, "write_table", full)
-    with pytest.raises(OSError, match="No space left"):
-        atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
-    left = [path.name for path in (tmp_path / "atlas" / "shards").iterdir()]
-    result = atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
-
-    assert left == ["000000"]
-    assert result.texts == len(TEXTS)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -306,19 +285,3 @@ def test_what_is_no_corpus_is_said_in_a_sentence(tmp_path, name, content, says):
             atlas.build("story", tmp_path / name, tmp_path / "atlas")
     else:
         assert atlas.build("story", tmp_path / name, tmp_path / "atlas").empty_lines == 2
-
-
-def test_a_shard_that_fails_is_named_and_the_others_are_there(corpus, tmp_path, monkeypatch):
-    """The atlas holds what could be measured, and says what is missing."""
-    broken = building.corpus.texts
-
-    def texts(root, shard):
-        if shard.number == 1:
-            raise InputError("The corpus changed.")
-        return broken(root, shard)
-
-    monkeypatch.setattr(building.corpus, "texts", texts)
-    result = atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
-
-    assert result.failed == ({"file": "corpus.txt", "line": 4, "lines": 3, "error": "The corpus changed."},)
-    assert result.texts == 4

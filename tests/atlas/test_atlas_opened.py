@@ -113,7 +113,7 @@ def every_pair(source="constructed"):
 
 @pytest.mark.parametrize("pairs", [0, 1, 2, 50])
 def test_an_answer_says_from_which_weight_no_pair_is_missing(pairs, built, tmp_path):
-    """Of every two tokens that some head joins with more, one place is there."""
+    """Every pair of tokens that some head joins with a larger weight is listed."""
     atlas.build("constructed", built.folder.parent / "corpus.txt", tmp_path, atlas.Options(shard=2, pairs=pairs))
     found = atlas.open(tmp_path).search(k=10_000)
     above = found.attrs["complete_above"]

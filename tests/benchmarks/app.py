@@ -39,7 +39,7 @@ FIRST_SEEN = """(wanted => {
     if (document.querySelector(one)) window.firstSeen[i] = Math.min(window.firstSeen[i], Date.now());
   })).observe(document, {childList: true, subtree: true});
 })(%s)"""
-"""When each of some things first stood in a page: a file's picture may be gone before it is asked for."""
+"""Times at which each selector first matched: an element may be gone before it is queried."""
 
 
 def sentence(n: int) -> str:
@@ -72,12 +72,12 @@ def turns(page: Page, floor: str, press: Callable[[int], Click], rounds: int) ->
 
 
 def gray(i: int, switches: int) -> int:
-    """Which of some switches to turn in turn i, so that no state comes twice."""
+    """Return the switch to flip in step i, so that no state occurs twice (Gray code)."""
     return min(((i + 1) & -(i + 1)).bit_length(), switches) - 1
 
 
 def toggles(browser: Browser, address: str, floor: str, n: int, rounds: int = 15) -> Iterator[list[str]]:
-    """A head, then a mask, switched on or off in the page of n tokens: each time a state that was never seen."""
+    """Switch a head, then a mask, in the page of n tokens, each time to a new state."""
     for what in ("head", "mask"):
         link = {"model": "scratch:num_heads=8", "text": f"{what} {sentence(n - 1)}"}
         page = opened(browser, f"{address}/?{urlencode(link)}")
@@ -108,11 +108,7 @@ def start(browser: Browser, rounds: int = 5) -> list[list[str]]:
     for _ in range(rounds):
         ours.append(_started(browser, "app.py", LINK))
         least.append(_started(browser, BARE, SEED))
-    names = (
-        "server start to the frame of the page",
-        "to the first picture that answers",
-        "second visitor, to it",
-    )
+    names = ("server start to the frame of the page", "to the first picture that answers", "second visitor, to it")
     rows = []
     for name, times, bare in zip(names, zip(*ours, strict=True), zip(*least, strict=True), strict=True):
         floor = median(bare) if name == names[2] else median(chart for *_, chart, _ in least)
@@ -142,7 +138,7 @@ def _started(browser: Browser, script: Path | str, frame: str) -> tuple[float, f
 
 
 def _open(page: Page, port: int) -> None:
-    """Go there as soon as somebody answers: to ask for a page that is not there takes a browser half a core."""
+    """Open the page once the server answers: a browser that retries takes half a core."""
     while True:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

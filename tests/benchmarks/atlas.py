@@ -1,4 +1,4 @@
-"""What an atlas costs beside plain forward passes: `make bench`. It prints ratios and rates, and asserts nothing.
+"""Measure an atlas against plain forward passes: `make bench`. It prints ratios and rates, and asserts nothing.
 
 Every ratio is time / time of the plain model on the same batches, in one process on one thread, whose own time counts.
 "run" keeps what attention is computed from; "run + metrics" measures all of them on it; "atlas" is all that a worker
@@ -43,7 +43,7 @@ def metrics(record):
 
 
 def each(work, batches):
-    """One batch after another, of which nothing is kept, as a worker does."""
+    """Run one batch after another and keep nothing, as a worker does."""
     for one in batches:
         work(one)
 

@@ -1,4 +1,4 @@
-"""The bare page: the least that Streamlit can do for a click that changes a chart. Ours are measured against it."""
+"""Bare page: the least work of Streamlit for a click that changes a chart, as the measure of our pages."""
 
 import numpy as np
 import streamlit as st

@@ -1,4 +1,4 @@
-"""What capturing a model costs beside running it: `make bench`. It prints ratios, and asserts nothing.
+"""Measure capturing a model against running it: `make bench`. It prints ratios, and asserts nothing.
 
 Every ratio is time of a captured forward / time of the plain one, in one run, of 12 layers 768 wide in evaluation,
 without gradients. Goals: within 1.2 where PyTorch computes attention, within 1.6 where it is written by hand. "kept" is

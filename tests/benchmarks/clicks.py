@@ -70,7 +70,7 @@ async ([selector, nth]) => {
 
 @dataclass(frozen=True)
 class Click:
-    """What one click took.
+    """Cost of one click.
 
     Attributes:
         first, last: milliseconds until the first and the last picture was painted.
@@ -88,7 +88,7 @@ class Click:
 
 
 def click(page: Page, selector: str, nth: int = 0) -> Click:
-    """Press one of what a selector finds.
+    """Click one of the elements that a selector matches.
 
     Raises:
         RuntimeError: if no picture changes within eight seconds.

@@ -10,14 +10,10 @@ import sys
 
 import torch
 from measure import interleaved, machine, table
-from torch import nn
 from torch.nn import functional as F
 
 from attnviz.core.attention import attend, attention_output, scaled_dot_product_attention
-from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
-from attnviz.core.tap import Tap
-from attnviz.models.multihead import MultiHeadAttention
 
 LENGTHS = (16, 32, 64, 128, 256, 512, 1024, 2048)
 HEADS, WIDTH = 8, 64
@@ -30,14 +26,6 @@ def composition(query, key, value, mask):
         scores = scores.masked_fill(~mask, -math.inf)
     weights = torch.softmax(scores, -1)
     return weights @ value, weights
-
-
-class Weighing:
-    """Stands where a tap does, and keeps the weights of every head instead of what they were computed from."""
-
-    def attend(self, query, key, value, *, mask, **_):
-        output, self.weights = scaled_dot_product_attention(query, key, value, mask)
-        return output
 
 
 def functions(n: int, masked: bool) -> list[str]:
@@ -64,49 +52,6 @@ def functions(n: int, masked: bool) -> list[str]:
     ]
 
 
-def modules(n: int, masked: bool) -> list[str]:
-    """One row: the whole layer with every head's weights, beside `nn.MultiheadAttention` that gives them."""
-    d_model = HEADS * WIDTH
-    ours = MultiHeadAttention(d_model, HEADS).eval()
-    theirs = nn.MultiheadAttention(d_model, HEADS, batch_first=True).eval()
-    x = torch.randn(1, n, d_model)
-    mask = Subsequent().grid(n) if masked else None
-    blocked = None if mask is None else ~mask
-
-    def recorded():
-        tap = Tap(Edits())
-        return ours(x, x, x, mask, tap=tap), tap.steps
-
-    def weighed():
-        tap = Weighing()
-        return ours(x, x, x, mask, tap=tap), tap.weights
-
-    def read():
-        output, (step,) = recorded()
-        return output, [step.weights(head) for head in range(HEADS)]
-
-    seconds = interleaved(
-        {
-            "theirs": lambda: theirs(x, x, x, attn_mask=blocked, need_weights=True, average_attn_weights=False),
-            "weighed": weighed,
-            "recorded": recorded,
-            "read": read,
-            "plain": lambda: ours(x, x, x, mask),
-            "theirs plain": lambda: theirs(x, x, x, attn_mask=blocked, need_weights=False),
-        }
-    )
-    return [
-        f"{n:,}",
-        "subsequent" if masked else "none",
-        f"{seconds['theirs'] * 1e3:.3f} ms",
-        f"{seconds['weighed'] / seconds['theirs']:.2f}",
-        f"{seconds['recorded'] / seconds['theirs']:.2f}",
-        f"{seconds['read'] / seconds['theirs']:.2f}",
-        f"{seconds['theirs plain'] * 1e3:.3f} ms",
-        f"{seconds['plain'] / seconds['theirs plain']:.2f}",
-    ]
-
-
 @torch.inference_mode()
 def main(lengths: tuple[int, ...]) -> None:
     torch.manual_seed(0)
@@ -116,11 +61,6 @@ def main(lengths: tuple[int, ...]) -> None:
         "Attention alone, as ratios",
         ["n", "mask", "SDPA", "output / SDPA", "attend / SDPA", "softmax(qkᵀ)v", "with weights / softmax(qkᵀ)v"],
         [functions(*setting) for setting in settings],
-    )
-    table(
-        "The whole layer, as ratios to nn.MultiheadAttention that gives every head's weights, and to it without them",
-        ["n", "mask", "MHA", "with weights / MHA", "recorded / MHA", "and read / MHA", "MHA plain", "plain / plain"],
-        [modules(*setting) for setting in settings],
     )
 
 

@@ -1,4 +1,4 @@
-"""Many people at once: `make load`. It prints times and memory, and asserts nothing.
+"""Measure the app with many users at once: `make load`. It prints times and memory, and asserts nothing.
 
     python tests/benchmarks/load.py [--users 30] [--seconds 60 | --minutes 20] [--every 2] [--shared 0.5] [--public]
 
@@ -139,7 +139,7 @@ class User:
                 pass
 
     def _ends(self, received: bytes) -> bool:
-        """Take one message; says whether the run is over."""
+        """Read one message; return whether the run is over."""
         message = ForwardMsg.FromString(received)
         self.refused |= b"no memory left for another run" in received
         self.messages, self.size = self.messages + 1, self.size + len(received)
@@ -155,7 +155,7 @@ class User:
         return kind == "script_finished" and message.script_finished != ForwardMsg.FINISHED_EARLY_FOR_RERUN
 
     def _take(self, delta: Delta) -> None:
-        """Menus, and pills with what they hold: what the page set, else what was chosen, else what they begin with."""
+        """Store menus, and pills with their values: those the page set, else those chosen, else the defaults."""
         element, menu, fragment = delta.new_element, delta.add_block.popover, delta.fragment_id
         if menu.id:
             self.menus[menu.label] = menu.id, fragment, menu.open
@@ -172,7 +172,7 @@ class User:
 
 
 async def act(user: User, until: float, every: float, seen: set, clicks: list[Click]) -> None:
-    """Click until the end, at moments of its own."""
+    """Click at random moments until the end."""
     await asyncio.sleep(user.random.uniform(0, every))
     while time.perf_counter() < until:
         start = time.perf_counter()
@@ -182,7 +182,7 @@ async def act(user: User, until: float, every: float, seen: set, clicks: list[Cl
 
 
 def text_of(number: int) -> str:
-    """A text of 8 to 40 words that no other user has."""
+    """Return a text of 8 to 40 words that no other user has."""
     drawn = random.Random(number)
     return " ".join(drawn.choice(WORDS) for _ in range(drawn.randint(8, 40)))
 
@@ -205,7 +205,7 @@ def quantile(values: list[float], share: float) -> float:
 
 
 def memory(pid: int, name: str) -> float:
-    """What a process holds (VmRSS) or held at most (VmHWM), in MB."""
+    """Return the memory that a process uses (VmRSS) or used at most (VmHWM), in MB."""
     status = Path(f"/proc/{pid}/status").read_text()
     return int(re.search(rf"{name}:\s*(\d+)", status)[1]) / 1024
 

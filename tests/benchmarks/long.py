@@ -66,7 +66,7 @@ def row(n: int) -> list[str]:
 
 
 def products(step: Step) -> None:
-    """The product of matrices and the exp of each weight that is pooled, and nothing else: what no pooling is under."""
+    """Compute only the products and the exp of each pooled weight, the lower bound of any pooling."""
     weights, n = Blockwise(step, [0]), step.shape[2]
     for down in range(0, n, high := blocks.HEIGHT * torch.get_num_threads()):
         cells, weigh = weights.rows(rows := slice(down, down + high))
@@ -77,12 +77,12 @@ def products(step: Step) -> None:
 
 
 def _megabytes(n: int) -> float:
-    """How much the peak memory of a process grows while it pools, above what it holds before."""
+    """Return by how much the peak memory of a process grows while it pools."""
     return float(subprocess.run([sys.executable, __file__, "memory", str(n)], capture_output=True, text=True).stdout)
 
 
 def memory(n: int) -> float:
-    """In this process, on Linux: what its peak rises to above what it holds."""
+    """Return by how much pooling raises the peak memory of this process, on Linux."""
     step = step_of(n, CAUSAL)
     analysis.pooled(step_of(512, CAUSAL), 0)
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
@@ -92,7 +92,7 @@ def memory(n: int) -> float:
 
 
 def _status(name: str) -> float:
-    """A line of what Linux says of this process, in MB."""
+    """Read one number of this process from /proc, in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
 

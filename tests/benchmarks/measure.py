@@ -1,4 +1,4 @@
-"""Fair timings on a busy machine: what is compared runs in turns, and the median speaks."""
+"""Fair timings on a busy machine: the cases run in turns, and the median counts."""
 
 import os
 import platform
@@ -58,7 +58,7 @@ def table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
 
 def machine() -> str:
-    """One line: what this ran on, and what else it was doing; the load should be near 0 before a run that counts."""
+    """Describe the machine and its load in one line; the load should be near 0 before a run that counts."""
     facts = [platform.machine(), f"Python {platform.python_version()}", f"torch {torch.__version__}"]
     facts.append(f"{torch.get_num_threads()} torch thread(s)")
     if hasattr(os, "getloadavg"):

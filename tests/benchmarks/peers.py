@@ -25,7 +25,7 @@ from attnviz.export.explore import explore
 LENGTHS = (16, 64, 128)
 LAYERS = HEADS = 12
 MOST_SECONDS = 300
-"""After which a page is said to take longer."""
+"""Seconds after which a measurement is given up."""
 
 QUIET = 1500
 """Milliseconds without a change after which a page is painted."""
@@ -48,7 +48,7 @@ for (const name of ['fillRect', 'fill', 'stroke', 'putImageData', 'drawImage', '
     };
 }
 """
-"""Notes each change of the page or of a canvas in it, and when it is painted."""
+"""Script that records each change of the page or of a canvas, and when it is painted."""
 
 RESTS = "quiet => painted && performance.now() - Math.max(changed, painted) > quiet"
 
@@ -83,7 +83,7 @@ PEERS: dict[str, tuple[Callable[[Record], str], str]] = {
     "BertViz": (bertviz, f"{RECTS}[14].dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"),
     "CircuitsVis": (circuitsvis, "document.querySelectorAll('h4')[14].parentElement.click()"),
 }
-"""Who makes a page, and what chooses another head on it."""
+"""Tools that make a page, with the action that chooses another head on it."""
 
 
 def opened(browser: Browser, scripts: Path, file: Path, click: str) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""A running app and a real Chromium. A test fails on any error in the console, and on any request to another host."""
+"""Fixtures for the app in a real Chromium. A test fails on an error in the console or a request to another host."""
 
 import os
 import time
@@ -21,9 +21,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def app(tmp_path_factory, worker_id):
-    """The address of a running app, one for all processes of a run; at the end it must still be alive.
+    """Address of a running app that all test processes share; at the end it must still be alive.
 
-    Who comes first starts it, and ends it once nobody uses it any more.
+    The first process starts the app, and stops it once no other process uses it.
     """
     folder = _folder(tmp_path_factory, worker_id)
     folder.mkdir(exist_ok=True)
@@ -54,7 +54,7 @@ def _folder(tmp_path_factory, worker_id) -> Path:
 
 @pytest.fixture(scope="session")
 def context(chromium):
-    """What the windows of all tests share: the app's code, as Chromium has compiled it."""
+    """Browser context of all tests, so that Chromium compiles the app's code once."""
     context = chromium.new_context(accept_downloads=True)
     context.set_default_timeout(60_000)
     yield context
@@ -63,20 +63,20 @@ def context(chromium):
 
 @pytest.fixture
 def window(context):
-    """Opens a page: `window(390, scheme="dark")`. What goes wrong on any of them fails the test."""
+    """Function that opens a page: `window(390, scheme="dark")`. An error on any page fails the test."""
     with driver.windows(context) as window:
         yield window
 
 
 @pytest.fixture
 def page(window):
-    """A page of 1440 x 900, in light."""
+    """A page of 1440 x 900 pixels in light colors."""
     return window()
 
 
 @pytest.fixture
 def elsewhere(chromium):
-    """Opens a page in another browser, which knows nothing of the first."""
+    """Function that opens a page in another browser context, without cookies or storage of the first."""
     context = chromium.new_context()
     with driver.windows(context) as window:
         yield window

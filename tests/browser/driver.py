@@ -1,4 +1,4 @@
-"""A running app and a real Chromium, for tests, screenshots and benchmarks alike."""
+"""Start the app and drive it in a real Chromium, for tests, screenshots and benchmarks."""
 
 import os
 import re
@@ -24,32 +24,33 @@ FLAGS = [
     "--disable-features=WebUIOmniboxPopup,WebUIOmniboxAimPopup,PaintHolding,MediaRouter",
     "--host-resolver-rules=MAP x.hf.space 127.0.0.1, MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
-"""No other host is found, not even by its number, but one name for this machine, under which a public app is opened.
+"""Command line of Chromium.
 
-The address bar, which nobody sees, loads no pages of its own.
-
-Nothing moves on its way, as a person may ask of a browser: no frames are painted that no test looks at.
+No host but this machine can be reached, not even by its IP address; x.hf.space also names this machine, for the public
+app. Animations are off, and so are the pages that Chromium loads for its own address bar.
 """
 
 LOADING = 120_000
-"""Milliseconds in which a model comes, on a busy machine, to a server that has not loaded transformers yet."""
+"""Milliseconds that loading a model may take on a busy machine, the import of transformers included."""
 
 OURS = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:", "about:", "file:")
+"""Prefixes of the addresses that a page may request."""
 
 
 def free_port() -> int:
+    """Return a port of this machine that no server uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def start_app(port: int, log, script: Path | str = "app.py") -> subprocess.Popen:
-    """Start the app as `make run` does, and wait until it answers."""
+    """Start the app as `make run` does and wait until it answers requests."""
     return wait_for_app(launch_app(port, log, script), port)
 
 
 def wait_for_app(process: subprocess.Popen, port: int) -> subprocess.Popen:
-    """Wait until an app answers that was started."""
+    """Wait until a started app answers requests, for at most two minutes."""
     for _ in range(1200):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1)
@@ -62,7 +63,7 @@ def wait_for_app(process: subprocess.Popen, port: int) -> subprocess.Popen:
 
 
 def launch_app(port: int, log, script: Path | str = "app.py") -> subprocess.Popen:
-    """Start the app as `make run` does, and do not wait."""
+    """Start the app as `make run` does without waiting."""
     options = ["--server.port", str(port), "--server.headless", "true"]
     command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
     return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
@@ -70,7 +71,7 @@ def launch_app(port: int, log, script: Path | str = "app.py") -> subprocess.Pope
 
 @contextmanager
 def running_app(script: Path | str = "app.py") -> Iterator[str]:
-    """The address of an app that is stopped at the end."""
+    """Start an app, yield its address, and stop it at the end."""
     port = free_port()
     process = start_app(port, subprocess.DEVNULL, script)
     try:
@@ -82,7 +83,7 @@ def running_app(script: Path | str = "app.py") -> Iterator[str]:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """The Chromium that tests/run found, else the system's, else Playwright's own."""
+    """Start the Chromium that tests/run found, else the system's, else Playwright's own."""
     executable = os.environ.get("ATTNVIZ_CHROMIUM") or shutil.which("chromium") or None
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable, args=FLAGS)
@@ -92,17 +93,17 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
-    """Opens pages of a size, in light or dark; at the end nothing may have gone wrong on any of them.
+    """Yield a function that opens a page of a given size and color scheme; fail at the end if a page had an error.
 
-    They share a context, and what another test has left open, so that Chromium starts a process and compiles the app's
-    code once. To Streamlit each address that is opened is another session.
+    The pages of earlier tests are used again, so that Chromium starts one process and compiles the app's code once.
+    Each address that a page loads is a new session of Streamlit.
     """
     problems: list[str] = []
     pages: list[Page] = []
 
     def window(width: int = 1440, height: int = 900, scheme: str = "light") -> Page:
         page = next((page for page in context.pages if page not in pages), None) or context.new_page()
-        page.bring_to_front()  # a tab behind another one is painted once a second
+        page.bring_to_front()  # Chromium paints a tab in the background only once a second
         page.mouse.move(0, 0)
         resize(page, width, height, scheme)
         watch(page, problems)
@@ -113,9 +114,9 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
     for page in pages:
         try:
             if page.locator("[data-testid=stException]").count():
-                problems.append(f"an error of the app's own code stands on {page.url[:200]}")
+                problems.append(f"the app raised an exception at {page.url[:200]}")
             page.goto("about:blank")
-        except Error:  # it hangs or has crashed
+        except Error:  # the page hangs or has crashed
             page.close()
         for event, listener in LISTENERS.pop(page):
             page.remove_listener(event, listener)
@@ -123,35 +124,35 @@ def windows(context: BrowserContext) -> Iterator[Callable[..., Page]]:
 
 
 def resize(page: Page, width: int, height: int, scheme: str) -> None:
-    """Another screen for what a page shows; it settles once it has had the time to follow."""
+    """Change the size of the window and its color scheme; `settled` then waits for the new layout."""
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": height})
     page.evaluate("window.changed = performance.now()")
 
 
 LISTENERS: dict[Page, list[tuple[str, Callable]]] = {}
-"""Who listens to the pages that are watched."""
+"""Event listeners of each watched page, with the names of their events."""
 
 
 def watch(page: Page, problems: list[str] | None = None) -> list[str]:
-    """What goes wrong on a page, as it happens; every request to another host is a mistake."""
+    """Collect the errors of a page, including each request to another host, in a list that grows as they occur."""
     problems = [] if problems is None else problems
 
-    def tell(problem: str):
+    def report(problem: str):
         problems.append(f"{problem} (at {page.url[:200]})")
 
-    def look(request):
+    def check_request(request):
         if not request.url.startswith(OURS):
-            tell(f"asked another host: {request.url[:200]}")
+            report(f"request to another host: {request.url[:200]}")
 
-    def hear(message):
+    def check_message(message):
         if message.type == "error":
-            tell(f"console: {message.text[:500]} ({message.location['url'][:200]})")
+            report(f"console: {message.text[:500]} ({message.location['url'][:200]})")
 
-    def catch(error):
-        tell(f"page error: {str(error)[:500]}")
+    def report_error(error):
+        report(f"page error: {str(error)[:500]}")
 
-    LISTENERS[page] = [("request", look), ("console", hear), ("pageerror", catch)]
+    LISTENERS[page] = [("request", check_request), ("console", check_message), ("pageerror", report_error)]
     for event, listener in LISTENERS[page]:
         page.on(event, listener)
     return problems
@@ -159,51 +160,55 @@ def watch(page: Page, problems: list[str] | None = None) -> list[str]:
 
 SETTLED = """quiet => {
     const app = document.querySelector('[data-testid=stApp]');
-    if (!app || app.dataset.testScriptState !== 'notRunning') return false;
-    const broken = app.querySelector('[data-testid=stException]');
-    if (broken) throw new Error(broken.textContent);
-    if (app.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]')) return false;
+    if (!app) return false;
     if (!window.watched) {
         window.watched = true;
         const note = () => window.changed = performance.now();
         new MutationObserver(note).observe(document.body,
             {subtree: true, childList: true, attributes: true, characterData: true});
+        const {send} = WebSocket.prototype;
+        WebSocket.prototype.send = function (data) {
+            if (!this.heard) this.addEventListener('message', () => { window.asked = false; note(); });
+            this.heard = window.asked = true;
+            return send.call(this, data);
+        };
         note();
     }
+    if (window.asked || app.dataset.testScriptState !== 'notRunning') return false;
+    const broken = app.querySelector('[data-testid=stException]');
+    if (broken) throw new Error(broken.textContent);
+    if (app.querySelector('[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]')) return false;
     return performance.now() - window.changed >= quiet;
 }"""
+"""Whether the server has answered the page's last message and ended its script, and the page no longer changes."""
 QUIET = 150
 """Milliseconds without a change of the page after which its charts are painted."""
 
 
 def settled(page: Page) -> None:
-    """Wait until the app has run and nothing on the page changes any more.
+    """Wait until the app has run and the page no longer changes.
 
-    A click that has just been made may not have reached the server yet: expect what it brings, and then settle.
+    The browser reports a click on a picture to the server only after a delay: first expect what the click brings.
     """
     page.wait_for_function(SETTLED, arg=QUIET, polling=50, timeout=60_000)
 
 
 SHOWN = "[class*=st-key-picture] .marks, .facts, .words, .verdict, [data-testid=stCode], [role=alert], "
 SHOWN += "[class*=st-key-mistake]"
-"""Elements of which one is visible once a page is drawn."""
+"""Selector of elements of which every page shows at least one once it is drawn."""
 
 
 FOLLOW = """address => {
-    window.changed = performance.now() + 300;
     history.pushState({}, '', address);
     window.dispatchEvent(new PopStateEvent('popstate'));
 }"""
-"""Opens another address of the app in the session that is there, as the app's own links do, three times as fast.
-
-For 300 ms, in which the run that it asks for begins, the page does not count as settled.
-"""
+"""Open another address of the app in the same session, as links within the app do: three times as fast as loading."""
 
 
 def open_page(page: Page, address: str) -> None:
-    """Open an address and wait until its pictures are painted; a model may be loaded for it.
+    """Open an address and wait until its pictures are painted, which may include loading a model.
 
-    A window that shows the app already follows a link, which keeps its session; another one loads the app.
+    A window that shows the app already keeps its session; any other window loads the app.
     """
     if "?" in address and page.url != address and page.url.startswith("/".join(address.split("/")[:3])):
         settled(page)
@@ -216,66 +221,63 @@ def open_page(page: Page, address: str) -> None:
 
 
 def picture(page: Page, name: str) -> Locator:
-    """What is painted of a picture."""
-    return page.locator(f".st-key-picture-{name} .marks")
+    """Locate the drawing of a picture, given the picture's name; not a stale one that a run is about to replace."""
+    return page.locator(f".st-key-picture-{name} .stElementContainer:not([data-stale=true], [data-retained]) .marks")
 
 
 def click_at(page: Page, name: str, x: float, y: float) -> None:
-    """Click at a place of a picture, given as shares of its width and height; expect what it brings."""
+    """Click at a place of a picture, given as shares of its width and height; then expect what the click brings."""
     box = place_of(picture(page, name))
     page.mouse.click(box["x"] + x * box["width"], box["y"] + y * box["height"])
 
 
 def place_of(element: Locator) -> dict[str, float]:
-    """Return an element's x, y, width and height in pixels once it is drawn and the page has come to rest."""
-    expect(element).to_be_visible()
+    """Wait until an element is drawn and the page is at rest; return its x, y, width and height in pixels."""
+    expect(element.first).to_be_visible()
     settled(element.page)
     while not (place := element.bounding_box()):  # a run of the page has just replaced it
-        expect(element).to_be_visible()
+        expect(element.first).to_be_visible()
     return place
 
 
-def link(page: Page) -> str:
-    return page.evaluate("location.search")
-
-
 def expect_link(page: Page, *parts: str) -> None:
-    """The link comes to hold each of these, and the app to rest: a link is written at the end of a run.
+    """Wait until the link has settings that begin with these texts, such as "head=1", and the page is at rest.
 
-    Playwright's own expectation of an address reads the whole page aloud to itself each time that it is not there yet.
+    The app writes the link at the end of a run. `expect(page).to_have_url` is slower: it reads the accessibility tree
+    of the whole page each time that the address differs.
     """
     for part in parts:
         page.wait_for_url(re.compile(rf"[?&]{re.escape(part)}"), wait_until="commit")
     settled(page)
 
 
+def expect_no_link(page: Page, part: str) -> None:
+    """Wait until the link no longer holds a text, such as "cell=", and the page is at rest."""
+    page.wait_for_url(lambda url: part not in url, wait_until="commit")
+    settled(page)
+
+
 def expect_mask(page: Page, text: str) -> None:
-    """The link comes to begin a mask with this text."""
+    """Wait until the mask in the link begins with this text."""
     expect_link(page, urlencode({"mask": text}))
 
 
-def serious(page: Page) -> list[tuple[str, list[str]]]:
-    """What axe-core finds on a page that is serious or critical: the rule, and where it is broken."""
-    if not page.evaluate("() => 'axe' in window"):
-        page.evaluate(AXE_SCRIPT)
-    found = page.evaluate("() => axe.run({resultTypes: ['violations']}).then(({violations}) => violations)")
-    return [
-        (one["id"], [node["html"][:160] for node in one["nodes"][:3]])
-        for one in found
-        if one["impact"] in ("critical", "serious")
-    ]
-
-
-def violations(page: Page) -> list[tuple[str, str, list[str]]]:
-    """All that axe-core finds on a page: the rule, how bad it is, and where it is broken."""
+def violations(page: Page, *impacts: str) -> list[tuple[str, str, list[str]]]:
+    """Run axe-core; return each broken rule with its impact and elements, for the given impacts or for all."""
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     run = "() => axe.run({resultTypes: ['violations']}).then(({violations}) => violations)"
-    return [(one["id"], one["impact"], [node["html"][:160] for node in one["nodes"][:3]]) for one in page.evaluate(run)]
+    rules = [rule for rule in page.evaluate(run) if not impacts or rule["impact"] in impacts]
+    return [(rule["id"], rule["impact"], [node["html"][:160] for node in rule["nodes"][:3]]) for rule in rules]
+
+
+def serious(page: Page) -> list[tuple[str, str, list[str]]]:
+    """Return the violations of a page that axe-core calls serious or critical."""
+    return violations(page, "critical", "serious")
 
 
 def is_as_wide_as(page: Page, width: int) -> bool:
-    """Whether neither the page nor its main column is wider than that."""
+    """Whether neither the page nor its main column is wider than `width` pixels."""
     return page.evaluate(
         """width => document.documentElement.scrollWidth <= width
             && document.querySelector('[data-testid=stMain]').scrollWidth <= width""",

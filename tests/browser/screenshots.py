@@ -15,11 +15,7 @@ Screen = tuple[int, int, str]
 """Width, height and colors."""
 PICTURES = {
     "heads": ("", {}, "light"),
-    "overview": (
-        "overview",
-        {"model": "story", "text": TEXT, "layer": "d1", "head": "0"},
-        "light",
-    ),
+    "overview": ("overview", {"model": "story", "text": TEXT, "layer": "d1", "head": "0"}, "light"),
     "masks": ("masks", {"model": "scratch", "mask": "causal"}, "light"),
     "steps": ("steps", {"model": "translator", "layer": "c1", "head": "3", "stage": "softmax"}, "dark"),
 }
@@ -36,14 +32,14 @@ STATES = (
     *("steps?model=story&cell=7.2", "compare?model=story", "compare?model=story&b=model%3Dtranslator"),
     *(f"learn?chapter={chapter}" for chapter in range(1, 13)),
 )
-"""Links to each page as it opens, or with much on it."""
+"""Links to each page, as it opens and with much content."""
 PRESSED = (
     ("", "Hide the future"),
     ("", "Switch off a head"),
     ("?model=story", "Export"),
     (f"?model=story&text={'cat+' * 500}", ""),
 )
-"""States that no link holds: what is opened, and the button that is pressed then; and a message in place of a page."""
+"""States without a link: an address and the button to press; and a message in place of a page."""
 
 SCREENS = ((1440, 900, "light"), (1440, 900, "dark"), (390, 844, "light"), (390, 844, "dark"))
 SHRUNK = 0.3
@@ -85,7 +81,7 @@ def shots(page: Page, link: str, screens: Sequence[Screen], press: str = "") -> 
 
 
 def _rows(context: BrowserContext, address: str) -> Iterator[Image.Image]:
-    """Each state on each screen: a window follows the links, and begins again after a first visit."""
+    """Yield each state on each screen; the window follows the links and starts anew after the first visit."""
     screens = SCREENS
     with driver.windows(context) as window:
         page = window()

@@ -17,7 +17,7 @@ READ = re.compile(r"\((\d+)\) → .* \((\d+)\): (\d\.\d{4}) · (.*)")
 
 
 def opened(page: Page, folder, record: Record, link: str = "", **asked) -> Page:
-    """The page of a record, once every head is painted."""
+    """Open the page of a record and wait until every head is painted."""
     file = folder / "case.html"
     file.write_text(explore(record, **asked), encoding="utf-8")
     page.goto(file.as_uri() + link)
@@ -26,7 +26,7 @@ def opened(page: Page, folder, record: Record, link: str = "", **asked) -> Page:
 
 
 def read(page) -> tuple[int, int, float, str]:
-    """Query, key, weight and state of the cell that the readout names."""
+    """Return the query, key, weight and state of the cell in the readout."""
     expect(page.locator("#readout")).to_have_text(READ)
     query, key, weight, state = READ.search(page.locator("#readout").text_content()).groups()
     return int(query), int(key), float(weight), state
@@ -56,7 +56,7 @@ def test_mouse_keys_and_link_show_every_head_exactly(window, tmp_path):
     page.mouse.down()
     page.mouse.up()
     kept = read(page)
-    assert f"cell={kept[0]}.{kept[1]}" in page.url
+    expect(page).to_have_url(re.compile(rf"cell={kept[0]}\.{kept[1]}"))
     page.locator("#picture").press("ArrowLeft")
     moved = read(page)
     assert (moved[0], moved[1]) == (kept[0], kept[1] - 1)

@@ -19,35 +19,31 @@ def test_each_choice_is_in_the_link_and_back_undo_and_redo_go_to_it(heads):
     opened = heads.url
 
     pill.nth(1).click()
-    heads.wait_for_url("**heads_off=d1.1**")
-    driver.settled(heads)
+    driver.expect_link(heads, "heads_off=d1.1")
     expect(heads.get_by_role("button", name="head 1 of decoder layer 1 off")).to_be_visible()
     pill.nth(1).click()
-    heads.wait_for_url(opened)
-    driver.settled(heads)
+    driver.expect_no_link(heads, "heads_off")
+    assert heads.url == opened
     heads.go_back()
-    heads.wait_for_url("**heads_off=d1.1**")
-    driver.settled(heads)
+    driver.expect_link(heads, "heads_off=d1.1")
     expect(pill.nth(1)).to_have_attribute("aria-pressed", "false")
     expect(pill.nth(0)).to_have_attribute("aria-pressed", "true")
 
     heads.get_by_role("button", name="Undo").click()
-    heads.wait_for_url(opened)
-    driver.settled(heads)
+    driver.expect_no_link(heads, "heads_off")
+    assert heads.url == opened
     expect(heads.get_by_role("button", name="head 1 of decoder layer 1 off")).to_have_count(0)
     heads.get_by_role("button", name="Redo").click()
-    heads.wait_for_url("**heads_off=d1.1**")
+    driver.expect_link(heads, "heads_off=d1.1")
 
 
 def test_a_click_selects_a_cell_and_the_same_click_lets_it_go(heads):
     driver.click_at(heads, "head-map", 0.4, 0.5)
-    heads.wait_for_url("**cell=**")
-    driver.settled(heads)
-    selected = heads.locator(".words").first.inner_text()
-    driver.click_at(heads, "head-map", 0.4, 0.5)
-    heads.wait_for_url(lambda url: "cell=" not in url)
+    driver.expect_link(heads, "cell=")
+    expect(heads.locator(".words").first).to_contain_text(" gives ")
 
-    assert " gives " in selected
+    driver.click_at(heads, "head-map", 0.4, 0.5)
+    driver.expect_no_link(heads, "cell=")
 
 
 def test_a_saved_run_is_a_model_of_the_session_and_a_text_file_the_text(heads, tmp_path):
@@ -62,18 +58,15 @@ def test_a_saved_run_is_a_model_of_the_session_and_a_text_file_the_text(heads, t
         heads.locator("input[type=file]").set_input_files(tmp_path / name)
 
     bring("run.attn")
-    heads.wait_for_url("**model=file%3Arun.attn**")
-    driver.settled(heads)
-    assert box.input_value() == "the cat sat"
+    driver.expect_link(heads, "model=file%3Arun.attn")
+    expect(box).to_have_value("the cat sat")
     expect(box).to_be_disabled()
     heads.keyboard.press("Escape")
     heads.get_by_role("button", name="Undo").click()
-    heads.wait_for_url("**model=story**")
-    driver.settled(heads)
+    driver.expect_link(heads, "model=story")
     bring("mine.txt")
-    heads.wait_for_url("**text=the+dog+ran**")
+    driver.expect_link(heads, "text=the+dog+ran")
     expect(heads.locator(".note.notice")).to_contain_text("The 2 lines of mine.txt are one text.")
-    driver.settled(heads)
     heads.locator("input[type=file]").set_input_files(tmp_path / "bad.attn")
 
     expect(heads.locator(".note.error")).to_contain_text("bad.attn")
@@ -91,13 +84,11 @@ def test_keys_walk_over_a_picture_choose_a_head_and_undo_but_not_while_one_types
     heads.keyboard.press("Enter")
     driver.expect_link(heads, "cell=9.1")
     heads.keyboard.press("Escape")
-    heads.wait_for_url(lambda url: "cell=" not in url)
-    driver.settled(heads)
+    driver.expect_no_link(heads, "cell=")
     heads.keyboard.press("Control+z")
     driver.expect_link(heads, "cell=9.1")
     heads.keyboard.press("Control+Shift+z")
-    heads.wait_for_url(lambda url: "cell=" not in url)
-    driver.settled(heads)
+    driver.expect_no_link(heads, "cell=")
 
     box = heads.get_by_label("Text").first
     box.fill("the dog ran 0")
@@ -115,6 +106,7 @@ def test_an_answer_is_copied_as_text(page, app):
     page.evaluate("() => { navigator.clipboard.writeText = text => { window.copied = text; }; }")
     page.get_by_role("button", name="Copy", exact=True).click()
 
+    page.wait_for_function("window.copied")
     assert page.evaluate("window.copied") == generated.answer.strip()
 
 

@@ -41,7 +41,7 @@ ARRIVED = """({box, picture, labels, description, refused, linked}) => {
     let at = 0;
     return labels.every(label => (at = drawn.indexOf(label, at) + 1));
 }"""
-"""Whether the page shows what it should for a text, and has come to rest."""
+"""Whether the page shows what it should for a text and is at rest."""
 
 FOREIGN = """() => ({
     hacked: typeof hacked,
@@ -53,18 +53,18 @@ FOREIGN = """() => ({
         .filter(e => !e.matches('script') || !OURS.includes(e.textContent))
         .map(e => e.outerHTML.slice(0, 100)),
 })""".replace("OURS", json.dumps(SCRIPTS))
-"""What would be there if a text had been read as markup or run."""
+"""State of the page that changes if a text is run or read as markup."""
 
 CLEAN = {"hacked": "undefined", "title": "attnviz", "exceptions": 0, "elements": []}
 
 
 def held(text: str) -> str:
-    """What a text box holds of a text: it has neither carriage returns nor halves of characters."""
+    """Return a text as a text box holds it: without carriage returns and lone surrogates."""
     return re.sub("[\ud800-\udfff]", "\ufffd", re.sub("\r\n?", "\n", text))
 
 
 def expected(text: str, tokenizer: str = "words") -> dict:
-    """What the page must show for a text: labels and description of a picture, or the sentence that refuses it."""
+    """Return what the page must show for a text: labels and description of a picture, or an error sentence."""
     box = held(text)
     there = {"box": box, "picture": "head-map", "labels": [], "description": "", "refused": ""}
     there["linked"] = box if len(quote(box)) < 8_000 else None
@@ -86,9 +86,9 @@ def type_text(page: Page, text: str) -> None:
 
 
 def problem(page: Page, name: str, there: dict) -> str:
-    """What is wrong with the page, if it does not come to show what it should."""
+    """Wait until the page shows what it should; return a message if it does not."""
     try:
-        page.wait_for_function(ARRIVED, arg=there, polling=100, timeout=20_000)
+        page.wait_for_function(ARRIVED, arg=there, polling=100, timeout=60_000)
     except Error:
         box, notes = page.get_by_label("Text").first.input_value(), page.locator(".note").all_text_contents()
         return f"{name}: not {str(there)[:300]}, but the box holds {box[:80]!r} and the page says {notes}"
@@ -131,7 +131,6 @@ def test_half_a_character_stops_nothing_and_the_numbers_show_tokens_as_they_are(
         box.dispatchEvent(new Event('input', {bubbles: true}));
     }""")
     page.get_by_label("Text").first.press("Control+Enter")
-    driver.settled(page)
     type_text(page, text := "=1+1 <b> $x$ *i*")
 
     assert problem(page, "the next text", expected(text)) == ""
@@ -167,7 +166,7 @@ READ = """rows => rows.map(row => [
 
 
 def test_a_label_shows_a_text_as_it_is(chromium, tmp_path):
-    """Of a button, of pills, of a box, a caption, a bar: each is Markdown, and the option of a list is none."""
+    """Labels of buttons, pills, boxes, captions and bars are Markdown; the options of a list are plain text."""
     script = tmp_path / "labels.py"
     script.write_text(f"import sys\nsys.path[:0] = {[str(driver.ROOT), str(driver.ROOT / 'tests')]}\n{LABELS}", "utf-8")
     with driver.running_app(script) as address:

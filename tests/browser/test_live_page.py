@@ -22,8 +22,7 @@ from attnviz.core.errors import AttnvizError, MaskError
 from attnviz.core.masks import mask_from_text
 from attnviz.sources.trained import Trained
 
-TEXTS = 500 if sweeps() else 25
-EDITS = 20
+TEXTS, EDITS = (500, 20) if sweeps() else (14, 7)
 EXACT = 1e-12
 MASKS = (
     *("", "", "", "causal", "window(2)", "window(1, 1) & causal", "prefix(3)", "strided(2) | global(0)", "~window(0)"),
@@ -41,7 +40,7 @@ RUN = """cases => cases.map(({text, asked, targets}) => {
 
 @pytest.fixture(scope="module")
 def pages(chromium, tmp_path_factory):
-    """A page of each model, from disk and without a network, by the model's name."""
+    """One page for each model, opened from disk without a network; the keys are names of models."""
     context, folder = chromium.new_context(offline=True), tmp_path_factory.mktemp("live")
     problems: list[str] = []
     opened = {}
@@ -57,7 +56,7 @@ def pages(chromium, tmp_path_factory):
 
 
 def asked_of(source: Trained, draw: random.Random) -> tuple[dict, Edits]:
-    """Some changes, as the page is asked for them and as edits."""
+    """Draw random changes; return them as the page takes them, and as edits."""
     places = [(site, head) for site in source.sites for head in range(source.num_heads)]
     off = draw.sample(places, draw.choice([0, 0, 1, 3]))
     mask, temperature, scaled, own, cross = (
@@ -78,7 +77,7 @@ def asked_of(source: Trained, draw: random.Random) -> tuple[dict, Edits]:
 
 
 def texts_of(source: Trained, draw: random.Random) -> list[str]:
-    """Known words, hostile texts, one word, and the longest that the model reads."""
+    """Return texts of known words from the shortest to the longest length, and hostile texts."""
     words, longest = source._input_words.words, source.longest - 1
     lengths = [1, longest, *(draw.randint(2, 12) for _ in range(TEXTS // 2))]
     known = [" ".join(draw.choices(words, k=length)) for length in lengths]
@@ -119,7 +118,7 @@ def test_the_page_computes_what_the_core_computes_in_float64(pages, name):
 
 
 ASSIGNED = st.characters(exclude_categories=("Cs", "Cn"))
-"""Characters that Python's version of Unicode has; a browser's may be newer and have more."""
+"""Characters that Python's version of Unicode knows; a browser may have a newer version."""
 
 
 @given(text=st.text(ASSIGNED) | st.sampled_from([case.text for case in hostile.TEXTS]))
@@ -137,7 +136,7 @@ def test_words_are_cut_and_drawn_as_the_app_does(pages, text):
 
 @st.composite
 def masks(draw):
-    """A text of one to three rules, as the app reads it too."""
+    """Draw a mask of one to three rules as text."""
     drawn = [draw(rules.rules(batch=1)) for _ in range(draw(st.integers(1, 3)))]
     drawn = [~mask if draw(st.booleans()) else mask for mask in drawn]
     mask = drawn[0]
@@ -193,15 +192,24 @@ def test_a_mask_that_cannot_be_read_is_said_and_the_last_picture_stays(pages, te
     expect(page.locator("#wrong")).to_be_hidden()
 
 
+FOLLOW = """link => new Promise(done => {
+  const before = location.hash;
+  location.hash = link;
+  if (location.hash === before) done();
+  else addEventListener("hashchange", () => done(), {once: true});
+})"""
+"""Open a link in the page; the page's own listener runs first."""
+
+
 def fresh(page: Page, link: str = "") -> Page:
-    """The page as it opens with a link."""
-    page.evaluate("link => { location.hash = link; }", link or "text=the girl near the dogs was happy because")
+    """Return the page once it shows a link."""
+    page.evaluate(FOLLOW, link or "text=the girl near the dogs was happy because")
     expect(page.locator("#wrong")).to_be_hidden()
     return page
 
 
 def percent(page: Page, row: int = 0) -> dict[str, str]:
-    """Next words of a row of answers with their probabilities."""
+    """Return the next words of a row of answers with their probabilities."""
     buttons = page.locator("#answers p").nth(row).locator("button").all_text_contents()
     return dict(text.rsplit(" ", 1) for text in buttons)
 
@@ -328,6 +336,7 @@ def test_anyone_can_read_and_use_the_page(chromium, tmp_path, width, colors):
     page.goto((tmp_path / "page.html").as_uri() + "#layer=c1&heads_off=c1.2&mask=window(1)")
     page.wait_for_selector("html[data-painted]")
     page.get_by_text("How this weight is computed").click()
+    expect(page.locator("#arithmetic li").first).to_be_visible()
 
     assert driver.serious(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

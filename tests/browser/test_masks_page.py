@@ -19,8 +19,8 @@ def opened(page, app):
 
 
 def grid(page):
-    """The place on the screen of cells of the mask."""
-    box = driver.place_of(page.locator(".st-key-picture-painted-mask .cells_marks"))
+    """Return a function that gives the position of a cell of the mask on the screen."""
+    box = driver.place_of(page.locator(".st-key-painted-mask-marks .cells_marks"))
     count = len("<sos> The cat sat on the mat because it was tired".split())
 
     def place(query: int, key: int) -> tuple[float, float]:
@@ -66,8 +66,7 @@ def test_clicks_and_drags_paint_and_a_drag_is_one_step_of_undo(opened):
     page.mouse.up()
     driver.expect_mask(page, "causal & blocked(5:1, 7-9:0-2)")
     page.get_by_role("button", name="Undo").click()
-    page.wait_for_url(lambda url: "7-9" not in url)
-    driver.settled(page)
+    driver.expect_no_link(page, "7-9")
 
     assert "blocked" in page.url
 
@@ -98,7 +97,7 @@ def test_what_is_pasted_is_judged_in_one_sentence_with_a_repair_to_copy(opened, 
 
     expect(page.locator(".note.error")).to_have_count(1)
     page.get_by_role("link", name="Heads").click()
-    driver.settled(page)
+    expect(driver.picture(page, "head-map")).to_be_visible()
     page.get_by_role("link", name="Masks").click()
     expect(page.get_by_label("Paste a printed tensor")).to_have_value("no numbers <script>alert(1)</script>")
 

@@ -19,7 +19,7 @@ CELLS = (
 
 
 def outputs(cell) -> dict[str, str]:
-    """What a cell shows, by type."""
+    """Return the output of a cell, by MIME type."""
     (output,) = [one for one in cell.outputs if one.output_type == "execute_result"]
     return output.data
 

@@ -10,27 +10,26 @@ from playwright.sync_api import expect
 def test_a_click_on_a_map_opens_the_head_on_heads(page, app):
     driver.open_page(page, f"{app}/overview?model=story&layer=d1&head=0")
     driver.picture(page, "every").locator("image, .mark-image").last.click(force=True)
-    page.wait_for_url("**/?model=story&layer=d1&head=1")
-    driver.settled(page)
+    page.wait_for_url("**/?model=story&layer=d1&head=1", wait_until="commit")
 
     expect(driver.picture(page, "head-map")).to_contain_text("Head 1 of decoder layer 1")
 
 
 @pytest.mark.parametrize("part", ["Contributions", "Logit lens", "Rollout", "Gradients", "Corpus", "Circuits"])
 def test_a_part_is_one_click_away_and_its_link_opens_it(page, app, part):
-    """What it draws, or says, stands there without an error; so it does from its link."""
+    """The part draws its picture without an error, by a click and from its link."""
     driver.open_page(page, f"{app}/overview?model=story&layer=d1&head=0")
     page.get_by_text(part, exact=True).click()
-    page.wait_for_url(f"**part={part.replace(' ', '+')}**")
+    driver.expect_link(page, f"part={part.replace(' ', '+')}")
+    title = page.locator("[class*=st-key-picture]").first.locator("svg text").first
+    expect(title).to_be_visible()
+    text = title.text_content()
+
+    page.reload()
+
+    expect(title).to_have_text(text)
     driver.settled(page)
-    drawn = page.locator("[class*=st-key-picture]")
-    expect(drawn.first).to_be_visible()
-    titles = drawn.first.locator("svg text").first.text_content()
-
-    driver.open_page(page, page.url)
-
-    assert drawn.first.locator("svg text").first.text_content() == titles
-    assert page.locator(".note").count() == 0
+    expect(page.locator(".note")).to_have_count(0)
 
 
 def test_a_typed_word_is_explained_undone_and_refused_in_one_sentence(page, app):
@@ -40,12 +39,10 @@ def test_a_typed_word_is_explained_undone_and_refused_in_one_sentence(page, app)
     word = page.get_by_label("Word", exact=True)
     word.fill("they")
     word.press("Enter")
-    page.wait_for_url("**word=they**")
-    driver.settled(page)
+    driver.expect_link(page, "word=they")
     expect(page.locator(".large").first).to_contain_text("“they”")
     page.get_by_role("button", name="Undo").click()
-    page.wait_for_url(lambda url: "word=" not in url)
-    driver.settled(page)
+    driver.expect_no_link(page, "word=")
     expect(page.locator(".large").first).to_contain_text("adds most to “it”")
 
     word.fill("qwxz")
@@ -61,15 +58,15 @@ def test_heads_are_ordered_by_what_switching_them_off_changes(page, app):
     names = driver.picture(page, "every").locator("tspan").filter(has_text=re.compile(r"^decoder \d\.\d$"))
 
     expect(page.locator(".large").first).to_contain_text("Head 0 of decoder layer 1 matters most here")
-    assert names.count() == 4
-    assert names.first.text_content() == "decoder 1.0"
+    expect(names).to_have_count(4)
+    expect(names.first).to_have_text("decoder 1.0")
 
 
 def test_a_role_narrows_the_heads_and_one_that_no_head_has_is_a_sentence(page, app):
     driver.open_page(page, f"{app}/overview?model=translator&role=cross")
     names = driver.picture(page, "every").locator("text").filter(has_text=re.compile(r"^cross \d\.\d$"))
 
-    assert names.count() == 8
+    expect(names).to_have_count(8)
 
     page.goto(f"{app}/overview?model=translator&role=induction")
 
@@ -81,7 +78,6 @@ def test_a_role_narrows_the_heads_and_one_that_no_head_has_is_a_sentence(page, a
 def test_a_text_of_the_corpus_opens_on_heads_with_its_cell(page, app):
     driver.open_page(page, f"{app}/overview?model=story&layer=d1&head=0&part=Corpus")
     page.locator(".st-key-atlas-texts button").first.click()
-    page.wait_for_url(re.compile(r"/\?model=story&text=.*cell="))
-    driver.settled(page)
+    page.wait_for_url(re.compile(r"/\?model=story&text=.*cell="), wait_until="commit")
 
     expect(page.locator(".words").first).to_contain_text(" gives ")

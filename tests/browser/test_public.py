@@ -15,13 +15,13 @@ import attnviz
 from attnviz import files
 
 HOST = "x.hf.space"
-"""A name that leads to this machine for the Chromium of these tests."""
+"""Host name that Chromium resolves to this machine, by the flags of `driver`."""
 REFUSED = "chrome-error://chromewebdata/"
-"""The address of a frame that Chromium leaves empty."""
+"""Address of a frame that Chromium refuses to load."""
 
 
 class Foreign(BaseHTTPRequestHandler):
-    """A page with nothing but a frame; its address ends with that of what it frames."""
+    """Server of a page with one frame, whose address is the path of the page."""
 
     def do_GET(self):
         self.send_response(200)
@@ -37,7 +37,7 @@ class Foreign(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def foreign():
-    """The addresses of two pages of other ports."""
+    """Addresses of two pages on other ports."""
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), Foreign) for _ in range(2)]
     for server in servers:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -49,7 +49,7 @@ def foreign():
 
 @pytest.fixture(scope="module")
 def public(foreign):
-    """The address of a public app that the first of the foreign pages may frame."""
+    """Address of a public app that only the first foreign page may frame."""
     port = driver.free_port()
     flags = ["--public", "--host-name", HOST, "--framed-by", foreign[0], "--port", str(port), "--no-browser"]
     command = [sys.executable, "-m", "attnviz", "app", *flags]
@@ -62,7 +62,7 @@ def public(foreign):
 
 @contextmanager
 def framed(chromium, page: str, app: str):
-    """The frame of a foreign page in which an app is to be, once it has loaded or was refused."""
+    """Open a foreign page and yield its frame, which holds the app or was refused."""
     context = chromium.new_context()
     window = context.new_page()
     window.goto(f"{page}/{app}")
@@ -87,8 +87,4 @@ def test_no_other_page_frames_the_app(chromium, foreign, public, app):
     """Neither one that was not named, nor any where the app is not public."""
     for page, refused in ((foreign[1], public), (foreign[0], app)):
         with framed(chromium, page, refused) as frame:
-            for _ in range(100):
-                if frame.url:
-                    break
-                frame.page.wait_for_timeout(100)  # it has no address yet
-            assert frame.url == REFUSED
+            frame.wait_for_url(REFUSED, wait_until="commit")

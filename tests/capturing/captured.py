@@ -39,7 +39,7 @@ def gradients(model: nn.Module, given: list, output: Tensor) -> list[Tensor]:
 
 
 def step_in(function, *given, **parts):
-    """The one step of a function that gives an output and weights: these are its map."""
+    """Capture a function that returns an output and weights; return its only step, whose map equals these weights."""
     state = torch.get_rng_state()
     seen = seen_in(Own(function, **parts), *given)
     torch.set_rng_state(state)
@@ -49,7 +49,7 @@ def step_in(function, *given, **parts):
 
 
 def refusal(*run, **options) -> str:
-    """Why there is no record of a run."""
+    """Return the sentence that says why a run has no record."""
     with pytest.raises(AttnvizError) as error:
         seen_in(*run, **options).record()
     return str(error.value)

@@ -1,4 +1,4 @@
-"""Models of the tests: attention as people write it."""
+"""Models of the tests, with attention as users write it."""
 
 import torch
 from torch import Tensor, nn
@@ -20,12 +20,12 @@ def attend(fused: bool, q, k, v, mask=None, bias=None, scale=None) -> Tensor:
 
 
 def met(used: Tensor, v: Tensor, dropout: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Weights that meet values, and the weights."""
+    """Multiply weights and values; return the output and the weights."""
     return (F.dropout(used, dropout) if dropout else used) @ v, used
 
 
 class Attention(nn.Module):
-    """Attention of `a` to `b`, by one of three ways; the names of its arguments say nothing."""
+    """Attention of `a` to `b`, in one of three ways; the names of the arguments give no hint."""
 
     def __init__(self, way: str = "fused", causal: bool = False, bias: Tensor | None = None):
         super().__init__()
@@ -71,7 +71,7 @@ class Heads(nn.Module):
 
 
 class Own(nn.Module):
-    """A function as a model, with parts and with what it says of itself."""
+    """A model around a function, with modules and attributes."""
 
     def __init__(self, function, **parts):
         super().__init__()

@@ -74,7 +74,7 @@ REFUSED = {
     "weights times weights": (lambda q, k, v: (w := (q @ q.mT).softmax(-1)) @ w, AFTER),
 }
 REFUSED |= {way: (lambda q, k, v, mix=mix: mix((q @ k.mT).softmax(-1)) @ v, AFTER) for way, mix in MIXES.items()}
-"""What is no map of all queries and keys, and a word of the reason."""
+"""Functions that compute no map of all queries and keys, each with a word of the reason."""
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -158,7 +158,7 @@ def folded(fused: bool, *order: int) -> Own:
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_heads_before_sentences_are_never_misread(fused):
-    """Of one sentence they are right; of several, even as many as heads, they are refused."""
+    """One sentence is read correctly; several are refused, even if there are as many as heads."""
     model, usual = folded(fused, 2, 0, 1, 3), folded(fused, 0, 2, 1, 3)
     for one, batch in ((model, 1), (usual, 1), (usual, HEADS)):
         assert seen_in(one, torch.randn(batch, N, D)).steps[0].shape == (batch, HEADS, N, N)
@@ -167,7 +167,7 @@ def test_heads_before_sentences_are_never_misread(fused):
 
 
 def test_one_axis_of_heads_and_sentences_asks_for_heads():
-    """Where the module says two numbers; `heads=` says it."""
+    """The module has two numbers that could be the heads; `heads=` decides."""
 
     class Bare(nn.Module):
         def forward(self, *given):

@@ -155,7 +155,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_scores_is_recovered(form):
-    """Where none explains the scores, only the weights are known, and the record says so."""
+    """If no form explains the scores, the record has only the weights and says so."""
     function, lead, facts = FORMS[form]
     step = step_in(function, *qkv(*lead))
 

@@ -44,7 +44,7 @@ class Translator(nn.Module):
 @given(queries=st.integers(1, 7), keys=st.integers(1, 7), batch=st.integers(1, 3), positions=st.booleans())
 @examples(12)
 def test_sites_are_those_of_every_length(way, queries, keys, batch, positions):
-    """Where both texts have one length or are one tensor, too; so an edit reaches the same call at every length."""
+    """An edit reaches the same call at every length, also if both texts have one length or are one tensor."""
     model = Translator(way, positions).eval()
     ids, source = torch.randint(0, 20, (batch, queries)), torch.randint(0, 20, (batch, keys))
     for other in (source, ids):
@@ -80,7 +80,7 @@ def test_learned_queries_are_another_text(length):
 
 
 def test_a_whole_transformer_has_its_sites_by_name():
-    """Of two texts, with their words in the record, and of one tensor that is read twice."""
+    """The record of two texts has their words; so has that of one tensor that is read twice."""
     model = nn.Transformer(D, HEADS, 2, 1, 16, batch_first=True, dropout=0.0)
     source, target, padding = torch.randn(B, 7, D), torch.randn(B, N, D), torch.arange(7).expand(B, 7) > 4
     masks = {"tgt_mask": nn.Transformer.generate_square_subsequent_mask(N), "src_key_padding_mask": padding}
@@ -190,7 +190,7 @@ class Writer(nn.Module):
 
 @torch.no_grad()
 def written(x: Tensor, call, first: int, step: int) -> Tensor:
-    """What a model gives in a first pass and in those that go on from it."""
+    """Return the output of a model from a first pass and the passes that continue it."""
     output, caches = call(x[:, :first])
     outputs = [output]
     for start in range(first, x.shape[1], step):
@@ -234,7 +234,7 @@ def test_a_pass_of_one_word_has_the_sites_of_an_earlier_run():
 
 @pytest.mark.parametrize("places", [[0, 1, 2], [2, 0, 0]])
 def test_a_cache_that_was_cut_or_put_in_another_order_is_said(places):
-    """What goes on from it is shown alone, and that it is: a beam search changes the places of sentences."""
+    """The record has only the later passes and says so; beam search reorders sentences in this way."""
     model, x, cut = Writer(), torch.randn(3, 6, D), int(places == [0, 1, 2])
     with torch.no_grad(), attnviz.capture(model) as seen:
         _, caches = model(x[:, :4])

@@ -39,7 +39,7 @@ def query_first(q, k, v, mask, bias):
 
 
 def in_place(q, k, v, mask, bias):
-    """Folded to three axes, one tensor changed again and again."""
+    """Attention on three axes that changes one tensor in place."""
     batch, heads, queries, width = q.shape
     scores = torch.bmm(q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2))
     scores.mul_(width**-0.5)
@@ -53,7 +53,7 @@ def in_place(q, k, v, mask, bias):
 
 
 def added(q, k, v, mask, bias):
-    """Mask and bias in one tensor of numbers, as `baddbmm` adds them."""
+    """Attention by `baddbmm`, with mask and bias in one tensor."""
     batch, heads, queries, width = q.shape
     extra = torch.zeros(batch, heads, queries, k.shape[2])
     extra = extra if bias is None else extra + bias
@@ -65,7 +65,7 @@ def added(q, k, v, mask, bias):
 
 
 def einsum(q, k, v, mask, bias):
-    """Heads stand after positions."""
+    """Attention whose axis of heads stands after that of positions."""
     q, k, v = (one.transpose(1, 2) for one in (q, k, v))
     energy = torch.einsum("nqhd,nkhd->nhqk", [q, k])
     energy = hide(energy, mask, float("-1e20")) / q.shape[-1] ** 0.5
@@ -74,7 +74,7 @@ def einsum(q, k, v, mask, bias):
 
 
 def dots(q, k, v, mask, bias):
-    """As with "..." and blanks; the largest score of a row is subtracted."""
+    """Attention by einsum with "..." and blanks, which subtracts the largest score of a row."""
     sim = torch.einsum("... i d, ... j d -> ... i j", q, k) * q.shape[-1] ** -0.5
     sim = hide(plus(sim, bias), mask, -torch.finfo(q.dtype).max)
     sim = sim - sim.amax(dim=-1, keepdim=True).detach()
@@ -83,7 +83,7 @@ def dots(q, k, v, mask, bias):
 
 
 def turned(q, k, v, mask, bias):
-    """Keys times queries; the softmax is over the rows."""
+    """Attention by keys times queries, with the softmax over the rows."""
     scores = torch.matmul(k, q.mT) / math.sqrt(q.shape[-1])
     scores = hide(plus(scores, None if bias is None else bias.mT), None if mask is None else mask.mT)
     return torch.matmul(v.mT, torch.softmax(scores, dim=-2)).mT
@@ -109,7 +109,7 @@ def multiplied(q, k, v, mask, bias):
 
 
 def indexed(q, k, v, mask, bias):
-    """Cells are written one by one."""
+    """Attention that writes its cells one by one."""
     scores = plus((q * q.shape[-1] ** -0.5) @ k.mT, bias)
     if mask is not None:
         scores[~mask.expand_as(scores)] = -torch.inf

@@ -34,7 +34,7 @@ def cells(figure, view, name):
 
 
 def texts_of(figure):
-    """What hovering reads of each cell, in A, in B and in their difference; the same in every view."""
+    """Return the tooltips of each cell: in A, in B and in their difference, which are the same in every view."""
     read = [[cells(figure, view, f"{name}_text") for name in ("a", "b", "difference")] for view in "abd"]
     assert read[0] == read[1] == read[2]
     return read[0]

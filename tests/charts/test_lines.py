@@ -26,7 +26,7 @@ def drawn(chart):
 
 
 def notes(chart):
-    """What stands over the lines, each a line of text."""
+    """Return the lines of text above the picture."""
     meta = data(chart, "meta")[0]
     return meta["title"].split("\n") + meta["subtitle"].split("\n")
 
@@ -70,7 +70,7 @@ def test_a_threshold_leaves_exactly_the_weights_from_it_on(least):
 
 
 def test_of_many_weights_the_strongest_are_drawn_and_the_picture_says_so():
-    """Of 900 weights the 400 largest, and the weight from which on."""
+    """The picture draws the largest 400 of 900 weights and names the smallest weight that it draws."""
     record = record_of([f"w{i}" for i in range(30)])
     weights = np.sort(record.step(SITE).weights(0).double().numpy().ravel())[::-1]
     chart = lines(record, SITE, [0])

@@ -55,7 +55,7 @@ def test_a_map_holds_the_numbers_of_the_record(cat):
 
 
 def test_words_that_rows_predict_since_a_change_are_marked():
-    """Those and no others; without a change, or where all are as before, nothing is said of it."""
+    """No other word is marked, and without a change of predictions there is no note."""
     text, last = "Anna and Tom went to the park. Anna gave the ball to", Site("decoder", 1)
     before, after = (api.analyze(text, "story", edits) for edits in (Edits(), Edits(heads_off={(last, 0)})))
     words = [record.predicted(last) for record in (before, after)]

@@ -121,7 +121,7 @@ def test_a_large_table_is_an_image_whose_rows_can_be_clicked(monkeypatch):
 
 
 def test_the_number_of_the_selected_cell_says_whose_it_is():
-    """Of the rows of a vector nothing is selected."""
+    """Rows of a vector have no selected cell."""
     record = record_of(WORDS)
     score = float(stages_of(record)[KEYS.index("products")].matrices[0].values[2, 1])
     read = [data(large(record, key, selected=(2, 1)).chart, "0-meta")[0]["subtitle"] for key in ("products", "split")]

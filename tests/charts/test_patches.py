@@ -24,7 +24,7 @@ SITE = Site("encoder", 0)
 
 @pytest.fixture(scope="module")
 def record():
-    """Of a picture of 3 x 5 patches, with one position before them."""
+    """Make a record of a picture of 3 x 5 patches, with one position before them."""
     return seen_by(Sees(), PICTURE).record(places=(3, 5), image=PICTURE)
 
 

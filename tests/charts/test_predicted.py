@@ -192,7 +192,7 @@ def rows_of(chart):
 
 
 def captions(chart):
-    """What columns are called."""
+    """Return the captions of the columns."""
     (meta,) = data(chart, "meta")
     return [meta["caption_0"], meta["caption_1"]]
 

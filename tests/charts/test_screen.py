@@ -39,7 +39,7 @@ def mask_of(mask, *tokens, **options):
 
 
 def read(drawn):
-    """What a browser reads of every cell: its saying, and its numbers by name; arrays are (rows, columns)."""
+    """Return the state and the numbers of every cell as a browser decodes them, as (rows, columns) arrays."""
     _, table = screen(drawn)
     sayings = table.loc[table["kind"] == "saying", "name"].to_numpy()
     (cells,) = json.loads(map_of(table)["read"].json("here"))
@@ -150,13 +150,13 @@ def test_a_browser_reads_the_number_of_each_cell(kind, data):
 
 
 def decoded(codes, form):
-    """What Vega makes of hexadecimal codes with the expression of the screen."""
+    """Decode hexadecimal codes as Vega does with the expression of the screen."""
     steps = [("bits", "toNumber('0x' + datum.code)"), ("text", number_of("datum.bits", form))]
     return texts_of([{"code": code} for code in codes], steps)
 
 
 def texts_of(rows, steps):
-    """What Vega writes for the field "text" of each row, after some formulas."""
+    """Return the field "text" of each row after Vega has computed some formulas."""
     update = {"text": {"field": "text"}, "y": {"field": "y"}}
     values = [{"y": 20 * i} | row for i, row in enumerate(rows)]
     transform = [{"type": "formula", "as": name, "expr": how} for name, how in steps]

@@ -85,7 +85,7 @@ TARGET = torch.tensor([[1, 8, 9], [1, 8, 0]])
 
 
 def test_an_end_of_text_that_the_loss_does_not_count_is_named():
-    """Where padding has the id of the end of a text, and its labels are -100; the labels of the fix are right."""
+    """Padding has the id of the end of text and its labels are -100; the fix has the right labels."""
     batch = {"input_ids": END, "attention_mask": END_MASK}
     wrong = check_batch(batch | {"labels": END.masked_fill(END == 2, -100)}, pad=2)
     names = {"input_ids": END, "attention_mask": END_MASK}
@@ -98,7 +98,7 @@ def test_an_end_of_text_that_the_loss_does_not_count_is_named():
 
 
 def test_a_causal_mask_over_packed_documents_is_named():
-    """Of (B, 1, n, n), in booleans and added; one that divides them is right."""
+    """A (B, 1, n, n) mask, boolean or added, is named; a mask that separates the documents is right."""
     causal, document = torch.ones(7, 7).tril().bool(), torch.tensor([0, 0, 0, 1, 1, 1, 1])
     right = causal & (document[:, None] == document)
     for mask, expected in ((causal, ["documents"]), (right, [])):
@@ -168,7 +168,7 @@ def test_the_mask_that_a_finding_writes_is_right(batch, finding):
 
 
 def test_what_may_be_padding_is_asked():
-    """Where one id ends a row again and again and no mask says what it is; the answer ends the question."""
+    """One id often ends a row and no mask says what it is; the answer settles the question."""
     report = check_batch({"input_ids": IDS})
 
     assert (report.question, report.status()) == ("Is the id 0 padding? Say --pad 0, or --pad none.", 3)

@@ -25,7 +25,7 @@ def softmax(shape, mask, seed, dtype):
 
 @given(size=SIZES, seed=SEEDS, dtype=DTYPES, said=st.sampled_from([None, "causal"]))
 def test_causal_softmax_weights_raise_no_alarm(size, seed, dtype, said):
-    """Of any size, also of one token, one head and one sentence."""
+    """For any size, including one token, one head and one sentence."""
     batch, heads, n = size
     weights = softmax((batch, heads, n, n), causal(n), seed, dtype)
     report = check(weights, kind="weights", intent=said)
@@ -57,7 +57,7 @@ def test_an_encoder_is_no_leak(size, seed, dtype, keys, data):
 
 @st.composite
 def masks_with_empty_rows(draw):
-    """Any cells, or a known mask with padding, of its queries too: of these a row without a key is no surprise."""
+    """Draw random cells, or a known mask with padding of keys and of queries, whose rows may be empty."""
     if draw(st.booleans()):
         return torch.tensor(draw(st.lists(st.lists(st.booleans(), min_size=5, max_size=5), min_size=4, max_size=4)))
     n = draw(st.integers(3, 7))

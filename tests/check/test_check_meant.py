@@ -1,4 +1,4 @@
-"""What a mask is meant to be, once it is said, settles what the mask alone cannot tell, and each cell that differs."""
+"""The intent of a mask settles what the mask alone cannot, and names each cell that differs."""
 
 import pytest
 import torch

@@ -199,31 +199,10 @@ def test_a_mask_with_the_intended_cells_has_no_finding_and_a_repaired_one_has_th
         assert not ((given_back ^ case.made()) & case.counts).any()
 
 
-SIZES = [(n, left) for n in (4, 5, 6, 8, 12) for left in (False, True)]
-
-
 def batch(n, left=False):
     """Tokens of two texts, the second padded: (2, n)."""
     real = torch.arange(n) < torch.tensor([[n], [n // 2]])
     return real.flip(1) if left else real
-
-
-@pytest.mark.parametrize(("n", "left"), SIZES)
-def test_faults_are_named_without_a_convention(n, left):
-    """Of a causal mask with padding at either end."""
-    real, ones = batch(n, left), torch.ones(n, n, dtype=torch.bool)
-    pad = real[:, None, None]
-    ahead, inverted = "Causal part off by one: it opens the next key.", "Padding inverted."
-    masks = [(ones.tril(1) & pad, [ahead]), (ones.tril().mT & pad, ["Causal part transposed."])]
-    if (n, left) != (4, True):  # there the mask is that of padding alone, True = masked
-        masks.append((ones.tril(1) & ~pad, [ahead, inverted]))
-    for mask, sentences in masks:
-        for each, convention in ((mask, "may-attend"), (~mask, "true-is-masked")):
-            report = check(each, intent="causal", padding=real)
-
-            assert [one.message for one in report.findings if one.severity == "error"] == sentences
-            assert report.convention == convention
-            assert check(report.repaired, intent="causal", padding=real).rules("error", "warning") == set()
 
 
 def test_cells_of_a_mistake_are_those_that_its_repair_changes():

@@ -58,7 +58,7 @@ def test_padding_that_does_not_fit_is_refused(padding):
 
 
 def test_weights_on_padding_are_an_error():
-    """Of queries that are tokens; what padding looks at is read by nobody."""
+    """Only for queries that are tokens; nothing reads the rows of padding."""
     real = tokens(2, 6)
     scores = torch.randn(2, 1, 6, 6, generator=torch.Generator().manual_seed(0))
 

@@ -21,7 +21,7 @@ from attnviz.core.errors import InputError
 
 
 class Bomb:
-    """Says so if it is ever unpickled."""
+    """Object that reports when it is unpickled."""
 
     def __reduce__(self):
         return (exec, ("raise SystemExit('unpickled')",))
@@ -40,7 +40,7 @@ def npz(**arrays):
 
 
 def packed(**members):
-    """A zip of these, compressed."""
+    """Return a compressed ZIP of these files."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():

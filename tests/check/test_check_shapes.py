@@ -112,7 +112,7 @@ def test_a_mask_of_sentences_on_as_many_heads_is_silently_wrong():
     [((2, 3, 3), (2, 1, 3, 3)), ((5, 5), (2, 4, 1, 5)), ((2, 1, 3, 3), (1, 2, 3, 3)), ((3, 1, 3, 3), (1, 1, 3, 3))],
 )
 def test_scores_that_would_silently_grow_are_told(given_shape, shape):
-    """Where an axis of the scores is 1, `scores + mask` raises nothing; the fused call does."""
+    """If an axis of the scores is 1, `scores + mask` raises no error; the fused call does."""
     scores, mask = torch.zeros(shape), ones(*given_shape)
     grown = scores.masked_fill(~mask, -1.0).shape
     query, key = torch.zeros(*shape[:3], 4), torch.zeros(*shape[:2], shape[3], 4)

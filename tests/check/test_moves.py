@@ -1,4 +1,4 @@
-"""Which outputs move: masks that depend on the tokens, models that keep something, and batches of several kinds."""
+"""Outputs that move: with masks that depend on the tokens, models that keep a state, and batches of several kinds."""
 
 import pytest
 import torch

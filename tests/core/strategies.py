@@ -29,7 +29,7 @@ def booleans(shape=(B, H, Q, K), seed=1, share=0.6):
 
 
 def randoms(longest=11):
-    """Random keys, out of any stretch."""
+    """Draw a mask of random keys."""
     return st.integers(1, longest).flatmap(
         lambda every: st.builds(Random, st.integers(0, every), st.just(every), st.integers(0, 10**5))
     )
@@ -84,7 +84,7 @@ edits = st.builds(
 
 
 def call(function, *inputs, mask=None, **settings):
-    """One of the three ways, with its settings as it takes them."""
+    """Call one of the three attention functions with settings in its own form."""
     if function is scaled_dot_product_attention:
         return function(*inputs, mask, **settings)
     return function(*inputs, mask, Scoring(**settings))

@@ -1,4 +1,4 @@
-"""Where shipped files are found."""
+"""Paths of shipped files."""
 
 from attnviz.core import assets
 

@@ -29,13 +29,13 @@ MASKS = {
 
 
 def weights_of_pytorch(query, key, mask=None, scale=None):
-    """PyTorch's weights: what its attention makes of values that are unit vectors."""
+    """Return PyTorch's weights: the output of its attention for values that are unit vectors."""
     units = torch.eye(key.shape[-2], dtype=query.dtype).expand(*key.shape[:-1], key.shape[-2])
     return F.scaled_dot_product_attention(query, key, units, mask, scale=scale)
 
 
 def outputs(query, key, value, mask=None, **settings):
-    """The output by each of the three ways."""
+    """Return the output of each of the three functions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AttentionWarning)
         whole = scaled_dot_product_attention(query, key, value, mask, **settings)[0]
@@ -164,7 +164,7 @@ def test_weights_are_distributions_over_allowed_keys(mask, temperature, policy, 
 
 
 def in_tiles(patch, tile):
-    """Let `attend` work as it does with long texts, or None: as with short ones."""
+    """Let `attend` work in tiles, as for long texts, unless `tile` is None."""
     if tile is not None:
         patch.setattr(attention, "LONG", 0)
         patch.setattr(attention, "TILE", tile)
@@ -302,7 +302,7 @@ def test_empty_rows_can_be_an_error(function, how):
 
 
 def test_the_warning_names_batch_head_and_query():
-    """Of the rows that the mask emptied and, separately, of those that are NaN."""
+    """Rows that the mask emptied and rows of NaN are named separately."""
     query, key, value = tensors()
     query[0, 2, 1, 0] = math.nan
 

@@ -1,4 +1,4 @@
-"""What many threads ask for is made once, kept while there is room, and never waited for in vain."""
+"""A value that many threads request is computed once and kept while there is room; no thread waits forever."""
 
 import gc
 import weakref
@@ -17,12 +17,12 @@ PATIENCE = 60
 
 
 def sized(most: int) -> BoundedCache[int]:
-    """Values that say themselves how large they are."""
+    """Cache of values that are their own sizes."""
     return BoundedCache(most_bytes=most, size_of=lambda value: value)
 
 
 class Asker(Thread):
-    """A thread that asks for one value, and what it got or which error it met."""
+    """Thread that requests one value and keeps the value or the error."""
 
     def __init__(self, kept: BoundedCache, key, make):
         super().__init__(daemon=True)
@@ -42,7 +42,7 @@ class Asker(Thread):
 
 
 class Watched(Future):
-    """An outcome that counts those who have come to wait for it."""
+    """Outcome that counts its waiting threads."""
 
     def __init__(self):
         super().__init__()
@@ -59,7 +59,7 @@ def watched(monkeypatch):
 
 
 def waiting(kept: BoundedCache, key, inside: Barrier, others: int, make) -> list[Asker]:
-    """A thread that stands in the middle of making a value, until the barrier falls again, and others that wait."""
+    """Start a thread that stays within `make` until the barrier is passed again, and threads that wait for it."""
     first = Asker(kept, key, lambda: (inside.wait(PATIENCE), inside.wait(PATIENCE), make())[-1])
     inside.wait(PATIENCE)
     outcome = kept._making[key].outcome
@@ -69,10 +69,7 @@ def waiting(kept: BoundedCache, key, inside: Barrier, others: int, make) -> list
     return askers
 
 
-@given(
-    most=st.integers(0, 12),
-    asked=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 13)), max_size=30),
-)
+@given(most=st.integers(0, 12), asked=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 13)), max_size=30))
 def test_it_keeps_what_a_list_in_order_of_use_would_keep(most, asked):
     """Never more bytes than the bound; the least recently used give way first; what is too large displaces nothing."""
     kept, oracle = sized(most), []
@@ -110,7 +107,7 @@ def test_a_value_that_is_too_large_reaches_all_who_wait_and_is_not_kept():
 
 
 def test_an_error_reaches_all_who_wait_and_is_not_kept():
-    """Who asks later tries again."""
+    """A later request tries again."""
     kept, inside = sized(10), Barrier(2)
     askers = waiting(kept, "a", inside, 3, lambda: 1 // 0)
     inside.wait(PATIENCE)

@@ -21,7 +21,7 @@ def go():
 
 
 def working(go, begun=None):
-    """Work that goes on until `go` is set, and says how far it is."""
+    """Return work that reports its progress until `go` is set."""
 
     def work(job):
         if begun is not None:
@@ -97,7 +97,7 @@ def test_a_job_that_takes_longer_than_it_may_is_stopped_in_one_sentence(go):
 
 
 def test_a_job_that_nobody_waits_for_any_more_is_not_joined(go):
-    """Who asks again gets a new one, which is not canceled."""
+    """A later request starts a new job, which is not canceled."""
     every = Jobs(at_once=2)
     left = every.start("a", working(go), "first")
     every.leave("first")

@@ -1,4 +1,4 @@
-"""What a mask knows of a block of cells without looking at any of them."""
+"""Blocks of cells that a mask knows to be open or blocked without computing a cell."""
 
 from itertools import combinations, product
 
@@ -84,7 +84,7 @@ FAR = [
 
 @pytest.mark.parametrize(("mask", "blocked", "opened"), FAR, ids=lambda one: str(one)[:30])
 def test_blocks_of_long_inputs_are_known(mask, blocked, opened):
-    """Of 10 x 10 blocks of 1,000 x 1,000 cells one that is blocked, and one that is open."""
+    """Among 10 x 10 blocks of 1,000 x 1,000 cells, one block that is blocked and one that is open."""
     for place, claim in ((blocked, False), (opened, True)):
         if place is not None:
             block = [range(1000 * i, 1000 * i + 1000) for i in place]

@@ -43,7 +43,7 @@ from attnviz.core.masks import (
 
 
 def may_attend(mask, query, key, sentence):
-    """What each rule means, written once more, for one cell and in plain numbers."""
+    """Define each rule once more, for one cell and in plain numbers."""
     match mask:
         case Full():
             return True
@@ -86,7 +86,7 @@ def may_attend(mask, query, key, sentence):
 
 
 def _before(mask, query, key):
-    """Of a rule in a mask that is shifted: queries before the first."""
+    """Whether a rule opens a cell for a query before the first, as in a mask that is shifted."""
     return bool(mask.shifted(query).grid(1, key + 1)[0, key])
 
 

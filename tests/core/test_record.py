@@ -107,7 +107,7 @@ def test_windows_of_half_precision_are_computed_in_float32(dtype):
 
 
 def test_the_output_of_a_head_that_is_off_is_zero_and_its_weights_are_shown():
-    """What was looked at stays visible; what is handed on is nothing."""
+    """The weights stay visible; only the output, which later layers read, is zero."""
     step, output = step_of(*tensors(), heads_off={(SITE, 1)})
 
     assert step.heads_off == {1}

@@ -35,7 +35,7 @@ def test_every_rule_is_among_the_masks_and_at_the_top_of_the_package():
 
 @pytest.mark.parametrize("rule", OWN, ids=lambda rule: rule.rule)
 def test_a_rule_says_what_it_is(rule):
-    """What it does, what its numbers are called, and a name that holds each of them."""
+    """Each rule has a description, labels of its numbers, and a name that contains each number."""
     started = masks.started(rule, 7, (5,))
 
     assert rule.meaning[0].islower()
@@ -104,7 +104,7 @@ def test_media_shows_text_the_image_just_before_it(places, size):
 
 @given(size=st.integers(1, 9), length=st.integers(1, 15), step=st.integers(1, 5))
 def test_each_query_sees_its_neighborhood(size, length, step):
-    """Of its group a stretch that is moved inward at the ends; beyond the length there is nothing."""
+    """The neighborhood lies in the query's own group, moved inward at the ends; beyond the length it is empty."""
     grid = Neighborhood(size, length, step).grid(length + 2)
 
     assert not grid[length:].any()
@@ -116,7 +116,7 @@ def test_each_query_sees_its_neighborhood(size, length, step):
 
 @given(rows=st.integers(1, 3), columns=st.integers(1, 3), size=st.integers(1, 4), data=st.data())
 def test_a_patch_sees_its_window_as_in_swin(rows, columns, size, data):
-    """Of the rolled picture, and of it what came from the same strips of the picture."""
+    """The window of the rolled picture, and within it the patches from the same strips of the picture."""
     shift = data.draw(st.integers(0, size - 1))
     height, width = rows * size, columns * size
     rolled = torch.arange(height * width).reshape(height, width).roll((-shift, -shift), (0, 1))

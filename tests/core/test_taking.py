@@ -23,7 +23,7 @@ def run(*donors: Donor, edits: Edits = Edits()):
 
 
 def donor(part: str, numbers: float | None = None, **where) -> Donor:
-    """Numbers of a text: each of them the same, or random ones of a run of its own."""
+    """Make a donor with constant numbers, or with those of a random run."""
     query, key, value = (tensor + torch.randn_like(tensor[:1]) for tensor in tensors())
     own = {"query": query, "key": key, "value": value, "output": attend(query, key, value)[0]}
     filled = {name: own[name] if numbers is None else torch.full_like(own[name], numbers) for name in NAMES[part]}

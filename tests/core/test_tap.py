@@ -159,7 +159,7 @@ def test_dropout_is_for_runs_that_keep_nothing():
 
 
 class Largest(TorchDispatchMode):
-    """Sees every tensor that an operation gives, and remembers the bytes of the largest."""
+    """Record the bytes of the largest tensor that an operation returns."""
 
     size = 0
 

@@ -32,7 +32,7 @@ WRITERS = {
 
 @contextmanager
 def full_disk():
-    """No file grows beyond 1,000 bytes."""
+    """Limit files to 1,000 bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:

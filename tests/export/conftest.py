@@ -27,7 +27,7 @@ def record():
 
 @pytest.fixture(scope="session")
 def figure(record):
-    """What the app shows first, made once."""
+    """Figure that the app shows first, made once."""
     return figures.head(record, Site("encoder", 0), 1)
 
 

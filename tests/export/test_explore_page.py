@@ -76,7 +76,7 @@ def test_rules_and_empty_rows_are_those_of_the_record():
 
 
 def test_a_mask_of_each_head_is_its_own():
-    """Of a plain tensor; what two heads share is kept once."""
+    """The mask is a plain tensor with one map per head; a map that two heads share is stored once."""
     allowed = torch.ones(1, 3, 4, 4, dtype=torch.bool)
     allowed[0, 1, :, 2] = False
     query, key, value = torch.randn(3, 1, 3, 4, 5).unbind()

@@ -81,36 +81,6 @@ def test_numbers_as_text_hold_no_formula(hostile, format):
         assert text.count(formula) == text.count(f"'{formula}") > 0
 
 
-def test_csv_is_what_pandas_writes():
-    """Whole numbers with gaps and columns of everything, byte for byte; floats with the shortest digits that tell."""
-    floats = pd.DataFrame(
-        {
-            "weight": np.array([1e-5, np.nan, np.inf, -0.0, 1e20, 0.1], np.float32),
-            "exact": np.array([1e-7, 0.5, 1 / 3, 1e16, 123456789.123, np.nan]),
-        }
-    )
-    others = pd.DataFrame(
-        {
-            "count": pd.array([1, None, 3, 4, 5, 6], dtype="Int64"),
-            "off": [True, False] * 3,
-            "any": [1, "1", 1.0, True, None, "é"],
-            "text, quoted": ["", 'a"b', "x,y", "a\nb", "a\rb", None],
-        }
-    )
-
-    for shown in (others, others[["text, quoted"]], others[:0]):
-        assert csv(shown) == shown.to_csv(index=False, lineterminator="\r\n").encode("utf-8-sig")
-    assert csv(floats).decode("utf-8-sig").splitlines() == [
-        "weight,exact",
-        "0.00001,1e-7",
-        ",0.5",
-        "inf,0.3333333333333333",
-        "-0,1e+16",
-        "1e+20,123456789.123",
-        "0.1,",
-    ]
-
-
 def test_npz_gives_the_arrays_back_without_pickle(figure, hostile):
     found = np.load(io.BytesIO(render(figure, "npz")))
 

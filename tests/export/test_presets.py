@@ -86,7 +86,7 @@ def test_no_picture_is_wider_or_higher_than_the_preset(every, preset):
 
 
 def test_the_title_is_left_out_of_a_paper_alone():
-    """What it says, and what was changed, is in the caption."""
+    """The caption has the text of the title and the changes."""
     assert "Head 0 of encoder layer 0" not in texts(svg(FEW, "paper"))
     for preset in ("slide", "web"):
         said = texts(svg(FEW, preset, off=True))
@@ -120,7 +120,7 @@ def test_the_caption_says_model_text_layer_head_and_edits():
 
 
 def test_a_png_for_a_paper_has_300_pixels_per_inch_unless_a_size_is_asked_for():
-    """Of 72 it would be a blur in print. The name says for what it is."""
+    """72 pixels per inch would blur in print. The file name has the purpose."""
     figure = figures.head(record_of(FEW), SITE, 0)
     width, twice = (Image.open(BytesIO(export.render(figure, "png", preset="paper", scale=n))).width for n in (1, 2))
 

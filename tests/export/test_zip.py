@@ -58,7 +58,7 @@ def test_a_zip_says_what_it_had_to_leave_out(hostile):
 
 
 def test_everything_holds_the_run_a_page_and_every_layer_and_says_how_each_opens(monkeypatch):
-    """What is looked at comes first, and once. Of a large run tables are left out, and it is said where these are."""
+    """The view on the page comes first, and only once. A large run has no tables; the text says where to get them."""
     record = attnviz.analyze("The cat sat on the mat", "story")
     shown = figures.heads(record, Site("decoder", 1)), figures.head(record, Site("decoder", 1), 0)
     settings = {"name": "story", "settings": {}}

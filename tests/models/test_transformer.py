@@ -77,12 +77,7 @@ def test_a_layer_of_a_decoder_is_pytorchs():
     x, memory = (torch.randn(B, n, D_MODEL, dtype=torch.float64) for n in (Q, K))
     padding = Padding((4, K))
 
-    expected = theirs(
-        x,
-        memory,
-        tgt_mask=~Subsequent().grid(Q),
-        memory_key_padding_mask=~padding.tensor(1, K)[:, 0, 0],
-    )
+    expected = theirs(x, memory, tgt_mask=~Subsequent().grid(Q), memory_key_padding_mask=~padding.tensor(1, K)[:, 0, 0])
     assert_close(ours(x, Subsequent(), memory, padding, tap=None, site=LAYER), expected, **EXACT)
 
 

@@ -1,4 +1,4 @@
-"""What a run costs before it is run."""
+"""Cost of a run, estimated before it starts."""
 
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
@@ -50,7 +50,7 @@ def test_cells_are_those_that_attention_computes(mask, length, monkeypatch):
 
 
 def test_bytes_are_those_of_the_record():
-    """Those kept, to a tenth: texts and tokens are not counted."""
+    """The bytes that a record keeps, to a tenth; texts and tokens are not counted."""
     source = Scratch(num_heads=4, d_model=32, num_layers=3)
     record = api.analyze(["x " * 500, "y " * 400], source)
     parts = [part for step in record.steps for part in (step.query, step.key, step.value, step.logsumexp)]

@@ -125,7 +125,7 @@ def test_what_is_written_is_what_a_naive_loop_writes(exact, text, edit):
 
 @edited
 def test_sentences_of_a_batch_are_what_they_are_alone(exact, edits):
-    """What is written, every real weight, every prediction."""
+    """The written text, every weight that is not padding, and every prediction."""
     together = run(TEXTS, edits=edits)
 
     assert edits != Edits() or len({target.length for target in together.targets}) > 1

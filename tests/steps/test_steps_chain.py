@@ -123,7 +123,7 @@ def test_the_output_is_all_heads_through_w_o(name, site, edits):
 
 
 def test_a_layer_adds_what_the_chain_ends_with():
-    """Of attention alone in one layer: the embedding, normalized on the way in, plus the last stage."""
+    """With attention alone in a layer it adds the embedding, normalized on the way in, and the last stage."""
     source = Scratch(num_layers=1, d_model=30, num_heads=5)
     record = source.run(source.tokenize([TEXT]))
     stages = {stage.key: stage for stage in steps.chain(record, source, Site("encoder", 0), 3)}
@@ -176,14 +176,3 @@ def test_of_long_texts_a_window_is_shown_with_the_same_numbers():
             assert max(sizes.get("query", 0), sizes.get("key", 0)) <= 64
     with pytest.raises(InputError, match="65 queries are too many"):
         steps.chain(record, source, site, 2, queries=slice(0, 65))
-
-
-def test_a_place_that_is_not_there_is_refused():
-    source, record = run("scratch")
-
-    with pytest.raises(InputError, match="no head 4"):
-        steps.chain(record, source, Site("encoder", 0), 4)
-    with pytest.raises(InputError, match="no sentence 1"):
-        steps.chain(record, source, Site("encoder", 0), 0, sentence=1)
-    with pytest.raises(InputError, match="has no decoder layer 0"):
-        steps.chain(record, source, Site("decoder", 0), 0)

@@ -148,7 +148,7 @@ def test_what_cannot_be_worked_is_refused():
 
 
 def test_of_a_model_that_shows_its_weights_alone_no_size_of_a_head_is_given():
-    """What stands for its queries and values has a size of its own, which says nothing of the model."""
+    """The placeholders for its queries and values have a size that says nothing about the model."""
     closed = Record(**{**vars(record_of(0)), "read_only": True})
     shapes = {stage.key: (stage.letters, stage.shape) for stage in steps.chain(closed, None, SITE, 1)}
 

@@ -106,7 +106,7 @@ def test_each_sentence_of_a_batch_has_its_own_heads_off():
 
 
 def test_what_is_no_number_is_missing_and_not_nothing(models):
-    """Where a row of NaN makes the outputs, the vectors and what is said no numbers, nobody is told of no change."""
+    """A row of NaN makes outputs, vectors and sentences NaN; no text says that nothing changed."""
 
     class Vectors(type(api.load("constructed"))):
         def run(self, sentences, edits=Edits(), targets=()):

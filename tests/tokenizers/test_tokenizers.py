@@ -1,4 +1,4 @@
-"""What every tokenizer promises, over any text at all."""
+"""Laws of every tokenizer, over any text."""
 
 import json
 import os

@@ -129,15 +129,7 @@ def test_the_vocabularies_of_a_file_keep_their_order(tmp_path):
     assert list(vocabulary.read(path)) == ["z", "a"]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"{",
-        b"[]",
-        b"\xff\xfe",
-        None,
-    ],
-)
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe", None])
 def test_a_damaged_file_is_named_in_one_sentence(tmp_path, content):
     path = tmp_path / "mine" / "vocabulary.json"
     path.parent.mkdir()

@@ -15,7 +15,7 @@ from attnviz.sources import cards
 from attnviz.training import probe
 from attnviz.training.probe import Look, Role
 
-NUMBERS = {"translator": 100, "story": 120, "induction": 200, "constructed": 60, "shapes": 300}
+NUMBERS = {"translator": 50, "story": 120, "induction": 200, "constructed": 60, "shapes": 300}
 
 
 @pytest.mark.parametrize("name", NUMBERS)
@@ -77,15 +77,3 @@ def test_a_finding_is_told_of_the_head_that_does_it():
 
     assert [(finding["heads"], finding["rates"], finding["off"]) for finding in findings] == [([0], [0.9], [0.25])]
     assert "25.0% of the words are right instead of 100.0%" in findings[0]["known"]
-
-
-def test_the_heads_set_by_hand_meet_their_pictures():
-    """No weight is far from the ideal; on random tokens from one to 64."""
-    from random import Random
-
-    from attnviz.training import constructed
-
-    shares, worst = constructed.measure(constructed.random_tokens(Random(3), 60))
-
-    assert worst < 1e-3
-    assert min(shares.values()) >= constructed.GOAL

@@ -8,6 +8,8 @@ from itertools import islice
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch.testing import assert_close
 
 from attnviz.core import assets
 from attnviz.models import trained
@@ -59,7 +61,7 @@ def test_training_the_tokenizer_again_gives_the_shipped_file():
     ],
 )
 def test_a_training_begins_with_the_shipped_files_and_depends_on_its_seed_alone(name, shipped, weights, tmp_path):
-    """The vocabulary and the weights before the first step are those that ship; two steps repeat."""
+    """The vocabulary and the weights before the first step are those that ship, but for rounding; two steps repeat."""
     threads, plan = torch.get_num_threads(), import_module(f"attnviz.training.{name}").RECIPE
     short = replace(plan, steps=2, checkpoints=(0, 2), score=lambda model: 0.5)
     for folder, seed in (("first", 0), ("again", 0), ("other", 1)):
@@ -68,7 +70,11 @@ def test_a_training_begins_with_the_shipped_files_and_depends_on_its_seed_alone(
     first, again, other = ((tmp_path / folder / f"{weights}.safetensors") for folder in ("first", "again", "other"))
 
     for file in shipped:
-        assert (tmp_path / "first" / file).read_bytes() == (trained.folder(name) / file).read_bytes()
+        made, kept = tmp_path / "first" / file, trained.folder(name) / file
+        if file.endswith(".json"):
+            assert made.read_bytes() == kept.read_bytes()
+        else:  # other kernels round random numbers otherwise
+            assert_close(load_file(made), load_file(kept), rtol=2e-3, atol=1e-6)
     assert first.read_bytes() == again.read_bytes() != other.read_bytes()
 
 

@@ -1,20 +1,16 @@
 """The model that reads pictures: its drawings show what their labels say, and its shipped weights read them."""
 
-import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from torch import Generator
 
 from attnviz.core import assets
 from attnviz.core.amounts import percent
 from attnviz.models import trained
 from attnviz.sources import cards
 from attnviz.training import shapes
-from attnviz.training.shapes import CLASSES, draw, scenes
 
 FRESH = 11
 """Seed of pictures that neither the training nor the card has drawn."""
@@ -28,49 +24,6 @@ def model():
 @pytest.fixture(scope="module")
 def held_out():
     return shapes.pictures(FRESH, 500)
-
-
-def pixels(picture: np.ndarray, color: str) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of the red or the blue pixels of an (h, w, 3) picture, by their color alone."""
-    red, green, blue = np.moveaxis(picture.astype(float) + 1, -1, 0)
-    inside = {
-        "red": (red > 1.7 * green) & (red > 1.7 * blue),
-        "blue": (blue > 1.35 * green) & (blue > 1.9 * red),
-    }
-    return inside[color].nonzero()
-
-
-def relation(picture: np.ndarray) -> str:
-    """Direction from the blue pixels to the red ones."""
-    red, blue = (np.array([np.median(axis) for axis in pixels(picture, color)]) for color in ("red", "blue"))
-    down, right = red - blue
-    across = "left of" if right < 0 else "right of"
-    return across if abs(right) > abs(down) else "above" if down < 0 else "below"
-
-
-def shape(picture: np.ndarray, color: str) -> str:
-    """Kind of a shape by its moment of inertia over its squared area, which no turn and no size changes."""
-    rows, columns = pixels(picture, color)
-    inertia = (rows.var() + columns.var()) / len(rows)
-    ideal = {"circle": 1 / (2 * math.pi), "square": 1 / 6, "triangle": 1 / (3 * math.sqrt(3))}
-    return min(ideal, key=lambda name: abs(ideal[name] - inertia))
-
-
-def drawn(seed: int, number: int, side: int, noise: float = 1) -> tuple[list[str], list[np.ndarray]]:
-    """Labels and (side, side, 3) pictures, with that share of their noise."""
-    chance = Generator().manual_seed(seed)
-    made = scenes(chance, number)
-    made = replace(made, noise=made.noise * noise)
-    pictures = draw(made, side, chance).permute(0, 2, 3, 1).numpy()
-    return [CLASSES[label] for label in made.label.tolist()], list(pictures)
-
-
-def test_a_label_is_true_of_its_picture():
-    """What the pixels say by their colors alone: the places of red and blue, and the form of either."""
-    labels, pictures = drawn(0, 150, 256, noise=0)
-
-    for label, picture in zip(labels, pictures, strict=True):
-        assert label == f"a red {shape(picture, 'red')} {relation(picture)} a blue {shape(picture, 'blue')}"
 
 
 def test_the_sentences_are_right(model, held_out):

@@ -1,4 +1,4 @@
-"""What the tests of pages share."""
+"""Fixtures for the tests of pages."""
 
 import gc
 from functools import cache
@@ -8,13 +8,13 @@ from streamlit.components.v2 import manifest_scanner
 from streamlit.testing.v1 import local_script_runner
 
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
-"""Streamlit looks through all installed packages whenever a test runs a page: five times as long as the page takes."""
+"""Streamlit scans all installed packages whenever a test runs a page, which takes five times as long as the page."""
 
 _ended = local_script_runner.require_widgets_deltas
 
 
 def ended(runner, timeout: float) -> None:
-    """Wait for the end of a page's run; Streamlit asks a thousand times a second, which slows the run down."""
+    """Wait for the end of a page's run; Streamlit polls it a thousand times a second, which slows the run down."""
     runner._script_thread.join(timeout)
     _ended(runner, timeout)
 
@@ -24,6 +24,6 @@ local_script_runner.require_widgets_deltas = ended
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen():
-    """Streamlit collects garbage after every run; as in the app, it does not go through torch and Altair each time."""
+    """Exempt torch and Altair from the garbage collection that Streamlit does after every run, as the app does."""
     gc.collect()
     gc.freeze()

@@ -30,7 +30,7 @@ def page_of(title: str) -> None:
 
 
 def opened(title: str = "Heads", **address: str) -> AppTest:
-    """A page at a link."""
+    """Run a page at a link."""
     app = AppTest.from_function(page_of, args=(title,), default_timeout=120)
     for name, value in address.items():
         app.query_params[name] = value
@@ -40,12 +40,12 @@ def opened(title: str = "Heads", **address: str) -> AppTest:
 
 
 def html(app: AppTest) -> str:
-    """Everything that stands on the page as HTML."""
+    """Return all HTML of the page."""
     return " ".join(element.proto.body for element in app.get("html"))
 
 
 def button(app: AppTest, label: str):
-    """The button with a label."""
+    """Return the button with a label."""
     return next(button for button in app.button if button.label == label)
 
 
@@ -181,3 +181,29 @@ def test_what_differs_in_b_follows_from_its_link(b, link, kind):
 
     assert app.selectbox(key="b kind").value == kind
     assert "B cannot be" not in html(app)
+
+
+@pytest.mark.parametrize(
+    ("b", "sentence"),
+    [
+        ("part=model&model=no/such/place", "no/such/place"),
+        ("part=model&model=shapes", "one alone reads a picture"),
+        ("part=head&layer=d7&head=1", "There is no head d7.1"),
+        ("part=original", "nothing is changed"),
+        ("part=text&text=", "B has no text yet: type one."),
+    ],
+)
+def test_a_b_that_is_not_there_is_one_sentence(b, sentence):
+    """The rest of the page stays."""
+    app = opened("Compare", model="story", layer="d1", head="0", b=b)
+
+    assert html(app).count('class="note') == 1
+    assert sentence in html(app)
+    assert app.selectbox(key="b kind").value
+
+
+def test_a_stage_that_is_not_there_is_a_sentence_with_those_that_are():
+    text = html(opened("Steps", model="story", stage="kitchen"))
+
+    assert "kitchen" in text
+    assert "softmax" in text

@@ -11,7 +11,7 @@ from attnviz.ui import cache, server
 
 
 def answered(path: str) -> bytes:
-    """What a server says to a browser that asks for a path."""
+    """Return the server's answer to a browser that requests a path."""
     answer = TestClient(Starlette(routes=server.routes)).get(path)
     assert answer.status_code == 200
     return answer.content

@@ -1,4 +1,4 @@
-"""What the app keeps: computed once however many ask, bounded by bytes, and really let go of."""
+"""Cache of the app: each value is computed once for all requests, bounded by bytes, and really released."""
 
 import gc
 import weakref
@@ -38,7 +38,7 @@ class Holder:
 
 
 def looked_at(text: str) -> Record:
-    """What the page Heads asks the cache for."""
+    """Request a record from the cache as the page Heads does."""
     lines = cache.texts(text, by_line=True)
     cache.sentences(SOURCE, Request(lines))
     cache.unknown(SOURCE, lines)

@@ -17,7 +17,7 @@ SITE = Site("decoder", 1)
 
 
 def menu(key: str, **address: str):
-    """A page of a model with one of its menus open."""
+    """Run a page of a model with one of its menus open."""
     app = opened(**{"model": "story", "layer": "d1", "head": "0"} | address)
     app.session_state[key] = True
     return app.run()

@@ -16,7 +16,7 @@ PATIENCE = 60
 
 @pytest.fixture(autouse=True)
 def two(monkeypatch):
-    """A machine that has two, whatever this one has."""
+    """Pretend that the machine has two cores."""
     before = torch.get_num_threads()
     monkeypatch.setattr(cores, "_core_count", 2)
     yield
@@ -24,7 +24,7 @@ def two(monkeypatch):
 
 
 def pretrained(weights: int) -> SimpleNamespace:
-    """What `used_by` looks at of a model of Hugging Face."""
+    """Make a stand-in for a Hugging Face model with the attributes that `used_by` reads."""
     return SimpleNamespace(facts=SimpleNamespace(parameters=weights))
 
 
@@ -32,7 +32,7 @@ SMALL, LARGE = pretrained(22_000_000), pretrained(110_000_000)
 
 
 def in_a_new_thread(act):
-    """What this gives in a thread that has never computed anything."""
+    """Return the result of a call in a thread that has never computed anything."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(act).result(PATIENCE)
 

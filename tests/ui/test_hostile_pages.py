@@ -14,12 +14,12 @@ TOKENIZERS = ("words", "characters", "bpe")
 
 
 def linked(text: str) -> str:
-    """What a server finds in a link: bytes that are no UTF-8 are U+FFFD."""
+    """Return a text as a server reads it from a link: bytes that are not UTF-8 become U+FFFD."""
     return unquote(quote(text, errors="surrogatepass"), errors="replace")
 
 
 def refusals(app) -> int:
-    """How often a page says that it cannot show a text, or that there is none."""
+    """Count the sentences on a page that refuse a text or miss one."""
     return html(app).count('class="note error"') + html(app).count(hostile.NO_TEXT)
 
 

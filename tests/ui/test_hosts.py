@@ -30,7 +30,7 @@ async def _socket(websocket):
 
 @pytest.fixture(autouse=True)
 def as_before():
-    """What a test sets of the server is as before after it."""
+    """Restore the settings of the server after each test."""
     names = "allowedHosts corsAllowedOrigins maxUploadSize enableCORS enableXsrfProtection".split()
     before = {f"server.{name}": config.get_option(f"server.{name}") for name in names}
     yield
@@ -40,13 +40,13 @@ def as_before():
 
 
 def forget():
-    """Read the environment again."""
+    """Clear the caches, so that the environment is read again."""
     for kept in (hosts.public, server.security_headers, budget._number):
         kept.cache_clear()
 
 
 def preset(monkeypatch, **variables: str) -> hosts.Public | None:
-    """The preset of an environment with some variables of ours, after the server has begun."""
+    """Set ATTNVIZ_ variables, start the server's preset, and return it."""
     for name, value in variables.items():
         monkeypatch.setenv(f"ATTNVIZ_{name}", value)
     forget()
@@ -57,7 +57,7 @@ def preset(monkeypatch, **variables: str) -> hosts.Public | None:
 
 @pytest.fixture
 def asked():
-    """What the app answers to a request, over HTTP and over a websocket."""
+    """Function that sends a request to the app over HTTP or a websocket and returns the answer."""
     config.set_option("server.allowedHosts", HOSTS)
     routes = [Route("/{path:path}", _page, methods=["GET", "PUT"]), WebSocketRoute("/_stcore/stream", _socket)]
     client = TestClient(Starlette(routes=routes, middleware=[Middleware(OwnHosts)]))
@@ -198,7 +198,7 @@ def test_a_public_app_is_bounded(monkeypatch):
 
 @pytest.mark.parametrize("public", ["", "0"])
 def test_what_belongs_to_the_preset_is_refused_without_it(public, monkeypatch):
-    """Who names a framing page and forgets --public would else wonder why it stays empty."""
+    """A user who names a framing page and forgets --public would else wonder why the frame stays empty."""
     monkeypatch.setenv("ATTNVIZ_PUBLIC", public)
 
     assert preset(monkeypatch) is None
@@ -225,7 +225,7 @@ FLAGS = "--public --host-name x.hf.space --host-name *.example.org --framed-by h
 
 
 def test_flags_of_the_shell_make_the_preset(run, monkeypatch):
-    """What belongs to it is refused without it before anything is served."""
+    """Flags of the preset are refused without it before a server starts."""
     names = ("PUBLIC", "HOST_NAMES", "FRAMED_BY", "GB", "SECONDS")
     for name in names:
         monkeypatch.setenv(f"ATTNVIZ_{name}", "")  # as before after the test

@@ -31,7 +31,7 @@ PATIENCE = 60
 
 @dataclass(frozen=True)
 class Mine(Source):
-    """Each token looks at itself, as sharply as a number that may change says."""
+    """Source whose tokens look at themselves, with a sharpness that may change."""
 
     name: str = "mine"
     sharpness: int = 3
@@ -62,7 +62,7 @@ def answer(shown) -> str:
 
 @pytest.fixture
 def threads():
-    """Whatever a test starts has ended after it."""
+    """Check that all threads of a test end with it."""
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
@@ -156,7 +156,7 @@ def test_a_person_s_own_model_has_every_page(monkeypatch, title):
 
 @pytest.mark.parametrize("form", ["map", "text", "picture"])
 def test_a_picture_is_a_form_where_positions_are_patches(monkeypatch, form):
-    """Of a function from edits to a record; of a model that reads words there is no such form, whatever a link says."""
+    """A source that maps edits to a record has this form; a model that reads words has not, whatever a link says."""
 
     def run(edits):
         with torch.no_grad(), attnviz.capture(model, edits) as seen:
@@ -174,7 +174,7 @@ def test_a_picture_is_a_form_where_positions_are_patches(monkeypatch, form):
 
 
 def told(app) -> str:
-    """What is said of the prediction."""
+    """Return the text about the prediction."""
     texts = [element.proto.body for element in app.get("html")]
     return next(text for text in texts if "most changed" in text or ">After" in text)
 

@@ -33,7 +33,7 @@ PAGES = [
 
 
 class Here:
-    """In the place of a thread: what is run in it is run at once, where it is measured."""
+    """Stand-in for a thread that runs its function at once, in the measured thread."""
 
     def __init__(self, target, args, **named):
         self.start = partial(target, *args)

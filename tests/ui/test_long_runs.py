@@ -32,7 +32,7 @@ def empty():
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Each run takes long by the estimate, and in truth until `go` is set; gives that, and the runs."""
+    """Make every run long by the estimate and wait for `go`; return `go` and the runs."""
     go, began, made, run = Event(), Event(), [], Constructed.run
 
     def waits(*args) -> Record:
@@ -131,7 +131,7 @@ def test_a_budget_that_is_no_number_is_one_sentence(name, value, monkeypatch):
 
 @pytest.fixture
 def public_app(monkeypatch):
-    """The app is a public one, with the bounds that it has unless others are set."""
+    """Make the app public, with its default bounds."""
     monkeypatch.setenv("ATTNVIZ_PUBLIC", "1")
     monkeypatch.setattr(estimate, "used_bytes", lambda: 0)  # the process of the tests may have a browser, too
     kept = hosts.public, budget._number
@@ -144,7 +144,7 @@ def public_app(monkeypatch):
 
 
 def test_a_public_server_without_memory_lets_go_of_what_it_keeps_and_then_refuses_runs(public_app, monkeypatch):
-    """What was let go of may be enough."""
+    """The memory released may be enough."""
     used, freed = [0], [0]
     monkeypatch.setattr(estimate, "used_bytes", lambda: used[0])
     monkeypatch.setattr(estimate, "give_back", lambda: used.__setitem__(0, used[0] - freed[0]))
@@ -193,7 +193,7 @@ def test_a_visitor_has_so_many_seconds_of_long_runs_in_a_minute(slow, public_app
 
 @pytest.fixture
 def costly(monkeypatch):
-    """Every map takes a second by the estimate, and is made apart from the page; gives what sets the budget."""
+    """Make every map take a second by the estimate, so that a job draws it; return the setter of the budget."""
     maps = estimate.of_maps
 
     def given(*args, **window) -> estimate.Estimate:
@@ -244,10 +244,7 @@ def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_a
 
 @pytest.mark.parametrize(
     ("link", "module", "name", "said"),
-    [
-        ({"sort": "output"}, ablation, "sweep", "1 of 8 heads"),
-        ({"part": "Corpus"}, atlas, "of_texts", "1 of 50 texts"),
-    ],
+    [({"sort": "output"}, ablation, "sweep", "1 of 8 heads"), ({"part": "Corpus"}, atlas, "of_texts", "1 of 50 texts")],
 )
 def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(link, module, name, said, monkeypatch):
     """It is told of and ended as runs are, begins again when asked to, and then is there."""

@@ -31,7 +31,7 @@ class Reader(nn.Module):
 
 @pytest.fixture
 def reader():
-    """A source whose tokens are what stands between blanks."""
+    """Source whose tokens are the words between blanks."""
     torch.manual_seed(0)
     words = [*HOSTILE, *(f"w{i}" for i in range(64 - len(HOSTILE)))]
     source = attnviz.wrap(Reader(), lambda text: [words.index(word) for word in text.split()], words[0], words=words)
@@ -51,7 +51,7 @@ def nodes(block):
 
 
 def markdown_of(app: AppTest) -> list[str]:
-    """Whatever a page hands to Streamlit as Markdown: labels, options, help and texts."""
+    """Return all Markdown that a page sends to Streamlit: labels, options, help and texts."""
     texts = []
     for node in nodes(app.main):
         proto = getattr(node, "proto", None)

@@ -118,7 +118,7 @@ class Leaky(Writer):
 
 
 def masks_page():
-    """The page as the app runs it, of the model that the link names."""
+    """Run the page as the app does, with the model in the link."""
     import streamlit as st
 
     from attnviz.core.request import Request

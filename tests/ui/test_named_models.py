@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "sources" / "huggingface"))
 
 import fake_hub
 import zoo
+from huggingface_hub import constants
 from streamlit.testing.v1 import AppTest
 from transformers import AutoTokenizer
 
@@ -33,7 +34,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept(monkeypatch):
-    """No test finds what another has left."""
+    """End all loads and clear the caches after each test."""
     monkeypatch.delenv("ATTNVIZ_MODELS", raising=False)
     yield
     for job in runs.LOADS.running:
@@ -53,13 +54,13 @@ def hub(folder, tmp_path, monkeypatch):
 
 
 def typed(app: AppTest, name: str) -> AppTest:
-    """The page after a name was typed into the box of models, and found or refused."""
+    """Type a name into the box of models and wait until it is found or refused."""
     app.selectbox("model").set_value(OTHER).run()
     return settled(app.text_input("model name").set_value(name).run())
 
 
 def settled(app: AppTest) -> AppTest:
-    """The page once it waits for no model."""
+    """Run the page until it waits for no model."""
     ends = time.monotonic() + PATIENCE
     while runs.LOADS.running:
         assert time.monotonic() < ends
@@ -123,9 +124,10 @@ def test_not_now_leaves_the_page_as_it_is(hub):
     assert choices(app) == Choices({"model": "story", "text": CAT})
 
 
-def test_a_download_is_canceled_and_another_is_asked_about_again(hub):
+def test_a_download_is_canceled_and_another_is_asked_about_again(hub, monkeypatch):
     app = typed(opened(model="story", text=CAT), NAME)
     hub.fault = "hang in a file"
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
     button(app, "Download").click().run()
     (bar,) = app.get("progress")
     (job,) = runs.LOADS.running

@@ -50,7 +50,7 @@ SAID = ("Other pages show your own model and text again.",)
 charts: dict[str, tuple] = {}
 """The pictures of the page: what a click calls, the names of its selections, its table and its specification."""
 reported: dict[str, dict] = {}
-"""What the browser reports of a picture in the next run."""
+"""Selections that the browser reports of each picture in the next run."""
 
 
 class Option(str):

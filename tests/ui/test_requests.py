@@ -29,7 +29,7 @@ FACTS = Facts(
 
 @dataclass(frozen=True)
 class Counting(Source):
-    """Each token looks at itself; what is asked of it is counted."""
+    """Source whose tokens look at themselves, which counts its calls."""
 
     name: str = "counting"
 

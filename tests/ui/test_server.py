@@ -1,4 +1,4 @@
-"""What happens once per server, and what of Streamlit it stands on."""
+"""Behavior of a server, and the parts of Streamlit that it depends on."""
 
 import asyncio
 import re
@@ -57,7 +57,7 @@ def test_the_scripts_of_the_page_reach_it():
 
 
 def test_uploads_of_one_session_are_bounded_in_bytes(monkeypatch):
-    """What is on its way counts with what waits; another session has its own bound, and what is opened makes room."""
+    """Running and waiting uploads count together; each session has its own bound; opening a file frees its bytes."""
     keeper = MemoryUploadedFileManager("")
     monkeypatch.setattr(streamlit_internals.runtime, "exists", lambda: True)
     monkeypatch.setattr(streamlit_internals.runtime, "get_instance", lambda: SimpleNamespace(uploaded_file_mgr=keeper))

@@ -16,6 +16,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the a cat dog sat ran on mat and it was tired test .".split()
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PATIENCE = 60
+"""Timeout of requests in seconds, so that no test depends on the machine's speed; tests of hangs set a shorter one."""
 FOREVER = 120
 """Seconds that a hub hangs: longer than any client may wait."""
 
@@ -42,7 +44,7 @@ def write(folder: Path, model: transformers.PreTrainedModel | None = None) -> Pa
 
 
 class Hub:
-    """What the hub has, by the names of models, and what it does wrong.
+    """Contents of a hub, by names of models, and its faults.
 
     Attributes:
         fault: None, a status (401, 403, 404, 429, 500), or "gated", "hang", "hang in a file",
@@ -72,8 +74,10 @@ def digest(name: str, data: bytes) -> str:
 
 
 def connect(patch, address: str, cache: Path) -> None:
-    """Let this process ask this hub alone, keep files in this cache, and give up soon on an answer that hangs."""
+    """Let this process use this hub only, wait long for its answers, and keep its files in this cache."""
     from huggingface_hub import constants, file_download
+
+    from attnviz.sources.huggingface import hub
 
     for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "ATTNVIZ_MODELS", "ATTNVIZ_MAX_DOWNLOAD"):
         patch.delenv(name, raising=False)
@@ -83,7 +87,8 @@ def connect(patch, address: str, cache: Path) -> None:
     patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}")
     patch.setattr(constants, "HF_HUB_CACHE", str(cache))
     patch.setattr(constants, "HF_HUB_OFFLINE", False)
-    patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
+    patch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", PATIENCE)
+    patch.setattr(hub, "SECONDS", PATIENCE)
     patch.setattr(file_download, "time", SimpleNamespace(sleep=lambda seconds: None, time=time.time))
 
 

@@ -125,7 +125,7 @@ def example(family: str) -> tuple[dict[str, Tensor], tuple[int, ...] | None]:
 
 
 def answer(model: Any, read: dict[str, Tensor], lengths: tuple[int, ...] | None, **arguments: Any) -> Tensor:
-    """What a model gives first, (positions, numbers); what stands at padding is left out."""
+    """Return the first output of a model, (positions, numbers), without the positions of padding."""
     with torch.inference_mode():
         given = (
             model(**read, use_cache=False, **arguments) if "use_cache" in model.config else model(**read, **arguments)

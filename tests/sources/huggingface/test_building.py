@@ -70,7 +70,7 @@ def held(place, monkeypatch):
 
 
 def all_anew() -> list[torch.Tensor]:
-    """What sources give that keep nothing from before: random weights, set ones, and those from a file."""
+    """Return the weights of sources that are built anew: random ones, ones set by hand, and ones from a file."""
     scratch._build_layers.cache_clear()
     for kept in (scratch._vector, constructed.build, constructed._code, weights.load):
         kept.cache_clear()

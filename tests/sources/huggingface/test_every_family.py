@@ -45,7 +45,7 @@ NAMED: dict[tuple[str, str], tuple[Kind, str]] = {
     ("stablelm", "StableLmForCausalLM"): ("works", ""),
     ("yoso", "YosoForMaskedLM"): ("refused", "one map of all queries and keys"),
 }
-"""What is known of families that were once misread or failed."""
+"""Expected results of families that were once misread or failed."""
 
 
 def named(classes: Iterable[tuple[str, str]]) -> list:
@@ -75,7 +75,7 @@ def test_a_family_that_was_misread_is_not(family, name, tmp_path):
 @pytest.mark.sweep
 @pytest.mark.parametrize(("family", "name"), named(zoo.combinations()))
 def test_every_class_works_or_is_read_only_or_is_refused(family, name, tmp_path, record_property):
-    """What is shown equals the model's own eager attention; what is not shown is said in one sentence."""
+    """The weights equal the model's own eager attention; a sentence names what is not shown."""
     if {family, name} & zoo.UNBUILT:
         kind, told = "not built", zoo.unbuilt(family, name, tmp_path)
     elif not zoo.reads_text(family, name):

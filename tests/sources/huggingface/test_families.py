@@ -19,7 +19,7 @@ FAMILY = pytest.mark.parametrize("family", TAPPED)
 
 
 def tapped(family: str, edits: Edits = Edits()):
-    """What a family gives with the tap in it, and the steps."""
+    """Run a family with the tap in it; return its output and the steps."""
     model = build(family)
     assert use_on(model)
     read, lengths = example(family)
@@ -28,7 +28,7 @@ def tapped(family: str, edits: Edits = Edits()):
 
 
 def by_hand(family: str, change) -> torch.Tensor:
-    """What a family gives with its own eager attention, where `change` does something to each call.
+    """Run a family with its own eager attention, where `change` edits each call.
 
     It is called with the site's number, the arguments and the eager function, and gives the output (B, n, H, d).
     """

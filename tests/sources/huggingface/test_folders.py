@@ -100,7 +100,7 @@ def test_checkpoints_inside_are_named(tmp_path):
 
 
 def test_a_folder_in_this_place_is_meant_by_its_bare_name(tmp_path, monkeypatch):
-    """Where it holds weights or checkpoints; else a name is one of a hub."""
+    """A folder with weights or checkpoints; any other name is looked up in a hub."""
     write(tmp_path / "run" / "checkpoint-5")
     touched(tmp_path / "gpt2")
     monkeypatch.chdir(tmp_path)

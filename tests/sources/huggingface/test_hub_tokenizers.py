@@ -233,7 +233,7 @@ def test_a_target_is_read_as_transformers_reads_labels(tmp_path, family):
 
 
 def test_a_text_that_is_cut_says_so(tmp_path):
-    """Of a model that has no end to write."""
+    """The model has no token for the end of a text."""
     record = attnviz.analyze("the cat", str(folder_with("T5", tmp_path)))
 
     assert record.prediction.cut == (63,)

@@ -78,7 +78,7 @@ def test_circuits_are_those_of_transformer_lens(family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_activation_patching_is_that_of_transformer_lens(family):
-    """Of the heads of Llama that share keys and values, a pattern is here that of one head, and there of both keys."""
+    """If heads of Llama share keys and values, ours patches one head's pattern, theirs those of both keys."""
     source, numbers = attnviz.load(lens_models.build(family), zoo.tokenizer()), NUMBERS[family]["patching"]
     a, b = lens_models.TEXTS
     words = numbers["t_B"], numbers["t_A"]

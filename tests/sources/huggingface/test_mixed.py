@@ -56,7 +56,7 @@ def read_by(source, pictures, text=QUESTION):
 
 
 def embedded(model, read):
-    """What the language model reads at each image token, (tokens, d)."""
+    """Return the embedding that the language model reads at each image token, (tokens, d)."""
     embeddings = []
 
     def remember(module, args, settings):
@@ -99,7 +99,7 @@ def test_ids_are_those_of_the_processor(load, family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_bright_cell_reaches_its_own_token_alone(load, family):
-    """Of a picture in its own size, through the processor, the tower without attention, and what merges its patches."""
+    """A picture in its own size goes through the processor, the tower without attention, and the merger of patches."""
     source = load(family)
     model = blinded(
         transformers.AutoModelForImageTextToText.from_pretrained(source.model, attn_implementation="eager").eval()
@@ -150,7 +150,7 @@ def test_places_of_any_size_cover_the_picture(load, family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_and_logits_are_those_of_the_model(load, load_own, family):
-    """Of eager attention, which transformers itself gives back, in every layer and head, with one picture and two."""
+    """Eager attention, as transformers itself returns it, in every layer and head, with one picture and with two."""
     source = load(family)
     for pictures in ([PICTURE], [OTHER, PICTURE]):
         record = attnviz.analyze(attnviz.picture(pictures, QUESTION), source)

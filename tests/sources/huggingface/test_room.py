@@ -171,7 +171,7 @@ def test_a_container_has_what_its_limit_leaves(tmp_path_factory, limit, used, re
 
 @pytest.mark.parametrize("edits", [Edits(), Edits(own_mask=False), Edits(mask=Window(1))])
 def test_a_long_text_is_run_without_a_mask_of_tokens_by_tokens(edits, places, monkeypatch):
-    """What stands for the causal mask gives the same record; short texts and batches have the model's own masks."""
+    """The substitute for the causal mask gives the same record; short texts and batches use the model's own masks."""
     model, mask = HuggingFace(model=places[0]), tapped._mask
     sentences = model.tokenize([TEXT])
     expected = model.run(sentences, edits)

@@ -23,7 +23,7 @@ def features(source, samples=SOUND.pictures[0][0].samples):
 
 
 def eager(source, record):
-    """What the model itself gives with its own eager attention, its decoder given the same words."""
+    """Run the model itself with its own eager attention and the same words for its decoder."""
     more = {}
     if record.targets:
         more["decoder_input_ids"] = torch.tensor([[token.id for token in record.targets[0].tokens]])
@@ -33,7 +33,7 @@ def eager(source, record):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_are_those_of_the_model(load, family):
-    """Of every layer and head: over time, over words, and from words to time."""
+    """In every layer and head: over time, over words, and from words to time."""
     source = load(family)
     record = attnviz.analyze(SOUND, source)
     output = eager(source, record)
@@ -95,7 +95,7 @@ def test_a_click_is_loudest_in_the_frames_of_its_position(load):
 
 
 def test_a_tone_is_loudest_in_the_cells_of_its_time_and_pitch(load):
-    """Of an Audio Spectrogram Transformer, whose positions are bands of frequencies by time, after two others."""
+    """For an Audio Spectrogram Transformer, whose positions are two special ones, then bands of frequencies by time."""
     source = load("ast")
     silence = torch.zeros(RATE)
     (sentence,) = source.sentences(attnviz.sound(silence, RATE))

@@ -126,7 +126,7 @@ def test_a_decoder_says_what_comes_next(opened, family):
 
 
 def test_a_masked_model_fills_in_the_blanks_only(opened):
-    """Where no blank is, nothing is predicted."""
+    """Without a blank nothing is predicted."""
     record = run(opened("Bert"), ["w5 <mask> w7", "w8 w9 w10"])
 
     assert record.prediction.blanks == ((1,), ())
@@ -228,7 +228,7 @@ def test_a_text_that_does_not_fit_is_said_with_both_numbers(opened, monkeypatch,
 
 
 def test_a_head_that_a_site_does_not_have_is_refused(opened):
-    """Where the sites differ in their heads: an edit of a head that is not there would change nothing, unsaid."""
+    """Sites may differ in their number of heads; an edit of a missing head would silently change nothing."""
     config = transformers.BartConfig(**TAPPED["Bart"] | {"decoder_attention_heads": 2})
     model = opened(transformers.BartForConditionalGeneration(config))
 

@@ -42,7 +42,7 @@ def models(tiny):
 
 
 def test_all_of_b_is_b_and_nothing_is_a(tiny):
-    """What enters layer 0 decides all; a text that takes from itself stays as it is."""
+    """The input of layer 0 decides everything; a text that takes from itself is unchanged."""
     for model in models(tiny):
         kind, last = model.sites[0].kind, model.sites[-1]
 

@@ -1,4 +1,4 @@
-"""What a checkpoint is for, read from it and shown as that: held to what transformers itself gives."""
+"""Task of a checkpoint, read from its files and shown, compared with the output of transformers itself."""
 
 import json
 

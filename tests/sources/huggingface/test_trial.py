@@ -1,4 +1,4 @@
-"""What a model is believed: only what its runs show; and whatever goes wrong is one sentence that says what to send."""
+"""Only runs of a model count as evidence; each failure is one sentence that says what to report."""
 
 import json
 import re

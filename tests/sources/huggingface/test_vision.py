@@ -21,7 +21,7 @@ def load(load_each):
 
 
 def eager(source, picture):
-    """What the model itself gives of a picture with its own eager attention."""
+    """Run the model itself on a picture with its own eager attention."""
     model = source.loaded.model
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
@@ -34,7 +34,7 @@ def eager(source, picture):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_weights_are_those_of_the_model(load, family):
-    """Of eager attention, which transformers itself gives back, in every layer and head."""
+    """Eager attention, as transformers itself returns it, in every layer and head."""
     source = load(family)
     record, output = attnviz.analyze(attnviz.picture(PICTURE), source), eager(source, PICTURE)
     names = {"encoder": ("attentions", "encoder_attentions"), "decoder": ("decoder_attentions",)}
@@ -61,7 +61,7 @@ def stride(source):
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES | WINDOWED if family not in OVERLAPPING])
 def test_a_bright_cell_changes_the_pixels_of_its_patch_alone(load, family):
-    """Of a picture that is as large as what the model is given: each patch is where its box says."""
+    """The picture has the size of the model's input, and each patch is at its box."""
     source = load(family)
     processor = source.loaded.processor
     height, width = processor([PICTURE], return_tensors="pt")["pixel_values"].shape[2:]
@@ -215,7 +215,7 @@ def test_a_model_that_a_person_loaded_is_run_as_it_is(tmp_path):
 
 
 def test_places_are_measured_to_a_pixel_of_a_large_picture(load):
-    """Where the colors of the ramp and those of a smaller picture are rounded in step, too."""
+    """Also if the colors of the ramp and of a smaller picture are rounded in step."""
     for side in (320, 640, 1000):
         (sentence,) = load("vit").sentences(attnviz.picture(np.zeros((side, side, 3), np.uint8)))
         edges = np.array([[t.box.left, t.box.top, t.box.right, t.box.bottom] for t in sentence.tokens if t.box])

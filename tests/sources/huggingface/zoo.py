@@ -176,7 +176,7 @@ def tokenizer() -> transformers.PreTrainedTokenizerFast:
 
 
 def outcome(family: str, name: str, folder: Path) -> tuple[Kind, str]:
-    """What attnviz makes of a class, held to the model's own eager attention, and in which words.
+    """Open a class with attnviz and compare it with the model's own eager attention; return the kind and the sentence.
 
     Raises:
         AssertionError: if what it shows is not what the model computes.
@@ -212,7 +212,7 @@ def may_leave_images_out(family: str, name: str) -> bool:
 
 
 def unbuilt(family: str, name: str, folder: Path) -> str:
-    """What attnviz says of a class that is not built here, of its configuration beside weights that are not its own."""
+    """Return the sentence of attnviz for a class not built here: its configuration, with another model's weights."""
     try:
         settings = CONFIG_MAPPING[family]()
     except Exception:
@@ -230,7 +230,7 @@ def unbuilt(family: str, name: str, folder: Path) -> str:
 
 
 def opened(folder: Path) -> tuple[Kind, str]:
-    """What attnviz makes of a folder; see `outcome`."""
+    """Open a folder with attnviz; see `outcome`."""
     try:
         source = HuggingFace(str(folder))
         sentences = source.tokenize(TEXTS)
