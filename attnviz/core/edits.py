@@ -103,7 +103,7 @@ class Take:
             what = f"A row of a pattern weighs keys at their positions, so row {self.from_position} is not row"
             raise InputError(f"{what} {self.position}; leave the other position out.")
         if self.part == "pattern" and self.site.kind == "cross" and self.position is not None:
-            what = "Queries and keys of cross-attention stand in two texts"
+            what = "Queries and keys of cross-attention are positions of two texts"
             raise InputError(f"{what}; take its pattern at all positions, or its output at position {self.position}.")
 
     @classmethod
@@ -146,8 +146,8 @@ class Edits(Scoring):
     """Changes to the original model. Hashable, so it can be a cache key.
 
     The fields of `Scoring` change the scores: `scale` and `softcap` replace those of the model, and each `bias` is
-    added to the model's bias. A bias acts on self-attention only: queries and keys of cross-attention stand in two
-    texts, and there is no distance between two texts.
+    added to the model's bias. A bias acts on self-attention only: queries and keys of cross-attention are positions of
+    two texts, between which there is no distance.
 
     Attributes:
         mask: rule that is joined to the built-in mask by "and", at every site.
@@ -174,10 +174,10 @@ class Edits(Scoring):
             object.__setattr__(self, "scored_site", None)
         for take in self.taken:
             if not isinstance(take, Take):
-                raise InputError(f"taken holds {quoted(take)}; each of it is a Take.")
+                raise InputError(f"taken holds {quoted(take)}; each item must be a Take.")
         for bias in self.bias:
             if not isinstance(bias, Bias):
-                raise InputError(f"The bias holds {quoted(bias)}; each of it is a named bias, such as ALiBi().")
+                raise InputError(f"The bias holds {quoted(bias)}; each item must be a named bias, such as ALiBi().")
         for site, head in self.heads_off:
             if head < 0:
                 raise InputError(f"There is no {site.head(head)}; heads are counted from 0.")
@@ -193,7 +193,7 @@ class Edits(Scoring):
 
     def off(self, site: Site) -> frozenset[int]:
         """The heads that are off at a site."""
-        return frozenset(head for place, head in self.heads_off if place == site)
+        return frozenset(head for other, head in self.heads_off if other == site)
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
         """The heads that are off at a site per sentence; empty if all sentences have the same heads off."""
@@ -201,7 +201,7 @@ class Edits(Scoring):
 
     def with_heads_off(self, site: Site, heads: set[int] | frozenset[int]) -> "Edits":
         """The edits with exactly these heads off at the site; other sites stay as they are."""
-        others = {(place, head) for place, head in self.heads_off if place != site}
+        others = {(other, head) for other, head in self.heads_off if other != site}
         return replace(self, heads_off=frozenset(others | {(site, head) for head in heads}))
 
     def in_words(self) -> tuple[str, ...]:
@@ -293,7 +293,10 @@ def donors(edits: Edits, site: Site) -> list[Donor]:
 
 
 def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
-    """Add a bias to the scoring that turns the scores of some queries into the taken rows; the mask acts afterwards."""
+    """Extend a scoring so that single queries get the scores that donors hold as "row"; the mask acts afterwards.
+
+    The added bias is the difference between the taken scores and those of the run.
+    """
     if not any("row" in donor.tensors for donor in sources):
         return scoring
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -301,15 +304,15 @@ def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring
     for donor in (donor for donor in sources if "row" in donor.tensors):
         row, take = donor.tensors["row"], donor.take
         heads = slice(None) if take.head is None else slice(take.head, take.head + 1)
-        where = Area(donor.rows, heads, slice(take.position, take.position + 1), slice(row.shape[-1]))
-        own = scoring.scores(query, key, where)
-        row = row[:, heads].to(own)
-        bias[where] = (row.repeat(len(own) // len(row), 1, 1, 1) - own) * scoring.temperature
+        area = Area(donor.rows, heads, slice(take.position, take.position + 1), slice(row.shape[-1]))
+        own_scores = scoring.scores(query, key, area)
+        row = row[:, heads].to(own_scores)
+        bias[area] = (row.repeat(len(own_scores) // len(row), 1, 1, 1) - own_scores) * scoring.temperature
     return replace(scoring, bias=(*scoring.bias, bias))
 
 
 def enters(edits: Edits) -> frozenset[Site]:
-    """Sites of the layers whose input a run records or takes from another text."""
+    """The sites of layers whose input a run must record, or replace by that of another text."""
     if not isinstance(edits, Resolved):
         return frozenset()
     return edits.entered | {donor.take.site for donor in edits.donors if "stream" in donor.tensors}

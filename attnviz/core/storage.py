@@ -23,13 +23,13 @@ def unfinished(path: Path) -> Iterator[Path]:
     Raises:
         OSError: names the file.
     """
-    place = Path(os.path.realpath(path))
-    is_device = place.exists() and not place.is_file()
-    part = place if is_device else place.with_name(f".{uuid4().hex}.part")
+    target = Path(os.path.realpath(path))
+    is_device = target.exists() and not target.is_file()
+    part = target if is_device else target.with_name(f".{uuid4().hex}.part")
     try:
         yield part
         if not is_device:
-            os.replace(part, place)
+            os.replace(part, target)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
