@@ -43,12 +43,12 @@ LEVELS = np.linspace(0, 65535, 400).reshape(20, 20).astype(np.uint16)
         (
             content(FRAMES[0], "WEBP", save_all=True, append_images=FRAMES[1:], lossless=True),
             np.array(RED),
-            "Of its 3 frames the first is read.",
+            "Only the first of its 3 frames is read.",
         ),
         (
             content(Image.new("CMYK", (20, 20), (0, 255, 255, 0)), "JPEG"),
             np.array([254, 0, 0]),
-            "Its colors, of print (CMYK), are read as those of a screen.",
+            "Its print colors (CMYK) are converted to RGB.",
         ),
         (content(Image.fromarray(LEVELS)), LEVELS[..., None] // 256, "Its 65,536 levels of gray are read as 256."),
     ],
@@ -107,9 +107,9 @@ def test_100_megapixels_are_refused_before_they_are_decoded():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (b"", "is no picture of PNG, JPEG or WebP"),
-        (b"hello", "is no picture of PNG, JPEG or WebP"),
-        (content(Image.new("RGB", (20, 20)), "GIF"), "is no picture of PNG, JPEG or WebP"),
+        (b"", "is not a PNG, JPEG or WebP picture"),
+        (b"hello", "is not a PNG, JPEG or WebP picture"),
+        (content(Image.new("RGB", (20, 20)), "GIF"), "is not a PNG, JPEG or WebP picture"),
         (content(Image.effect_noise((90, 90), 50))[:2000], "is damaged"),
         (content(Image.new("RGB", (1, 1))), "has 1 x 1 pixels; 8 x 8 are the least"),
         (content(Image.new("1", (4_999_999, 8))), "has 4,999,999 x 8 pixels; one side is at most 256 times the other"),
