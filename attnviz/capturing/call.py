@@ -54,10 +54,10 @@ class Sample:
 
     def moved(self, start: int, keys: int, all_keys: int) -> Self:
         """Shift the rows by `start` queries, and pad weights from `keys` to `all_keys` keys; a sink stays last."""
-        own = self.own
+        values = self.own
         if not self.is_output:
-            own = torch.cat([pad(own[..., :keys], (0, all_keys - keys)), own[..., keys:]], -1)
-        return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), own=own)
+            values = torch.cat([pad(values[..., :keys], (0, all_keys - keys)), values[..., keys:]], -1)
+        return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), own=values)
 
 
 @dataclass(eq=False)

@@ -103,7 +103,7 @@ class Scores:
         return tensor.reshape(*self.lead, *tensor.shape[-2:])
 
     def after(self, name: str, source: Tensor, args: tuple, kwargs: dict[str, Any]) -> "Scores | None":
-        """The scores after a function that keeps the axes; None if the result is not of this form."""
+        """The scores after the function `name` of the tensor `source`, with the same axes; None if not of this form."""
         others = [value for value in (*args[:2], kwargs.get("other")) if value is not None and value is not source]
         if name.startswith("tanh"):
             return None if self.outer is not None or self.terms else replace(self, outer=1.0)

@@ -67,7 +67,7 @@ class Softmax:
         return f"{self.name} takes a softmax of {shape}, and {why_not}"
 
     def refuse(self, why: str) -> None:
-        """Record why the weights are not a map, unless they have met values already."""
+        """Record why the weights cannot be shown as a map, unless they were already multiplied by values."""
         if self.call is None:
             self.why_not = why
         elif self.call.value is None:

@@ -51,7 +51,7 @@ NOISE = 1e-4
 
 
 def remainder(left: float, whole: float) -> str:
-    """Format the remainder of a sum; one within rounding, which varies between processors, as "0 (rounding)"."""
+    """Format what is left of a sum, `whole`; "0 (rounding)" if it is so small that it differs between processors."""
     return "0 (rounding)" if abs(left) <= NOISE * max(1.0, abs(whole)) else digits(left)
 
 

@@ -101,9 +101,9 @@ def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     width, height = image.size
     sizes, most = f"{what} has {width:,} x {height:,} pixels", MOST_SIDE // LEAST_SIDE
     if width * height > MOST_PIXELS:
-        raise InputError(f"{sizes}; {MOST_PIXELS / 1e6:g} million are the most. Make it smaller.")
+        raise InputError(f"{sizes}; at most {MOST_PIXELS / 1e6:g} million are read. Make it smaller.")
     if min(width, height) < LEAST_SIDE:
-        raise InputError(f"{sizes}; {LEAST_SIDE} x {LEAST_SIDE} are the least.")
+        raise InputError(f"{sizes}; it needs at least {LEAST_SIDE} x {LEAST_SIDE}.")
     if max(width, height) > min(width, height) * most:
         raise InputError(f"{sizes}; one side is at most {most} times the other. Cut it.")
     frames, is_large = getattr(image, "n_frames", 1), max(width, height) > MOST_SIDE

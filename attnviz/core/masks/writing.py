@@ -61,6 +61,7 @@ class Symbol:
     def _binary(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
         """Write an operator between two expressions, with parentheses where the precedence `rank` needs them."""
         right = other.beside(rank + 1) if isinstance(other, Symbol) else other
+        # a comparison within a comparison needs parentheses also on the left
         return self.derive(f"{self.beside(rank + (rank == COMPARED))} {sign} {right}", other, rank, **facts)
 
     def __add__(self, other: "Symbol | int") -> "Symbol":
