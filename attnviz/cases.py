@@ -151,18 +151,18 @@ def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source])
         remedy = "Say where it is now: attnviz open FILE --verify --model FOLDER, or verify(file, load(folder))."
         raise InputError(f"The run is of the folder {quoted(name)}, which is not here. {remedy}") from error
     except (TypeError, KeyError, ValueError) as error:
-        why = str(error).rstrip(".")
-        raise InputError(f"The source {quoted(name)} cannot be made from its settings: {why}.") from None
+        reason = str(error).rstrip(".")
+        raise InputError(f"The source {quoted(name)} cannot be made from its settings: {reason}.") from None
 
 
 def _differences(record: Record, again: Record) -> Iterator[str]:
     """Describe differences of a record and its repetition that are more than rounding: tokens, steps, outputs."""
     pairs = (("tokens", record.sentences, again.sentences), ("words written", record.targets, again.targets))
-    for what, *runs in pairs:
+    for noun, *runs in pairs:
         words = [[sentence.labels for sentence in sentences] for sentences in runs]
         if words[0] != words[1]:
             stored, here = (quoted(" | ".join(map(" ".join, texts))) for texts in words)
-            yield f"Other {what}: {stored} in the file, {here} here."
+            yield f"Other {noun}: {stored} in the file, {here} here."
             return
     if record.sites != again.sites:
         yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
@@ -170,9 +170,9 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
     close = CLOSE[record.precision]
     for stored, rerun in zip(record.steps, again.steps, strict=True):
         differences = {name: _difference(getattr(stored, name), getattr(rerun, name)) for name in VECTORS}
-        moved = next((name for name in VECTORS if differences[name] > close), None)
-        if moved is not None:
-            yield f"{stored.site}: the {moved} vectors differ by up to {differences[moved]:.2g} of the largest."
+        changed = next((name for name in VECTORS if differences[name] > close), None)
+        if changed is not None:
+            yield f"{stored.site}: the {changed} vectors differ by up to {differences[changed]:.2g} of the largest."
             continue
         for head, sentence in product(range(stored.num_heads), range(stored.shape[0])):
             weights = (step.weights(head, sentence=sentence) for step in (stored, rerun))
@@ -182,9 +182,9 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
     outputs = {"last hidden states": (record.output, again.output)}
     if record.prediction and again.prediction and not record.prediction.others:
         outputs["logits"] = record.prediction.logits, again.prediction.logits
-    for what, both in outputs.items():
+    for noun, both in outputs.items():
         if (difference := _difference(*both)) > CLOSE[""]:
-            yield f"The {what} differ by up to {difference:.2g} of the largest."
+            yield f"The {noun} differ by up to {difference:.2g} of the largest."
 
 
 def _difference(a: Tensor, b: Tensor) -> float:

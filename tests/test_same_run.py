@@ -145,7 +145,7 @@ def test_a_way_that_raises_is_no_pass():
     result = compared(server(), runs="cached", call=broken).results[0]
 
     assert (result.same, result.cause) == (False, "not tried")
-    assert "It says: " in result.message
+    assert "fails when it is run this way: " in result.message
     assert "no cache here" in result.message
 
 
@@ -166,7 +166,7 @@ def test_the_report_is_text_and_json():
         (lambda: compared(server(), []), "no text"),
         (lambda: compared(server(), [[]]), "without tokens"),
         (lambda: compared(server(), runs="sideways"), "no run 'sideways'. There are: packed, left"),
-        (lambda: attnviz.same_run(3, ["the"]), "is no model"),
+        (lambda: attnviz.same_run(3, ["the"]), "cannot be run"),
         (lambda: attnviz.same_run("scratch", ["the"]), "cannot be run in several ways"),
         (lambda: compared(torch.nn.Linear(3, 3)), "raised"),
     ],

@@ -26,15 +26,15 @@ class Product:
         """Rearrange one side to (*lead, positions, summed): missing axes get size 1, and all summed axes become one."""
         tensor, own = self.sides[side], self.letters[side]
         tensor = tensor.permute([own.index(letter) for letter in (*lead, *positions, *summed) if letter in own])
-        for place, letter in enumerate(lead):
+        for index, letter in enumerate(lead):
             if letter not in own:
-                tensor = tensor.unsqueeze(place)
+                tensor = tensor.unsqueeze(index)
         return tensor.reshape(*tensor.shape[: len(lead) + 1], prod(tensor.shape[len(lead) + 1 :]))
 
     def values(self, side: int, lead: Sequence[str], keys: str) -> Tensor:
         """The values that are multiplied by the weights on side `side`, (*lead, K, d_v)."""
-        rest = "".join(letter for letter in self.letters[1 - side] if letter not in (*lead, keys))
-        value = self.arranged(1 - side, lead, keys, rest)
+        width_letters = "".join(letter for letter in self.letters[1 - side] if letter not in (*lead, keys))
+        value = self.arranged(1 - side, lead, keys, width_letters)
         size = dict(zip(self.letters[side], self.sides[side].shape, strict=True))
         return value.expand(*(size[letter] for letter in lead), *value.shape[-2:])
 
@@ -134,8 +134,8 @@ class Lead:
             alone = not counts or not axes or (not exact and total in batches)
             fitting = {1} if alone else exact or fitting
             if len(fitting) != 1:
-                what = f"one axis of {total} before (n, d), and the module speaks of {sorted(counts)} heads"
-                raise ShapeError(f"An attention call has {what}: say capture(model, heads=...).")
+                problem = f"one axis of {total} before (n, d), and the module has counts of {sorted(counts)} heads"
+                raise ShapeError(f"An attention call has {problem}: give capture(model, heads=...).")
             heads = fitting.pop()
         return cls(axes, axis, (total // heads, heads))
 
@@ -159,6 +159,6 @@ class Lead:
 
     def unfold(self, tensor: Tensor) -> Tensor:
         """Reshape (B, H, n, d) to (*axes, n, d)."""
-        at = self.heads_axis
-        moved = (*self.axes[:at], *self.axes[at + 1 :], *self.axes[at : at + 1], *tensor.shape[-2:])
-        return tensor.reshape(moved).movedim(max(0, len(self.axes) - 1), at)
+        axis = self.heads_axis
+        heads_last = (*self.axes[:axis], *self.axes[axis + 1 :], *self.axes[axis : axis + 1])
+        return tensor.reshape(*heads_last, *tensor.shape[-2:]).movedim(max(0, len(self.axes) - 1), axis)

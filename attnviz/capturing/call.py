@@ -1,4 +1,4 @@
-"""Captured attention calls: how calls join to one map, their conversion to steps, and the proof of each map.
+"""Captured attention calls: join calls to one map, convert them to steps, and compare each map with the model.
 
 Heads that a model computes one by one, and the passes of a generation with a cache, form one map. Each recomputed map
 is compared with rows that the model itself computed.
@@ -363,7 +363,7 @@ def notes(steps: Iterable[Step]) -> list[str]:
     for step in steps:
         width, scale = step.query.shape[-1], step.scoring.scale
         if not step.weights_only and scale is not None and width > 1 and abs(scale * width**0.5 - 1) >= 0.01:
-            what = "the scores have no factor" if abs(scale - 1) < 1e-6 else f"scores are scaled by {scale:.4g}"
-            sentence = f"{what}, where 1/√d_k is {width**-0.5:.4g}"
+            problem = "the scores have no factor" if abs(scale - 1) < 1e-6 else f"scores are scaled by {scale:.4g}"
+            sentence = f"{problem}, where 1/√d_k is {width**-0.5:.4g}"
             calls.setdefault(sentence, []).append(f"{step.site} ({step.name or 'the model'})")
     return [f"In {counted(len(names), 'call')} {sentence} (first: {names[0]})" for sentence, names in calls.items()]

@@ -139,7 +139,7 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
 
 
 def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a call by our names; packed query, key and value are split."""
+    """Read the arguments of a call, by the names in `OUR_NAMES`, and split packed queries, keys and values."""
     if hasattr(func, "default"):  # an operator
         names = (argument.name for argument in func.default._schema.arguments)
         arguments = dict(zip(names, args, strict=False)) | kwargs
@@ -215,7 +215,7 @@ def multi_head(mode: Watched, query: Tensor, *args: Any, **options: Any) -> tupl
     if place is not None and mask is not None and is_hint and options.get("key_padding_mask") is None:
         is_open = mask == 0 if mask.dtype is torch.bool else mask > BLOCKED
         if not torch.equal(is_open, torch.ones_like(is_open).tril()):
-            problem = "is given is_causal=True beside another mask: PyTorch uses the hint and ignores the mask"
+            problem = "is given is_causal=True with another mask: PyTorch uses the hint and ignores the mask"
             mode.captured.findings.append(f"{mode.name(place)} {problem}")
     with mode:
         return _MULTI_HEAD(query, *args, **options)

@@ -124,7 +124,8 @@ class Scores:
         return None if is_beyond else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
 
     def times(self, other: Any, power: int) -> "Scores | None":
-        """The scores after a factor; one per head or query is merged into the queries, one per key is a mask."""
+        """The scores after a factor `other`, or a divisor if `power` is -1. A factor per head or query is merged into
+        the queries; a factor per key counts as a mask, and is found later."""
         if isinstance(other, Tensor) and (other.numel() > 1 or other.requires_grad):
             factor = self.canonical(other)
             if factor.shape[-1] != 1 or self.key.shape[-2] == 1:  # a single key has weight 1

@@ -243,25 +243,25 @@ def _keep_unknown_call(
     mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
     """Keep the call of weights whose scores are not tracked; return edited weights to multiply, or None."""
-    tensor, values, own = product.sides[side], product.sides[1 - side], product.letters[side]
-    place, size = mode.place((tensor,)), dict(zip(own, tensor.shape, strict=True))
-    keys, queries = own[order[-1]], [letter for letter in own if letter not in product.letters[1 - side]]
-    has_lead = any(letter in product.letters[1 - side] for letter in own if letter != keys)
+    tensor, values, letters = product.sides[side], product.sides[1 - side], product.letters[side]
+    place, size_of = mode.place((tensor,)), dict(zip(letters, tensor.shape, strict=True))
+    keys, queries = letters[order[-1]], [letter for letter in letters if letter not in product.letters[1 - side]]
+    has_lead = any(letter in product.letters[1 - side] for letter in letters if letter != keys)
     if len(queries) > 1 and has_lead:
-        queries = [letter for letter in queries if size[letter] not in mode.num_heads()]
+        queries = [letter for letter in queries if size_of[letter] not in mode.num_heads()]
     if len(queries) != 1:
         return pending.refuse(f"has values that are the same along {len(queries)} of its axes, not one of queries")
-    lead = [letter for letter in own if letter not in (*queries, keys)]
-    pending.is_placed, sizes = True, tuple(size[letter] for letter in lead)
+    lead = [letter for letter in letters if letter not in (*queries, keys)]
+    pending.is_placed, sizes = True, tuple(size_of[letter] for letter in lead)
     if isinstance(mode.tracked.get(values), Scores):
         return mode.captured.notes.append("a softmax is multiplied by keys and values: linear attention has no map")
     if place is None:
         return None
-    if not pending.of_product and size[queries[0]] == 1 and place.batches:
+    if not pending.of_product and size_of[queries[0]] == 1 and place.batches:
         counts = {batch * count for batch in place.batches for count in (1, *mode.num_heads())}
         if prod(sizes) not in {1, *counts}:
             return None  # a convolution with one kernel per position
-    pending.lead, axes = mode.lead(place, sizes), [own.index(letter) for letter in (*lead, *queries, keys)]
+    pending.lead, axes = mode.lead(place, sizes), [letters.index(letter) for letter in (*lead, *queries, keys)]
 
     def fold_part(part: Tensor) -> Tensor:
         """Reshape a tensor in the axis order of the softmax to (B, H, Q, K)."""

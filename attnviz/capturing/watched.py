@@ -62,7 +62,7 @@ class Watched:
         return Lead.of(axes, self.heads, place.module_heads, place.batches)
 
     def begin_softmax(self, softmax: Any) -> None:
-        """Register a softmax until its weights meet values; of older softmaxes, only the last 7 unmet ones are kept."""
+        """Register a softmax until its weights meet values; of the older softmaxes that wait, only the last 7 stay."""
         waiting = [softmax for softmax in self.softmaxes if not softmax.is_met][-7:]
         for other in self.softmaxes:
             if other not in waiting:

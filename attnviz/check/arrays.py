@@ -35,8 +35,8 @@ def real_tensor(array: Any, name: str = "array") -> Tensor:
         except (TypeError, ValueError):
             raise InputError(f"The {name} must be numbers, without rows of different lengths.") from None
         if array.dtype.kind in "biuf":
-            wide = (array.dtype.kind == "u" and array.dtype.itemsize > 1) or array.dtype.itemsize > 8
-            dtype = np.dtype(np.float64) if wide else array.dtype.newbyteorder("=")  # types that PyTorch lacks
+            is_wide = (array.dtype.kind == "u" and array.dtype.itemsize > 1) or array.dtype.itemsize > 8
+            dtype = np.dtype(np.float64) if is_wide else array.dtype.newbyteorder("=")  # types that PyTorch lacks
             array = torch.from_numpy(np.require(array.astype(dtype, copy=False), None, ["C", "W"]))
     packed = "float4" in str(array.dtype)  # two numbers per byte, which PyTorch stores but cannot convert
     if not isinstance(array, Tensor) or array.is_complex() or array.is_sparse or array.is_quantized or packed:

@@ -263,7 +263,7 @@ class _Texts:
     def assumed(self) -> str:
         if self.starts is not None:
             return f"{counted(int(self.starts.sum()), 'document')} packed in {counted(len(self.ids), 'row')}"
-        sides = [side for side, place in (("left", 0), ("right", -1)) if self.is_pad[:, place].any()]
+        sides = [side for side, column in (("left", 0), ("right", -1)) if self.is_pad[:, column].any()]
         named = f" (id {self.pad})" if self.pad is not None else ""
         where = f"with padding at the {' and the '.join(sides)}{named}" if self.is_pad.any() else "without padding"
         return f"{counted(len(self.ids), 'text')} {where}"

@@ -15,7 +15,7 @@ SEVERITIES = ("note", "warning", "error")
 MOST = 1000
 """Maximum number of cells that a finding lists."""
 
-NOT_SURE = "Not sure: say what is meant."
+NOT_SURE = "Not sure: state what is intended."
 
 AXES = ("batch", "head", "query", "key")
 

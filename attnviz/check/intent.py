@@ -255,9 +255,9 @@ class Combination:
 
     def with_faults(self, number: int) -> Iterator["Combination"]:
         """Yield all combinations with `number` mistakes, in order; a mistake of the whole mask counts as one."""
-        for places in combinations(range(len(self.parts)), number - bool(self.whole)):
-            for names in product(*[[*self.parts[place].states][1:] for place in places]):
-                yield replace(self, mistakes=dict(zip(places, names, strict=True)))
+        for indices in combinations(range(len(self.parts)), number - bool(self.whole)):
+            for names in product(*[[*self.parts[index].states][1:] for index in indices]):
+                yield replace(self, mistakes=dict(zip(indices, names, strict=True)))
 
     def upright(self, cells: Tensor) -> Tensor:
         """Transpose cells back if the whole mask is transposed."""
@@ -279,14 +279,14 @@ class Combination:
 def explain(readings: Sequence[Combination]) -> Combination:
     """Find the combination with the fewest mistakes that gives the mask, or else the nearest one."""
     is_stated = len({reading.convention for reading in readings}) == 1
-    turned = []
+    candidates = []
     for reading in readings:
         mask, counts = reading.may_attend, reading.counts
-        turned += [reading, *([replace(reading, may_attend=~mask, whole="inverted")] if is_stated else [])]
+        candidates += [reading, *([replace(reading, may_attend=~mask, whole="inverted")] if is_stated else [])]
         if mask.shape[2] == mask.shape[3]:
-            turned.append(replace(reading, may_attend=mask.mT, counts=counts.mT, whole="transposed"))
+            candidates.append(replace(reading, may_attend=mask.mT, counts=counts.mT, whole="transposed"))
     distances = {reading: int(reading.differing(reading.sample)[1].count_nonzero()) for reading in readings}
-    for number, reading in product((1, 2), turned):
+    for number, reading in product((1, 2), candidates):
         for combination in reading.with_faults(number):
             wrong, of_read_rows = combination.differing(reading.sample)
             distances[combination] = int(of_read_rows.count_nonzero()) * 4**number  # a mistake must explain many cells

@@ -203,11 +203,13 @@ class _Check:
         options = {"kind": "mask", "convention": convention, "padding": None if bool(tokens.all()) else tokens}
         report = check(array, intent=intent, **options)
         if report.question and intent is None and kind == "encoder" and not self.record.targets:
-            assumed = [check(array, intent=name, **options) for name in ("causal", "two-way")]
-            errors = [[finding for finding in other.findings if finding.severity == "error"] for other in assumed]
-            counts = [len(e) if e and not any(f.message.startswith("It is not") for f in e) else 9 for e in errors]
-            if min(counts) < 9:  # a causal or two-way mask with named mistakes
-                report = assumed[counts.index(min(counts))]
+            explained: dict[int, ArrayReport] = {}  # reports with named mistakes only, by their number
+            for name in ("causal", "two-way"):
+                assumed = check(array, intent=name, **options)
+                errors = [finding for finding in assumed.findings if finding.severity == "error"]
+                if errors and not any(finding.message.startswith("It is not") for finding in errors):
+                    explained.setdefault(len(errors), assumed)
+            report = explained[min(explained)] if explained else report
         findings = []
         for finding in report.findings:  # omit axes along which the mask is constant
             kept_axes = [i for i, axis in enumerate(finding.axes) if mask.shape[AXES.index(axis)] > 1]
@@ -242,8 +244,7 @@ class _Check:
             for position in torch.stack(is_hidden).all(0).nonzero().flatten().tolist() if self.targets else ():
                 token = visible_text(self.record.texts(self.targets[0].site)[1].tokens[position].text)
                 message = f"“{token}” ({position}) is hidden from every query, although it is not padding."
-                fix = "Mask by the id of padding alone: ids != pad."
-                self.findings.append(Finding("padding", "error", message, fix))
+                self.findings.append(Finding("padding", "error", message, "Mask by the padding id alone: ids != pad."))
         result = f"no output moved with a token that its mask hides ({test.promise})."
         if test.is_blind:
             self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
@@ -284,8 +285,8 @@ class _Check:
         padding = " with padding" if is_padded else ""
         if self.is_causal:
             return f"Assumed: a causal decoder{padding}. If it is an encoder: --intent two-way"
-        what = "a mask that hides a part of the future" if self.hides_some else "a two-way encoder"
-        return f"Assumed: {what}{padding}. If it is a decoder: --intent causal"
+        kind = "a mask that hides a part of the future" if self.hides_some else "a two-way encoder"
+        return f"Assumed: {kind}{padding}. If it is a decoder: --intent causal"
 
 
 def of_capture(sentence: str) -> Finding:

@@ -105,7 +105,7 @@ def leak_test(
     before = source.run(sentences[:1], acting, targets[:1])
     fixed = before.targets if source.writes else ()
     own = before if edits == Edits() else source.run(sentences[:1], Edits(), fixed)
-    text, kinds = before.read[0], {place.kind for place in before.sites}
+    text, kinds = before.read[0], {site.kind for site in before.sites}
     kind = "decoder" if "decoder" in kinds else "encoder"
     if kind not in kinds:
         raise InputError(f"'{source.name}' has no self-attention, so no mask can hide a token of its text.")
@@ -163,9 +163,9 @@ def _change_tokens(
         Change of each output, (n, n), float64, NaN in columns without any change; the noise; and the positions where
         every replacement changed the mask itself, such as a separator between documents.
     """
-    plain, noise, masking = before.read[0], 0.0, []
-    size = len(plain.tokens)
-    moved, at_once = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, 1024 // size - 3)
+    sentence, noise, masking = before.read[0], 0.0, []
+    size = len(sentence.tokens)
+    moved, batch_size = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, 1024 // size - 3)
 
     def run(copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
         """Run copies as a batch, or as two halves if that is too large; return a record and a row in it per copy."""
@@ -182,21 +182,21 @@ def _change_tokens(
             return [*run(copies[:half]), *run(copies[half:])]
         return [(record, row) for row in range(len(copies))]
 
-    waiting = [(place, others) for place in places if (others := _replacements(source, before, place))]
+    waiting = [(place, tokens) for place in places if (tokens := _replacements(source, before, place))]
     while waiting:
-        batch, waiting, copies = waiting[:at_once], waiting[at_once:], []
-        for place, others in batch:
-            token = replace(plain.tokens[place], id=others[0].id, text=others[0].text)
-            copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
+        batch, waiting, copies = waiting[:batch_size], waiting[batch_size:], []
+        for place, replacements in batch:
+            token = replace(sentence.tokens[place], id=replacements[0].id, text=replacements[0].text)
+            copies.append(replace(sentence, tokens=(*sentence.tokens[:place], token, *sentence.tokens[place + 1 :])))
         half = len(copies) // 2
-        (first, number), *ran = run([plain, *copies[:half], plain, *copies[half:], plain])
-        output, again = first.output[number], (ran.pop(half), ran.pop())
+        (first, first_row), *results = run([sentence, *copies[:half], sentence, *copies[half:], sentence])
+        output, again = first.output[first_row], (results.pop(half), results.pop())
         noise = max(noise, *(float(distance(output, record.output[row]).max()) for record, row in again))
-        for (place, others), (record, row) in zip(batch, ran, strict=True):
+        for (place, replacements), (record, row) in zip(batch, results, strict=True):
             pairs = () if record.read_only else zip(first.steps, record.steps, strict=True)
-            is_masking = any(not torch.equal(open_cells(a, number), open_cells(b, row)) for a, b in pairs)
-            if is_masking and len(others) > 1:
-                waiting.append((place, others[1:]))
+            is_masking = any(not torch.equal(open_cells(a, first_row), open_cells(b, row)) for a, b in pairs)
+            if is_masking and len(replacements) > 1:
+                waiting.append((place, replacements[1:]))
                 continue
             if is_masking:
                 masking.append(place)

@@ -66,7 +66,7 @@ class ArrayFile:
         else:
             arrays = {key: array for key, array in self.arrays.items() if array.ndim > 1}
             if not are_layers(arrays):
-                raise InputError(f"Which array of {quoted(self.name)} is meant? Choose one of: {listed}.")
+                raise InputError(f"{quoted(self.name)} holds several arrays. Choose one of: {listed}.")
         number = {name: match and int(match[0]) for name in arrays if [match := LAST_NUMBER.search(name)]}
         return dict(sorted(arrays.items(), key=lambda entry: number[entry[0]] or 0))  # layer 2 before layer 10
 

@@ -36,10 +36,10 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
     is_alike = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
     distinct = {name: mask[:, :1] for name, mask in masks.items()} if is_alike else masks  # one of equal heads
     readings = [*mask_readings(distinct, intent, tokens)]
-    right = {reading.convention: reading for reading in reversed(readings) if reading.is_right}  # first per convention
-    if intent is None and (not right or shape[3] == 1 < shape[2]):  # a column tells no usual mask
+    exact = {reading.convention: reading for reading in reversed(readings) if reading.is_right}  # first per convention
+    if intent is None and (not exact or shape[3] == 1 < shape[2]):  # a column tells no usual mask
         return _unknown_report(laid, masks, stated, tokens, findings)
-    best, *others = [right[name] for name in names if name in right] or [explain(readings)]
+    best, *others = [exact[name] for name in names if name in exact] or [explain(readings)]
     title, assumed = best.intent.title, ""
     if intent is None:
         title = assumed = title if best.tokens is None or bool(best.tokens.all()) else f"{title} with padding"
@@ -184,10 +184,10 @@ def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> 
         opposite = "torch.where(mask < 0, 0.0, -torch.inf)" if additive else opposite
         return f"Pass {opposite}, or state the other convention."
     blocks, is_missing = part.when_missing, mistake in ("missing", "open-future")
-    code, where = code_of(part, is_masked=blocks if is_missing and additive else is_masked)
+    code, reason = code_of(part, is_masked=blocks if is_missing and additive else is_masked)
     change = f"Write this part{', True = masked before it is filled with -inf,' if additive else ''} as: {code}"
     if mistake == "extra":
-        change, where = "Leave the causal part out", ""
+        change, reason = "Leave the causal part out", ""
     elif mistake == "repeat":
         change = f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as: {code}"
     elif is_missing and additive:
@@ -195,7 +195,7 @@ def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> 
     elif is_missing:
         mask = "mask.bool()" if values.is_floating_point() else "mask"
         change = f"Join it: mask = {mask} {'&' if blocks is not is_masked else '|'} {code}"
-    return f"{change}{where}."
+    return f"{change}{reason}."
 
 
 def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
@@ -211,8 +211,8 @@ def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
         first += part.rule.offset
         return f"{ones}.{f'triu(diagonal={first + 1})' if is_masked else f'tril(diagonal={first})'}", reason
     try:
-        moved = f".shifted({first})" if first else ""
-        code = f'attnviz.mask("{part.rule.text}"){moved}.grid({size})'
+        shift = f".shifted({first})" if first else ""
+        code = f'attnviz.mask("{part.rule.text}"){shift}.grid({size})'
     except MaskError:
         return "the intended rule", ""
     return f"~{code}" if is_masked else code, ""

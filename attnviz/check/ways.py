@@ -178,7 +178,7 @@ def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
     """Call a model of transformers as its `generate` does; packed texts are separated by position_ids only."""
     has_positions = "position_ids" in inspect.signature(model.forward).parameters
     if "documents" in arguments and not has_positions:
-        raise NotTriedError(f"{type(model).__name__} takes no position_ids, by which packed texts are told apart.")
+        raise NotTriedError(f"{type(model).__name__} takes no position_ids, which would separate packed texts.")
     named = {"use_cache": "cache" in arguments} if "cache" in arguments or hasattr(model.config, "use_cache") else {}
     if "tokens" in arguments:
         named["attention_mask"] = arguments["tokens"].long()
@@ -278,7 +278,7 @@ class Runner:
                 with capture(self.model, sites=self.sites) as captured:
                     output = self.call(self.model, ids[:, start:end].to(device), **part, **cache)
                 if is_cached and not (isinstance(output, tuple) and len(output) == 2):
-                    raise NotTriedError("Its call gives no cache beside the output.")
+                    raise NotTriedError("Its call returns no cache with the output.")
                 if is_cached:
                     output, cache["cache"] = output
                 states = hidden_states(getattr(output, "logits", output))
@@ -353,8 +353,8 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ra
             runner, dtype = replace(runner, model=deepcopy(runner.model).float()), torch.float32
     alone = [runner.alone(ids, number) for number, ids in enumerate(documents)]
     for number, ran in enumerate(alone):
-        if bool((odd := ~ran.output[0].isfinite().all(-1)).any()):
-            token = f"output at token {_index(odd)}"
+        if bool((not_finite := ~ran.output[0].isfinite().all(-1)).any()):
+            token = f"output at token {_index(not_finite)}"
             raise NotFiniteError(f"Text {number + 1}, run alone, has an {token} that is not a number.")
     sites = alone[0].passes[0][1].sites
     bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(sites))
@@ -391,8 +391,8 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
         number, ran, row, slots, position = min(wrong, key=itemgetter(0))
         result = cause(ran, row, slots, alone[number], runner, documents[number])
     except AttnvizError as error:
-        begin = "" if isinstance(error, NotTriedError) else "The model fails when it is run this way: "
-        return RunResult(run, "not tried", f"{begin}{error}")
+        prefix = "" if isinstance(error, NotTriedError) else "The model fails when it is run this way: "
+        return RunResult(run, "not tried", f"{prefix}{error}")
     order = list(dict.fromkeys(ran.text[row].tolist()))  # documents are counted in their row
     noun = f"Document {order.index(number) + 1}" if run == "packed" else f"Text {number + 1}"
     message = f"{noun} {result.message.rstrip('.')}."

@@ -211,10 +211,10 @@ def exp_in_place(logarithms: Tensor) -> Tensor:
 
     Arguments are clamped first, because exp is ten times slower where its result is denormal.
     """
-    least = math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))
-    if not logarithms.numel() or not logarithms.amin() < least:
+    lowest = math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))
+    if not logarithms.numel() or not logarithms.amin() < lowest:
         return logarithms.exp_()
-    return F.threshold_(logarithms.clamp_(min=least).exp_(), 1.001 * math.exp(least), 0.0)
+    return F.threshold_(logarithms.clamp_(min=lowest).exp_(), 1.001 * math.exp(lowest), 0.0)
 
 
 def attention_output(
@@ -279,8 +279,8 @@ def normalize(scores: Tensor, *, logsumexp: Tensor | None = None) -> Tensor:
 def logarithms(scores: Tensor, logsumexp: Tensor) -> Tensor:
     """Compute log-weights of open cells, (..., Q, K), from scores and the log-sum-exp of the whole rows, (..., Q)."""
     rounded = logsumexp.to(scores.dtype)
-    rest = (logsumexp - rounded).to(scores.dtype)
-    return (scores - rounded.unsqueeze(-1)).sub_(rest.unsqueeze(-1))
+    remainder = (logsumexp - rounded).to(scores.dtype)
+    return (scores - rounded.unsqueeze(-1)).sub_(remainder.unsqueeze(-1))
 
 
 def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor:

@@ -95,16 +95,16 @@ class Take:
         if not (isinstance(self.text, str) and self.text.strip()):
             raise InputError("There is no other text to take from; type one.")
         if self.part == "stream" and (self.head is not None or self.site.kind == "cross"):
-            what = f"The stream enters a whole layer, not {self._place}"
-            raise InputError(f"{what}; take it without a head, from an encoder or decoder layer.")
+            problem = f"The stream enters a whole layer, not {self._place}"
+            raise InputError(f"{problem}; take it without a head, from an encoder or decoder layer.")
         if self.from_position is not None and self.position is None:
             raise InputError(f"from_position is {self.from_position}, but position is not given; give both.")
         if self.part == "pattern" and self.from_position not in (None, self.position):
-            what = f"A row of a pattern weighs keys at their positions, so row {self.from_position} is not row"
-            raise InputError(f"{what} {self.position}; leave the other position out.")
+            problem = f"A row of a pattern weighs keys at their positions, so row {self.from_position} is not row"
+            raise InputError(f"{problem} {self.position}; leave the other position out.")
         if self.part == "pattern" and self.site.kind == "cross" and self.position is not None:
-            what = "Queries and keys of cross-attention are positions of two texts"
-            raise InputError(f"{what}; take its pattern at all positions, or its output at position {self.position}.")
+            problem = "Queries and keys of cross-attention are positions of two texts"
+            raise InputError(f"{problem}; take its pattern at all positions, or its output at {self.position}.")
 
     @classmethod
     def read(cls, text: str) -> "Take":
@@ -116,17 +116,17 @@ class Take:
         form = rf"({'|'.join(PARTS)})-([edc])(\d{{1,3}})(?:\.(\d{{1,4}}))?(?:@(\d{{1,6}})(?:\.(\d{{1,6}}))?)?-(.*)"
         match = re.fullmatch(form, text, re.ASCII | re.DOTALL)
         if match is None:
-            what = f"{quoted(text[:60])} does not say what is taken from which text"
-            raise InputError(f"{what}; write it like output-d0.1-The dog sat. or stream-d0@3-The dog sat.")
+            problem = f"{quoted(text[:60])} does not say what is taken from which text"
+            raise InputError(f"{problem}; write it like output-d0.1-The dog sat. or stream-d0@3-The dog sat.")
         part, kind, layer, head, position, from_position, other = match.groups()
         numbers = (None if number is None else int(number) for number in (head, position, from_position))
         return cls(other, part, Site(BY_LETTER[kind], int(layer)), *numbers)
 
     def __str__(self) -> str:
         head = "" if self.head is None else f".{self.head}"
-        place = "" if self.position is None else f"@{self.position}"
-        place += "" if self.from_position is None else f".{self.from_position}"
-        return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{place}-{self.text}"
+        positions = "" if self.position is None else f"@{self.position}"
+        positions += "" if self.from_position is None else f".{self.from_position}"
+        return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{positions}-{self.text}"
 
     @property
     def _place(self) -> str:
@@ -134,11 +134,11 @@ class Take:
 
     def in_words(self) -> str:
         """Describe what is taken from where: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
-        where = self._place if self.head is not None or self.part == "stream" else f"all heads of {self.site}"
-        place = "" if self.position is None else f" at position {self.position}"
-        moved = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "
-        what = f"input of {where}" if self.part == "stream" else f"{self.part} of {where}"
-        return f"{what}{place} from {moved}{quoted(self.text)}"
+        heads = self._place if self.head is not None or self.part == "stream" else f"all heads of {self.site}"
+        position = "" if self.position is None else f" at position {self.position}"
+        source_position = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "
+        part = f"input of {heads}" if self.part == "stream" else f"{self.part} of {heads}"
+        return f"{part}{position} from {source_position}{quoted(self.text)}"
 
 
 @dataclass(frozen=True)
@@ -207,13 +207,13 @@ class Edits(Scoring):
     def in_words(self) -> tuple[str, ...]:
         """Describe each change in one phrase; empty if nothing is changed."""
         phrases = [] if self.own_mask else ["built-in mask off"]
-        where = "" if self.mask_cross else ", on self-attention alone"
-        phrases += [] if self.mask is None else [f"mask: {self.mask}{where}"]
+        scope = "" if self.mask_cross else ", on self-attention alone"
+        phrases += [] if self.mask is None else [f"mask: {self.mask}{scope}"]
         phrases += [f"{site.head(head)} off" for site, head in sorted(self.heads_off)]
         phrases += [take.in_words() for take in self.taken]
-        for what, value in self.phrases():
+        for setting, value in self.phrases():
             place = "" if self.scored_site is None else f" in {self.scored_site}"
-            phrases.append(f"{what}: {value}" if what in ("bias", "empty rows") else f"{what} {value}{place}")
+            phrases.append(f"{setting}: {value}" if setting in ("bias", "empty rows") else f"{setting} {value}{place}")
         return tuple(phrases)
 
     def to_json(self) -> dict[str, Any]:
@@ -278,7 +278,7 @@ class Resolved(Edits):
     each_off: tuple[frozenset[tuple[Site, int]], ...] = ()
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
-        return tuple(frozenset(head for place, head in off if place == site) for off in self.each_off)
+        return tuple(frozenset(head for other, head in off if other == site) for off in self.each_off)
 
 
 def donors(edits: Edits, site: Site) -> list[Donor]:
@@ -299,8 +299,8 @@ def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring
     """
     if not any("row" in donor.tensors for donor in sources):
         return scoring
-    wide = torch.promote_types(query.dtype, torch.float32)
-    bias = query.new_zeros(*query.shape[:3], key.shape[2], dtype=wide)
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    bias = query.new_zeros(*query.shape[:3], key.shape[2], dtype=dtype)
     for donor in (donor for donor in sources if "row" in donor.tensors):
         row, take = donor.tensors["row"], donor.take
         heads = slice(None) if take.head is None else slice(take.head, take.head + 1)

@@ -167,9 +167,9 @@ class Prediction:
 
     def words(self, *, sentence: int = 0) -> tuple[str, ...]:
         """The most probable word after each position, (n,); with `blanks`, the word at each blank and "" elsewhere."""
-        most = self.logits[sentence, :, : self._words].argmax(-1).tolist()
-        positions = range(len(most)) if self.blanks is None else self.blanks[sentence]
-        return tuple(self.vocabulary[id] if i in positions else "" for i, id in enumerate(most))
+        best = self.logits[sentence, :, : self._words].argmax(-1).tolist()
+        positions = range(len(best)) if self.blanks is None else self.blanks[sentence]
+        return tuple(self.vocabulary[id] if i in positions else "" for i, id in enumerate(best))
 
     @property
     def _words(self) -> int:
@@ -234,8 +234,9 @@ class Record:
     @property
     def nbytes(self) -> int:
         """Size of all tensors and texts in bytes; storage that tensors share counts once, in full."""
-        held = {storage.data_ptr(): storage.nbytes() for storage in (t.untyped_storage() for t in _tensors(self))}
-        return sum(held.values()) + sum(sentence.nbytes for sentence in (*self.sentences, *self.targets))
+        storages = map(Tensor.untyped_storage, _tensors(self))
+        sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
+        return sum(sizes.values()) + sum(sentence.nbytes for sentence in (*self.sentences, *self.targets))
 
     @property
     def sites(self) -> tuple[Site, ...]:

@@ -40,7 +40,7 @@ class Request:
         if self.answer and texts != 1:
             raise InputError(f"An answer continues one text; there are {texts}. Give one of them.")
         if self.pictures and not all(self.pictures):
-            raise InputError("Some texts have pictures and some have none; give them one after the other.")
+            raise InputError("Some texts have pictures and some have none; run them separately.")
 
     @classmethod
     def of(cls, text: Any) -> Self:

@@ -288,8 +288,8 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     for axis, name in enumerate(("batch", "heads")[: query.dim() - 2]):
         sizes = [t.shape[axis] for t in (query, key, value)]
         if len(set(sizes)) > 1:
-            would = "Broadcasting would have repeated the one of size 1" if 1 in sizes else "They cannot be broadcast"
-            raise ShapeError(f"Query, key and value differ in {name} ({str(sizes)[1:-1]}): {shapes}. {would}.")
+            hint = "Broadcasting would have repeated the one of size 1" if 1 in sizes else "They cannot be broadcast"
+            raise ShapeError(f"Query, key and value differ in {name} ({str(sizes)[1:-1]}): {shapes}. {hint}.")
     if not query.dtype == key.dtype == value.dtype:
         raise ShapeError(
             f"Query, key and value must share a dtype; they have {query.dtype}, {key.dtype}, {value.dtype}."

@@ -226,7 +226,7 @@ class GradientTap(Tap):
 
     def __init__(self, edits: Edits = Edits()):
         if edits.taken:
-            what = "Parts of this run are taken from another text, through which its tokens have no gradient"
-            raise InputError(f"{what}; remove what is taken.")
+            problem = "Parts of this run are taken from another text, through which its tokens have no gradient"
+            raise InputError(f"{problem}; remove what is taken.")
         super().__init__(edits, keep=False)
         self.attention = {}

@@ -36,10 +36,10 @@ class Token:
     box: Box | None = None
 
     def __str__(self) -> str:
-        place = f"characters {self.start} to {self.end}" if self.end > self.start else "in no place of the text"
+        location = f"characters {self.start} to {self.end}" if self.end > self.start else "in no place of the text"
         if self.box is not None:
-            place = "a patch of the picture"
-        return f"“{self.text}” (id {self.id}, {place}{', special' if self.special else ''})"
+            location = "a patch of the picture"
+        return f"“{self.text}” (id {self.id}, {location}{', special' if self.special else ''})"
 
 
 CLOSING = "\"')]}»”’」』"

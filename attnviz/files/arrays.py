@@ -183,7 +183,7 @@ def _weights_of(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], 
         kind = reading.kind_by_name(next(iter(chosen)))
         raise InputError(f"{name} holds {'a mask' if kind == 'mask' else kind}, not weights: {CHECKED}.")
     if len(weights) > 1 and not reading.are_layers(weights):
-        raise InputError(f"Which array of {name} is meant? It has {', '.join(map(quoted, weights))}; give only one.")
+        raise InputError(f"{name} holds several arrays: {', '.join(map(quoted, weights))}. Give a file with only one.")
     if any(str(array.dtype) in ("bool", "torch.bool") for array in weights.values()):
         raise InputError(f"{name} holds booleans, as a mask does, not weights: {CHECKED}.")
     layers, notes = list(weights.values()), [f"{quoted(key)} is not read." for key in chosen.keys() - weights]
@@ -275,8 +275,8 @@ def _step(
             pairs = ((step.weights(head, sentence=b), weights[b, head]) for b, head in maps)
             if (difference := max(float((a - b).abs().nan_to_num(1.0).max()) for a, b in pairs)) <= SAME:
                 return step, notes
-        what = f"softmax(query · key) differs from the given weights by up to {difference:.2g}"
-        notes.append(f"{what}: the weights are shown.")
+        problem = f"softmax(query · key) differs from the given weights by up to {difference:.2g}"
+        notes.append(f"{problem}: the weights are shown.")
     b, h, q, k = weights.shape
     if bool((weights < 0).any()):
         raise InputError(f"The weights of {site} hold {float(weights.min()):.4g}; give weights from after the softmax.")
@@ -305,18 +305,18 @@ def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, 
 
 def _sentence(pieces: list[str]) -> Sentence:
     """Make a sentence from words or pieces of a tokenizer: "Ġcat", "▁cat" and "##s" become the text they stand for."""
-    signs = [sign for sign in SIGNS if sum(p.startswith(sign) for p in pieces) >= max(1, SHARE * len(pieces))]
-    sign, tokens, text = signs[0] if signs else "", [], ""
+    prefixes = [prefix for prefix in SIGNS if sum(p.startswith(prefix) for p in pieces) >= max(1, SHARE * len(pieces))]
+    prefix, tokens, text = prefixes[0] if prefixes else "", [], ""
     for before, piece in pairwise(["<s>", *pieces]):
-        has_sign = sign != "" and piece.startswith(sign)
-        word, begins_word = piece.removeprefix(sign) or piece, not has_sign
-        if sign in ("Ġ", "▁"):
-            begins_word = has_sign or bool(NAMED.fullmatch(piece) or NAMED.fullmatch(before))
-            if sign == "Ġ" and all(character in BYTES for character in piece):
+        has_prefix = prefix != "" and piece.startswith(prefix)
+        word, begins_word = piece.removeprefix(prefix) or piece, not has_prefix
+        if prefix in ("Ġ", "▁"):
+            begins_word = has_prefix or bool(NAMED.fullmatch(piece) or NAMED.fullmatch(before))
+            if prefix == "Ġ" and all(character in BYTES for character in piece):
                 decoded = bytes(BYTES[character] for character in piece).decode(errors="replace")
                 if "\ufffd" not in decoded:  # otherwise, the piece is a part of a character
                     word = decoded.removeprefix(" ") or decoded
-        joined = not begins_word and (sign == "##" or word[:1].isalnum())
+        joined = not begins_word and (prefix == "##" or word[:1].isalnum())
         text += " " if tokens and begins_word else ""
         tokens.append(Token(word, len(tokens), len(text), len(text) + len(word), joined=joined))
         text += BREAKS.sub(" ", word)

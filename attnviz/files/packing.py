@@ -258,7 +258,7 @@ def check_fits(record: Record) -> None:
     _check(batch > 0 and len(record.targets) in (0, batch), "it has no texts")
     _check(0 < len(record.steps) == len(set(record.sites)), "it has no attention, or a layer twice")
     lengths = {len(sentence.tokens) for sentence in record.sentences}
-    _check(len(lengths) == 1 and 0 not in lengths, "its texts are empty, or not of one length")
+    _check(len(lengths) == 1 and 0 not in lengths, "its texts are empty, or differ in length")
     _check(record.precision in ("", *PRECISIONS), "the precision of its numbers is unknown")
     _check(all(len(end) == batch for ends in record.own_texts.values() for end in ends), "a layer has other texts")
     labels = record.labels

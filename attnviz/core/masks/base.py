@@ -191,8 +191,8 @@ class Mask(ABC):
 
     def span(self, queries: range, keys: range, size: int) -> range:
         """Find the smallest range of `keys`, in steps of `size`, outside of which all `queries` are blocked."""
-        parts = [keys[start : start + size] for start in range(0, len(keys), size)]
-        used = [i for i, part in enumerate(parts) if len(queries) and self.is_open(queries, part) is not False]
+        blocks = [keys[start : start + size] for start in range(0, len(keys), size)]
+        used = [i for i, block in enumerate(blocks) if len(queries) and self.is_open(queries, block) is not False]
         return keys[used[0] * size : (used[-1] + 1) * size] if used else keys[:0]
 
     def keys_left(self, queries: int, keys: int, *, sentence: int = 0) -> Tensor:

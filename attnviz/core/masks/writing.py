@@ -117,8 +117,8 @@ class Symbol:
         return self.writer.looked_up(self, name, f"torch.isin({{}}, {self.writer.numbers('positions', numbers)})")
 
     def num_up_to(self, numbers: Sequence[int]) -> "Symbol":
-        places = self.writer.numbers("places", numbers)
-        return self.writer.looked_up(self, "images", f"torch.bucketize({{}}, {places}, right=True)")
+        table = self.writer.numbers("places", numbers)
+        return self.writer.looked_up(self, "images", f"torch.bucketize({{}}, {table}, right=True)")
 
     def num_ends(self, lengths: "Sequence[int] | Symbol") -> "Symbol":
         if self.writer.style == SCRIPT:
@@ -284,8 +284,8 @@ class MaskWriter:
 
     def _tensor(self, mask: Mask) -> Symbol:
         """Write a rule without a formula as a call of `Mask.tensor`."""
-        part = "" if mask.batch_size else "[0, 0]"
-        tensor = f'attnviz.mask("{mask.text}").tensor(queries, keys){part}.to(query.device)'
+        index = "" if mask.batch_size else "[0, 0]"
+        tensor = f'attnviz.mask("{mask.text}").tensor(queries, keys){index}.to(query.device)'
         self.lines += [f"import attnviz  # '{mask}' has no short formula", f"{self.name} = {tensor}"]
         return self.cells_of(frozenset("BQK" if mask.batch_size else "QK"))
 

@@ -102,21 +102,21 @@ class Random(Mask):
         """Return None, because there is no short formula."""
 
 
-def _permute(place: Tensor, hashed: Tensor, size: int) -> Tensor:
-    """Permute places from 0 to size - 1, with a separate permutation per hash.
+def _permute(index: Tensor, hashed: Tensor, size: int) -> Tensor:
+    """Permute indices from 0 to size - 1, with a separate permutation per hash.
 
-    A Feistel network of four rounds permutes 0 to root² - 1, where root is the square root of size, rounded up. A place
-    that is permuted to size or above is permuted again, which gives a permutation of 0 to size - 1 ("cycle walking",
-    Black and Rogaway 2002).
+    A Feistel network of four rounds permutes 0 to root² - 1, where root is the square root of size, rounded up. An
+    index that is permuted to size or above is permuted again, which gives a permutation of 0 to size - 1 ("cycle
+    walking", Black and Rogaway 2002).
     """
     root = math.isqrt(size - 1) + 1
-    left, right = place // root, place % root
+    high, low = index // root, index % root
     for turn in range(4):
-        left, right = right, (left + _hash(hashed + right * 64 + turn)) % root
-    place = left * root + right
-    if (beyond := place >= size).any():
-        place[beyond] = _permute(place[beyond], hashed[beyond], size)
-    return place
+        high, low = low, (high + _hash(hashed + low * 64 + turn)) % root
+    index = high * root + low
+    if (outside := index >= size).any():
+        index[outside] = _permute(index[outside], hashed[outside], size)
+    return index
 
 
 def _hash(number: Tensor) -> Tensor:
@@ -264,6 +264,6 @@ class PatchWindows(Mask):
     shift: int = parameter("shift", default=0)
 
     def allows(self, query, key, sentence):
-        moved = self.size - self.shift
-        rows = (query // self.columns + moved) // self.size == (key // self.columns + moved) // self.size
-        return rows & ((query % self.columns + moved) // self.size == (key % self.columns + moved) // self.size)
+        offset = self.size - self.shift
+        rows = (query // self.columns + offset) // self.size == (key // self.columns + offset) // self.size
+        return rows & ((query % self.columns + offset) // self.size == (key % self.columns + offset) // self.size)
