@@ -115,24 +115,24 @@ class Lead:
 
     @classmethod
     def of(cls, axes: tuple[int, ...], heads: int | None, module_heads: set[int], batches: set[int]) -> Self:
-        """Determine sentences and heads, from `heads` of the user, else from the module's heads and its batch sizes.
+        """Determine sentences and heads from the user's `heads`, or from the module's head counts and batch sizes.
 
         Raises:
             ShapeError: if one axis may hold heads or sentences and it is not known which.
         """
         counts, total = module_heads if heads is None else {heads}, prod(axes)
-        joined = [prod(axes[start:]) for start in range(1, len(axes)) if prod(axes[start:]) in counts]
+        trailing = [prod(axes[start:]) for start in range(1, len(axes)) if prod(axes[start:]) in counts]
         fitting = [axis for axis, size in enumerate(axes) if size in counts and size > 1]
-        axis = fitting[0] if len(fitting) == 1 and not joined else max(0, len(axes) - 1)
+        axis = fitting[0] if len(fitting) == 1 and not trailing else max(0, len(axes) - 1)
         if heads is not None and total % heads:
             raise ShapeError(f"heads={heads} does not divide the axes {axes} before (n, d) of an attention call.")
         if heads is None and len(axes) > 1:
-            heads = joined[0] if joined and len(axes) > 2 else axes[axis]
+            heads = trailing[0] if trailing and len(axes) > 2 else axes[axis]
         elif heads is None:
             fitting = {count for count in counts if total % count == 0}
             exact = {count for count in fitting if total // count in batches}
-            alone = not counts or not axes or (not exact and total in batches)
-            fitting = {1} if alone else exact or fitting
+            has_one_head = not counts or not axes or (not exact and total in batches)
+            fitting = {1} if has_one_head else exact or fitting
             if len(fitting) != 1:
                 problem = f"one axis of {total} before (n, d), and the module has counts of {sorted(counts)} heads"
                 raise ShapeError(f"An attention call has {problem}: give capture(model, heads=...).")

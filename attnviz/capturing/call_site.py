@@ -88,7 +88,7 @@ class Places:
         self._own = {*model.modules()}
 
     def now(self) -> CallPlace | None:
-        """The place of the current call; None outside the model, and in another model that it calls."""
+        """Find the current call on the call stack; None outside the model, and in another model that it calls."""
         module = outer_frame = above = None
         in_pass = False
         for frame, _ in walk_stack(sys._getframe(1)):

@@ -120,8 +120,8 @@ class Scores:
         if not isinstance(term, Tensor) or not term.dim():
             return self
         term = self.canonical(term)
-        is_beyond = self.has_sink and term.shape[-1] > 1
-        return None if is_beyond else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
+        covers_sink = self.has_sink and term.shape[-1] > 1
+        return None if covers_sink else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
 
     def times(self, other: Any, power: int) -> "Scores | None":
         """The scores after a factor `other`, or a divisor if `power` is -1. A factor per head or query is merged into

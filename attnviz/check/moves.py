@@ -168,7 +168,7 @@ def _change_tokens(
     moved, batch_size = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, 1024 // size - 3)
 
     def run(copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
-        """Run copies as a batch, or as two halves if that is too large; return a record and a row in it per copy."""
+        """Run copies as a batch, or in two halves if it is too large; return the record and row of each copy."""
         sentences, targets, mask = tuple(copies), (), edits.mask
         if source.writes:
             sentences, targets = before.sentences * len(copies), sentences

@@ -343,14 +343,14 @@ def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
 
 
 def _looks_causal(is_open: Tensor) -> bool:
-    """Whether half of the past is open and half of the heads open at most a tenth of the future; unused keys aside."""
+    """Whether half of the past is open, and half of the heads open at most a tenth of the future; used keys count."""
     queries, keys = is_open.shape[2:]
     used = is_open.any(2, keepdim=True) & is_open.any(3, keepdim=True)
     ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
-    hiding = 10 * (is_open & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # per head
+    hides_per_head = 10 * (is_open & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))
     is_past_open = 2 * int((is_open & behind).count_nonzero()) >= int(behind.count_nonzero())
     has_past = bool(ahead.any()) and queries > 1 + (queries != keys)
-    return has_past and is_past_open and 2 * int(hiding.sum()) >= len(hiding)
+    return has_past and is_past_open and 2 * int(hides_per_head.sum()) >= len(hides_per_head)
 
 
 def _intended_mask(mask: Mask, is_open: Tensor) -> tuple[Tensor, bool]:
