@@ -280,6 +280,7 @@ class Capture:
         return tuple(steps), unseen, findings
 
     def _no_attention_message(self, unseen: list[str]) -> str:
+        """Explain why nothing was captured: the reasons in `unseen`, or that no attention was computed."""
         nothing = "it ran and took no softmax of queries and keys, so it has no attention weights"
         if self.output is None:
             nothing = "no function of attention was called in it. Was it run in the block and thread?"

@@ -214,6 +214,7 @@ def _step(values: dict[str, Any], store: Store) -> Step:
 
 
 def _mask(values: str | dict[str, Any], store: Store) -> Mask:
+    """Convert the text of a mask, or a JSON object with it and the position of a sink, to a mask."""
     values = {"text": values} if isinstance(values, str) else values
     if "text" not in values:
         raise InputError("its mask is JSON, as attnviz 0.2 wrote it. Make the record again with this version.")
@@ -222,6 +223,7 @@ def _mask(values: str | dict[str, Any], store: Store) -> Mask:
 
 
 def _bias(values: dict[str, Any], store: Store) -> Bias:
+    """Convert a JSON object to a bias: a named bias, a bias within windows, or one of these next to a sink."""
     if "beside" in values:
         inner = {key: value for key, value in values.items() if key != "beside"}
         return BiasBesideSink(_bias(inner, store), _sink(values["beside"], store))

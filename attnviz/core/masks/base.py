@@ -73,6 +73,7 @@ class Mask(ABC):
     of_keys: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
+        """Register a class with a `rule` by its names."""
         if "rule" in vars(cls):
             cls.keyword = vars(cls).get("keyword", cls.rule)
             RULES[cls.rule] = cls

@@ -65,6 +65,7 @@ class Symbol:
         return self.derive(f"{self.beside(rank + (rank == COMPARED))} {sign} {right}", other, rank, **facts)
 
     def __add__(self, other: "Symbol | int") -> "Symbol":
+        """Write a sum; a sum with a number has the number last, with its sign, and + 0 is left out."""
         if isinstance(other, int):
             return self.derive(plus(self.text, str(other)), rank=SUM) if other else self
         return self._binary("+", other, SUM)
