@@ -75,9 +75,8 @@ def source(file: str | Path, content: bytes | None = None) -> Saved:
     with readable(name):
         if not name.lower().endswith(files.READ):
             check_no_picture(name)
-            endings = ", ".join(files.READ)
             remedy = "Unpack it, and open the .attn file." if name.lower().endswith(".zip") else files.NO_PICKLE
-            raise InputError(f"{quoted(name)} is no file that opens: its name must end in {endings}. {remedy}")
+            raise InputError(f"{quoted(name)} cannot be opened: its name must end in {', '.join(files.READ)}. {remedy}")
         if name.lower().endswith(files.ARRAYS):
             return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
         record, case = files.opened(Path(file) if content is None else content, name)
@@ -133,10 +132,10 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
         reasons = reasons or ["Weights and versions are the same, so this is a bug; please report it."]
         return Verified(False, (*differences, *reasons))
     steps = list(zip(record.steps, again.steps, strict=True))
-    apart = max(_difference(getattr(a, name), getattr(b, name)) for a, b in steps for name in VECTORS)
-    exactly = f", to {apart:.1g} of the largest number" if apart else ", bit for bit"
-    exactly = "" if record.precision else exactly
-    return Verified(True, (f"The same{exactly}: {source.name}, {len(record.steps)} attention calls.", *reasons))
+    largest = max(_difference(getattr(a, name), getattr(b, name)) for a, b in steps for name in VECTORS)
+    precision = f", to {largest:.1g} of the largest number" if largest else ", bit for bit"
+    precision = "" if record.precision else precision
+    return Verified(True, (f"The same{precision}: {source.name}, {len(record.steps)} attention calls.", *reasons))
 
 
 def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source]) -> Source:
@@ -149,20 +148,21 @@ def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source])
     except InputError as error:
         if Path(name).exists() or not name.startswith("."):
             raise
-        moved = "Say where it stands now: attnviz open FILE --verify --model FOLDER, or verify(file, load(folder))."
-        raise InputError(f"The run is of the folder {quoted(name)}, which is not here. {moved}") from error
+        remedy = "Say where it is now: attnviz open FILE --verify --model FOLDER, or verify(file, load(folder))."
+        raise InputError(f"The run is of the folder {quoted(name)}, which is not here. {remedy}") from error
     except (TypeError, KeyError, ValueError) as error:
-        why = str(error).rstrip(".")
-        raise InputError(f"The source {quoted(name)} cannot be made from its settings: {why}.") from None
+        reason = str(error).rstrip(".")
+        raise InputError(f"The source {quoted(name)} cannot be made from its settings: {reason}.") from None
 
 
 def _differences(record: Record, again: Record) -> Iterator[str]:
+    """Describe differences of a record and its repetition that are more than rounding: tokens, steps, outputs."""
     pairs = (("tokens", record.sentences, again.sentences), ("words written", record.targets, again.targets))
-    for what, *runs in pairs:
+    for noun, *runs in pairs:
         words = [[sentence.labels for sentence in sentences] for sentences in runs]
         if words[0] != words[1]:
             stored, here = (quoted(" | ".join(map(" ".join, texts))) for texts in words)
-            yield f"Other {what}: {stored} in the file, {here} here."
+            yield f"Other {noun}: {stored} in the file, {here} here."
             return
     if record.sites != again.sites:
         yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
@@ -170,21 +170,21 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
     close = CLOSE[record.precision]
     for stored, rerun in zip(record.steps, again.steps, strict=True):
         differences = {name: _difference(getattr(stored, name), getattr(rerun, name)) for name in VECTORS}
-        moved = next((name for name in VECTORS if differences[name] > close), None)
-        if moved is not None:
-            yield f"{stored.site}: the {moved} vectors differ by up to {differences[moved]:.2g} of the largest."
+        changed = next((name for name in VECTORS if differences[name] > close), None)
+        if changed is not None:
+            yield f"{stored.site}: the {changed} vectors differ by up to {differences[changed]:.2g} of the largest."
             continue
         for head, sentence in product(range(stored.num_heads), range(stored.shape[0])):
             weights = (step.weights(head, sentence=sentence) for step in (stored, rerun))
-            if (apart := _difference(*weights)) > close:
-                yield f"{stored.site.head(head)}: the weights differ by up to {apart:.2g}."
+            if (difference := _difference(*weights)) > close:
+                yield f"{stored.site.head(head)}: the weights differ by up to {difference:.2g}."
                 break
     outputs = {"last hidden states": (record.output, again.output)}
     if record.prediction and again.prediction and not record.prediction.others:
         outputs["logits"] = record.prediction.logits, again.prediction.logits
-    for what, both in outputs.items():
-        if (apart := _difference(*both)) > CLOSE[""]:
-            yield f"The {what} differ by up to {apart:.2g} of the largest."
+    for noun, both in outputs.items():
+        if (difference := _difference(*both)) > CLOSE[""]:
+            yield f"The {noun} differ by up to {difference:.2g} of the largest."
 
 
 def _difference(a: Tensor, b: Tensor) -> float:
@@ -196,6 +196,7 @@ def _difference(a: Tensor, b: Tensor) -> float:
 
 
 def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[str]:
+    """Name possible reasons for differences: other weights, other versions, scaled pictures, rounded numbers."""
     if case and case.get("checksum") != source.checksum():
         sums = f"{case.get('checksum')!s:.8}, {source.checksum()!s:.8}"
         yield f"The weights of {source.name} are not those of the file (checksums {sums})."
@@ -203,7 +204,7 @@ def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[s
         if case and case.get(name) != now:
             yield f"The file was made by {name} {case.get(name)!s:.40}; here is {now}."
     if any(max(picture.size) == SIDE for sentence in record.sentences for picture in sentence.pictures):
-        yield f"The file keeps {SIDE} pixels of the longer side of a picture: of a larger one the numbers differ."
+        yield f"The file keeps pictures with {SIDE} pixels on the longer side: numbers of a larger picture differ."
     if record.precision:
         most = f"differences up to {CLOSE[record.precision]} of the largest are rounding"
         yield f"The file keeps {record.precision}: {most}."

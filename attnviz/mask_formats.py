@@ -62,14 +62,15 @@ class MaskFormat:
         """Explain in one sentence why the format cannot express a mask; "" if it can."""
         if self.name not in ("is_causal", "key_padding_mask"):
             return ""
-        ours = mask.tensor(queries, keys)
-        only, expected = "has the same keys for every query", ours[:, :, :1]
+        may_attend = mask.tensor(queries, keys)
+        promise, expected = "has the same keys for every query", may_attend[:, :, :1]
         if self.name == "is_causal":
-            only, expected = "blocks the future aligned top-left, and nothing else", Subsequent().tensor(queries, keys)
-        for sentence, _, query, key in (ours != expected).nonzero()[:1].tolist():
-            does = "opens" if ours[sentence, 0, query, key] else "blocks"
-            where = f" of sentence {sentence}" if mask.batch_size else ""
-            return f"{self.name} {only}; this mask {does} key {key} for query {query}{where}."
+            promise = "blocks the future aligned top-left, and nothing else"
+            expected = Subsequent().tensor(queries, keys)
+        for sentence, _, query, key in (may_attend != expected).nonzero()[:1].tolist():
+            verb = "opens" if may_attend[sentence, 0, query, key] else "blocks"
+            place = f" of sentence {sentence}" if mask.batch_size else ""
+            return f"{self.name} {promise}; this mask {verb} key {key} for query {query}{place}."
         return ""
 
     def to_tensor(self, mask: Mask, queries: int, keys: int, *, heads: int = 1) -> Tensor | None:
@@ -84,14 +85,14 @@ class MaskFormat:
         """
         if self.refuses(mask, queries, keys):
             return None
-        ours = mask.tensor(queries, keys)
+        may_attend = mask.tensor(queries, keys)
         if self.name == "huggingface":
-            return to_zero_is_masked(ours[:, 0, 0]) if _is_row(mask, queries, keys) else self.to(ours)
+            return to_zero_is_masked(may_attend[:, 0, 0]) if _is_row(mask, queries, keys) else self.to(may_attend)
         if self.name == "key_padding_mask":
-            return self.to(ours[:, 0, 0])
+            return self.to(may_attend[:, 0, 0])
         if self.name == "attn_mask" and mask.batch_size:
-            return self.to(ours.expand(-1, heads, -1, -1).flatten(0, 1))
-        return self.to(ours if mask.batch_size else ours[0, 0])
+            return self.to(may_attend.expand(-1, heads, -1, -1).flatten(0, 1))
+        return self.to(may_attend if mask.batch_size else may_attend[0, 0])
 
     def from_tensor(self, tensor: Tensor, *, heads: int = 1) -> Tensor:
         """Convert a tensor in this format back to a boolean mask with four axes, True = may attend.
@@ -100,12 +101,12 @@ class MaskFormat:
             MaskError: if the tensor holds values that the format does not have.
         """
         padding = self.name == "huggingface" and tensor.dim() == 2
-        ours = from_zero_is_masked(tensor) if padding else self.of(tensor)
+        may_attend = from_zero_is_masked(tensor) if padding else self.of(tensor)
         if padding or self.name == "key_padding_mask":
-            return ours[:, None, None]
-        if self.name == "attn_mask" and ours.dim() == 3:
-            return ours.unflatten(0, (-1, heads))[:, :1]
-        return ours if ours.dim() == 4 else ours[None, None]
+            return may_attend[:, None, None]
+        if self.name == "attn_mask" and may_attend.dim() == 3:
+            return may_attend.unflatten(0, (-1, heads))[:, :1]
+        return may_attend if may_attend.dim() == 4 else may_attend[None, None]
 
     def code(self, mask: Mask, queries: int, keys: int) -> str:
         """Write code that builds a mask and passes it to the library; "" if the format cannot express the mask.
@@ -121,39 +122,44 @@ class MaskFormat:
 
 
 def _sdpa(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Write code for `F.scaled_dot_product_attention` with a boolean mask."""
     lines, may_attend = _grid(mask, queries, keys)
     return [*lines, "# True = may attend", f"mask = {may_attend.text}", CALL]
 
 
 def _sdpa_additive(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Write code for `F.scaled_dot_product_attention` with a mask of floats."""
     return [*_floats(mask, queries, keys, 'float("-inf")', "-inf"), CALL]
 
 
 def _is_causal(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Write code for `F.scaled_dot_product_attention` with is_causal; the mask is known to be causal."""
     return [f"{CALL.replace('attn_mask=mask', 'is_causal=True')}  # aligned top-left"]
 
 
 def _multihead(mask: Mask, queries: int, keys: int) -> list[str]:
     """Write code for `nn.MultiheadAttention`; padding beside other rules becomes key_padding_mask."""
-    beside, lines, arguments = _split_padding(mask, queries, keys), [], "attn_mask=mask"
-    if beside is not None:
-        mask, padding = beside
+    split, lines, arguments = _split_padding(mask, queries, keys), [], "attn_mask=mask"
+    if split is not None:
+        mask, padding = split
         lines, tokens = _row(padding, queries, keys)
         lines.append(f"key_padding_mask = {(~tokens).text}  # True = padding")
         arguments += ", key_padding_mask=key_padding_mask"
-    more, blocked = _blocked_cells(mask, queries, keys)
-    lines += [*more, "# True = blocked", f"mask = {blocked}"]
+    mask_lines, blocked = _blocked_cells(mask, queries, keys)
+    lines += [*mask_lines, "# True = blocked", f"mask = {blocked}"]
     if mask.batch_size:
         lines.append("mask = mask.expand(-1, -1, queries, keys)[:, 0].repeat_interleave(attention.num_heads, 0)")
     return [*lines, CALL_MODULE.format(arguments)]
 
 
 def _key_padding(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Write code for `nn.MultiheadAttention` with key_padding_mask."""
     lines, tokens = _row(mask, queries, keys)
     return [*lines, "# True = padding", f"mask = {(~tokens).text}", CALL_MODULE.format("key_padding_mask=mask")]
 
 
 def _flex(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Write code for FlexAttention: a predicate, its block mask, and the call."""
     lines, may_attend = _grid(mask, queries, keys, PREDICATE)
     batch = "len(query)" if mask.batch_size else "None"
     return [
@@ -179,12 +185,14 @@ def _huggingface(mask: Mask, queries: int, keys: int) -> list[str]:
 
 
 def _zero_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Write attention with masked_fill where the mask is 0."""
     lines, may_attend = _grid(mask, queries, keys)
     lines += ["# 0 = masked", f"mask = {may_attend.beside(ATOM)}.long()", SCORES]
     return [*lines, "weights = scores.masked_fill(mask == 0, -1e9).softmax(-1)", OUTPUT]
 
 
 def _true_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Write attention with masked_fill where the mask is True."""
     lines, blocked = _blocked_cells(mask, queries, keys)
     lines += ["# True = masked", f"mask = {blocked}", SCORES]
     return [*lines, 'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)', OUTPUT]
@@ -241,6 +249,7 @@ def _split_padding(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | N
 
 TRUE, MASKED = (torch.clone, torch.clone), (to_true_is_masked, from_true_is_masked)
 ZEROS = to_zero_is_masked, from_zero_is_masked
+"""Pairs of conversions `to` and `of`."""
 LOWEST_ADDED = partial(to_additive, fill=torch.finfo(torch.float32).min), from_additive
 SDPA, MULTIHEAD = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
 ADDED = "0 = may attend, -inf = blocked; added to the scores"
@@ -254,6 +263,7 @@ TUTORIAL, OTHERS = "mask == 0, as in The Annotated Transformer", "mask == True, 
 ZERO = "0 = masked, 1 = may attend"
 OF_SDPA, OF_MODULE, OF_SCORES = TORCH + FUNCTIONAL + HEADS + SIZES, TORCH + MODULE + SIZES, TORCH + HEADS + SIZES
 OF_FLEX, OF_FLAG = TORCH + FLEX + HEADS + SIZES, FUNCTIONAL + HEADS
+"""First lines of the code of each format."""
 
 FORMATS = (
     MaskFormat("sdpa", SDPA, "True = may attend", "zero", *TRUE, OF_SDPA, _sdpa),

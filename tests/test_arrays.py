@@ -117,7 +117,7 @@ def test_what_the_check_finds_is_kept_with_the_record():
         ({"weights": [np.ones((2, 2)), np.array(["a"])]}, "booleans or real numbers"),
         ({"weights": [[1, 2], [3]]}, "different lengths"),
         ({"weights": np.eye(2) * 1j}, "given complex128. Give the real part, or the absolute values"),
-        ({"weights": np.eye(2, dtype=bool)}, "given booleans, as of a mask: 'attnviz check' reads it"),
+        ({"weights": np.eye(2, dtype=bool)}, "given booleans, as a mask has: open it with 'attnviz check'"),
         ({"weights": np.ones((1001, 1, 1, 1, 1))}, "1,001 layers of weights; at most 1,000 are read"),
         ({"weights": -np.ones((2, 2))}, "hold -1"),
         (
@@ -306,7 +306,7 @@ def test_booleans_in_a_text_are_a_mask(content, tmp_path, monkeypatch, capsys):
     save_file({"x": torch.eye(3).bool()}, "a.safetensors")
 
     for name in ("a.txt", "a.npz", "named.npz", "mask.npz", "a.safetensors"):
-        with pytest.raises(InputError, match=r"a mask.* no weights: 'attnviz check' reads it"):
+        with pytest.raises(InputError, match=r"a mask.* not weights: open it with 'attnviz check'"):
             attnviz.read(tmp_path / name)
         assert main(["export", "0 1", "--model", name]) == 2
         assert len(capsys.readouterr().err.splitlines()) == 1

@@ -249,7 +249,7 @@ def test_a_file_opens_where_it_was_saved(tmp_path, monkeypatch):
 def test_what_is_no_file_of_ours_says_what_is():
     for name, content, says in (
         ("a.docx", b"x", r"must end in \.attn, \.npz"),
-        ("a.attn", b"x", "no file of a record"),
+        ("a.attn", b"x", "not a file that attnviz.save wrote"),
         ("a.npy", b"x", "is damaged, holds a pickle"),
     ):
         with pytest.raises(InputError, match=says):

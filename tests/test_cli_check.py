@@ -54,7 +54,7 @@ def test_a_finding_is_a_rule_a_sentence_cells_and_a_fix(run):
     assert out.split("\n\n")[1].splitlines() == [
         "error inverted: The whole mask is inverted.",
         "  at: query 0 key 0; query 0 key 1; query 0 key 2; ... (16 in all)",
-        "  fix: Hand over ~mask, or say the other convention.",
+        "  fix: Pass ~mask, or state the other convention.",
     ]
     assert out.splitlines()[0] == "mask, may-attend, causal, (B, H, Q, K) = (1, 1, 4, 4)"
     assert out.splitlines()[-1] == "1 error"

@@ -291,7 +291,7 @@ def test_beside_an_error_nothing_says_no_leak(checked, tmp_path):
     status, out = checked("right", "--intent", "causal | prefix(3)", "-o", "leaks.svg")
 
     assert (status, errors(out)) == (1, ["deviation"])
-    assert "Hidden tokens: not judged before the errors are mended." in out
+    assert "Hidden tokens: not judged until the errors are fixed;" in out
     assert "no leak" not in (out + (tmp_path / "leaks.svg").read_text()).lower()
     assert "Leak test: no output moved with a token that its mask hides" in (tmp_path / "leaks.svg").read_text()
 

@@ -85,7 +85,7 @@ def test_a_picture_that_is_none_is_one_sentence(tmp_path, capsys):
     (tmp_path / "cat.png").write_bytes(b"hello")
 
     assert main(["predict", "", "--picture", str(tmp_path / "cat.png"), "--model", "shapes"]) == 2
-    assert "'cat.png' is no picture of PNG, JPEG or WebP" in capsys.readouterr().err
+    assert "'cat.png' is not a PNG, JPEG or WebP picture" in capsys.readouterr().err
 
 
 def test_a_saved_run_of_a_picture_comes_out_the_same_or_says_that_the_file_keeps_a_smaller_one(tmp_path):
@@ -98,4 +98,4 @@ def test_a_saved_run_of_a_picture_comes_out_the_same_or_says_that_the_file_keeps
 
     assert same.lines == ("The same, bit for bit: shapes, 2 attention calls.",)
     assert not other.same
-    assert "The file keeps 384 pixels of the longer side of a picture" in str(other)
+    assert "The file keeps pictures with 384 pixels on the longer side" in str(other)

@@ -201,10 +201,10 @@ def with_header(content, change):
     [
         (lambda h: h.update(version=2), "was written by a later attnviz (format 2; this one reads up to 1)"),
         (lambda h: h.update(version="1; rm"), "later attnviz"),
-        (lambda h: h.update(steps=[{}]), "does not fit together"),
-        (lambda h: h.update(steps=7), "steps is no list"),
+        (lambda h: h.update(steps=[{}]), "its entries contradict each other"),
+        (lambda h: h.update(steps=7), "steps is not a list"),
         (lambda h: h["steps"][0].update(query="output"), "has 3 axes"),
-        (lambda h: h["steps"][0].update(key="steps.9.key"), "does not fit together"),
+        (lambda h: h["steps"][0].update(key="steps.9.key"), "its entries contradict each other"),
         (lambda h: h["steps"][0].update(query=["steps.0.query", [1, 10**9, 10**9, 10**9]]), "an axis is too long"),
         (lambda h: h["steps"][0].update(kind="nowhere"), "no site"),
         (lambda h: h["steps"][0].update(dtype="int32"), "holds no numbers"),
@@ -214,7 +214,7 @@ def with_header(content, change):
         (lambda h: h["sentences"][0]["tokens"].clear(), "a text is longer"),
         (lambda h: h["steps"][0].update(mask={"text": "nothing"}), "there is no rule"),
         (lambda h: h["steps"][0].update(mask={"rule": "full"}), "its mask is JSON, as attnviz 0.2 wrote it. Make the"),
-        (lambda h: h.update(patches={"rows": 3}), "its picture stands where attnviz 0.2 wrote it. Make the record"),
+        (lambda h: h.update(patches={"rows": 3}), "its picture is stored as by attnviz 0.2. Make the record"),
         (lambda h: h["steps"][0]["scoring"].update(temperature=0), "temperature"),
         (lambda h: h["steps"][0]["scoring"].update(bias=[{"bias": "evil"}]), "no bias"),
         (lambda h: h["edits"].update(heads_off=[["encoder", 0, -1]]), "There is no head -1"),
@@ -270,7 +270,7 @@ def test_a_header_in_which_anything_was_changed_is_refused_or_drawn(data):
 
 @pytest.mark.parametrize("cut", [0, 1, 7, 8, 100, -1, -100])
 def test_a_file_that_is_cut_is_refused(content, cut):
-    with pytest.raises(InputError, match=r"cut short|no file of a record"):
+    with pytest.raises(InputError, match=r"cut short|not a file that attnviz.save wrote"):
         files.read(content[:cut])
 
 
@@ -315,7 +315,7 @@ def test_files_that_are_not_there_cannot_be_written_or_are_pickles_are_refused(t
     for path in (tmp_path, tmp_path / "none.attn", tmp_path / "evil.attn"):
         with pytest.raises(InputError):
             files.read(path)
-    with pytest.raises(InputError, match="is no file of a record") as refused:
+    with pytest.raises(InputError, match="is not a file that attnviz") as refused:
         files.read(tmp_path / "evil.attn")
     assert "cannot be read" not in str(refused.value)
     with pytest.raises(InputError, match="cannot be written"):

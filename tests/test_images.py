@@ -43,12 +43,12 @@ LEVELS = np.linspace(0, 65535, 400).reshape(20, 20).astype(np.uint16)
         (
             content(FRAMES[0], "WEBP", save_all=True, append_images=FRAMES[1:], lossless=True),
             np.array(RED),
-            "Of its 3 frames the first is read.",
+            "Only the first of its 3 frames is read.",
         ),
         (
             content(Image.new("CMYK", (20, 20), (0, 255, 255, 0)), "JPEG"),
             np.array([254, 0, 0]),
-            "Its colors, of print (CMYK), are read as those of a screen.",
+            "Its print colors (CMYK) are converted to RGB.",
         ),
         (content(Image.fromarray(LEVELS)), LEVELS[..., None] // 256, "Its 65,536 levels of gray are read as 256."),
     ],
@@ -98,7 +98,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 
 
 def test_100_megapixels_are_refused_before_they_are_decoded():
-    with pytest.raises(InputError, match=r"'big.png' has 10,000 x 10,000 pixels; 40 million are the most"):
+    with pytest.raises(InputError, match=r"'big.png' has 10,000 x 10,000 pixels; at most 40 million are read"):
         media.read_picture("big.png", content(Image.new("1", (10_000, 10_000))))
     with pytest.raises(InputError, match=r"'huge.png' has more than 40 million pixels"):
         media.read_picture("huge.png", content(Image.new("1", (20_000, 20_000))))
@@ -107,11 +107,11 @@ def test_100_megapixels_are_refused_before_they_are_decoded():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (b"", "is no picture of PNG, JPEG or WebP"),
-        (b"hello", "is no picture of PNG, JPEG or WebP"),
-        (content(Image.new("RGB", (20, 20)), "GIF"), "is no picture of PNG, JPEG or WebP"),
+        (b"", "is not a PNG, JPEG or WebP picture"),
+        (b"hello", "is not a PNG, JPEG or WebP picture"),
+        (content(Image.new("RGB", (20, 20)), "GIF"), "is not a PNG, JPEG or WebP picture"),
         (content(Image.effect_noise((90, 90), 50))[:2000], "is damaged"),
-        (content(Image.new("RGB", (1, 1))), "has 1 x 1 pixels; 8 x 8 are the least"),
+        (content(Image.new("RGB", (1, 1))), "has 1 x 1 pixels; it needs at least 8 x 8"),
         (content(Image.new("1", (4_999_999, 8))), "has 4,999,999 x 8 pixels; one side is at most 256 times the other"),
     ],
     ids=["empty", "text", "gif", "cut", "tiny", "strip"],
@@ -169,13 +169,13 @@ def test_exif_turns_an_image_as_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("numbers", "said"),
     [
-        (np.full((20, 20, 3), 300), "whole numbers of 0 to 255 or of 16 bits .uint16., .* given int64 with 300"),
+        (np.full((20, 20, 3), 300), "whole numbers from 0 to 255, .* given int64 with 300"),
         (np.full((20, 20, 3), 256, np.uint32), "given uint32 with 256"),
         (np.full((20, 20, 3), -1, np.int8), "given int8 with -1"),
         (np.full((20, 20, 3), np.inf), "given float64 with inf"),
         (np.zeros((20, 20, 3), complex), "A picture is a PIL image or .height, width, 3. numbers; given 'ndarray'"),
-        (np.zeros((4, 5, 3)), "The picture has 5 x 4 pixels; 8 x 8 are the least"),
-        (Image.new("L", (9000, 9000)), "The picture has 9,000 x 9,000 pixels; 40 million are the most"),
+        (np.zeros((4, 5, 3)), "The picture has 5 x 4 pixels; it needs at least 8 x 8"),
+        (Image.new("L", (9000, 9000)), "The picture has 9,000 x 9,000 pixels; at most 40 million are read"),
     ],
     ids=["300", "256", "-1", "infinite", "complex", "tiny", "huge"],
 )

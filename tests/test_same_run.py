@@ -88,8 +88,8 @@ def test_a_model_whose_runs_differ_by_chance_is_compared_with_nothing():
 @pytest.mark.parametrize(
     ("fault", "run", "words"),
     [
-        ("not reset", "packed", "takes token 0 to stand at position 6"),
-        ("not shifted", "left", "takes token 0 to stand at position 3"),
+        ("not reset", "packed", "treats token 0 as if it were at position 6"),
+        ("not shifted", "left", "treats token 0 as if it were at position 3"),
         ("padding seen", "left", "Text 1 sees padding (6 cells"),
         ("mask cut", "cached", "ends with the 3 keys of the cache"),
         ("wrong corner", "cached", "upper left corner"),
@@ -145,7 +145,7 @@ def test_a_way_that_raises_is_no_pass():
     result = compared(server(), runs="cached", call=broken).results[0]
 
     assert (result.same, result.cause) == (False, "not tried")
-    assert "It says: " in result.message
+    assert "fails when it is run this way: " in result.message
     assert "no cache here" in result.message
 
 
@@ -165,9 +165,9 @@ def test_the_report_is_text_and_json():
         (lambda: attnviz.same_run(server(), ["the cat"]), "tokenizer"),
         (lambda: compared(server(), []), "no text"),
         (lambda: compared(server(), [[]]), "without tokens"),
-        (lambda: compared(server(), runs="sideways"), "no run 'sideways'. There is: packed, left"),
-        (lambda: attnviz.same_run(3, ["the"]), "is no model"),
-        (lambda: attnviz.same_run("scratch", ["the"]), "no model that is run in several ways"),
+        (lambda: compared(server(), runs="sideways"), "no run 'sideways'. There are: packed, left"),
+        (lambda: attnviz.same_run(3, ["the"]), "cannot be run"),
+        (lambda: attnviz.same_run("scratch", ["the"]), "cannot be run in several ways"),
         (lambda: compared(torch.nn.Linear(3, 3)), "raised"),
     ],
 )

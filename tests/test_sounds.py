@@ -77,15 +77,15 @@ def test_channels_are_mixed_down(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "'a.wav' is no WAV file without compression. Save it as WAV of 16 bits"),
-        (b"ID3 an mp3", "'a.wav' is no WAV file without compression"),
+        (b"", "'a.wav' is not an uncompressed WAV file. Save it as 16-bit WAV"),
+        (b"ID3 an mp3", "'a.wav' is not an uncompressed WAV file"),
         (wav()[:-100], "'a.wav' is cut. Save it again"),
         (wav(rate=1_000), "'a.wav' has 1,000 samples per second; 4,000 to 192,000 are read"),
         (wav(channels=9), "'a.wav' has 9 channels; 1 to 8 are read"),
         (wav(samples=WAVES[:80]), "'a.wav' lasts 0.01 s; 0.1 to 60 s are read"),
         (wav(1, samples=np.zeros(RATE * 61)), "'a.wav' lasts 61.00 s; 0.1 to 60 s are read. Cut it."),
-        (wav().replace(FORM, FORM[:-1] + b"\x06"), "'a.wav' is no WAV file without compression"),
-        (wav().replace(FORM, FORM[:-1] + b"\x03"), "'a.wav' is no WAV file without compression"),
+        (wav().replace(FORM, FORM[:-1] + b"\x06"), "'a.wav' is not an uncompressed WAV file"),
+        (wav().replace(FORM, FORM[:-1] + b"\x03"), "'a.wav' is not an uncompressed WAV file"),
         (wav(4, samples=WAVES).replace(FORM, FORM[:-1] + b"\x03"), "'a.wav' has the number nan; give floats within"),
     ],
 )
@@ -103,7 +103,7 @@ def test_what_is_no_sound_says_so(content, sentence):
         ((WAVES.reshape(1, 1, -1), RATE), r"numbers; given \(1, 1, 4000\) numbers of float64"),
         (({}, RATE), "A sound is a WAV file or numbers .*given 'dict'"),
         (("there-is-none.wav",), "'there-is-none.wav' cannot be read: No such file"),
-        (("there-is-none.wav", RATE), "A WAV file says its rate itself"),
+        (("there-is-none.wav", RATE), "A WAV file has its own rate"),
         ((np.zeros(0), RATE), "The sound lasts 0.00 s"),
     ],
 )

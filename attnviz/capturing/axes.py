@@ -26,15 +26,15 @@ class Product:
         """Rearrange one side to (*lead, positions, summed): missing axes get size 1, and all summed axes become one."""
         tensor, own = self.sides[side], self.letters[side]
         tensor = tensor.permute([own.index(letter) for letter in (*lead, *positions, *summed) if letter in own])
-        for place, letter in enumerate(lead):
+        for index, letter in enumerate(lead):
             if letter not in own:
-                tensor = tensor.unsqueeze(place)
+                tensor = tensor.unsqueeze(index)
         return tensor.reshape(*tensor.shape[: len(lead) + 1], prod(tensor.shape[len(lead) + 1 :]))
 
     def values(self, side: int, lead: Sequence[str], keys: str) -> Tensor:
         """The values that are multiplied by the weights on side `side`, (*lead, K, d_v)."""
-        rest = "".join(letter for letter in self.letters[1 - side] if letter not in (*lead, keys))
-        value = self.arranged(1 - side, lead, keys, rest)
+        width_letters = "".join(letter for letter in self.letters[1 - side] if letter not in (*lead, keys))
+        value = self.arranged(1 - side, lead, keys, width_letters)
         size = dict(zip(self.letters[side], self.sides[side].shape, strict=True))
         return value.expand(*(size[letter] for letter in lead), *value.shape[-2:])
 
@@ -115,27 +115,27 @@ class Lead:
 
     @classmethod
     def of(cls, axes: tuple[int, ...], heads: int | None, module_heads: set[int], batches: set[int]) -> Self:
-        """Determine sentences and heads, from `heads` of the user, else from the module's heads and its batch sizes.
+        """Determine sentences and heads from the user's `heads`, or from the module's head counts and batch sizes.
 
         Raises:
             ShapeError: if one axis may hold heads or sentences and it is not known which.
         """
         counts, total = module_heads if heads is None else {heads}, prod(axes)
-        joined = [prod(axes[start:]) for start in range(1, len(axes)) if prod(axes[start:]) in counts]
+        trailing = [prod(axes[start:]) for start in range(1, len(axes)) if prod(axes[start:]) in counts]
         fitting = [axis for axis, size in enumerate(axes) if size in counts and size > 1]
-        axis = fitting[0] if len(fitting) == 1 and not joined else max(0, len(axes) - 1)
+        axis = fitting[0] if len(fitting) == 1 and not trailing else max(0, len(axes) - 1)
         if heads is not None and total % heads:
             raise ShapeError(f"heads={heads} does not divide the axes {axes} before (n, d) of an attention call.")
         if heads is None and len(axes) > 1:
-            heads = joined[0] if joined and len(axes) > 2 else axes[axis]
+            heads = trailing[0] if trailing and len(axes) > 2 else axes[axis]
         elif heads is None:
             fitting = {count for count in counts if total % count == 0}
             exact = {count for count in fitting if total // count in batches}
-            alone = not counts or not axes or (not exact and total in batches)
-            fitting = {1} if alone else exact or fitting
+            has_one_head = not counts or not axes or (not exact and total in batches)
+            fitting = {1} if has_one_head else exact or fitting
             if len(fitting) != 1:
-                what = f"one axis of {total} before (n, d), and the module speaks of {sorted(counts)} heads"
-                raise ShapeError(f"An attention call has {what}: say capture(model, heads=...).")
+                problem = f"one axis of {total} before (n, d), and the module has counts of {sorted(counts)} heads"
+                raise ShapeError(f"An attention call has {problem}: give capture(model, heads=...).")
             heads = fitting.pop()
         return cls(axes, axis, (total // heads, heads))
 
@@ -159,6 +159,6 @@ class Lead:
 
     def unfold(self, tensor: Tensor) -> Tensor:
         """Reshape (B, H, n, d) to (*axes, n, d)."""
-        at = self.heads_axis
-        moved = (*self.axes[:at], *self.axes[at + 1 :], *self.axes[at : at + 1], *tensor.shape[-2:])
-        return tensor.reshape(moved).movedim(max(0, len(self.axes) - 1), at)
+        axis = self.heads_axis
+        heads_last = (*self.axes[:axis], *self.axes[axis + 1 :], *self.axes[axis : axis + 1])
+        return tensor.reshape(*heads_last, *tensor.shape[-2:]).movedim(max(0, len(self.axes) - 1), axis)

@@ -1,4 +1,4 @@
-"""Captured attention calls: how calls join to one map, their conversion to steps, and the proof of each map.
+"""Captured attention calls: join calls to one map, convert them to steps, and compare each map with the model.
 
 Heads that a model computes one by one, and the passes of a generation with a cache, form one map. Each recomputed map
 is compared with rows that the model itself computed.
@@ -24,7 +24,7 @@ from attnviz.core.windows import WindowGrid
 
 BLOCKED = -9e3
 """Bias below which a cell counts as masked; models add -10,000, -1e9, the lowest number of the dtype or -inf."""
-SWALLOWS = -1e8
+LOST_BELOW = -1e8
 """Bias below which the scores are lost to rounding, so that a fully masked row has equal weights."""
 ROWS = 8
 """Rows compared per call, at most; evenly spaced, and including the last row."""
@@ -54,10 +54,10 @@ class Sample:
 
     def moved(self, start: int, keys: int, all_keys: int) -> Self:
         """Shift the rows by `start` queries, and pad weights from `keys` to `all_keys` keys; a sink stays last."""
-        own = self.own
+        values = self.own
         if not self.is_output:
-            own = torch.cat([pad(own[..., :keys], (0, all_keys - keys)), own[..., keys:]], -1)
-        return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), own=own)
+            values = torch.cat([pad(values[..., :keys], (0, all_keys - keys)), values[..., keys:]], -1)
+        return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), own=values)
 
 
 @dataclass(eq=False)
@@ -152,7 +152,7 @@ def split_mask(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
         return mask, None, "zero"
     blocked, policy = mask < BLOCKED, "zero"
     rows = blocked.all(-1, keepdim=True) & (mask > -torch.inf).all(-1, keepdim=True)
-    if bool(rows.any()) and bool((mask < SWALLOWS).where(rows, True).all()):
+    if bool(rows.any()) and bool((mask < LOST_BELOW).where(rows, True).all()):
         policy = "uniform"
     else:
         blocked = blocked & ~rows
@@ -168,6 +168,7 @@ class Run:
     """The calls of one run of a model: one forward pass, or all passes of a generation with a cache."""
 
     def __init__(self, first: Pass):
+        # calls per site, in parts: within a part, each call has the keys of the call before it in its cache
         self._parts: dict[Site, list[list[Call]]] = {site: [[call]] for site, call in first.items()}
 
     @property
@@ -182,25 +183,26 @@ class Run:
         self-attention, as in a recurrent decoder, each pass must have one query.
         """
         pairs = {site: (self._parts[site][-1][-1], call) for site, call in after.items() if site in self._parts}
-        own = [site for site in pairs if site.kind != "cross"]
-        joins = {site: goes_on(*pair) for site, pair in pairs.items()}
-        is_joined = any(joins[site] for site in own)
-        is_next = is_joined or any(self._is_cut(site, after[site]) for site in own)
-        if not own:
-            is_joined = is_next = all(joins.values()) and all(a.shape[2] == b.shape[2] == 1 for a, b in pairs.values())
-        for site, call in after.items() if is_next else ():
+        self_sites = [site for site in pairs if site.kind != "cross"]
+        shared_keys = {site: goes_on(*pair) for site, pair in pairs.items()}
+        is_continued = any(shared_keys[site] for site in self_sites)
+        is_same_run = is_continued or any(self._is_cut(site, after[site]) for site in self_sites)
+        if not self_sites:
+            is_single = all(before.shape[2] == call.shape[2] == 1 for before, call in pairs.values())
+            is_continued = is_same_run = is_single and all(shared_keys.values())
+        for site, call in after.items() if is_same_run else ():
             parts = self._parts.setdefault(site, [])
-            if not (is_joined and joins.get(site)):
+            if not (is_continued and shared_keys.get(site)):
                 parts.append([])
             parts[-1].append(call)
-        return is_next
+        return is_same_run
 
     def whole(self) -> tuple[Pass, list[str]]:
         """Join the passes to one call per site; gives the calls, and a message per site that cannot be joined."""
         calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
         cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
-        why = "uses keys of earlier passes that were not captured: its cache was cut or its sentences changed places"
-        return calls, [f"{site} ({calls[site].name or 'the model'}) {why}" for site in cut]
+        reason = "uses keys of earlier passes that were not captured: its cache was cut or its sentences changed places"
+        return calls, [f"{site} ({calls[site].name or 'the model'}) {reason}" for site in cut]
 
     def _is_cut(self, site: Site, call: Call) -> bool:
         """Whether a call has cached keys of earlier passes, although the first call of the run had none."""
@@ -218,14 +220,14 @@ def runs_of(calls: Iterable[Call]) -> list[Run]:
 
 
 def goes_on(before: Call, after: Call) -> int | None:
-    """Number of used keys of a call if the next call starts with the same keys, and so continues it; else None."""
-    more, used, all_keys = after.shape[2], before.shape[3], after.shape[3]
+    """Number of keys that a call has from the call before it, in its cache; None if it does not continue that call."""
+    added, used, all_keys = after.shape[2], before.shape[3], after.shape[3]
     if before.site.kind == "cross":
-        more = 0
+        added = 0
     elif used == all_keys:  # a cache of fixed size, which is filled step by step
         used, all_keys = used_keys(before), used_keys(after)
     old, new = (call.value if call.weights_only else call.key for call in (before, after))
-    if used + more != all_keys or _join_key(before) != _join_key(after) or old is None or new is None:
+    if used + added != all_keys or _join_key(before) != _join_key(after) or old is None or new is None:
         return None
     return used if torch.equal(old[:, :, :used], new[:, :, :used]) else None
 
@@ -234,13 +236,13 @@ def used_keys(call: Call) -> int:
     """Number of keys up to the last key to which a query may attend."""
     if not isinstance(call.mask, Tensor) or call.mask.shape[-1] != call.shape[3]:
         return call.shape[3]
-    places = call.mask.flatten(0, -2).any(0).nonzero()
-    return int(places[-1]) + 1 if len(places) else call.shape[3]
+    positions = call.mask.flatten(0, -2).any(0).nonzero()
+    return int(positions[-1]) + 1 if len(positions) else call.shape[3]
 
 
 def _split_into_passes(calls: list[Call]) -> list[Pass]:
     """Split calls into forward passes: a new pass begins where the order of sites starts again."""
-    order = {site: place for place, site in enumerate(dict.fromkeys(call.site for call in calls))}
+    order = {site: index for index, site in enumerate(dict.fromkeys(call.site for call in calls))}
     passes: list[dict[Site, dict[int | None, Call]]] = []
     for call in calls:
         heads = passes[-1].get(call.site) if passes else None
@@ -291,10 +293,10 @@ def _concatenate(calls: list[Call], axis: int) -> Call:
     """Concatenate calls along heads (axis 1) or queries (axis 2); keys that earlier passes lack are masked."""
     last = calls[-1]
 
-    def joined(parts: list[Tensor]) -> Tensor:
+    def concatenate(parts: list[Tensor]) -> Tensor:
         batch, heads = (max(sizes) for sizes in zip(*(part.shape[:2] for part in parts), strict=True))
-        wide = [pad(part, (0, parts[-1].shape[3] - part.shape[3])) for part in parts]
-        return torch.cat([part.expand(batch, heads, -1, -1) for part in wide], axis)
+        padded = [pad(part, (0, parts[-1].shape[3] - part.shape[3])) for part in parts]
+        return torch.cat([part.expand(batch, heads, -1, -1) for part in padded], axis)
 
     names = ("query",) if axis == 2 else ("query", "key", "value")
     parts = {name: [getattr(call, name) for call in calls] for name in names}
@@ -303,10 +305,10 @@ def _concatenate(calls: list[Call], axis: int) -> Call:
     if any(call.mask is not None or call.shape[3] != last.shape[3] for call in calls):
         parts["mask"] = [_cells(call, True if call.mask is None else call.mask) for call in calls]
     biases = [_cells(call, sum(call.scoring.bias, 0.0)) for call in calls]
-    bias = (joined(biases),) if any(call.scoring.bias for call in calls) else ()
+    bias = (concatenate(biases),) if any(call.scoring.bias for call in calls) else ()
     empty_rows = next((call.scoring.empty_rows for call in calls if call.scoring.empty_rows != "zero"), "zero")
     scoring = replace(last.scoring, bias=bias, empty_rows=empty_rows)
-    return replace(last, **{name: joined(tensors) for name, tensors in parts.items()}, scoring=scoring)
+    return replace(last, **{name: concatenate(tensors) for name, tensors in parts.items()}, scoring=scoring)
 
 
 def _cells(call: Call, cells: Tensor | Mask | float) -> Tensor:
@@ -318,8 +320,8 @@ def _cells(call: Call, cells: Tensor | Mask | float) -> Tensor:
 
 
 def difference(step: Step, samples: Iterable[Sample]) -> tuple[float, float]:
-    """Compare a step with rows that the model computed: the largest ratio to the tolerance, above 1 is wrong, and the
-    largest difference."""
+    """Compare a step with rows that the model computed. Return the largest difference in units of its tolerance (above
+    1: the step is wrong), and the largest difference itself."""
     pairs = [(0.0, 0.0), *(_difference(step, sample) for sample in samples)]
     return tuple(map(max, zip(*pairs, strict=True)))
 
@@ -334,20 +336,20 @@ def _difference(step: Step, sample: Sample) -> tuple[float, float]:
         return 0.0, 0.0
     logsumexp = step.logsumexp[:, :, sample.rows]
     rows, own = attention.normalize(scores, logsumexp=logsumexp), sample.own.to(scores.device).double()
-    is_nan, unit = own.isnan(), 1.0
+    is_nan, scale = own.isnan(), 1.0
     if sample.is_output:
-        rows, unit = rows.to(step.value.dtype) @ step.value, max(_largest(step.value), 1e-30)
+        rows, scale = rows.to(step.value.dtype) @ step.value, max(_largest(step.value), 1e-30)
     else:  # keys beyond the filled part of a cache have no weight
         width, is_nan = max(rows.shape[-1], own.shape[-1]), is_nan.any(-1, keepdim=True)
         rows, own = (pad(part, (0, width - part.shape[-1])) for part in (rows, own))
     heads = [[not step.is_off(head, sentence=b) for head in range(step.num_heads)] for b in range(step.shape[0])]
     is_on = torch.tensor(heads)[:, :, None, None]
     is_empty = (logsumexp == -torch.inf).unsqueeze(-1)
-    is_left_out = (rows.isnan() & is_nan) | is_empty | ~is_on
-    off = (rows.double() - own).abs().masked_fill(is_left_out, 0).nan_to_num(nan=torch.inf)
+    is_ignored = (rows.isnan() & is_nan) | is_empty | ~is_on
+    error = (rows.double() - own).abs().masked_fill(is_ignored, 0).nan_to_num(nan=torch.inf)
     bound, eps = (BOUND_OF_HALVES if sample.dtype in HALVES else BOUND), torch.finfo(sample.dtype).eps
-    within = bound * unit + own.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + _largest(scores)), 0.5)
-    return float((off / within).max()), float(off.max()) / unit
+    allowed = bound * scale + own.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + _largest(scores)), 0.5)
+    return float((error / allowed).max()), float(error.max()) / scale
 
 
 def _largest(numbers: Tensor) -> float:
@@ -356,12 +358,12 @@ def _largest(numbers: Tensor) -> float:
 
 
 def notes(steps: Iterable[Step]) -> list[str]:
-    """Report scales other than 1/√d_k, in one sentence per scale for all calls with it."""
-    places: dict[str, list[str]] = {}
+    """Report scales other than 1/√d_k: one sentence per scale, for all calls that have it."""
+    calls: dict[str, list[str]] = {}
     for step in steps:
         width, scale = step.query.shape[-1], step.scoring.scale
         if not step.weights_only and scale is not None and width > 1 and abs(scale * width**0.5 - 1) >= 0.01:
-            what = "the scores have no factor" if abs(scale - 1) < 1e-6 else f"scores are scaled by {scale:.4g}"
-            sentence = f"{what}, where 1/√d_k is {width**-0.5:.4g}"
-            places.setdefault(sentence, []).append(f"{step.site} ({step.name or 'the model'})")
-    return [f"In {counted(len(names), 'call')} {what} (first: {names[0]})" for what, names in places.items()]
+            problem = "the scores have no factor" if abs(scale - 1) < 1e-6 else f"scores are scaled by {scale:.4g}"
+            sentence = f"{problem}, where 1/√d_k is {width**-0.5:.4g}"
+            calls.setdefault(sentence, []).append(f"{step.site} ({step.name or 'the model'})")
+    return [f"In {counted(len(names), 'call')} {sentence} (first: {names[0]})" for sentence, names in calls.items()]

@@ -1,7 +1,4 @@
-"""Find the module that makes an attention call, and the site of the call, from the call stack.
-
-No module is changed, and no hooks on submodules are needed.
-"""
+"""Find the module that makes an attention call, and the site of the call, from the call stack, without hooks."""
 
 import os
 import re
@@ -91,8 +88,8 @@ class Places:
         self._own = {*model.modules()}
 
     def now(self) -> CallPlace | None:
-        """The place of the current call; None outside the model, and in another model that it calls."""
-        module = outer = above = None
+        """Find the current call on the call stack; None outside the model, and in another model that it calls."""
+        module = outer_frame = above = None
         in_pass = False
         for frame, _ in walk_stack(sys._getframe(1)):
             code = frame.f_code
@@ -105,13 +102,13 @@ class Places:
                 continue
             if module is None or (owner is module and above is None):
                 is_called = frame.f_back is not None and frame.f_back.f_code.co_filename in SKIPPED
-                module, outer = owner, frame if outer is None or is_called else outer
+                module, outer_frame = owner, frame if outer_frame is None or is_called else outer_frame
             elif above is None:
                 above = owner, frame
             in_pass = in_pass or owner is self.model
         if module is None:
             return None
-        return CallPlace(self._names[module], module, outer, above, in_pass)
+        return CallPlace(self._names[module], module, outer_frame, above, in_pass)
 
 
 def _calls_attention(module: nn.Module) -> bool:
@@ -146,7 +143,7 @@ class Sites:
         return self._sites.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
 
     def site(self, place: CallPlace, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
-        """The site of a call, the name of the module with all its heads, the head for a single-head call, and the pass.
+        """Number a call: its site, name of the module with all its heads, head of a single-head call, and forward pass.
 
         `kind` is used only for the first call of a module.
         """
@@ -160,7 +157,7 @@ class Sites:
         return self._sites[name, nth], name, head, passed
 
     def _head(self, place: CallPlace) -> tuple[str, int | None]:
-        """The name of the module with several heads, and the head of this one; all heads must read the same tensor."""
+        """Split "blocks.0.heads.2" into the module of all heads and the head; all heads must read the same tensor."""
         match, read = ONE_HEAD.fullmatch(place.name), [*inputs(place.frame).values()]
         if match is None or not read:
             return place.name, None
@@ -174,26 +171,27 @@ class Sites:
 def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
     """Determine the kind of an attention call: "encoder", "decoder" or "cross".
 
-    The decision uses "self" in the module name first, then the input texts, and without inputs other parts of the
-    name. `is_causal` means that no query may attend to a later key.
+    Whether it is self-attention is decided by "self" in the module name; else by the input texts; without inputs, by
+    other parts of the name. `is_causal` means that no query may attend to a later key.
     """
     parts, frame = place.name.lower().split("."), place.frame
-    is_cross = any(part.startswith(CROSS) for part in parts)
+    is_named_cross = any(part.startswith(CROSS) for part in parts)
     if next(place.module.parameters(), None) is None and place.above is not None:
         frame = place.above[1]  # the inputs of the module are queries and keys, already projected
     named = {name: tensor for name, tensor in inputs(frame).items() if not any(part in name for part in NO_TEXTS)}
     texts = {name: text for name, text in named.items() if text.dim() == 3 and text.is_floating_point()}
     by_letter = [next((texts[name] for name in texts if name.startswith(letter)), None) for letter in "qk"]
-    first, *others = by_letter if None not in by_letter else texts.values() or [None]
-    others = [text for text in others if any(0 <= keys - size <= 2 for size in text.shape[:2])]  # two may be learned
-    others = [text for text in others if {*text.shape[:2]} & {*first.shape[:2]}]
-    if not texts or (any("self" in part for part in parts) and not is_cross):
-        same = not is_cross
-    elif others:
-        same = others[0] is first or (others[0].shape == first.shape and torch.equal(others[0], first))
-    else:
-        same = not (queries == 1 < keys and keys in first.shape[:2])  # one query, of a recurrent decoder or learned
-    if not same:
+    query_text, *others = by_letter if None not in by_letter else texts.values() or [None]
+    key_texts = [text for text in others if any(0 <= keys - size <= 2 for size in text.shape[:2])]  # 2 learned keys
+    key_texts = [text for text in key_texts if {*text.shape[:2]} & {*query_text.shape[:2]}]
+    if not texts or (any("self" in part for part in parts) and not is_named_cross):
+        is_self = not is_named_cross
+    elif key_texts:
+        same_shape = key_texts[0].shape == query_text.shape
+        is_self = key_texts[0] is query_text or (same_shape and torch.equal(key_texts[0], query_text))
+    else:  # a single query is that of a recurrent decoder, or learned
+        is_self = not (queries == 1 < keys and keys in query_text.shape[:2])
+    if not is_self:
         return "cross"
     stacks = [stack for stack in ("decoder", "encoder") if any(part.endswith(stack) for part in parts)]
     return [*stacks, "decoder" if is_causal else "encoder"][0]

@@ -66,8 +66,8 @@ def scaled_dot_product(
     # transformers, one new token: the query heads of a group are on the query axis, (B, key heads, group size, d)
     shape = (len(query), -1, 1)
     tensors = query.reshape(*shape, query.shape[3]), *(side.repeat_interleave(size, 1) for side in (key, value))
-    is_each = [part is not None and part.dim() == 4 and part.shape[1:3] == query.shape[1:3] for part in masks]
-    masks = tuple(m.reshape(*shape, m.shape[3]) if is_one else m for m, is_one in zip(masks, is_each, strict=True))
+    is_full = [part is not None and part.dim() == 4 and part.shape[1:3] == query.shape[1:3] for part in masks]
+    masks = tuple(m.reshape(*shape, m.shape[3]) if full else m for m, full in zip(masks, is_full, strict=True))
     flat = own.reshape(*shape, own.shape[3])
     return captured_output(mode, place, flat, tensors, masks, scoring, dropout_p, has_heads=True).reshape(own.shape)
 
@@ -131,15 +131,15 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
     output, *more = result if isinstance(result, tuple) else (result,)
     own, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)
     scoring = Scoring(scale=arguments.get("scale"), softcap=max(arguments.get("softcap", 0), 0) or None)
-    new = captured_output(mode, place, own, (query, key, value), masks, scoring, dropout_p, has_heads=True)
+    edited = captured_output(mode, place, own, (query, key, value), masks, scoring, dropout_p, has_heads=True)
     if not mode.captured.calls[-1].is_edited:
         return result
-    output = (new if "score_mod" in arguments else new.transpose(1, 2)).reshape(output.shape).contiguous()
+    output = (edited if "score_mod" in arguments else edited.transpose(1, 2)).reshape(output.shape).contiguous()
     return (output, *more) if more else output
 
 
 def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a call by our names; packed query, key and value are split."""
+    """Read the arguments of a call, by the names in `OUR_NAMES`, and split packed queries, keys and values."""
     if hasattr(func, "default"):  # an operator
         names = (argument.name for argument in func.default._schema.arguments)
         arguments = dict(zip(names, args, strict=False)) | kwargs
@@ -173,12 +173,12 @@ def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tup
         rules.append(Window(*(side if side >= 0 else queries + keys for side in (before, after))))
     if ends is None:  # the last query has the position of the last key
         return reduce(and_, rules).shifted(keys - queries) if rules else None, None
-    places = ends.tolist()
-    if places != arguments.get("key_ends", ends).tolist():
+    edges = ends.tolist()
+    if edges != arguments.get("key_ends", ends).tolist():
         raise InputError("with documents that have other lengths of queries than of keys")
-    if [*places[:1], *places[-1:]] != [0, queries]:
+    if [*edges[:1], *edges[-1:]] != [0, queries]:
         raise InputError("with cu_seqlens that leave tokens out")
-    return reduce(and_, rules, Documents(tuple(end - start for start, end in pairwise(places) if end > start))), None
+    return reduce(and_, rules, Documents(tuple(end - start for start, end in pairwise(edges) if end > start))), None
 
 
 def _flex_bias(score_mod: Callable[..., Tensor], mask_mod: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
@@ -215,7 +215,7 @@ def multi_head(mode: Watched, query: Tensor, *args: Any, **options: Any) -> tupl
     if place is not None and mask is not None and is_hint and options.get("key_padding_mask") is None:
         is_open = mask == 0 if mask.dtype is torch.bool else mask > BLOCKED
         if not torch.equal(is_open, torch.ones_like(is_open).tril()):
-            what = "is given is_causal=True beside another mask: PyTorch uses the hint and ignores the mask"
-            mode.captured.findings.append(f"{mode.name(place)} {what}")
+            problem = "is given is_causal=True with another mask: PyTorch uses the hint and ignores the mask"
+            mode.captured.findings.append(f"{mode.name(place)} {problem}")
     with mode:
         return _MULTI_HEAD(query, *args, **options)

@@ -34,9 +34,9 @@ UNREAD = frozenset({*CALLS, *PARTS} - {*DROPOUTS})
 """Functions whose results need no tracking by `carry`."""
 
 _lock = threading.Lock()
-_running = 0
+_running = 0  # number of captures in all threads
 _stances = ExitStack()
-_stand_ins: dict[Callable, Callable] = {}
+_stand_ins: dict[Callable, Callable] = {}  # wrapper of each function of other libraries
 
 
 @contextmanager
@@ -83,8 +83,8 @@ def capture(
             pending.forget()
     dropouts = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
     if mode.captured.calls and any(module.training and module.p for module in dropouts):
-        what = "the weights are those before dropout, and the output is not"
-        mode.captured.findings.append(f"The model was in training: {what}")
+        reason = "the weights are those before dropout, and the output is not"
+        mode.captured.findings.append(f"The model was in training: {reason}")
     mode.captured.check()
 
 
@@ -128,13 +128,13 @@ class Mode(Watched, TorchFunctionMode):
             return output
         arguments = inspect.signature(nn.TransformerEncoder.forward).bind(encoder, *args, **kwargs).arguments
         source, padding, layer = arguments["src"], arguments.get("src_key_padding_mask"), encoder.layers[0]
-        is_whole = padding is None or arguments.get("mask") is not None or source.dim() != 3 or source.is_nested
+        is_slow = padding is None or arguments.get("mask") is not None or source.dim() != 3 or source.is_nested
         learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (source, *layer.parameters()))
-        if is_whole or learns or layer.training or torch.is_autocast_enabled():
+        if is_slow or learns or layer.training or torch.is_autocast_enabled():
             return output
         is_padding = padding if padding.dtype is torch.bool else padding < 0
-        is_left = encoder.mask_check and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any())
-        if is_left or not torch.backends.mha.get_fastpath_enabled():
+        is_left_padded = encoder.mask_check and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any())
+        if is_left_padded or not torch.backends.mha.get_fastpath_enabled():
             return output
         zeros = output.new_zeros(output.shape[-1])
         return output.where(~is_padding.unsqueeze(-1), zeros if encoder.norm is None else encoder.norm(zeros))

@@ -24,6 +24,7 @@ MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
 CASTS = frozenset("contiguous to float half bfloat16 double type type_as clone expand dropout".split())
 VIEWS = {"view", "reshape", "flatten", "unflatten", "permute", "transpose", "transpose_", "swapaxes", "swapdims"}
 VIEWS |= {"movedim", "unsqueeze", "squeeze", "__getitem__", "__get__"}
+"""Names of functions that multiply, divide, add, subtract, keep the numbers, and change only the view of a tensor."""
 ROUNDING, ROUNDING_OF_HALVES = 256, 8
 """Tolerance between scores and their recomputation, in units of the machine epsilon: many roundings in long sums, or
 few in 16-bit types, whose numbers are rounded once each."""
@@ -58,7 +59,7 @@ class Scores:
 
     @classmethod
     def of(cls, product: Product, dtype: torch.dtype, factor: float, heads: Callable[[], set[int]]) -> Self | None:
-        """Interpret a product as scores, if possible: the axes of queries and keys are on one side only. Else None.
+        """Interpret a product as scores; None unless one axis of each side, queries or keys, is absent from the other.
 
         `factor` is the factor that both sides contain; `heads` gives the possible numbers of heads of the module.
         """
@@ -102,7 +103,7 @@ class Scores:
         return tensor.reshape(*self.lead, *tensor.shape[-2:])
 
     def after(self, name: str, source: Tensor, args: tuple, kwargs: dict[str, Any]) -> "Scores | None":
-        """The scores after a function that keeps the axes; None if the result is not of this form."""
+        """The scores after the function `name` of the tensor `source`, with the same axes; None if not of this form."""
         others = [value for value in (*args[:2], kwargs.get("other")) if value is not None and value is not source]
         if name.startswith("tanh"):
             return None if self.outer is not None or self.terms else replace(self, outer=1.0)
@@ -119,11 +120,12 @@ class Scores:
         if not isinstance(term, Tensor) or not term.dim():
             return self
         term = self.canonical(term)
-        is_beyond = self.has_sink and term.shape[-1] > 1
-        return None if is_beyond else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
+        covers_sink = self.has_sink and term.shape[-1] > 1
+        return None if covers_sink else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
 
     def times(self, other: Any, power: int) -> "Scores | None":
-        """The scores after a factor; one per head or query is merged into the queries, one per key is a mask."""
+        """The scores after a factor `other`, or a divisor if `power` is -1. A factor per head or query is merged into
+        the queries; a factor per key counts as a mask, and is found later."""
         if isinstance(other, Tensor) and (other.numel() > 1 or other.requires_grad):
             factor = self.canonical(other)
             if factor.shape[-1] != 1 or self.key.shape[-2] == 1:  # a single key has weight 1
@@ -145,14 +147,14 @@ class Scores:
         return replace(self, probe=probe) if probe.shape == result.shape and storage == other else None
 
     def beside(self, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
-        """The scores after appending one column, a sink; None if something else was appended."""
+        """The scores after torch.cat appended one column, a sink; None if it appended something else."""
         (first, *others), dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         is_last = dim % result.dim() == self.order[-1] == result.dim() - 1
         is_sink = is_last and [part.shape[-1] for part in others] == [1] and first.shape == self.probe.shape
         return replace(self, has_sink=True) if is_sink and not self.has_sink else None
 
     def facing(self, axis: int) -> "Scores | None":
-        """The scores with keys on the given axis, and with the current axes before (Q, K); None if impossible."""
+        """The scores with keys on the axis of the softmax, and the current axes before (Q, K); None if impossible."""
         if axis == self.order[-2] and not self.has_sink:
             terms = tuple((term.mT, factor, lead) for term, factor, lead in self.terms)
             turned = replace(self, query=self.key, key=self.query, terms=terms, is_turned=not self.is_turned)
@@ -161,12 +163,12 @@ class Scores:
         else:
             return None
         lead = max(self.lead_now, self.lead, key=len)
-        shape = tuple(self.probe.shape[place] for place in turned.order[-2:])
+        shape = tuple(self.probe.shape[axis_index] for axis_index in turned.order[-2:])
         if shape != (turned.query.shape[-2], turned.key.shape[-2]):
             return None
         q, k = (_reshape_lead(side, self.lead, lead) for side in (turned.query, turned.key))
-        wide = [part for part in turned.terms if part[0].shape[-1] > 1]  # terms per query have no effect
-        terms = tuple((_reshape_lead(term, before, lead), factor, lead) for term, factor, before in wide)
+        kept = [part for part in turned.terms if part[0].shape[-1] > 1]  # terms per query have no effect
+        terms = tuple((_reshape_lead(term, before, lead), factor, lead) for term, factor, before in kept)
         return replace(turned, query=q, key=k, terms=terms, lead=lead)
 
     @torch.no_grad()
@@ -179,16 +181,16 @@ class Scores:
         scores, products = (tensor.float() if tensor.dtype in HALVES else tensor for tensor in (scores, products))
         if self.has_sink:
             scores, sink = scores[..., :-1], scores[..., -1:]
-        rest = scores - products
-        blocked = rest < BLOCKED
-        bias = sum((term.to(rest.dtype) * factor for term, factor, _ in self.terms), start=rest.new_zeros(()))
-        rest = (rest - bias).masked_fill_(blocked, 0)
+        remainder = scores - products
+        blocked = remainder < BLOCKED
+        bias = sum((term.to(remainder.dtype) * factor for term, factor, _ in self.terms), start=remainder.new_zeros(()))
+        remainder = (remainder - bias).masked_fill_(blocked, 0)
         bias = bias.masked_fill(bias < BLOCKED, 0)
-        within = unit * (1 + float(products.abs().max()) + float(bias.abs().max()))
-        if not bool((rest.abs() <= within).all()):  # a constant per row, to which the softmax is invariant
-            shift = rest.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
+        allowed = unit * (1 + float(products.abs().max()) + float(bias.abs().max()))
+        if not bool((remainder.abs() <= allowed).all()):  # a constant per row, to which the softmax is invariant
+            shift = remainder.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
             shift = shift.where(shift > -torch.inf, 0.0)
-            if not bool(((rest - shift).masked_fill(blocked, 0).abs() <= within).all()):
+            if not bool(((remainder - shift).masked_fill(blocked, 0).abs() <= allowed).all()):
                 return None
             sink = None if sink is None else sink - shift
         is_masked = bool(blocked.any())
@@ -239,14 +241,15 @@ ENDS = frozenset("layer_norm group_norm conv1d conv2d mean amax max norm sum".sp
 def carry(
     tracked: WeakTensorKeyDictionary, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
 ) -> None:
-    """Track the result of a function: derive its scores, or its factor of queries or keys, from the arguments."""
+    """Track the result of a function from its arguments. `tracked` holds the `Scores` of a tensor, `LOST`, or the
+    number by which queries or keys were multiplied."""
     is_join = name in ("cat", "concat")
     tensors = [argument for argument in (args[0] if is_join else args) if isinstance(argument, Tensor)]
     source = next((tensor for tensor in tensors if tensor in tracked), None)
     form = None if source is None else tracked[source]
     is_same = source is not None and result.shape == source.shape
     if isinstance(form, Scores | str):
-        lost = LOST if name not in ENDS and (name != "linear" or is_same) else None
+        otherwise = LOST if name not in ENDS and (name != "linear" or is_same) else None
         if form == LOST:
             form = None
         elif is_join:
@@ -255,7 +258,7 @@ def carry(
             form = form.viewed(func, args, kwargs, result)
         else:
             form = form.after(name, source, args, kwargs) if is_same else None
-        form = form or lost
+        form = form or otherwise
     else:
         number = next((argument for argument in args[:2] if type(argument) in (int, float)), None)
         if number and (name in TIMES or (name in OVER and number is args[1])):

@@ -47,12 +47,12 @@ class Texts:
             raise InputError(f"`places` is {quoted(places)}; it has two whole numbers, rows and columns.")
         rows, columns = places
         sizes = [size for step in steps for size in (step.shape[2], _key_count(step))]
-        more = [size - rows * columns for size in sizes if 0 <= size - rows * columns <= MOST_EXTRA]
-        if not more:
-            what = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have"
-            there = ", ".join(map(str, sorted(set(sizes))))
-            raise InputError(f"{what} {there} positions; up to {MOST_EXTRA} of them may be other tokens.")
-        extra = max(more, key=more.count)
+        extras = [size - rows * columns for size in sizes if 0 <= size - rows * columns <= MOST_EXTRA]
+        if not extras:
+            message = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have"
+            available = ", ".join(map(str, sorted(set(sizes))))
+            raise InputError(f"{message} {available} positions; up to {MOST_EXTRA} of them may be other tokens.")
+        extra = max(extras, key=extras.count)
         tokens = patches(rows, columns, ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)])
         patched = tuple(picture_text(tokens, () if part is None else (Picture.of(part),)) for part in images)
         if self.queries or self.keys:
@@ -61,14 +61,15 @@ class Texts:
         return Texts(sentences([[*map(str, range(counts[0]))]] * batch), patched) if counts else Texts(patched)
 
     def of_steps(self, steps: tuple[Step, ...]) -> tuple[Self, tuple[Step, ...], list[str]]:
-        """Select the steps that fit the texts, at least one; gives texts, steps, and a message per other step."""
+        """Select the steps that fit the texts, at least one. Return texts, steps, and a message per step left out."""
         fitting = [step for step in steps if self._fits(step, steps[0].shape[0])]
         if not fitting:
-            what = f"There are tokens for {len(self.queries)} x {len(self.queries[0].tokens)} positions"
+            message = f"There are tokens for {len(self.queries)} x {len(self.queries[0].tokens)} positions"
             shapes = ", ".join(dict.fromkeys(map(_shape_text, steps)))
-            raise InputError(f"{what}; the attention calls have {shapes}. Give as many, or none to number positions.")
-        what, others = ", not the tokens'" if self.queries else "", [step for step in steps if step not in fitting]
-        unseen = [f"{step.site} ({step.name or 'the model'}) has {_shape_text(step)}{what}" for step in others]
+            remedy = "Give as many, or none to number positions."
+            raise InputError(f"{message}; the attention calls have {shapes}. {remedy}")
+        contrast, others = ", not the tokens'" if self.queries else "", [step for step in steps if step not in fitting]
+        unseen = [f"{step.site} ({step.name or 'the model'}) has {_shape_text(step)}{contrast}" for step in others]
         longest = max(size for step in fitting for size in (step.shape[2], _key_count(step)))
         queries = self.queries or sentences([[*map(str, range(longest))]] * fitting[0].shape[0])
         return Texts(queries, self.keys), tuple(fitting), unseen
@@ -77,8 +78,8 @@ class Texts:
         """Whether a step fits the positions of the texts; without texts, whether its batch size is `batch`."""
         if not self.queries:
             return step.shape[0] == batch
-        sizes = len(self.queries[0].tokens), len((self.keys or self.queries)[0].tokens)
-        queries, keys = sizes[step.site.kind == "encoder"], sizes[step.site.kind != "decoder"]
+        own, memory = (len(texts[0].tokens) for texts in (self.queries, self.keys or self.queries))
+        queries, keys = memory if step.site.kind == "encoder" else own, own if step.site.kind == "decoder" else memory
         has_keys = _key_count(step) == keys or (step.site.kind == "cross" and self.keys is None)
         return has_keys and (step.shape[0], step.shape[2]) == (len(self.queries), queries)
 
@@ -233,8 +234,8 @@ class Capture:
             raise AttnvizError(f"The edits reached nothing. {self._no_attention_message(self.unseen)}")
         for site, head in sorted(self.edits.heads_off):
             if site not in calls or head >= calls[site].shape[1]:
-                each = [f"{place} ({call.shape[1]} heads, {call.name or self.name})" for place, call in calls.items()]
-                raise AttnvizError(f"The edits reached nothing at {site.head(head)}. There is: {', '.join(each)}.")
+                sites = [f"{other} ({call.shape[1]} heads, {call.name or self.name})" for other, call in calls.items()]
+                raise AttnvizError(f"The edits reached nothing at {site.head(head)}. There is: {', '.join(sites)}.")
 
     def _runs(self) -> list[Run]:
         return runs_of(call for call in self.calls if not call.why_not)
@@ -246,21 +247,25 @@ class Capture:
     def _verified_steps(
         self, lengths: Mapping[str, tuple[int, ...]], run: int, is_any: bool = False
     ) -> tuple[tuple[Step, ...], list[str], list[str]]:
-        """Steps of a run that agree with the model, at least one unless `is_any`; messages on the rest; findings."""
+        """Select the steps of a run that agree with the model, at least one unless `is_any`.
+
+        Returns the steps, a message per map that cannot be shown, and findings on the shown maps.
+        """
         runs = self._runs()
         if runs and run not in range(-1, len(runs)):
             raise InputError(f"There is no run {run}: use record(run=0) to record(run={len(runs) - 1}).")
         calls, unjoined = runs[run].whole() if runs else ({}, [])
         refused = [call.why_not for call in self.calls if call.why_not]
-        loose = [each.sentence for each in self.softmaxes if not each.is_placed and (each.of_product or each.why_not)]
-        unseen = [*dict.fromkeys([*refused, *loose, *unjoined, *self.notes])]
+        unplaced = [softmax for softmax in self.softmaxes if not softmax.is_placed]
+        unmet = [softmax.sentence for softmax in unplaced if softmax.of_product or softmax.why_not]
+        unseen = [*dict.fromkeys([*refused, *unmet, *unjoined, *self.notes])]
         steps, rounded = [], []
         for site, call in calls.items():
             step, name = call.step(self.edits, lengths.get(site.kind)), f"{site} ({call.name or 'the model'})"
             excess, largest = difference(step, call.samples)
             if excess > 1:
-                what = f"differs from the model's own weights or output by up to {largest:.2g}"
-                unseen.append(f"the recomputed map of {name} {what}, so it is not shown")
+                problem = f"differs from the model's own weights or output by up to {largest:.2g}"
+                unseen.append(f"the recomputed map of {name} {problem}, so it is not shown")
                 continue
             steps.append(step if call.windows is None else call.windows.joined(step, self.edits))
             if largest > BOUND:
@@ -270,16 +275,17 @@ class Capture:
         findings = [*self.findings, *(notes(steps) if self.edits.scale is None else ())]
         if rounded:
             largest, dtype, name = max(rounded)
-            what = f"weights are recomputed in float32 and differ from those of the model, in {dtype}, by"
-            findings.append(f"In {counted(len(rounded), 'call')} {what} up to {largest:.1g} ({name})")
+            problem = f"weights are recomputed in float32 and differ from those of the model, in {dtype}, by"
+            findings.append(f"In {counted(len(rounded), 'call')} {problem} up to {largest:.1g} ({name})")
         return tuple(steps), unseen, findings
 
     def _no_attention_message(self, unseen: list[str]) -> str:
+        """Explain why nothing was captured: the reasons in `unseen`, or that no attention was computed."""
         nothing = "it ran and took no softmax of queries and keys, so it has no attention weights"
         if self.output is None:
             nothing = "no function of attention was called in it. Was it run in the block and thread?"
-        what = "; ".join(unseen or dict.fromkeys(softmax.sentence for softmax in self.softmaxes))
-        return f"No attention was seen in {self.name}: {what or nothing}"
+        reasons = "; ".join(unseen or dict.fromkeys(softmax.sentence for softmax in self.softmaxes))
+        return f"No attention was captured in {self.name}: {reasons or nothing}"
 
 
 def hidden_states(output: Any) -> Tensor | None:

@@ -67,7 +67,7 @@ class Softmax:
         return f"{self.name} takes a softmax of {shape}, and {why_not}"
 
     def refuse(self, why: str) -> None:
-        """Record why the weights are not a map, unless they have met values already."""
+        """Record why the weights cannot be shown as a map, unless they were already multiplied by values."""
         if self.call is None:
             self.why_not = why
         elif self.call.value is None:
@@ -88,21 +88,21 @@ class Softmax:
         if weights is None or numbers.numel() != weights.numel() or numbers.device != weights.device:
             return None
         corner = (slice(2),) * weights.dim()  # a cheap test that rejects nearly all other tensors
-        close = CLOSE if numbers.dtype == weights.dtype else CLOSE_AFTER_CAST
+        tolerances = CLOSE if numbers.dtype == weights.dtype else CLOSE_AFTER_CAST
         for order in self._orders(numbers):
-            held = numbers.permute(order).reshape(weights.shape).to(weights.dtype)
-            pairs = ((held[part], weights[part]) for part in (corner, ...))
+            values = numbers.permute(order).reshape(weights.shape).to(weights.dtype)
+            pairs = ((values[part], weights[part]) for part in (corner, ...))
             pairs = (pair if is_exact else (pair[0], pair[1].masked_fill(pair[0] == 0, 0)) for pair in pairs)
-            if all(torch.equal(*pair) if is_exact else torch.allclose(*pair, **close) for pair in pairs):
-                return order if held.any() or not weights.any() else None
+            if all(torch.equal(*pair) if is_exact else torch.allclose(*pair, **tolerances) for pair in pairs):
+                return order if values.any() or not weights.any() else None
         return None
 
     def _orders(self, tensor: Tensor) -> Iterator[tuple[int, ...]]:
         """Axis orders in which a tensor may have the shape of the weights."""
         sizes, axes = self.passed_on.shape, range(tensor.dim())
         if len(axes) == len(sizes):
-            every = sorted(permutations(axes), key=lambda order: order != self.axes)
-            yield from (order for order in every if tuple(tensor.shape[axis] for axis in order) == sizes)
+            matching = sorted(permutations(axes), key=lambda order: order != self.axes)
+            yield from (order for order in matching if tuple(tensor.shape[axis] for axis in order) == sizes)
         else:
             keys = (axis for axis in reversed(axes) if tensor.shape[axis] == sizes[-1])
             yield from ((*(other for other in axes if other != axis), axis) for axis in keys)
@@ -210,12 +210,12 @@ def _replace_tensor(arguments: Any, old: Tensor, new: Tensor) -> Any:
 
 
 def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
-    """Complete the call whose weights are on one side of a product, in the axis order that matches the softmax; give
+    """Complete the call whose weights are on one side of a product, in the axis order `order` of the softmax. Return
     edited weights to multiply, or None."""
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
     tensor, values = product.sides[side], product.sides[1 - side]
     *rest, keys = (own[axis] for axis in order)
-    is_known = pending.call is not None and not pending.call.weights_only
+    has_scores = pending.call is not None and not pending.call.weights_only
     if keys not in other or keys in out:
         summed = [letter for letter in own if letter in other and letter not in out]
         if summed and keys not in other and rest[-1:] != summed[:1]:
@@ -223,7 +223,7 @@ def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, o
         elif summed and pending.of_product:
             axes = f"the softmax is over axis {own.index(keys)}, and the values are summed over axis"
             pending.refuse(f"{axes} {own.index(summed[0])} of {len(own)}: {WRONG_AXIS}")
-    elif is_known and rest[-1] in other:
+    elif has_scores and rest[-1] in other:
         mode.captured.notes.append(f"{pending.name} adds values that differ between queries")
     elif is_learned(values):  # a table of words or classes
         pending.is_placed = True
@@ -242,26 +242,26 @@ def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, o
 def _keep_unknown_call(
     mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
-    """Keep the call of weights whose scores are not tracked; gives edited weights to multiply, or None."""
-    tensor, values, own = product.sides[side], product.sides[1 - side], product.letters[side]
-    place, size = mode.place((tensor,)), dict(zip(own, tensor.shape, strict=True))
-    keys, queries = own[order[-1]], [letter for letter in own if letter not in product.letters[1 - side]]
-    has_lead = any(letter in product.letters[1 - side] for letter in own if letter != keys)
+    """Keep the call of weights whose scores are not tracked; return edited weights to multiply, or None."""
+    tensor, values, letters = product.sides[side], product.sides[1 - side], product.letters[side]
+    place, size_of = mode.place((tensor,)), dict(zip(letters, tensor.shape, strict=True))
+    keys, queries = letters[order[-1]], [letter for letter in letters if letter not in product.letters[1 - side]]
+    has_lead = any(letter in product.letters[1 - side] for letter in letters if letter != keys)
     if len(queries) > 1 and has_lead:
-        queries = [letter for letter in queries if size[letter] not in mode.num_heads()]
+        queries = [letter for letter in queries if size_of[letter] not in mode.num_heads()]
     if len(queries) != 1:
         return pending.refuse(f"has values that are the same along {len(queries)} of its axes, not one of queries")
-    lead = [letter for letter in own if letter not in (*queries, keys)]
-    pending.is_placed, sizes = True, tuple(size[letter] for letter in lead)
+    lead = [letter for letter in letters if letter not in (*queries, keys)]
+    pending.is_placed, sizes = True, tuple(size_of[letter] for letter in lead)
     if isinstance(mode.tracked.get(values), Scores):
         return mode.captured.notes.append("a softmax is multiplied by keys and values: linear attention has no map")
     if place is None:
         return None
-    if not pending.of_product and size[queries[0]] == 1 and place.batches:
+    if not pending.of_product and size_of[queries[0]] == 1 and place.batches:
         counts = {batch * count for batch in place.batches for count in (1, *mode.num_heads())}
         if prod(sizes) not in {1, *counts}:
             return None  # a convolution with one kernel per position
-    pending.lead, axes = mode.lead(place, sizes), [own.index(letter) for letter in (*lead, *queries, keys)]
+    pending.lead, axes = mode.lead(place, sizes), [letters.index(letter) for letter in (*lead, *queries, keys)]
 
     def fold_part(part: Tensor) -> Tensor:
         """Reshape a tensor in the axis order of the softmax to (B, H, Q, K)."""
@@ -289,14 +289,14 @@ def _keep_unknown_call(
 
 
 @torch.no_grad()
-def _report_zeros(mode: Watched, call: Call, now: Tensor, before: Tensor) -> None:
+def _report_zeros(mode: Watched, call: Call, weights: Tensor, softmax_weights: Tensor) -> None:
     """Report weights, (B, H, Q, K), that were set to 0 after the softmax, except in rows without an open key."""
-    is_gone = (now == 0) & ((before > CLOSE_AFTER_CAST["atol"]) | before.isnan())
+    is_zeroed = (weights == 0) & ((softmax_weights > CLOSE_AFTER_CAST["atol"]) | softmax_weights.isnan())
     has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)
-    is_gone_with_keys = is_gone & has_keys.to(now.device)
-    if bool((is_gone_with_keys & (now != 0).any(-1, keepdim=True)).any()):  # whole rows may be queries of padding
-        least = f"rows sum to as little as {now.sum(-1).min():.2g}. The map shows the result of the softmax"
-        what = f"{LATE_MASK}: {int(is_gone.sum())} weights become 0, and {least}"
-        mode.captured.findings.append(f"{call.site} ({call.name or mode.captured.name}) {what}")
-    elif bool(is_gone.any()) and not bool(is_gone_with_keys.any()):
+    is_zeroed_with_keys = is_zeroed & has_keys.to(weights.device)
+    if bool((is_zeroed_with_keys & (weights != 0).any(-1, keepdim=True)).any()):  # whole rows may be queries of padding
+        lowest = f"rows sum to as little as {weights.sum(-1).min():.2g}. The map shows the result of the softmax"
+        problem = f"{LATE_MASK}: {int(is_zeroed.sum())} weights become 0, and {lowest}"
+        mode.captured.findings.append(f"{call.site} ({call.name or mode.captured.name}) {problem}")
+    elif bool(is_zeroed.any()) and not bool(is_zeroed_with_keys.any()):
         call.scoring = replace(call.scoring, empty_rows="zero")

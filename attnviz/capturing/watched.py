@@ -39,15 +39,15 @@ class Watched:
     def place(self, tensors: tuple[Tensor, ...]) -> CallPlace | None:
         """Find the place of the current call in the model; None if the call cannot be captured.
 
-        Raise AttnvizError if edits would act in only one of the two runs of a checkpoint, with wrong gradients.
+        Raise AttnvizError for an edited call in `torch.utils.checkpoint`: the backward pass would run it without edits.
         """
         place = self._places.now()
         if place is not None and (reason := why_not(tensors)):
             return self.captured.notes.append(f"{self.name(place)} computes attention {reason}, which is not captured")
         frames = walk_stack(None) if place is not None and self.edits != type(self.edits)() else ()
         if any(frame.f_code.co_filename == torch.utils.checkpoint.__file__ for frame, _ in frames):
-            what = "is checkpointed, so the backward pass runs it again without the edits"
-            raise AttnvizError(f"{self.name(place)} {what}. Switch checkpointing off to edit it.")
+            problem = "is checkpointed, so the backward pass runs it again without the edits"
+            raise AttnvizError(f"{self.name(place)} {problem}. Switch checkpointing off to edit it.")
         return place
 
     def name(self, place: CallPlace) -> str:
@@ -62,7 +62,7 @@ class Watched:
         return Lead.of(axes, self.heads, place.module_heads, place.batches)
 
     def begin_softmax(self, softmax: Any) -> None:
-        """Register a softmax until its weights meet values; of older softmaxes, only the last 7 unmet ones are kept."""
+        """Register a softmax until its weights meet values; of the older softmaxes that wait, only the last 7 stay."""
         waiting = [softmax for softmax in self.softmaxes if not softmax.is_met][-7:]
         for other in self.softmaxes:
             if other not in waiting:
@@ -71,20 +71,20 @@ class Watched:
         self.captured.softmaxes.append(softmax)
 
     def find_softmax(self, tensor: Tensor) -> tuple[Any, tuple[int, ...]] | None:
-        """The softmax whose weights a tensor holds, with the axis order of the tensor; unmet ones are tried first."""
+        """Find the softmax whose weights a tensor holds, and the tensor's axis order; unmet ones are tried first."""
         if not self.softmaxes or bool(tensor.detach().amin() < 0):
             return None
         candidates = sorted(self.softmaxes, key=lambda softmax: softmax.is_met)
-        matches = ((near, near.find(tensor, is_exact)) for is_exact in (True, False) for near in candidates)
+        matches = ((softmax, softmax.find(tensor, is_exact)) for is_exact in (True, False) for softmax in candidates)
         return next(((softmax, order) for softmax, order in matches if order is not None), None)
 
     def await_order(self, call: Call | None, output: Tensor) -> None:
-        """Remember an output whose first axis joins sentences and heads, (B·H, Q, d_v), to check their order later."""
+        """Remember an output whose first axis joins sentences and heads, (B·H, Q, d_v), for `check_order`."""
         is_joined = output.dim() == 3 and call is not None and min(call.shape[:2]) > 1
         self._unsorted = (call, output.detach().clone()) if is_joined and len(output) == prod(call.shape[:2]) else None
 
     def check_order(self, result: Any) -> None:
-        """Refuse a call if the model concatenates its heads in an order that puts heads before sentences."""
+        """Refuse the remembered call if `result`, which concatenates its heads, shows heads before sentences."""
         call, output = self._unsorted
         batch, heads, width = *call.shape[:2], output.shape[-1]
         if not isinstance(result, Tensor) or result.shape[-1:] != (heads * width,) or result.numel() != output.numel():
@@ -98,13 +98,13 @@ class Watched:
             self._unsorted = None
 
     def call(self, place: CallPlace, is_causal: bool, **parts: Any) -> Call:
-        """Create the `Call` for the current call from its fields `parts`. For `is_causal` see `kind`."""
+        """Create the `Call` for the current call from its fields `parts`, with its site; `is_causal` as in `kind`."""
         _, heads, queries, keys = Call(Site("encoder", 0), "", 0, **parts).shape
         if self._is_in_loop(place, parts):
             self._sites.begin()
-        is_alone = "weights_only" in parts and queries == 1 < keys  # one query, of a recurrent decoder or learned
-        named = "cross" if is_alone else kind(place, queries, keys, is_causal)
-        site, name, head, passed = self._sites.site(place, named, heads)
+        has_one_query = "weights_only" in parts and queries == 1 < keys  # that of a recurrent decoder, or learned
+        call_kind = "cross" if has_one_query else kind(place, queries, keys, is_causal)
+        site, name, head, passed = self._sites.site(place, call_kind, heads)
         call = _with_windows(Call(site, name, passed, **parts, head=head, line=place.line), place)
         if passed and site.kind == "decoder":
             call.offset = max(0, used_keys(call) - call.shape[2])
@@ -144,24 +144,21 @@ class Watched:
         return copy
 
     def _refuse_parts(self, call: Call, place: CallPlace) -> None:
-        """Refuse a call that covers only a part of the input positions of its module.
-
-        The part is a window, if the axis of heads holds windows that together cover all positions, or a piece, if one
-        method makes several calls.
-        """
+        """Refuse a call that covers only some input positions of its module: one of several windows on the axis of
+        heads, or a piece, if one method makes several calls."""
         (batch, heads, queries, _), name = call.shape, call.name or "the model"
-        for sentences, size in positions(place.frame) if heads not in {1, *self.num_heads()} else ():
-            if queries < size and size % queries == 0 and batch * heads * queries == sentences * size:
-                call.refused = f"{name} attends within windows of {queries} of its {size} positions, not over all"
-        other, last = self._last or (place, None)
-        if last is None or last.passed != call.passed or call.weights_only:
+        for sentences, length in positions(place.frame) if heads not in {1, *self.num_heads()} else ():
+            if queries < length and length % queries == 0 and batch * heads * queries == sentences * length:
+                call.refused = f"{name} attends within windows of {queries} of its {length} positions, not over all"
+        last_place, last_call = self._last or (place, None)
+        if last_call is None or last_call.passed != call.passed or call.weights_only:
             return
-        frames = [(place.frame, other.frame)]
-        if place.above and other.above and place.module is other.module:
-            frames.append((place.above[1], other.above[1]))
-        whole = next((positions(stack) for stack, other in frames if stack is other), ())
-        if whole and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in whole):
-            for piece in (call, last):
+        frames = [(place.frame, last_place.frame)]
+        if place.above and last_place.above and place.module is last_place.module:
+            frames.append((place.above[1], last_place.above[1]))
+        input_sizes = next((positions(stack) for stack, last_place in frames if stack is last_place), ())
+        if input_sizes and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in input_sizes):
+            for piece in (call, last_call):
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, not as one map"
 
     def edited(self, call: Call, own: Tensor, dropout_p: float) -> Tensor:
@@ -174,19 +171,19 @@ class Watched:
             return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
 
     def edited_weights(self, call: Call, own: Tensor, scores: Tensor | None) -> Tensor:
-        """Compute the weights of a call with the edits, (B, H, Q, K), from scores if possible, else from queries and
-        keys; raise AttnvizError if these are needed, but only weights are known."""
+        """Compute the weights of a call with the edits, (B, H, Q, K), from the model's scores, or from queries and keys
+        if the edits need them; raise AttnvizError if these are needed, but only weights are known."""
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
             return silence(own, edits.off(site), edits.off_alone(site))
         scoring = edits.at(site, Scoring())
-        are_products = scoring.scale is not None or scoring.softcap is not None or not edits.own_mask
-        if call.weights_only and are_products:
-            what = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
-            raise AttnvizError(f"At {site} ({call.name or 'the model'}) {what}.")
+        needs_products = scoring.scale is not None or scoring.softcap is not None or not edits.own_mask
+        if call.weights_only and needs_products:
+            problem = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
+            raise AttnvizError(f"At {site} ({call.name or 'the model'}) {problem}.")
         with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
             computed = call.computed_from()
-            if scores is not None and not are_products:
+            if scores is not None and not needs_products:
                 computed = score_fields(scores, call.mask, call.scoring.empty_rows)
             return Tap(edits, keep=False).weights(**computed, site=site)
 
@@ -202,10 +199,10 @@ def _with_windows(call: Call, place: CallPlace) -> Call:
     grid = _grid(place.frame) if queries == keys and not call.weights_only else None
     if grid is None or grid.size**2 != queries or batch % grid.count or not isinstance(call.mask, Tensor | None):
         return call
-    apart = grid.apart(call.mask, sum(call.scoring.bias) if call.scoring.bias else None, batch)
-    if apart is None:
+    split = grid.apart(call.mask, sum(call.scoring.bias) if call.scoring.bias else None, batch)
+    if split is None:
         return call
-    mask, bias = apart
+    mask, bias = split
     scoring = replace(call.scoring, bias=(bias,) if bool(bias.any()) else ())
     return replace(call, windows=grid, mask=None if bool(mask.all()) else mask, scoring=scoring)
 

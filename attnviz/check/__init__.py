@@ -91,8 +91,8 @@ def check(
             report = replace(report, findings=(*of_shape, *report.findings))
         repaired = None
         if report.repaired is not None and report.faults:
-            to = {"additive": to_additive, "zero-is-masked": torch.Tensor.long, "true-is-masked": torch.logical_not}
-            repaired = to.get(report.convention, torch.clone)(report.repaired)
+            write = {"additive": to_additive, "zero-is-masked": torch.Tensor.long, "true-is-masked": torch.logical_not}
+            repaired = write.get(report.convention, torch.clone)(report.repaired)
             again = _mask_report(repaired, report.convention, intended, tokens, size)
             repaired = None if again.question or again.faults else repaired
     finally:
@@ -104,7 +104,7 @@ def check(
 def _mask_report(
     tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: tuple[int, ...] | None
 ) -> ArrayReport:
-    """Make the report on a mask. Its `repaired` mask has True = may attend, and has not been checked again yet."""
+    """Make the report on a mask; its `repaired` mask has True = may attend, and still has to be checked again."""
     as_padding = False
     if size is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
         as_padding = tokens is not None and tensor.shape == tokens.shape
@@ -119,7 +119,7 @@ def _mask_report(
     if values.dtype is not torch.bool and not values.is_floating_point() and not is_binary(values):
         values = values.float()  # integers such as -10,000 are an additive mask
     report = check_mask(Laid(values, axes), convention, intent, tokens)
-    reasons = ["Its rows are read as texts, (B, K). If they are queries, say the shape of the scores."] * as_padding
+    reasons = ["Its rows are read as texts, (B, K). If they are queries, give the shape of the scores."] * as_padding
     return replace(report, reasons=(*reasons, *report.reasons), findings=(*of_shape, *report.findings))
 
 
@@ -136,5 +136,5 @@ def _expand_texts(values: Tensor, tokens: Tensor | None, intent: Intent | None) 
     try:
         (intent.mask if intent else Full()).of_sentence(len(values) - 1)
     except MaskError as error:
-        raise InputError(f"What is meant does not fit: {error}") from None
+        raise InputError(f"The intent does not fit: {error}") from None
     return values

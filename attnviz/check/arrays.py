@@ -35,8 +35,8 @@ def real_tensor(array: Any, name: str = "array") -> Tensor:
         except (TypeError, ValueError):
             raise InputError(f"The {name} must be numbers, without rows of different lengths.") from None
         if array.dtype.kind in "biuf":
-            wide = (array.dtype.kind == "u" and array.dtype.itemsize > 1) or array.dtype.itemsize > 8
-            dtype = np.dtype(np.float64) if wide else array.dtype.newbyteorder("=")  # types that PyTorch lacks
+            is_wide = (array.dtype.kind == "u" and array.dtype.itemsize > 1) or array.dtype.itemsize > 8
+            dtype = np.dtype(np.float64) if is_wide else array.dtype.newbyteorder("=")  # types that PyTorch lacks
             array = torch.from_numpy(np.require(array.astype(dtype, copy=False), None, ["C", "W"]))
     packed = "float4" in str(array.dtype)  # two numbers per byte, which PyTorch stores but cannot convert
     if not isinstance(array, Tensor) or array.is_complex() or array.is_sparse or array.is_quantized or packed:
@@ -46,6 +46,7 @@ def real_tensor(array: Any, name: str = "array") -> Tensor:
 
 
 def is_binary(array: Tensor) -> bool:
+    """Whether an array holds only booleans, or 0 and 1."""
     return array.dtype is torch.bool or bool(((array == 0) | (array == 1)).all())
 
 
@@ -62,18 +63,18 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
         return "weights", ("It is read as weights, although every number is NaN.",)
     if is_binary(numbers):
         if array.is_floating_point() and array.shape[-1] > 1 and bool((array.nansum(-1) == 1).all()):
-            return "weights", ("It is read as weights: each row holds one 1 and else 0, in floating point.",)
+            return "weights", ("It is read as weights: each row holds one 1 and otherwise 0, in floating point.",)
         holds = "booleans" if array.dtype is torch.bool else "0 and 1 only"
         return "mask", (f"It is read as a mask: it holds {holds}.",)
     if fill(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()):
         return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block.",)
     if bool(((numbers < 0) | (numbers == torch.inf)).any()):
-        why = "it holds negative and many other numbers" if bool((numbers < 0).any()) else "it holds +inf"
+        why = "it holds negative and other numbers" if bool((numbers < 0).any()) else "it holds +inf"
         return "scores", (f"It is read as scores: {why}.",)
-    middle = float(array.double().nansum(-1).flatten().median())
-    if middle <= 2:
-        return "weights", ("It is read as weights: no number is below 0, and the middle row sums to at most 2.",)
-    return "scores", (f"It is read as scores: its rows sum to far more than 1 (the middle one to {middle:.3g}).",)
+    median = float(array.double().nansum(-1).flatten().median())
+    if median <= 2:
+        return "weights", ("It is read as weights: no number is below 0, and the median row sums to at most 2.",)
+    return "scores", (f"It is read as scores: its rows sum to far more than 1 (the median to {median:.3g}).",)
 
 
 def fill(array: Tensor) -> float | None:
@@ -87,7 +88,7 @@ def fill(array: Tensor) -> float | None:
 
 
 def conventions_of(array: Tensor, stated: str | None) -> list[str]:
-    """List the conventions that a mask may use: `stated`, the only one its values allow, or both boolean ones.
+    """List the conventions that a mask may have: `stated`; else those that its values allow: one, or two if boolean.
 
     Raises:
         InputError: if there is no such convention, or the values contradict it.
@@ -114,7 +115,7 @@ def opened(mask: Tensor, convention: str) -> Tensor:
 def lay(array: Tensor, kind: str, shape: tuple[int, ...] | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
     """Reshape an array to (B, H, Q, K); also return the names of its own axes, and findings about its shape.
 
-    Axes are aligned from the right, as in broadcasting, unless the shape of the scores shows that others are meant.
+    Axes are aligned from the right, as in broadcasting, unless the shape of the scores, (B, H, Q, K), needs other axes.
     """
     dims, axes, findings = tuple(array.shape), AXES[-array.dim() :], []
     if kind == "mask" and shape is not None:
@@ -122,55 +123,56 @@ def lay(array: Tensor, kind: str, shape: tuple[int, ...] | None) -> tuple[Tensor
         findings.append(Finding("broadcast", severity, message, fix))
     elif kind == "mask" and dims[0] > 1 and (len(dims) == 3 or (len(dims) == 2 and dims[0] != dims[1])):
         message = f"The two axes of {dims} are read as (Q, K), as broadcasting does."
-        fix = "If they are (B, K), padding, hand over mask[:, None, None, :]."
+        fix = "If they are (B, K), padding, pass mask[:, None, None, :]."
         if len(dims) == 3:
             message = f"The first axis of {dims} is read as heads, as broadcasting to (B, H, Q, K) does."
-            fix = "If it is the batch, hand over mask.unsqueeze(1)."
+            fix = "If it is the batch, pass mask.unsqueeze(1)."
         findings.append(Finding("broadcast", "note", message, fix))
     elif shape is not None and (dims != shape[-len(dims) :] or any(size > 1 for size in shape[: -len(dims)])):
         message = f"The {kind} have shape {dims}, and should have (B, H, Q, K) = {shape}."
-        findings.append(Finding("broadcast", "error", message, "They are never broadcast: give all of them."))
+        findings.append(Finding("broadcast", "error", message, "They are never broadcast: pass the whole array."))
     sizes = dict(zip(axes, dims, strict=True))
     return array.reshape([sizes.get(axis, 1) for axis in AXES]), axes, findings
 
 
 def _broadcast(mask: Tensor, shape: tuple[int, ...]) -> tuple[tuple[str, ...], str, str, str]:
-    """Infer which axes a mask has; also return severity, message and repair for the way it broadcasts."""
+    """Infer the axes of a mask and how it broadcasts to `shape`; return axes, severity, message and repair."""
     dims, (batch, heads, queries, keys), axes = tuple(mask.shape), shape, AXES[-mask.dim() :]
     first, last = dims[0], dims[-1]
     pairs = list(zip("BHQK"[-len(dims) :], dims, shape[-len(dims) :], strict=True))
     wrong = [f"{axis} is {have} instead of {want}" for axis, have, want in pairs if have not in (1, want)]
-    what = f"A mask of {dims} on scores of (B, H, Q, K) = {shape}"
-    raises = f"{what} raises an error"
+    intro = f"A mask of {dims} on scores of (B, H, Q, K) = {shape}"
+    raises = f"{intro} raises an error"
     if wrong and all(1 in sizes or len(set(sizes)) == 1 for _, *sizes in pairs):
-        grown = tuple(torch.broadcast_shapes(dims, shape))
-        raises += f" in F.scaled_dot_product_attention, and silently makes {grown} of scores + mask"
+        broadcast = tuple(torch.broadcast_shapes(dims, shape))
+        raises += f" in F.scaled_dot_product_attention, and silently makes {broadcast} of scores + mask"
     if len(dims) == 3 and last in (1, keys) and first == batch * heads and first not in (1, heads):
         by_head, by_text = mask.view(heads, batch, -1), mask.view(batch, heads, -1)
         view = f"mask.view({batch}, {heads}, {dims[1]}, {last})."
         if (by_head == by_head[:1]).all() and not (by_text == by_text[:, :1]).all():
-            message = f"{what} gives heads the masks of other sentences: it was made by repeat."
+            message = f"{intro} gives heads the masks of other sentences: it was made by repeat."
             return axes, "error", message, f"Make it with repeat_interleave({heads}, 0)."
         if heads == 1:
-            return axes, "error", f"{raises}; it is nn.MultiheadAttention's (B * H, Q, K).", f"Hand over {view}"
-        message = f"{what} fits nn.MultiheadAttention, (B * H, Q, K); F.scaled_dot_product_attention raises an error."
-        return axes, "note", message, f"For that one: hand over {view}"
+            return axes, "error", f"{raises}; it is nn.MultiheadAttention's (B * H, Q, K).", f"Pass {view}"
+        message = f"{intro} fits nn.MultiheadAttention, (B * H, Q, K); F.scaled_dot_product_attention raises an error."
+        return axes, "note", message, f"For the latter, pass {view}"
     if first == batch > 1 and last in (1, keys):
-        of_texts, fix = ("batch", "query", "key"), "Hand over mask.unsqueeze(1), (B, 1, Q or 1, K)."
+        text_axes, fix = ("batch", "query", "key"), "Pass mask.unsqueeze(1), (B, 1, Q or 1, K)."
         if len(dims) == 3 and dims[1] in (1, queries) and wrong:
             message = f"{raises}: broadcasting aligns its first axis, the sentences, with the heads."
-            return of_texts, "error", message, fix
+            return text_axes, "error", message, fix
         if len(dims) == 3 and dims[1] in (1, queries) and not (mask == mask[:1]).all():
-            message = f"{what} silently gives the mask of sentence i to head i of all, since B = H = {batch}."
-            return of_texts, "error", message, fix
+            message = f"{intro} silently gives the mask of sentence i to head i of all, since B = H = {batch}."
+            return text_axes, "error", message, fix
         if len(dims) == 2 and last == keys and wrong:
             message = f"{raises}: its rows are aligned with the queries, and they are sentences."
-            return ("batch", "key"), "error", message, "Hand over mask[:, None, None, :], (B, 1, 1, K)."
+            return ("batch", "key"), "error", message, "Pass mask[:, None, None, :], (B, 1, 1, K)."
     if wrong:
         is_turned = queries != keys and dims[-2:] == (keys, queries)
-        fix = "Hand over mask.mT: rows are queries." if is_turned else "Each axis must have its full size or 1."
+        fix = "Pass mask.mT: rows are queries." if is_turned else "Each axis must have its full size or 1."
         return axes, "error", f"{raises}: {', '.join(wrong)}.", fix
     absent = list(zip("BHQK", shape, strict=True))[: 4 - len(dims)]
-    over = [f"{axis} = {want}" for axis, want in absent if want > 1]
-    over += [f"{axis} = {want}" for axis, have, want in pairs if have < want]
-    return axes, "note", f"{what} is repeated over {', '.join(over)}." if over else f"{what} fits cell by cell.", ""
+    repeated = [f"{axis} = {want}" for axis, want in absent if want > 1]
+    repeated += [f"{axis} = {want}" for axis, have, want in pairs if have < want]
+    effect = f"is repeated over {', '.join(repeated)}" if repeated else "fits cell by cell"
+    return axes, "note", f"{intro} {effect}.", ""

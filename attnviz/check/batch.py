@@ -39,6 +39,7 @@ class BatchReport(Report):
     shapes: dict[str, tuple[int, ...]]
 
     def heading(self) -> list[str]:
+        """Write the names and shapes of the arrays, and what is assumed about the texts."""
         read = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
         return [f"batch: {read}", f"  assumed: {self.assumed}"]
 
@@ -68,8 +69,8 @@ def check_batch(
     arrays = {name: array.view(1, -1) if array.dim() == 1 else array for name, array in arrays.items()}
     name = next((name for name in IDS if name in arrays), None)
     if name is None:
-        there = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
-        raise InputError(f"The batch has no input_ids; it has {there}.")
+        names = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
+        raise InputError(f"The batch has no input_ids; it has {names}.")
     ids, labels, target_ids = arrays[name], arrays.get("labels"), arrays.get(TARGET[0])
     has_target = any(target in arrays for target in TARGET) or (labels is not None and _is_target(ids, labels))
     source = {key: array for key, array in arrays.items() if key != "labels" or not has_target}
@@ -88,7 +89,7 @@ def check_batch(
 
 
 def _is_target(ids: Tensor, labels: Tensor) -> bool:
-    """Whether labels are for another text: their length differs, or most count and none equals its own or next id."""
+    """Whether labels belong to another text: their length differs, or most are used and none is its own or next id."""
     if labels.dim() != 2 or labels.shape != ids.shape:
         return labels.dim() == 2 and len(labels) == len(ids)
     used = labels != IGNORED
@@ -110,14 +111,14 @@ class _Texts:
     ):
         (self.name, self.mask_name), self.is_target, self.ids = names, names == TARGET, ids
         self.positions, self.labels, mask = (arrays.get(name) for name in ("position_ids", "labels", "attention_mask"))
-        self.pad, self.question, what = pad, "", f"{self.name} are {tuple(ids.shape)}"
+        self.pad, self.question, size = pad, "", f"{self.name} are {tuple(ids.shape)}"
         if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
-            raise InputError(f"The {what} of {ids.dtype}; they must be whole numbers (B, n).")
+            raise InputError(f"The {size} of {ids.dtype}; they must be whole numbers (B, n).")
         self.flat, self.square = (mask, None) if mask is None or mask.dim() == 2 else (None, mask)
         for other, array in (("position_ids", self.positions), ("labels", self.labels), (self.mask_name, self.flat)):
             axes = slice(None) if array is self.flat else slice(-1, None)  # positions may be those of one text
             if array is not None and array.shape[axes] != ids.shape[axes]:
-                raise InputError(f"The {other} are {tuple(array.shape)}, the {what}.")
+                raise InputError(f"The {other} are {tuple(array.shape)}, but the {size}.")
         is_open = torch.ones_like(ids, dtype=torch.bool) if self.flat is None else self.flat != 0
         blocked, open_ids = ids[~is_open].unique().tolist(), ids[is_open].unique().tolist()
         if pad is None and padded and len(blocked) == 1:
@@ -125,13 +126,14 @@ class _Texts:
         self.is_inverted = self.pad is not None and bool(blocked) and self.pad in {*open_ids} - {*blocked}
         if self.pad is None and len(open_ids) == 1 and len(blocked) > 1 and open_ids[0] not in blocked:
             self.pad, self.is_inverted = open_ids[0], True
-        ends = [end for row in ids.tolist() for end in (row[::-1], row)] if self.pad is None and padded else []
-        if twice := [end[0] for end in ends if len(end) > 1 and end[0] == end[1]]:
-            self.question = f"Is the id {twice[0]} padding? Say --pad {twice[0]}, or --pad none."
-        is_id = ids == self.pad if self.pad is not None else torch.zeros_like(is_open)
+        rows = ids.tolist() if self.pad is None and padded else []
+        repeated = [row[0] for text in rows for row in (text[::-1], text) if len(row) > 1 and row[0] == row[1]]
+        if repeated:  # an id that is repeated at an end of a text
+            self.question = f"Is the id {repeated[0]} padding? Say --pad {repeated[0]}, or --pad none."
+        is_pad_id = ids == self.pad if self.pad is not None else torch.zeros_like(is_open)
         if self.is_target:  # in many models, the decoder input begins with the id of padding
-            is_id = torch.cat([is_id[:, :1] & False, is_id[:, 1:]], 1)
-        left, right = is_id.int().cumprod(1).bool(), is_id.flip(1).int().cumprod(1).flip(1).bool()
+            is_pad_id = torch.cat([is_pad_id[:, :1] & False, is_pad_id[:, 1:]], 1)
+        left, right = is_pad_id.int().cumprod(1).bool(), is_pad_id.flip(1).int().cumprod(1).flip(1).bool()
         self.padding = left | right  # runs of the padding id at both ends
         beside_text = (left & ~left.roll(-1, 1)) | (right & ~right.roll(1, 1))
         self.may_end_text = beside_text & is_open & (not self.is_inverted)  # the padding id may also be the end token
@@ -150,26 +152,26 @@ class _Texts:
 
     def findings(self, intent: str | Mask | None) -> Iterator[Finding]:
         """Check the mask, positions, documents and labels, in this order."""
-        name, mask, mended = self.mask_name, self.flat, "1 = a token, 0 = padding"
-        mended = mended if self.pad is None else f"{name} = ({self.name} != {self.pad}).long()"
+        name, mask, fix = self.mask_name, self.flat, "1 = a token, 0 = padding"
+        fix = fix if self.pad is None else f"{name} = ({self.name} != {self.pad}).long()"
         if self.is_inverted:
             message = f"{name} is inverted: it is 0 at the tokens and 1 at padding."
-            yield from self._find("inverted", "error", message, mended, mask.bool())
+            yield from self._find("inverted", "error", message, fix, mask.bool())
         elif mask is None and self.square is None and not self.is_target:
             message = f"of padding and no {name}: padding is seen."
-            yield from self._find("padding", "error", message, mended, self.is_pad, "token")
+            yield from self._find("padding", "error", message, fix, self.is_pad, "token")
         elif mask is not None and not self.are_flags and not self.is_numbered:
-            message = f"{name} holds {float(mask.min()):g} and other numbers; (B, n) is of 1 and 0."
-            yield from self._find("values", "error", message, mended)
+            message = f"{name} holds {float(mask.min()):g} and other numbers; a mask (B, n) holds 1 and 0."
+            yield from self._find("values", "error", message, fix)
         elif mask is not None:
             if self.is_numbered:
-                message = f"{name} numbers documents: code that is not made for that sees across all of them."
+                message = f"{name} numbers documents: code that does not expect this sees all of them as one text."
                 yield from self._find("documents", "warning", message, DIVIDE.format(mask=name))
             message = f"of padding that {name} opens: padding is seen."
-            yield from self._find("padding", "error", message, mended, self.is_pad & (mask != 0), "token")
+            yield from self._find("padding", "error", message, fix, self.is_pad & (mask != 0), "token")
             message = f"of a text at which {name} is 0: no token sees them."
             hidden = ~self.padding & (mask == 0) & (self.pad is not None)
-            yield from self._find("padding", "error", message, mended, hidden, "token")
+            yield from self._find("padding", "error", message, fix, hidden, "token")
             message, empty = "of the batch without a token.", (mask == 0).all(1)
             yield from self._find("empty-row", "error", message, "Leave such rows out of the batch.", empty, "row")
         yield from self._check_positions()
@@ -205,8 +207,8 @@ class _Texts:
         elif self.flat is not None and self.are_flags and restarts is not None:
             later = pad_ends(restarts[:, 1:], (1, 0))
             row, second = later.nonzero()[0].tolist()
-            message = f"position_ids restart, as of packed documents, but {name} divides none: in row {row} the token "
-            message += f"at {second} sees all {second} of the document before it."
+            message = f"position_ids restart, as for packed documents, but {name} does not separate them: in row {row} "
+            message += f"the token at {second} sees the document before it."
             yield from self._find("documents", "error", message, DIVIDE.format(mask=name), later)
 
     def _check_labels(self, labels: Tensor) -> Iterator[Finding]:
@@ -222,15 +224,15 @@ class _Texts:
         unlearned = pad_ends((self.may_end_text & ~self.may_end_text[:, :1] & ~used & used.roll(1, 1))[:, 1:], (1, 0))
         if self.flat is not None and not self.is_target:
             rows = counted(int(unlearned.any(1).sum()), "row")
-            message = f"The end of the text, id {self.pad}, has the label -100 in {rows}: it is the id of padding, "
-            message += "too, so that the model never learns to end."
+            message = f"The end token, id {self.pad}, has the label -100 in {rows}, because it is also the id of "
+            message += "padding: the model never learns to end."
             fix = f"labels = {self.name}.masked_fill({self.mask_name} == 0, -100), or pad with another id."
             yield from self._find("labels", "error", message, fix, unlearned)
         is_next = ((labels[:, :-1] == self.ids[:, 1:]) | ~used[:, :-1]).all()
         is_own = (labels == self.ids) | ~used
         if self.is_target and used.any() and is_own.all() and not is_next:
             message = f"{self.name} hold the label of their own position: the decoder reads what it has to predict."
-            fix = f"{self.name} begin with the start token, and then have the labels without the last one."
+            fix = f"Begin {self.name} with the start token, followed by the labels without the last one."
             yield from self._find("labels", "error", message, fix)
         elif not self.is_target and used[:, :-1].any() and is_next and not is_own[:, :-1].all():
             message = "labels hold the next token already; models of transformers shift them themselves."
@@ -244,13 +246,13 @@ class _Texts:
         report = check(self.square, kind="mask", intent=intent, padding=~self.is_pad if self.is_pad.any() else None)
         restarts, (queries, keys) = self.restarts, report.shape[2:]
         if restarts is not None and queries == keys and not report.rules("error"):
-            owner = restarts.int().cumsum(1) + 1
-            owner, of_key = (owner * ~self.is_pad)[:, None, :, None], (owner * ~self.is_pad)[:, None, None]
-            crossing = opened(self.square, report.convention) & (owner != of_key) & (owner * of_key > 0)
+            document = (restarts.int().cumsum(1) + 1) * ~self.is_pad  # number of the document from 1, 0 at padding
+            of_query, of_key = document[:, None, :, None], document[:, None, None]
+            crossing = opened(self.square, report.convention) & (of_query != of_key) & (of_query * of_key > 0)
             if crossing.any():
                 _, _, query, key = crossing.nonzero()[0].tolist()
-                message = f"position_ids restart, as of packed documents, and {self.mask_name} opens one to the next: "
-                message += f"the token at {query} sees the one at {key}."
+                message = f"position_ids restart, as for packed documents, and {self.mask_name} opens one to the next: "
+                message += f"the token at {query} sees the token at {key}."
                 fix = "Block other documents: mask & (document[:, None, :, None] == document[:, None, None])."
                 yield Finding("documents", "error", message, fix)
                 return
@@ -261,7 +263,7 @@ class _Texts:
     def assumed(self) -> str:
         if self.starts is not None:
             return f"{counted(int(self.starts.sum()), 'document')} packed in {counted(len(self.ids), 'row')}"
-        sides = [side for side, place in (("left", 0), ("right", -1)) if self.is_pad[:, place].any()]
+        sides = [side for side, column in (("left", 0), ("right", -1)) if self.is_pad[:, column].any()]
         named = f" (id {self.pad})" if self.pad is not None else ""
         where = f"with padding at the {' and the '.join(sides)}{named}" if self.is_pad.any() else "without padding"
         return f"{counted(len(self.ids), 'text')} {where}"

@@ -15,7 +15,7 @@ SEVERITIES = ("note", "warning", "error")
 MOST = 1000
 """Maximum number of cells that a finding lists."""
 
-NOT_SURE = "Not sure: say what is meant."
+NOT_SURE = "Not sure: state what is intended."
 
 AXES = ("batch", "head", "query", "key")
 
@@ -90,9 +90,9 @@ class Report:
     @property
     def verdict(self) -> str:
         """Summary: the number of errors and warnings, "Nothing wrong was found.", or "Not sure"."""
-        counts = {each: sum(finding.severity == each for finding in self.findings) for each in ("error", "warning")}
+        counts = {level: sum(finding.severity == level for finding in self.findings) for level in ("error", "warning")}
         if any(counts.values()):
-            return ", ".join(counted(number, severity) for severity, number in counts.items() if number)
+            return ", ".join(counted(number, level) for level, number in counts.items() if number)
         return NOT_SURE if self.question or "ambiguous" in self.rules() else "Nothing wrong was found."
 
     def rules(self, *severities: str) -> set[str]:
@@ -187,8 +187,8 @@ class Laid:
         flat, size, total = cells.flatten(), MOST, int(cells.count_nonzero())
         while size < len(flat) and int(flat[:size].count_nonzero()) < min(MOST, total):  # avoids a full search
             size *= 4
-        places = torch.unravel_index(flat[:size].nonzero()[:MOST, 0], cells.shape)
-        indices = tuple(zip(*[places[axis].tolist() for axis in axes], strict=True))
+        positions = torch.unravel_index(flat[:size].nonzero()[:MOST, 0], cells.shape)
+        indices = tuple(zip(*[positions[axis].tolist() for axis in axes], strict=True))
         return [Finding(rule, severity, message, fix, tuple(AXES[axis] for axis in axes), indices, total)]
 
 
@@ -199,6 +199,6 @@ def future(queries: int, keys: int) -> Tensor:
 
 
 def read_rows(values: Tensor, tokens: Tensor | None) -> Tensor:
-    """Mask of the rows to check, which broadcasts to (B, H, Q): queries that are not padding; `tokens` is (B, K)."""
-    is_known = tokens is not None and values.shape[2] == values.shape[3]
-    return tokens[:, None] if is_known else torch.ones(1, 1, 1, dtype=torch.bool)
+    """Mark the rows to check, queries that are not padding, boolean, broadcasts to (B, H, Q); `tokens` is (B, K)."""
+    has_padding = tokens is not None and values.shape[2] == values.shape[3]  # then queries are the same positions
+    return tokens[:, None] if has_padding else torch.ones(1, 1, 1, dtype=torch.bool)

@@ -15,7 +15,7 @@ combination gives all rows that count, the nearest one is chosen, with the cells
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from itertools import chain, combinations, pairwise, product
+from itertools import combinations, pairwise, product
 from operator import and_, or_
 
 import torch
@@ -42,12 +42,12 @@ MISTAKES = {
     "transposed": ("transposed", "transposed"),
     "inverted": ("inverted", "inverted"),
     "wrong-axis": ("wrong-axis", "blocks queries instead of keys"),
-    "as-heads": ("broadcast", "of (B, K) is read as (H, K): head i has the padding of text i"),
-    "as-queries": ("broadcast", "of (B, K) is read as (Q, K): query i has the padding of text i"),
+    "as-heads": ("broadcast", "of (B, K) is broadcast as (H, K): head i has the padding of text i"),
+    "as-queries": ("broadcast", "of (B, K) is broadcast as (Q, K): query i has the padding of text i"),
     "repeat": ("broadcast", "made by repeat instead of repeat_interleave: heads have the padding of other texts"),
     "missing": ("deviation", "missing"),
     "open-future": ("future-leak", "missing"),
-    "extra": ("deviation", "that is not meant: it hides the future"),
+    "extra": ("deviation", "that is not intended: it hides the future"),
 }
 """Rule of the finding for each mistake, and the rest of the sentence that begins with the name of the part."""
 
@@ -73,29 +73,20 @@ class Intent:
 
     @classmethod
     def of(cls, meant: str | Mask) -> "Intent":
-        """Make the intent from a name in `MEANT`, a mask, or the text of a mask.
-
-        Raises:
-            AttnvizError: if a text is neither a name in `MEANT` nor the text of a mask.
-        """
+        """Make the intent from a name in `MEANT`, a mask, or the text of a mask; raise AttnvizError for other texts."""
         intended = meant if isinstance(meant, Mask) else kind_or_mask(meant)
         if isinstance(intended, Mask):
-            return cls(f"the mask that is meant ({intended})", intended, is_usual=False)
+            return cls(f"the intended mask ({intended})", intended, is_usual=False)
         return cls(f"a {MEANT[intended]}", Full() if intended == "two-way" else Subsequent())
 
 
 def kind_or_mask(text: str) -> str | Mask:
-    """Read a text as a name in `MEANT` or as a mask.
-
-    Raises:
-        AttnvizError: if the text is neither; the message lists the names, or says what cannot be read.
-    """
+    """Read a text as a name in `MEANT` or as a mask; raise AttnvizError if it is neither."""
     if text == "full":
         return "two-way"
     if not isinstance(text, str) or (text.replace("-", "").isidentifier() and text not in (*MEANT, *KEYWORDS)):
-        near = did_you_mean(str(text), MEANT)
-        message = f"No mask is called {quoted(text)}.{near} Say causal or two-way, or write a mask, such as "
-        raise InputError(f"{message}'causal & window(4)', 'causal | prefix(3)' or 'causal & documents(3, 4)'.")
+        message = f"No mask is called {quoted(text)}.{did_you_mean(str(text), MEANT)} Say causal or two-way, or write"
+        raise InputError(f"{message} a mask, such as 'causal & window(4)', 'causal | prefix(3)' or 'documents(3, 4)'.")
     return text if text in MEANT else mask_from_text(text)
 
 
@@ -111,15 +102,16 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
         Six intents, with None where the mask does not determine the parameter.
     """
     (queries, keys), rows, causal = may_attend.shape[2:], may_attend.any(1), Subsequent()
-    first, last, of_text, window, prefix, packed = 0, queries - 1 + offset, rows, None, None, [None, None]
+    window, prefix, packed = None, None, [None, None]
+    first, last, text_rows = 0, queries - 1 + offset, rows
     if tokens is not None and queries == keys:  # infer parameters from the longest text
         longest = int(tokens.sum(1).argmax())
-        places = tokens[longest].nonzero().flatten().tolist() or [0]
-        first, last, of_text = places[0], places[-1], rows[longest : longest + 1]
-    before = last - min(of_text[:, last - offset].any(0).nonzero().flatten().tolist(), default=keys)
+        positions = tokens[longest].nonzero().flatten().tolist() or [0]
+        first, last, text_rows = positions[0], positions[-1], rows[longest : longest + 1]
+    before = last - min(text_rows[:, last - offset].any(0).nonzero().flatten().tolist(), default=keys)
     if 0 <= before < last - first:
         window = Intent(f"a causal decoder with a window ({before} before)", causal & Window(before))
-    length = 1 + max(of_text[:, first].any(0).nonzero().flatten().tolist(), default=-1)
+    length = 1 + max(text_rows[:, first].any(0).nonzero().flatten().tolist(), default=-1)
     if first + offset + 1 < length < keys:
         prefix = Intent(f"a prefix-LM (prefix of {length})", causal | Prefix(length))
     if 1 < queries <= keys:  # a document starts where the previous key is blocked
@@ -174,7 +166,7 @@ class Part:
 
 
 def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool, *, is_whole: bool) -> Part:
-    """Make the part of a rule; if it `is_whole`, the whole mask is tried inverted and transposed, not the part."""
+    """Make the part for a rule, with its possible mistakes; if it `is_whole`, inverting it is `Combination.whole`."""
     name, is_causal = getattr(rule, "keyword", "") or "other", isinstance(rule, Subsequent)
     ahead, behind, missing = ("next-key", "own-key", "open-future") if is_causal else ("ahead", "behind", "missing")
     states = {"": rule, ahead: rule.shifted(1), behind: rule.shifted(-1)}
@@ -194,7 +186,7 @@ def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool,
 
 
 def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
-    """Make the part of padding; `tokens` is boolean (B, K), True at tokens."""
+    """Make the part for padding, with its possible mistakes; `tokens` is boolean (B, K), True at tokens."""
     (batch, heads, queries, keys), real = shape, tokens[:, None, None]
     states = {"": real, "wrong-axis": real.mT} if queries == keys else {"": real}
     states["missing"] = torch.ones_like(real)  # before off by one, which may give the same cells
@@ -252,34 +244,34 @@ class Combination:
 
     def cells(self, mistakes: dict[int, str], rows: slice = ALL) -> Tensor:
         """Compute the intended mask with the given mistakes, which broadcasts to (B, H, rows, K)."""
-        cells = iter([part.cells(mistakes.get(place, ""), rows) for place, part in enumerate(self.parts)])
+        cells = iter([part.cells(mistakes.get(index, ""), rows) for index, part in enumerate(self.parts)])
         joined = fold(self.rules, lambda *_: next(cells))
         return reduce(and_, cells, joined)
 
     def differing(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
-        """Compare with the checked mask: cells that differ, and those of them that count, both (B, H, rows, K)."""
+        """Compare with the checked mask: return all cells that differ, and only those that count, (B, H, rows, K)."""
         wrong = self.may_attend[:, :, rows] ^ self.cells(self.mistakes, rows)
         return wrong, wrong & self.counts[:, :, rows]
 
     def with_faults(self, number: int) -> Iterator["Combination"]:
-        """Yield all combinations of `number` mistakes, in order; a mistake of the whole mask is one of them."""
-        for places in combinations(range(len(self.parts)), number - bool(self.whole)):
-            for names in product(*[[*self.parts[place].states][1:] for place in places]):
-                yield replace(self, mistakes=dict(zip(places, names, strict=True)))
+        """Yield all combinations with `number` mistakes, in order; a mistake of the whole mask counts as one."""
+        for indices in combinations(range(len(self.parts)), number - bool(self.whole)):
+            for names in product(*[[*self.parts[index].states][1:] for index in indices]):
+                yield replace(self, mistakes=dict(zip(indices, names, strict=True)))
 
     def upright(self, cells: Tensor) -> Tensor:
         """Transpose cells back if the whole mask is transposed."""
         return cells.mT if self.whole == "transposed" else cells
 
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
-        """Yield the mistakes that have an effect: part (None: the whole mask), mistake and cells to change."""
+        """Yield each mistake that changes a cell that counts: its part (None: the whole mask), name and wrong cells."""
         counts, mistakes = self.upright(self.counts), self.mistakes
         mask = self.cells(mistakes).expand_as(self.may_attend)
-        effects = {place: self.cells({place: mistakes[place]}) ^ self.right for place in mistakes}
-        relevant = [place for place, cells in effects.items() if (cells & counts).any()]
-        for place in relevant if relevant or self.whole else mistakes:
-            others = {other: mistake for other, mistake in mistakes.items() if other != place}
-            yield self.parts[place], mistakes[place], self.upright(mask ^ self.cells(others))
+        changes = {index: self.cells({index: mistakes[index]}) ^ self.right for index in mistakes}
+        relevant = [index for index, cells in changes.items() if (cells & counts).any()]
+        for index in relevant if relevant or self.whole else mistakes:
+            others = {other: mistake for other, mistake in mistakes.items() if other != index}
+            yield self.parts[index], mistakes[index], self.upright(mask ^ self.cells(others))
         if self.whole:
             yield None, self.whole, mask ^ (mask.mT if self.whole == "transposed" else ~mask)
 
@@ -287,14 +279,14 @@ class Combination:
 def explain(readings: Sequence[Combination]) -> Combination:
     """Find the combination with the fewest mistakes that gives the mask, or else the nearest one."""
     is_stated = len({reading.convention for reading in readings}) == 1
-    turned = []
+    candidates = []
     for reading in readings:
         mask, counts = reading.may_attend, reading.counts
-        turned += [reading, *([replace(reading, may_attend=~mask, whole="inverted")] if is_stated else [])]
+        candidates += [reading, *([replace(reading, may_attend=~mask, whole="inverted")] if is_stated else [])]
         if mask.shape[2] == mask.shape[3]:
-            turned.append(replace(reading, may_attend=mask.mT, counts=counts.mT, whole="transposed"))
+            candidates.append(replace(reading, may_attend=mask.mT, counts=counts.mT, whole="transposed"))
     distances = {reading: int(reading.differing(reading.sample)[1].count_nonzero()) for reading in readings}
-    for number, reading in product((1, 2), turned):
+    for number, reading in product((1, 2), candidates):
         for combination in reading.with_faults(number):
             wrong, of_read_rows = combination.differing(reading.sample)
             distances[combination] = int(of_read_rows.count_nonzero()) * 4**number  # a mistake must explain many cells
@@ -307,7 +299,7 @@ def explain(readings: Sequence[Combination]) -> Combination:
 
 
 def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tensor | None) -> Iterator[Combination]:
-    """Yield the possible readings of a mask (convention, offset, intent and padding), without mistakes, in order.
+    """Yield the possible readings of a mask (convention, offset, intent and padding) in order, still without mistakes.
 
     Args:
         masks: boolean mask per convention, (B, H, Q, K), True = may attend.
@@ -325,10 +317,11 @@ def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tenso
             used = mask.any((1, 2)).int()
             real = (used.cummax(1).values & used.flip(1).cummax(1).values.flip(1)).bool() | ~used.any(1, keepdim=True)
             paddings += [real] if (real[:, 0] | real[:, -1]).all() and not real.all() else []
-        places = [*product(dict.fromkeys((max(0, keys - queries), 0)), paddings)]
-        intents = [usual_masks(mask, real, offset) if intent is None else [intent] for offset, real in places]
-        for choice, (offset, real) in chain(*(zip(kind, places, strict=True) for kind in zip(*intents, strict=True))):
-            if choice is None:
+        alignments = [*product(dict.fromkeys((max(0, keys - queries), 0)), paddings)]
+        intents = [usual_masks(mask, real, offset) if intent is None else [intent] for offset, real in alignments]
+        pairs = [*zip(intents, alignments, strict=True)]
+        for kind, (candidates, (offset, real)) in product(range(len(intents[0])), pairs):
+            if (choice := candidates[kind]) is None:
                 continue
             counts = torch.ones(1, queries, dtype=torch.bool)
             if real is not None and queries == keys:
@@ -347,7 +340,7 @@ def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = A
 
 
 def _parts(rules: Mask, shape: Sequence[int], offset: int, tokens: Tensor | None) -> list[Part]:
-    """List the parts: the rules of the intent, padding, and a causal part as a possible mistake where none is meant."""
+    """List the parts: the rules of the intent, padding, and a causal part as a possible mistake if none is intended."""
     leaves: list[tuple[Mask, bool]] = []
     fold(rules, lambda *leaf: leaves.append(leaf) or torch.ones(1, dtype=torch.bool))
     is_whole = len(leaves) == 1 and tokens is None
@@ -359,7 +352,7 @@ def _parts(rules: Mask, shape: Sequence[int], offset: int, tokens: Tensor | None
 
 
 def fold(mask: Mask, leaf: Callable[[Mask, bool], Tensor], when_missing: bool = True) -> Tensor:
-    """Compute cells per rule of a mask, and combine them with the operators of the mask.
+    """Compute the cells of each rule of a mask by `leaf`, and combine them with the operators of the mask.
 
     Args:
         leaf: function that returns the cells of a rule; its second argument is `when_missing` of the rule.

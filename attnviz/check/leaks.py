@@ -119,12 +119,12 @@ class LeakTest:
         looker, looked = (f"position {i} {isolated(f'“{visible_text(token.text)}”')}" for i, token in ends)
         state, moved = int(self.states[query, key]), float(self.moved[query, key])
         if state == NOT_TESTED:
-            why = f"the output of {looker} is no number" if self.tested[key] else f"{looked} was not changed"
-            return f"{why}, so nothing is known of {looker}"
+            why = f"the output of {looker} is not a number" if self.tested[key] else f"{looked} was not changed"
+            return f"{why}, so nothing is known about {looker}"
         if state in (CLOSED, UNUSED):
             return f"{looker} did not see {looked}, {'though it may' if state == UNUSED else 'as expected'}"
-        far = f"moved by {percent(moved)}" if moved < torch.inf else "became a number or ceased to be one"
-        return f"{looker} saw {looked}{', as it may' if state == SAW else ''}: its output {far}"
+        change = f"moved by {percent(moved)}" if moved < torch.inf else "became a number or ceased to be one"
+        return f"{looker} saw {looked}{', as it may' if state == SAW else ''}: its output {change}"
 
 
 def leak_test_function(
@@ -165,9 +165,9 @@ def leak_test_function(
         output = output[0] if isinstance(output, tuple | list) else output
         is_output = isinstance(output, Tensor) and output.is_floating_point() and output.dim() > 1
         if not is_output or output.shape[-2] != n:
-            what = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
-            must = f"it must give (1, heads, n, d_v) or (1, n, d_v) of floating-point numbers, with n = {n}"
-            raise ShapeError(f"The function gave {what}; {must}.")
+            instead = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            expected = f"floating-point numbers, (1, heads, n, d_v) or (1, n, d_v), with n = {n}"
+            raise ShapeError(f"The function must return {expected}; it returned {instead}.")
         return output.detach().movedim(-2, 0).flatten(1)
 
     before, columns = output(key, value), []
@@ -182,13 +182,13 @@ def leak_test_function(
     moved = torch.stack(columns, 1).masked_fill(odd[:, None], torch.nan)
     numbers = [tuple(Token(str(i), i, 0, 0) for i in range(length)) for length in (n, keys)]
     name, rows = getattr(attend, "__name__", type(attend).__name__), odd.nonzero().flatten().tolist()
-    notes = (f"the output of query {rows[0]} is no number, so nothing can be said of it",) if rows else ()
+    notes = (f"the output of query {rows[0]} is not a number, so nothing is known about it",) if rows else ()
     test = LeakTest(moved, allowed, noise, bound, *numbers, "one layer", str(mask), name, "random", notes=notes)
     wrong = (odd & allowed.any(-1)).nonzero().flatten().tolist()  # without any key, NaN is expected
     if wrong and not test.pairs:
-        what = f"no number, though it may attend to {counted(int(allowed[wrong[0]].sum()), 'key')}"
-        why = "Was the mask made by multiplying with -inf? 0 * -inf is NaN: use torch.where or masked_fill."
-        raise NotFiniteError(f"The output of query {wrong[0]} is {what}. {why}")
+        problem = f"is not a number, though it may attend to {counted(int(allowed[wrong[0]].sum()), 'key')}"
+        hint = "Was the mask made by multiplying with -inf? 0 * -inf is NaN: use torch.where or masked_fill."
+        raise NotFiniteError(f"The output of query {wrong[0]} {problem}. {hint}")
     return test
 
 
@@ -198,22 +198,18 @@ def distance(before: Tensor, after: Tensor) -> Tensor:
     Numbers that are not finite in both count as equal; if only one of the two is finite, the distance is infinite.
     """
     before, after = before.double(), after.double()
-    odd = before.isfinite() != after.isfinite()
-    same = (before == after) | ~before.isfinite()
-    far = (after - before).masked_fill(same | odd, 0).norm(dim=-1)
+    only_one_finite = before.isfinite() != after.isfinite()
+    equal = (before == after) | ~before.isfinite()
+    change = (after - before).masked_fill(equal | only_one_finite, 0).norm(dim=-1)
     length = before.masked_fill(~before.isfinite(), 0).norm(dim=-1)
-    share = torch.where(far == 0, torch.zeros_like(far), far / length)
-    return share.masked_fill(odd.any(-1), torch.inf)
+    share = torch.where(change == 0, torch.zeros_like(change), change / length)
+    return share.masked_fill(only_one_finite.any(-1), torch.inf)
 
 
 def tolerance(noise: float, dtype: torch.dtype) -> float:
-    """Compute the relative change above which an output counts as changed.
-
-    Raises:
-        UnsteadyError: if the noise exceeds 0.01.
-    """
+    """Compute the relative change above which an output counts as changed, from the noise between runs of one input.
+    Raise UnsteadyError if the noise exceeds 0.01."""
     if not noise <= 0.01:
-        far = f"{noise:.0%}" if noise < torch.inf else "more than all"
-        what = f"The same input gives outputs that differ by {far} of their length"
-        raise UnsteadyError(f"{what}; switch off what draws random numbers, such as dropout.")
+        size = f"by {noise:.0%} of their length" if noise < torch.inf else "in which numbers are finite"
+        raise UnsteadyError(f"The same input gives outputs that differ {size}; switch off randomness, such as dropout.")
     return max(10 * noise, ROUNDINGS * torch.finfo(dtype).eps)

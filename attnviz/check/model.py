@@ -200,23 +200,25 @@ class _Check:
         modules = dict(self.source.code.model.named_modules()) if isinstance(self.source, Wrapped) else {}
         is_masked = isinstance(modules.get(step.name), nn.MultiheadAttention)  # there True = masked, also in repairs
         convention, array = ("true-is-masked", ~mask) if is_masked else ("may-attend", mask)
-        known = {"kind": "mask", "convention": convention, "padding": None if bool(tokens.all()) else tokens}
-        report = check(array, intent=intent, **known)
+        options = {"kind": "mask", "convention": convention, "padding": None if bool(tokens.all()) else tokens}
+        report = check(array, intent=intent, **options)
         if report.question and intent is None and kind == "encoder" and not self.record.targets:
-            assumed = [check(array, intent=meant, **known) for meant in ("causal", "two-way")]
-            wrong = [[finding for finding in each.findings if finding.severity == "error"] for each in assumed]
-            counts = [len(w) if w and not any(f.message.startswith("It is not") for f in w) else 9 for w in wrong]
-            if min(counts) < 9:  # a causal or two-way mask with named mistakes
-                report = assumed[counts.index(min(counts))]
+            explained: dict[int, ArrayReport] = {}  # reports with named mistakes only, by their number
+            for name in ("causal", "two-way"):
+                assumed = check(array, intent=name, **options)
+                errors = [finding for finding in assumed.findings if finding.severity == "error"]
+                if errors and not any(finding.message.startswith("It is not") for finding in errors):
+                    explained.setdefault(len(errors), assumed)
+            report = explained[min(explained)] if explained else report
         findings = []
         for finding in report.findings:  # omit axes along which the mask is constant
-            places = [place for place, axis in enumerate(finding.axes) if mask.shape[AXES.index(axis)] > 1]
-            cells = tuple(tuple(cell[place] for place in places) for cell in finding.cells)
-            findings.append(replace(finding, axes=tuple(finding.axes[place] for place in places), cells=cells))
+            kept_axes = [i for i, axis in enumerate(finding.axes) if mask.shape[AXES.index(axis)] > 1]
+            cells = tuple(tuple(cell[i] for i in kept_axes) for cell in finding.cells)
+            findings.append(replace(finding, axes=tuple(finding.axes[i] for i in kept_axes), cells=cells))
         for bias in (bias for bias in step.scoring.bias if isinstance(bias, Tensor)):
             if bias.unique().tolist() == [0, 1]:
                 message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
-                fix = f"Hand over mask.bool(), where True = {'masked' if is_masked else 'may attend'}."
+                fix = f"Pass mask.bool(), where True = {'masked' if is_masked else 'may attend'}."
                 findings.insert(0, Finding("values", "error", message, fix))
         return replace(report, findings=tuple(findings), question="" if kind == "decoder" else report.question)
 
@@ -236,14 +238,14 @@ class _Check:
             return self.findings.append(Finding("nan", "error", str(error)))
         except InputError as error:
             return self.skipped.append(f"Hidden tokens: not tested. {error}")
-        if any("decides the mask itself" in note for note in test.notes):  # it cannot equal the intent in every cell
+        if any("changes the mask itself" in note for note in test.notes):  # it cannot equal the intent in every cell
             self.findings = [finding for finding in self.findings if finding.rule != "deviation"]
             is_hidden = [~moves.open_cells(step).any(0) & _tokens(self.record, step)[0] for step in self.targets]
             for position in torch.stack(is_hidden).all(0).nonzero().flatten().tolist() if self.targets else ():
                 token = visible_text(self.record.texts(self.targets[0].site)[1].tokens[position].text)
-                what = f"“{token}” ({position}) is hidden from every query, and it is no padding."
-                self.findings.append(Finding("padding", "error", what, "Mask by the id of padding alone: ids != pad."))
-        hides = f"o output moved with a token that its mask hides ({test.promise})."
+                message = f"“{token}” ({position}) is hidden from every query, although it is not padding."
+                self.findings.append(Finding("padding", "error", message, "Mask by the padding id alone: ids != pad."))
+        result = f"no output moved with a token that its mask hides ({test.promise})."
         if test.is_blind:
             self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
         elif test.pairs:
@@ -254,9 +256,9 @@ class _Check:
             message += "; ".join(test.in_words(*pair) for pair in test.pairs[:3]) + "."
             self._add_moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
         elif self.errors:
-            self.skipped.append(f"Hidden tokens: not judged before the errors are mended. N{hides}")
+            self.skipped.append(f"Hidden tokens: not judged until the errors are fixed; {result}")
         else:
-            self.passed += [f"Hidden tokens: n{hides}", *(f"  {as_sentence(note)}" for note in test.notes)]
+            self.passed += [f"Hidden tokens: {result}", *(f"  {as_sentence(note)}" for note in test.notes)]
         return test
 
     def judge(self, result: moves.RunResult, begin: str = "") -> None:
@@ -283,8 +285,8 @@ class _Check:
         padding = " with padding" if is_padded else ""
         if self.is_causal:
             return f"Assumed: a causal decoder{padding}. If it is an encoder: --intent two-way"
-        what = "a mask that hides a part of the future" if self.hides_some else "a two-way encoder"
-        return f"Assumed: {what}{padding}. If it is a decoder: --intent causal"
+        kind = "a mask that hides a part of the future" if self.hides_some else "a two-way encoder"
+        return f"Assumed: {kind}{padding}. If it is a decoder: --intent causal"
 
 
 def of_capture(sentence: str) -> Finding:

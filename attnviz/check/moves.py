@@ -24,7 +24,7 @@ from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
 
 PROBE = "The cat sat on the mat"
-"""Text for sources without an example."""
+"""Text for a source without an example."""
 TRIES = 4
 """Number of replacement tokens to try if a replacement changes the mask."""
 MOVED = 1e-4
@@ -105,7 +105,7 @@ def leak_test(
     before = source.run(sentences[:1], acting, targets[:1])
     fixed = before.targets if source.writes else ()
     own = before if edits == Edits() else source.run(sentences[:1], Edits(), fixed)
-    text, kinds = before.read[0], {place.kind for place in before.sites}
+    text, kinds = before.read[0], {site.kind for site in before.sites}
     kind = "decoder" if "decoder" in kinds else "encoder"
     if kind not in kinds:
         raise InputError(f"'{source.name}' has no self-attention, so no mask can hide a token of its text.")
@@ -115,26 +115,27 @@ def leak_test(
         check_finite(before, output, text.length, text.labels)
     usual = [i for i, token in enumerate(text.tokens) if not token.special or i >= text.length]
     if not usual:
-        raise InputError("There is no token to change but special ones; give another text.")
-    places = usual[:: -(-len(usual) // MOST)]
-    moved, noise, masking = _change_tokens(source, acting, before, places, report)
+        raise InputError("The text has only special tokens, which are not changed; give another text.")
+    positions = usual[:: -(-len(usual) // MOST)]
+    moved, noise, masking = _change_tokens(source, acting, before, positions, report)
     moved[odd] = torch.nan
     allowed, promise = _promise(own, edits.mask_at(kind), kind, promised)
     if masking and promised is None and kind != "decoder":
-        what = f"What stands at position {masking[0]} decides the mask itself: say what it must hide"
-        raise InputError(f"{what}, --intent causal or two-way, or promised=Subsequent() in Python.")
+        message = f"Changing position {masking[0]} changes the mask itself: say what the mask must hide"
+        raise InputError(f"{message}, --intent causal or two-way, or promised=Subsequent() in Python.")
     allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
-    left = [i for i in range(len(text.tokens)) if i not in places]
-    special = "special tokens are" if all(text.tokens[i].special for i in left) else "some tokens are"
-    dead = [place for place in places if moved[~odd, place].isnan().all() and not odd.all()]
-    notes = (
-        (left, f"{special} left as they are, at {{}}"),
-        (masking, "what stands at {} decides the mask itself, so only the future is judged"),
-        (dead, "what stands at {} moves no output, so nothing can be said of it"),
-        (odd.nonzero().flatten().tolist(), "the output at {} is no number, so nothing is known of it"),
-    )
-    named = [(note, plural("position", len(places)), ", ".join(map(str, places))) for places, note in notes if places]
-    free = ["every output may depend on every token, so nothing can leak"] if allowed.all() else []
+    unchanged = [i for i in range(len(text.tokens)) if i not in positions]
+    special = "special tokens are" if all(text.tokens[i].special for i in unchanged) else "some tokens are"
+    unused = [i for i in positions if moved[~odd, i].isnan().all() and not odd.all()]
+    notes = [] if not allowed.all() else ["every output may depend on every token, so nothing can leak"]
+    for places, note in (
+        (unchanged, f"{special} left as they are, at {{}}"),
+        (masking, "changing {} changes the mask itself, so only the future is judged"),
+        (unused, "changing {} moves no output, so nothing is known about it"),
+        (odd.nonzero().flatten().tolist(), "the output at {} is not a number, so nothing is known about it"),
+    ):
+        if places:
+            notes.append(note.format(f"{plural('position', len(places))} {', '.join(map(str, places))}"))
     return LeakTest(
         moved=moved,
         promised=allowed,
@@ -148,7 +149,7 @@ def leak_test(
         provenance=source.provenance,
         edits=edits,
         text=sentences[0].text,
-        notes=(*free, *(note.format(f"{noun} {numbers}") for note, noun, numbers in named)),
+        notes=tuple(notes),
         opened=_reached(open_cells(step) for step in before.steps if step.site.kind == kind),
     )
 
@@ -156,18 +157,18 @@ def leak_test(
 def _change_tokens(
     source: Source, edits: Edits, before: Record, places: list[int], report: Callable[[int, int], object]
 ) -> tuple[Tensor, float, list[int]]:
-    """Change the token at each of the given positions of the text that a model reads, or that its decoder reads.
+    """Change the token at each position in `places`, of the text that the model (or its decoder) reads, one at a time.
 
     Returns:
         Change of each output, (n, n), float64, NaN in columns without any change; the noise; and the positions where
         every replacement changed the mask itself, such as a separator between documents.
     """
-    plain, noise, masking = before.read[0], 0.0, []
-    size = len(plain.tokens)
-    moved, at_once = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, 1024 // size - 3)
+    sentence, noise, masking = before.read[0], 0.0, []
+    size = len(sentence.tokens)
+    moved, batch_size = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, 1024 // size - 3)
 
     def run(copies: Sequence[Sentence]) -> list[tuple[Record, int]]:
-        """Run copies as a batch, or as two halves if that is too large; return a record and a row in it per copy."""
+        """Run copies as a batch, or in two halves if it is too large; return the record and row of each copy."""
         sentences, targets, mask = tuple(copies), (), edits.mask
         if source.writes:
             sentences, targets = before.sentences * len(copies), sentences
@@ -181,21 +182,21 @@ def _change_tokens(
             return [*run(copies[:half]), *run(copies[half:])]
         return [(record, row) for row in range(len(copies))]
 
-    waiting = [(place, others) for place in places if (others := _replacements(source, before, place))]
+    waiting = [(place, tokens) for place in places if (tokens := _replacements(source, before, place))]
     while waiting:
-        batch, waiting, copies = waiting[:at_once], waiting[at_once:], []
-        for place, others in batch:
-            token = replace(plain.tokens[place], id=others[0].id, text=others[0].text)
-            copies.append(replace(plain, tokens=(*plain.tokens[:place], token, *plain.tokens[place + 1 :])))
+        batch, waiting, copies = waiting[:batch_size], waiting[batch_size:], []
+        for place, replacements in batch:
+            token = replace(sentence.tokens[place], id=replacements[0].id, text=replacements[0].text)
+            copies.append(replace(sentence, tokens=(*sentence.tokens[:place], token, *sentence.tokens[place + 1 :])))
         half = len(copies) // 2
-        (first, number), *ran = run([plain, *copies[:half], plain, *copies[half:], plain])
-        output, again = first.output[number], (ran.pop(half), ran.pop())
+        (first, first_row), *results = run([sentence, *copies[:half], sentence, *copies[half:], sentence])
+        output, again = first.output[first_row], (results.pop(half), results.pop())
         noise = max(noise, *(float(distance(output, record.output[row]).max()) for record, row in again))
-        for (place, others), (record, row) in zip(batch, ran, strict=True):
+        for (place, replacements), (record, row) in zip(batch, results, strict=True):
             pairs = () if record.read_only else zip(first.steps, record.steps, strict=True)
-            is_masking = any(not torch.equal(open_cells(a, number), open_cells(b, row)) for a, b in pairs)
-            if is_masking and len(others) > 1:
-                waiting.append((place, others[1:]))
+            is_masking = any(not torch.equal(open_cells(a, first_row), open_cells(b, row)) for a, b in pairs)
+            if is_masking and len(replacements) > 1:
+                waiting.append((place, replacements[1:]))
                 continue
             if is_masking:
                 masking.append(place)
@@ -315,18 +316,18 @@ def batch_test(
                 part = round(float(weights.nan_to_num(1).max()), 6)  # of equal heads, the first
                 if part > most:
                     most, head_name = part, f"head {head} of {(name or source.site_name)(step.site)}"
-        cause, where, fix = "other", "though attention gives it no weight", ELSEWHERE
+        cause, detail, fix = "other", "though attention gives it no weight", ELSEWHERE
         if most > 1e-6:  # less is rounding
-            cause, where = "mask", f"to which {head_name} gives up to {percent(most)} of a row"
+            cause, detail = "mask", f"to which {head_name} gives up to {percent(most)} of a row"
             fix = "Block the keys of padding in every layer, before the softmax."
-        message = f"Outputs move by up to {percent(moved)} when padding follows the text, {where}."
+        message = f"Outputs move by up to {percent(moved)} when padding follows the text, {detail}."
         yield RunResult("padding", cause, message, fix, moved)
         return
     if more:
         message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
         yield RunResult("padding", "rounding", message, difference=moved)
     else:
-        message = f"Padding: not tested. '{source.name}' gives a text no padding, so that there is none to see."
+        message = f"Padding: not tested. '{source.name}' does not pad texts of different lengths."
         yield RunResult("padding", "not tried", message)
     moved, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
     if moved > MOVED:
@@ -346,7 +347,7 @@ def beside_longer(text: str) -> list[str]:
 
 
 def keeps_state(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
-    """Run twice with the same seed; if the outputs differ, the model keeps a state: return a message and a repair."""
+    """Run twice with the same seed. If the outputs differ by more than `bound`, return a message and a repair."""
     outputs = []
     for _ in range(2):
         torch.manual_seed(0)
@@ -354,6 +355,5 @@ def keeps_state(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | No
     first, second = outputs
     if first.shape == second.shape and not bool((distance(first, second) > bound).any()):
         return None
-    sentence = "Two runs of one text differ, under one seed too: something is kept in the model between calls, such as "
-    fix = "Begin each text with an empty cache: keep it outside of the module, or clear it before each text."
-    return f"{sentence}a cache.", fix
+    message = "Two runs of one text differ, even with one seed: the model keeps a state between calls, such as a cache."
+    return message, "Begin each text with an empty cache: keep it outside of the module, or clear it before each text."

@@ -57,8 +57,8 @@ class ArrayFile:
         listed = ", ".join(quoted(key) for key in list(self.arrays)[:20])
         if name is not None:
             if name not in self.arrays:
-                there = "Its only array has no name." if [*self.arrays] == [""] else f"There are: {listed or 'none'}."
-                raise InputError(f"There is no array {quoted(name)} in {quoted(self.name)}. {there}")
+                hint = "Its only array has no name." if [*self.arrays] == [""] else f"There are: {listed or 'none'}."
+                raise InputError(f"There is no array {quoted(name)} in {quoted(self.name)}. {hint}")
             return {name: self.arrays[name]}
         by_kind = {key: array for key, array in self.arrays.items() if kind_by_name(key)}
         if len(self.arrays) == 1 or by_kind:
@@ -66,7 +66,7 @@ class ArrayFile:
         else:
             arrays = {key: array for key, array in self.arrays.items() if array.ndim > 1}
             if not are_layers(arrays):
-                raise InputError(f"Which array of {quoted(self.name)} is meant? Choose one of: {listed}.")
+                raise InputError(f"{quoted(self.name)} holds several arrays. Choose one of: {listed}.")
         number = {name: match and int(match[0]) for name in arrays if [match := LAST_NUMBER.search(name)]}
         return dict(sorted(arrays.items(), key=lambda entry: number[entry[0]] or 0))  # layer 2 before layer 10
 
@@ -101,23 +101,23 @@ def read_file(name: str, content: bytes) -> ArrayFile:
         try:
             return read_text(content.decode("utf-8-sig"), name)
         except UnicodeDecodeError:
-            raise InputError(f"{quoted(name)} is no text in UTF-8.") from None
+            raise InputError(f"{quoted(name)} is not a text in UTF-8.") from None
     # NumPy, zipfile and safetensors raise almost any error for a damaged file (TokenError, struct.error, a negative
     # seek), so every error is caught while they read, and only there.
     try:
         if ending == ".safetensors":
             import safetensors.torch
 
-            every = dict(safetensors.torch.load(content))
+            contents = dict(safetensors.torch.load(content))
         else:
-            every = _read_numpy(name, content)
+            contents = _read_numpy(name, content)
     except InputError:
         raise
     except Exception:
-        kind = {".npz": "npz file", ".npy": "NumPy array"}.get(ending, "safetensors file")
-        raise InputError(f"{quoted(name)} is damaged, holds a pickle, or is no {kind}.") from None
-    texts = {key: array for key, array in every.items() if isinstance(array, np.ndarray) and array.dtype.kind in "US"}
-    arrays = {key: array for key, array in every.items() if key not in texts}
+        kind = {".npz": "an npz file", ".npy": "a NumPy array"}.get(ending, "a safetensors file")
+        raise InputError(f"{quoted(name)} is damaged, holds a pickle, or is not {kind}.") from None
+    texts = {key: item for key, item in contents.items() if isinstance(item, np.ndarray) and item.dtype.kind in "US"}
+    arrays = {key: item for key, item in contents.items() if key not in texts}
     if not arrays:
         raise InputError(f"{quoted(name)} holds no array of numbers.")
     return ArrayFile(name, arrays, texts=texts)
@@ -131,10 +131,10 @@ def _read_numpy(name: str, content: bytes) -> dict[str, np.ndarray]:
     members = file.zip.infolist()
     total = sum(member.file_size for member in members)
     if total > MOST_BYTES or len(members) > 1000:
-        what = f"{quoted(name)} unpacks to {total:,} bytes in {len(members):,} arrays"
-        raise InputError(f"{what}; at most {MOST_BYTES:,} in 1,000 are read.")
+        size = f"{total:,} bytes in {len(members):,} arrays"
+        raise InputError(f"{quoted(name)} unpacks to {size}; at most {MOST_BYTES:,} in 1,000 are read.")
     if other := next((member.filename for member in members if not member.filename.endswith(".npy")), None):
-        raise InputError(f"{quoted(name)} holds {quoted(other)}, which is no NumPy array.")
+        raise InputError(f"{quoted(name)} holds {quoted(other)}, which is not a NumPy array.")
     arrays = {}
     for key in file.files:
         try:
@@ -197,8 +197,8 @@ def _lists(called: str, text: str) -> Any:
     try:
         return json.loads(re.sub(r",\s*\]", "]", text))
     except (ValueError, RecursionError):
-        what = "rows or nested lists of numbers, such as [[0.5, 0.5], [0, 1]]; words must be true, false, nan or inf"
-        raise InputError(f"{called} cannot be read as {what}.") from None
+        form = "rows or nested lists of numbers, such as [[0.5, 0.5], [0, 1]]; words must be true, false, nan or inf"
+        raise InputError(f"{called} cannot be read as {form}.") from None
 
 
 def _array(called: str, rows: Any) -> np.ndarray:
@@ -206,12 +206,12 @@ def _array(called: str, rows: Any) -> np.ndarray:
     try:
         array = np.array(rows)
     except ValueError:
-        message = f"{called} has rows of different lengths, or holds a list which is no number; make them equally long."
-        raise InputError(message) from None
+        problem = "has rows of different lengths, or a list in place of a number; make all rows equally long"
+        raise InputError(f"{called} {problem}.") from None
     if array.dtype.kind not in "bif" or not 0 < array.size <= MOST_CELLS:
-        what = f"{array.size:,} numbers"
+        content = f"{array.size:,} numbers"
         if array.dtype.kind not in "bif":
             bad = [cell for cell in array.flat if not isinstance(cell, int)] or [max(array.flat, key=abs)]
-            what = f"{quoted(bad[0])}, which is no number or too large for one"
-        raise InputError(f"{called} holds {what}; 1 to {MOST_CELLS:,} numbers are read.")
+            content = f"{quoted(bad[0])}, which is not a number, or is too large"
+        raise InputError(f"{called} holds {content}; 1 to {MOST_CELLS:,} numbers are read.")
     return array

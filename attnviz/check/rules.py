@@ -34,25 +34,25 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
         return ArrayReport("mask", "additive", False, shape, findings=tuple(findings))
     masks = {name: opened(mask, name) for name in names}
     is_alike = all(torch.equal(mask, mask[:, :1].expand_as(mask)) for mask in masks.values())
-    of_heads = {name: mask[:, :1] for name, mask in masks.items()} if is_alike else masks
-    readings = [*mask_readings(of_heads, intent, tokens)]
-    right = {reading.convention: reading for reading in reversed(readings) if reading.is_right}  # first per convention
-    if intent is None and (not right or shape[3] == 1 < shape[2]):  # a column tells no usual mask
+    distinct = {name: mask[:, :1] for name, mask in masks.items()} if is_alike else masks  # one of equal heads
+    readings = [*mask_readings(distinct, intent, tokens)]
+    exact = {reading.convention: reading for reading in reversed(readings) if reading.is_right}  # first per convention
+    if intent is None and (not exact or shape[3] == 1 < shape[2]):  # a column tells no usual mask
         return _unknown_report(laid, masks, stated, tokens, findings)
-    best, *others = [right[name] for name in names if name in right] or [explain(readings)]
+    best, *others = [exact[name] for name in names if name in exact] or [explain(readings)]
     title, assumed = best.intent.title, ""
     if intent is None:
         title = assumed = title if best.tokens is None or bool(best.tokens.all()) else f"{title} with padding"
     faults, wrong = [*best.faults()], best.upright(best.differing()[1]).expand(shape)
     if others and intent is None:
-        message = f"Nothing in it tells the convention: read as '{best.convention}' it is {assumed}, and as "
+        message = f"Its values fit two conventions: read as '{best.convention}' it is {assumed}, and as "
         message += f"'{others[0].convention}' {others[0].intent.title}, maybe with padding."
-        findings += laid.findings("ambiguous", "note", message, "Say the convention.")
+        findings += laid.findings("ambiguous", "note", message, "State the convention.")
     elif len(masks) > 1:
         how = "best fits" if faults or wrong.any() else "fits"
         message = f"It is read as '{best.convention}' ({CONVENTIONS[best.convention]}), which {how} {title}."
         other = "F.scaled_dot_product_attention" if best.convention == "true-is-masked" else "nn.MultiheadAttention"
-        fix = f"If that is wrong, say the convention. To {other} hand over the opposite."
+        fix = f"If that is wrong, state the convention. Pass the opposite to {other}."
         findings += laid.findings("convention", "note", message, fix)
     together = " (Both repairs are needed.)" if len(faults) > 1 else ""
     for part, mistake, cells in faults:
@@ -70,10 +70,10 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
         findings += _empty_rows(laid, "error", empty & ~intended & ~of_padding, "", best.convention)
         findings += _empty_rows(laid, severity, empty & intended & ~of_padding, as_meant, best.convention)
         findings += _empty_rows(laid, usual, empty & of_padding, as_usual, best.convention)
-    place = "last query stands at the last key, as with a cache"
+    alignment = "last query is at the last key, as with a cache"
     if not best.offset:
-        place = "first query stands at the first key, as with is_causal; with a cache, align last query and last key"
-    reasons = (f"Its {place}.",) if hides and shape[2] < shape[3] else ()
+        alignment = "first query is at the first key, as with is_causal; with a cache, align last query and last key"
+    reasons = (f"Its {alignment}.",) if hides and shape[2] < shape[3] else ()
     convention, repaired, findings = stated or best.convention, best.right.expand(shape), tuple(findings)
     return ArrayReport("mask", convention, hides, shape, reasons, repaired, findings=findings, assumed=assumed)
 
@@ -81,26 +81,27 @@ def check_mask(laid: Laid, stated: str | None, intent: Intent | None, tokens: Te
 def _find_cells(
     laid: Laid, may_attend: Tensor, wrong: Tensor, title: str, hides: bool, *, has_faults: bool
 ) -> Iterator[Finding]:
-    """Find cells that differ from the mask in the title and that no named mistake explains."""
+    """Find the `wrong` cells that no mistake explains, (B, H, Q, K): open in the future, open, or blocked. `title` is
+    the intended mask, which hides the future if `hides`; `has_faults` if mistakes were found, too."""
     queries, keys = may_attend.shape[2:]
     ahead, first = wrong & may_attend & future(queries, keys) & hides, max(0, keys - queries)
-    for rule, cells, what, fix in (
+    for rule, cells, state, fix in (
         ("future-leak", ahead, "open in the future", _block_future(first)),
-        ("deviation", wrong & may_attend & ~ahead, "open instead", "Block the cells that are named."),
-        ("deviation", wrong & ~may_attend, "blocked instead", "Open the cells that are named."),
+        ("deviation", wrong & may_attend & ~ahead, "open instead", "Block the listed cells."),
+        ("deviation", wrong & ~may_attend, "blocked instead", "Open the listed cells."),
     ):
-        if cells.any():
-            are = f"{counted(int(cells.count_nonzero()), 'cell')} {'is' if cells.count_nonzero() == 1 else 'are'}"
-            also = ", beside the mistakes that are named" if has_faults else ""
+        if number := int(cells.count_nonzero()):
+            subject = f"{counted(number, 'cell')} {'is' if number == 1 else 'are'}"
+            others = ", besides the mistakes above" if has_faults else ""
             _, _, query, key = cells.nonzero()[0].tolist()
-            saw = f", and position {query + first} saw position {key}" if cells is ahead else ""
-            yield from laid.findings(rule, "error", f"It is not {title}: {are} {what}{also}{saw}.", fix, cells)
+            leak = f", and position {query + first} saw position {key}" if cells is ahead else ""
+            yield from laid.findings(rule, "error", f"It is not {title}: {subject} {state}{others}{leak}.", fix, cells)
 
 
 def _block_future(first: int) -> str:
-    """Say in code how to block the future, where the first query stands at the key `first`."""
-    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
-    return f"Block them: at most tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{where}."
+    """Write how to block the future in code, if query 0 is at the position `first` of the keys."""
+    reason = f", as query 0 is at position {first} (K - Q)" if first else ""
+    return f"Block them: at most tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{reason}."
 
 
 def _unknown_report(
@@ -115,14 +116,14 @@ def _unknown_report(
         hidden = keys & ~(mask & is_read[..., None]).any((1, 2), keepdim=True)
         hidden = hidden & (mask.shape[2] in (1, mask.shape[3]))
         open_keys, num_hidden = int(exposed.any((1, 2)).count_nonzero()), int(hidden.count_nonzero())
-        what = [f"{counted(open_keys, 'key')} of padding open to tokens"] if open_keys else []
-        what += [f"{counted(num_hidden, 'token')} hidden from every query"] if num_hidden else []
-        fix = "Of the keys, block padding alone: join tokens[:, None, None, :], where tokens is (B, K), True at tokens."
-        findings += laid.findings("deviation", "error", f"{' and '.join(what).capitalize()}.", fix, exposed | hidden)
+        parts = [f"{counted(open_keys, 'key')} of padding open to tokens"] if open_keys else []
+        parts += [f"{counted(num_hidden, 'token')} hidden from every query"] if num_hidden else []
+        fix = "Block the keys of padding only: join tokens[:, None, None, :], where tokens is (B, K), True at tokens."
+        findings += laid.findings("deviation", "error", f"{' and '.join(parts).capitalize()}.", fix, exposed | hidden)
     severity = "error" if stated or len(masks) == 1 else "warning"
     findings += _empty_rows(laid, severity, ~mask.any(-1) & is_read, "", convention)
-    question = "What is the mask meant to be? It is none of those that are known without being told (causal, with a "
-    question += "window or a prefix, documents, padding alone). Say --intent causal, two-way or a mask such as "
+    question = "What is the mask meant to be? It is none of the usual masks (causal, with a window or a prefix, "
+    question += "documents, padding alone). Say --intent causal, two-way or a mask such as "
     question += f"'causal & window(4)'{'' if len(masks) == 1 else ', and its --convention'}."
     ahead, shape = future(*mask.shape[2:]), tuple(laid.values.shape)
     hides = bool(ahead.any()) and not bool((mask & ahead).any())
@@ -137,54 +138,56 @@ def _find_values(laid: Laid, stated: str | None) -> Iterator[Finding]:
     if is_binary(mask) and mask.any():
         severity = {"additive": "error", None: "note"}.get(stated, "warning")
         message = "It holds floats of 0 and 1, which F.scaled_dot_product_attention and nn.MultiheadAttention add to "
-        fix = "Hand over mask.bool(), True = may attend; to nn.MultiheadAttention mask == 0."
-        fix = "Hand over mask.bool(), True = masked." if stated == "true-is-masked" else fix
+        fix = "Pass mask.bool(), True = may attend, or mask == 0 to nn.MultiheadAttention."
+        fix = "Pass mask.bool(), True = masked." if stated == "true-is-masked" else fix
         cells = mask == 0 if stated == "additive" else None
         if stated != "zero-is-masked":
             yield from laid.findings("values", severity, f"{message}the scores: it blocks nothing.", fix, cells)
     elif (value := fill(mask)) is not None and value > -1000:  # scores in the hundreds occur
-        left = f"a key whose score is {-value:.4g} above the others still gets weight"
-        left = f"{math.exp(value):.2g} of their weight stays" if value > -20 else left
-        message = f"Blocked scores are lowered by {-value:.4g} only: {left}."
+        effect = f"a key whose score is {-value:.4g} above the others still gets weight"
+        effect = f"{math.exp(value):.2g} of their weight remains" if value > -20 else effect
+        message = f"Blocked scores are lowered by only {-value:.4g}: {effect}."
         severity, fix = "error" if value > -20 else "warning", "Fill with -inf, or torch.finfo(dtype).min."
         yield from laid.findings("weak-fill", severity, message, fix, mask < 0)
     elif value is None and (mask != 0).any():
         fix = "0 * -inf is NaN: do not multiply by -inf, use torch.where or masked_fill."
         yield from laid.findings("nan", "error", "The mask holds NaN.", fix, mask.isnan())
         is_inf = mask == math.inf
-        yield from laid.findings("inf", "error", "The mask holds +inf.", "Blocked is -inf, open is 0.", is_inf)
+        yield from laid.findings("inf", "error", "The mask holds +inf.", "Use -inf to block, and 0 to open.", is_inf)
         odd = (mask != 0) & (mask > VERY_NEGATIVE) & mask.isfinite()
         message = "and other numbers that neither block nor leave open."
         message = f"The mask holds {mask[odd][0].item():.4g} {message}" if odd.any() else message
-        fix = "Numbers added to scores that change them are a bias; if they are scores or weights, say that kind."
+        fix = "Other numbers make it a bias, not a mask; if the array holds scores or weights, state that kind."
         yield from laid.findings("values", "error", message, fix, odd)
 
 
 def _empty_rows(laid: Laid, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
-    """Make the finding about rows without a key. With a finite fill, which gives no NaN, a warning becomes a note."""
+    """Make the finding about `rows`, boolean (B, H, Q), without an open key; `why` is a phrase for the message. With a
+    finite fill, which gives no NaN, a warning becomes a note."""
     value = fill(laid.values) if convention == "additive" else None
-    what = "softmax makes NaN there, unless the code fills in zeros, as F.scaled_dot_product_attention does"
+    effect = "softmax makes NaN there, unless the code fills in zeros, as F.scaled_dot_product_attention does"
     if value is not None and value > -torch.inf:
-        what, severity = "softmax spreads over masked keys there", "note" if severity == "warning" else severity
-    message = f"{counted(int(rows.count_nonzero()), 'row')} of {rows.numel():,} without a key left{why}: {what}."
-    fix = "Leave a key open (the first, or its own). Padding that nothing reads may stay so, if its output is set to "
-    return laid.findings("empty-row", severity, message, f"{fix}zero and kept out of the loss.", rows)
+        effect = "softmax spreads the weight over masked keys there"
+        severity = "note" if severity == "warning" else severity
+    message = f"{counted(int(rows.count_nonzero()), 'row')} of {rows.numel():,} without a key left{why}: {effect}."
+    fix = "Leave a key open (the first, or its own). Rows of padding may stay empty, if their output is set to "
+    return laid.findings("empty-row", severity, message, f"{fix}zero and excluded from the loss.", rows)
 
 
 def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> str:
-    """Write the repair of a mistake in a part, or in the whole mask (None), in the convention of `values`."""
+    """Write the repair of a mistake in a part, or in the whole mask (None), as code in the convention of the mask."""
     is_masked, additive = convention in ("true-is-masked", "additive"), convention == "additive"
     if part is None and mistake == "transposed":
-        return "Hand over mask.mT: rows are queries, columns are keys."
+        return "Pass mask.mT: rows are queries, columns are keys."
     if part is None:
         opposite = "~mask" if values.dtype is torch.bool else "1 - mask"
         opposite = "torch.where(mask < 0, 0.0, -torch.inf)" if additive else opposite
-        return f"Hand over {opposite}, or say the other convention."
+        return f"Pass {opposite}, or state the other convention."
     blocks, is_missing = part.when_missing, mistake in ("missing", "open-future")
-    code, where = code_of(part, is_masked=blocks if is_missing and additive else is_masked)
+    code, reason = code_of(part, is_masked=blocks if is_missing and additive else is_masked)
     change = f"Write this part{', True = masked before it is filled with -inf,' if additive else ''} as: {code}"
     if mistake == "extra":
-        change, where = "Leave the causal part out", ""
+        change, reason = "Leave the causal part out", ""
     elif mistake == "repeat":
         change = f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as: {code}"
     elif is_missing and additive:
@@ -192,7 +195,7 @@ def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> 
     elif is_missing:
         mask = "mask.bool()" if values.is_floating_point() else "mask"
         change = f"Join it: mask = {mask} {'&' if blocks is not is_masked else '|'} {code}"
-    return f"{change}{where}."
+    return f"{change}{reason}."
 
 
 def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
@@ -203,20 +206,20 @@ def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
         return f"{name}[:, None, None, :]", f", where {name} is (B, K) and True at {name}, such as ids {compared} pad"
     size, first = "n, n" if queries == keys else f"{queries}, {keys}", part.offset
     ones = f"torch.ones({size}, dtype=torch.bool)"
-    where = f", as query 0 stands at position {first} (K - Q)" if first else ""
+    reason = f", as query 0 is at position {first} (K - Q)" if first else ""
     if isinstance(part.rule, Subsequent):
         first += part.rule.offset
-        return f"{ones}.{f'triu(diagonal={first + 1})' if is_masked else f'tril(diagonal={first})'}", where
+        return f"{ones}.{f'triu(diagonal={first + 1})' if is_masked else f'tril(diagonal={first})'}", reason
     try:
-        moved = f".shifted({first})" if first else ""
-        code = f'attnviz.mask("{part.rule.text}"){moved}.grid({size})'
+        shift = f".shifted({first})" if first else ""
+        code = f'attnviz.mask("{part.rule.text}"){shift}.grid({size})'
     except MaskError:
-        return "the rule that is meant", ""
+        return "the intended rule", ""
     return f"~{code}" if is_masked else code, ""
 
 
 def tolerance(array: Tensor) -> float:
-    """Choose the allowed error of a row sum by number type, or half a last decimal per key of rounded weights."""
+    """Choose the allowed error of a row sum: by the dtype, and for rounded weights half of the last decimal per key."""
     if not array.is_floating_point():
         return TOLERANCE
     eps, digit = torch.finfo(array.dtype).eps, 0.0
@@ -237,21 +240,21 @@ def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near
     rows, weights = nan.all(-1), values.nan_to_num(0.0, 0.0, 0.0)
     empty = (weights == 0).all(-1) & valid
     outside = (weights < -near) | (weights > 1 + near)
-    such = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
-    message = "of NaN throughout: no key was left, and -inf was filled in."
+    example = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
+    message = "of NaN only: no key was left, and -inf was filled in."
     fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
     findings = laid.findings("nan", "error", message, fix, rows, "row")
-    message = "of NaN in rows that hold numbers too: a softmax makes no such row."
-    fix = "Look for what is done to the weights after the softmax."
+    message = "of NaN in rows that also hold numbers: a softmax never gives such a row."
+    fix = "Look for code that changes the weights after the softmax."
     findings += laid.findings("nan", "error", message, fix, nan & ~rows[..., None], "cell")
-    fix = "Weights are at most 1. If these are masked scores, say that they are scores."
+    fix = "Weights are at most 1. If these are masked scores, state that the kind is scores."
     findings += laid.findings("inf", "error", "Some weights are infinite.", fix, values.isinf())
     laid = Laid(weights, laid.axes)
     findings += _sum_findings(laid, valid & ~empty, near)
-    fix = "A softmax gives none. If these are scores, from before the softmax, say so."
-    findings += laid.findings("range", "error", f"below 0 or above 1{such}.", fix, outside, "weight")
-    message = "of 0 throughout: the query had no key left, and its output is 0."
-    fix = "If they are not padding, mend the mask: leave each query a key."
+    fix = "A softmax gives none. If these are scores, from before the softmax, state that kind."
+    findings += laid.findings("range", "error", f"below 0 or above 1{example}.", fix, outside, "weight")
+    message = "of 0 only: the query had no key left, and its output is 0."
+    fix = "If they are not padding, fix the mask: leave each query a key."
     findings += laid.findings("empty-row", "warning", message, fix, empty & read_rows(weights, tokens), "row")
     hides, of_mask = _compare(laid, weights > 1e-6, intent, tokens)  # keys with a very negative score get less
     return ArrayReport("weights", None, hides, tuple(weights.shape), findings=(*findings, *of_mask))
@@ -301,22 +304,23 @@ def _sum_findings(laid: Laid, live: Tensor, near: float) -> Iterator[Finding]:
     least, most = float(sums[off].min()), float(sums[off].max())
     if most < 1 and (weights == 0).any(-1)[off].all():
         message = f"Masked after the softmax: {rows} with blocked keys sum to less than 1."
-        fix = "Mask the scores with -inf before the softmax, so that what is left is divided anew."
+        fix = "Mask the scores with -inf before the softmax, so that the other weights sum to 1."
         yield from laid.findings("masked-after-softmax", "error", message, fix, off)
     elif float(of_live.max()) < 1 - near and float(of_live.max() - of_live.min()) > near:
-        message = f"Each row sums to less than 1, to {least:.4g} to {most:.4g}: right where sinks take the rest, and "
-        message += "else keys were cut off."
-        fix = "If the model has no sinks, look for what is done after the softmax."
+        message = f"Each row sums to less than 1 ({least:.4g} to {most:.4g}). This is right if sinks take the rest; "
+        message += "otherwise keys were cut off."
+        fix = "If the model has no sinks, look for code that changes the weights after the softmax."
         yield from laid.findings("ambiguous", "note", message, fix)
     else:
         between = f"{least:.4g}" if most - least < 1e-4 * most else f"{least:.4g} to {most:.4g}"
-        message = f"{rows} of {off.numel():,} not summing to 1, but to {between}."
-        fix = "Nothing may change weights after the softmax: dropout (call model.eval()), keys cut off, heads summed."
+        message = f"{rows} of {off.numel():,} with the sum {between} instead of 1."
+        fix = "Change no weights after the softmax: by dropout (call model.eval()), cutting off keys or summing heads."
         yield from laid.findings("row-sum", "error", message, fix, off)
 
 
 def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
-    """Find cells open against the intent, or what looks causal, or at padding; also return if the future is hidden."""
+    """Compare open cells of weights or scores, (B, H, Q, K), with the intent, or a causal mask if they look causal.
+    Return whether the future is hidden, and findings about open cells that should be blocked, also at padding."""
     read, findings = read_rows(is_open, tokens)[..., None], []
     queries, keys = is_open.shape[2:]
     if intent is None:
@@ -339,14 +343,14 @@ def _compare(laid: Laid, is_open: Tensor, intent: Intent | None, tokens: Tensor 
 
 
 def _looks_causal(is_open: Tensor) -> bool:
-    """Whether half of the past is open and half of the heads open at most a tenth of the future; unused keys aside."""
+    """Whether half of the past is open, and half of the heads open at most a tenth of the future; used keys count."""
     queries, keys = is_open.shape[2:]
     used = is_open.any(2, keepdim=True) & is_open.any(3, keepdim=True)
     ahead, behind = used & future(queries, keys), used & ~future(queries, keys)
-    hiding = 10 * (is_open & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # per head
+    hides_per_head = 10 * (is_open & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))
     is_past_open = 2 * int((is_open & behind).count_nonzero()) >= int(behind.count_nonzero())
     has_past = bool(ahead.any()) and queries > 1 + (queries != keys)
-    return has_past and is_past_open and 2 * int(hiding.sum()) >= len(hiding)
+    return has_past and is_past_open and 2 * int(hides_per_head.sum()) >= len(hides_per_head)
 
 
 def _intended_mask(mask: Mask, is_open: Tensor) -> tuple[Tensor, bool]:

@@ -52,7 +52,7 @@ SYMPTOMS = {
     "cache corner": "sees the first keys of the cache in place of the last (first at {layer}, query {start}): its mask "
     "of {queries} and {keys} begins in the upper left corner",
     "window": "has {here} where the text alone has {there} (first at {layer}, query {query})",
-    "positions": "takes token {token} to stand at position {position} (first at {layer}, its {name})",
+    "positions": "treats token {token} as if it were at position {position} (first at {layer}, its {name})",
     "scores": "has the same queries, keys and mask at {layer}, and other weights, first at token {token}",
     "other": "has the same masks up to {layer}, whose input or scores differ first at token {token}",
     "other unread": "gives other outputs, and its attention could not be read: {error}",
@@ -60,7 +60,7 @@ SYMPTOMS = {
 }
 """Message per symptom, without its subject; the first word of each name is one of `CAUSES`."""
 REMEDIES = {
-    "mask nan": "Leave each row a key, also of padding, or set its output to 0.",
+    "mask nan": "Leave each row a key, also rows of padding, or set its output to 0.",
     "mask padding": "Block the keys of padding in every layer: mask & (ids != pad)[:, None, None, :].",
     "mask document": "Pass a mask that keeps documents apart: query and key of one document.",
     "mask": "Make the mask by the same rule as that of a text alone.",
@@ -155,7 +155,7 @@ def same_run(
     """
     runs = [runs] if isinstance(runs, str) else list(dict.fromkeys(runs))
     if unknown := [run for run in runs if run not in RUNS]:
-        raise InputError(f"There is no run {quoted(unknown[0])}. There is: {', '.join(RUNS)}.")
+        raise InputError(f"There is no run {quoted(unknown[0])}. There are: {', '.join(RUNS)}.")
     runner, own_tokenizer = _runner(model, call)
     texts, tokenizer = [texts] if isinstance(texts, str) else texts, tokenizer or own_tokenizer
     if tokenizer is None and (strings := [text for text in texts if isinstance(text, str)]):
@@ -164,7 +164,7 @@ def same_run(
     with errors_said():
         lists = [ids_of(encode(text) if isinstance(text, str) else text) for text in texts]
     if not lists or not all(lists):
-        raise InputError("There is no text to run, or one without tokens; give strings or lists of token ids.")
+        raise InputError("There is no text, or a text without tokens; give strings or lists of token ids.")
     documents = [torch.tensor(ids) for ids in lists]
     device = next(runner.model.parameters(), torch.zeros(())).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -178,7 +178,7 @@ def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
     """Call a model of transformers as its `generate` does; packed texts are separated by position_ids only."""
     has_positions = "position_ids" in inspect.signature(model.forward).parameters
     if "documents" in arguments and not has_positions:
-        raise NotTriedError(f"{type(model).__name__} takes no position_ids, by which packed texts are told apart.")
+        raise NotTriedError(f"{type(model).__name__} takes no position_ids, which would separate packed texts.")
     named = {"use_cache": "cache" in arguments} if "cache" in arguments or hasattr(model.config, "use_cache") else {}
     if "tokens" in arguments:
         named["attention_mask"] = arguments["tokens"].long()
@@ -210,8 +210,8 @@ def _runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]
                 source.set_attn_implementation("eager")
     is_pair = getattr(source, "writes", False) or getattr(getattr(source, "config", None), "is_encoder_decoder", False)
     if isinstance(source, Source) or not isinstance(source, nn.Module) or is_pair:
-        what = "reads two texts" if is_pair else "is no model that is run in several ways"
-        raise InputError(f"{quoted(name)} {what}; give a model of transformers, attnviz.wrap(...), or a module.")
+        problem = "reads two texts" if is_pair else "cannot be run in several ways"
+        raise InputError(f"{quoted(name)} {problem}; give a model of transformers, attnviz.wrap(...), or a module.")
     if call is not None or not (hasattr(source, "config") and hasattr(source, "base_model_prefix")):
         return Runner(source, name, call or (lambda model, ids: model(ids))), tokenize
     pad = getattr(source.config, "pad_token_id", None)
@@ -219,6 +219,7 @@ def _runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]
 
 
 def _ids_of(source: Source, text: str) -> list[int]:
+    """Cut a text into tokens and return their ids."""
     return [token.id for token in source.tokenize([text])[0].tokens]
 
 
@@ -277,14 +278,14 @@ class Runner:
                 with capture(self.model, sites=self.sites) as captured:
                     output = self.call(self.model, ids[:, start:end].to(device), **part, **cache)
                 if is_cached and not (isinstance(output, tuple) and len(output) == 2):
-                    raise NotTriedError("Its call gives no cache beside the output.")
+                    raise NotTriedError("Its call returns no cache with the output.")
                 if is_cached:
                     output, cache["cache"] = output
                 states = hidden_states(getattr(output, "logits", output))
                 if states is None or len(states) != len(ids) or states.shape[1] < end - start:
-                    what = f"{self.name} gives {type(output).__name__ if states is None else tuple(states.shape)}"
+                    result = type(output).__name__ if states is None else tuple(states.shape)
                     needs = f"{len(ids)} x {end - start} tokens; same_run needs (B, n, d), one for each token"
-                    raise InputError(f"{what} for {needs}.")
+                    raise InputError(f"{self.name} gives {result} for {needs}.")
                 outputs.append(states[:, : end - start].detach().cpu())
                 passes.append((start, captured))
         return Ran(text, torch.cat(outputs, 1), tuple(passes))
@@ -302,15 +303,15 @@ class Runner:
         Raises:
             NotTriedError: if the model does not support this way, or there is nothing to try.
         """
-        unneeded = set() if self.pad is None else {"tokens"}  # the model tells padding from tokens by the id
+        unneeded = set() if self.pad is None else {"tokens"}  # the model recognizes padding by its id
         if missing := sorted(name for name in NEEDS[way] - unneeded if not self.takes(name)):
             raise NotTriedError(f"The call of the model takes no {missing[0]}; give call=, a function that does.")
         if "cache" in NEEDS[way] and max(map(len, documents)) < 2:
             raise NotTriedError("Each text has one token, so there is nothing to cache.")
         is_encoder = self.call is transformers_call and {site.kind for site in self.sites} == {"encoder"}
         if is_encoder and NEEDS[way] & {"cache", "documents"}:
-            what = "sees later tokens: it has no cache, and packed texts need a mask of blocks"
-            raise NotTriedError(f"{self.name} {what}.")
+            reason = "sees later tokens: it has no cache, and packed texts need a mask of blocks"
+            raise NotTriedError(f"{self.name} {reason}.")
         if way == "packed":
             numbers = list(range(len(documents)))
             if len(documents) == 1:
@@ -342,7 +343,7 @@ class Runner:
 
 
 def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
-    """Run each text alone twice, and in float64 if the model can be copied; convert half precision to float32 before.
+    """Run each text alone twice, and once in float64 if the model can be copied; half precision becomes float32 first.
     Return the runner with `sites` and `bound`, and the first run of each text.
     """
     weights = [tensor for tensor in runner.model.parameters() if tensor.is_floating_point()]
@@ -352,9 +353,9 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ra
             runner, dtype = replace(runner, model=deepcopy(runner.model).float()), torch.float32
     alone = [runner.alone(ids, number) for number, ids in enumerate(documents)]
     for number, ran in enumerate(alone):
-        if bool((odd := ~ran.output[0].isfinite().all(-1)).any()):
-            what = f"Text {number + 1}, run alone, has an output at token {_index(odd)} that is no number."
-            raise NotFiniteError(what)
+        if bool((not_finite := ~ran.output[0].isfinite().all(-1)).any()):
+            token = f"output at token {_index(not_finite)}"
+            raise NotFiniteError(f"Text {number + 1}, run alone, has an {token} that is not a number.")
     sites = alone[0].passes[0][1].sites
     bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(sites))
     both = list(zip(documents, alone, strict=True))
@@ -367,9 +368,9 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ra
     for ids, ran in both:
         if bool((distance(ran.output[0], runner.alone(ids).output[0]) > bound).any()):
             state = keeps_state(lambda ids=ids: runner.alone(ids).output[0], bound)
-            why = "dropout in evaluation, or chance. Pass training=self.training to F.dropout, or use nn.Dropout."
-            chance = f"Two runs of one text alone differ, so nothing can be compared: there is {why}"
-            raise UnsteadyError(" ".join(state) if state else chance)
+            remedy = "Pass training=self.training to F.dropout, or use nn.Dropout."
+            chance = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or"
+            raise UnsteadyError(" ".join(state) if state else f"{chance} chance. {remedy}")
     return runner, alone
 
 
@@ -383,19 +384,19 @@ def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran])
                     slots = (ran.text[row] == number).nonzero().flatten()
                     moved = distance(reference.output[0], ran.output[row, slots])
                     largest = max(largest, float(moved.max()))
-                    if bool((far := moved > runner.bound).any()):
-                        wrong.append((number, ran, row, slots, _index(far)))
+                    if bool((differs := moved > runner.bound).any()):
+                        wrong.append((number, ran, row, slots, _index(differs)))
         if not wrong:
             return RunResult(run, "rounding" if largest else "", difference=largest)
-        number, ran, row, slots, place = min(wrong, key=itemgetter(0))
-        why = cause(ran, row, slots, alone[number], runner, documents[number])
+        number, ran, row, slots, position = min(wrong, key=itemgetter(0))
+        result = cause(ran, row, slots, alone[number], runner, documents[number])
     except AttnvizError as error:
-        begin = "" if isinstance(error, NotTriedError) else "The model refuses to run this way. It says: "
-        return RunResult(run, "not tried", f"{begin}{error}")
-    places = list(dict.fromkeys(ran.text[row].tolist()))  # documents are counted in their row
-    noun = f"Document {places.index(number) + 1}" if run == "packed" else f"Text {number + 1}"
-    message = f"{noun} {why.message.rstrip('.')}."
-    return replace(why, run=run, position=place, text=number, difference=largest, message=message)
+        prefix = "" if isinstance(error, NotTriedError) else "The model fails when it is run this way: "
+        return RunResult(run, "not tried", f"{prefix}{error}")
+    order = list(dict.fromkeys(ran.text[row].tolist()))  # documents are counted in their row
+    noun = f"Document {order.index(number) + 1}" if run == "packed" else f"Text {number + 1}"
+    message = f"{noun} {result.message.rstrip('.')}."
+    return replace(result, run=run, position=position, text=number, difference=largest, message=message)
 
 
 @dataclass(frozen=True, eq=False)
@@ -430,20 +431,20 @@ def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
             raise AttnvizError(f"{step.site} has {counted(step.shape[2], 'query')} for {counted(size, 'token')}.")
         empty = torch.zeros(len(heads), size, size)
         call = joined.setdefault(step.site, JoinedCall(step.site, step.name, empty.bool(), empty))
-        first, before, new = max(0, end - count), call.vectors.get("key"), step.key[row].transpose(0, 1).flatten(1)
-        if first and before is not None:  # the cache lost its first keys, or its last ones
-            known = ~before[:count].isnan().any(-1)
-            first = 0 if bool(known.any()) and torch.equal(before[:count][known], new[:count][known]) else first
+        first, old, new = max(0, end - count), call.vectors.get("key"), step.key[row].transpose(0, 1).flatten(1)
+        if first and old is not None:  # fewer keys than slots: the cache lost its last keys if its first keys are equal
+            filled = ~old[:count].isnan().any(-1)
+            first = 0 if bool(filled.any()) and torch.equal(old[:count][filled], new[:count][filled]) else first
         keys = slice(first, min(first + count, end))
-        for whole, part in ((call.may_attend, step.may_attend), (call.weights, step.weights)):
-            cells = torch.stack([part(head, sentence=row) for head in heads])
-            whole[:, start:end, keys] = cells[..., : keys.stop - first].to(whole)
+        for joined_cells, compute in ((call.may_attend, step.may_attend), (call.weights, step.weights)):
+            cells = torch.stack([compute(head, sentence=row) for head in heads])
+            joined_cells[:, start:end, keys] = cells[..., : keys.stop - first].to(joined_cells)
         for name in ("value",) if step.weights_only else ("query", "key", "value"):
-            slots, own = slice(start, end) if name == "query" else keys, getattr(step, name)[row]
-            flat = own.transpose(0, 1).flatten(1)[: slots.stop - slots.start]
+            slots, vectors = slice(start, end) if name == "query" else keys, getattr(step, name)[row]
+            flat = vectors.transpose(0, 1).flatten(1)[: slots.stop - slots.start]
             call.vectors.setdefault(name, torch.full((size, flat.shape[1]), torch.nan, dtype=flat.dtype))[slots] = flat
-        beyond = any(bool(step.may_attend(head, sentence=row)[:, end:count].any()) for head in heads)
-        call.keys.append((start, end, first, count, beyond))
+        sees_later = any(bool(step.may_attend(head, sentence=row)[:, end:count].any()) for head in heads)
+        call.keys.append((start, end, first, count, sees_later))
     return joined
 
 

@@ -39,11 +39,11 @@ def digits(value: float) -> str:
     return (f"{value + 0.0:.4f}" if plain else f"{value:.2e}").replace("-", "−")
 
 
-def rounding(apart: float) -> str:
+def rounding(difference: float) -> str:
     """Format a rounding difference: "4.2e−07", or "0" if it is 0."""
-    if not math.isfinite(apart):
-        return _format_not_finite(apart)
-    return f"{apart:.1e}".replace("-", "−") if apart else "0"
+    if not math.isfinite(difference):
+        return _format_not_finite(difference)
+    return f"{difference:.1e}".replace("-", "−") if difference else "0"
 
 
 NOISE = 1e-4
@@ -51,7 +51,7 @@ NOISE = 1e-4
 
 
 def remainder(left: float, whole: float) -> str:
-    """Format the remainder of a sum; one within rounding, which varies between processors, as "0 (rounding)"."""
+    """Format what is left of a sum, `whole`; "0 (rounding)" if it is so small that it differs between processors."""
     return "0 (rounding)" if abs(left) <= NOISE * max(1.0, abs(whole)) else digits(left)
 
 
@@ -62,8 +62,8 @@ def in_cell(value: float, short: bool = False) -> str:
         return _format_not_finite(value)
     amount = abs(value)
     value = 0.0 if amount < 0.005 else value
-    places = sum(amount < limit for limit in (9.995, 99.95))
-    plain = f"{value:z.{max(0, places - short)}f}"  # a number that rounds to 0 has no sign
+    decimals = sum(amount < limit for limit in (9.995, 99.95))
+    plain = f"{value:z.{max(0, decimals - short)}f}"  # a number that rounds to 0 has no sign
     return (plain if amount < 1e4 else f"{value:.0e}").replace("-", "−")
 
 

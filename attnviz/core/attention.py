@@ -32,7 +32,7 @@ ON_DEVICE = 2**22
 """Maximum number of scores in a block, and their number on a GPU, where every block costs a kernel launch."""
 
 STRETCH = 2048
-"""Keys per check of a named mask for whether it blocks them all."""
+"""Keys per block, when runs of keys that a named mask blocks for all queries are searched."""
 
 LONG = 4096
 """Number of keys above which `attend` works in tiles that fit in the cache of a processor."""
@@ -83,9 +83,9 @@ def scaled_dot_product_attention(
     output, weights, empty, nan = _attend_whole(query, key, value, mask, settings, dropout_p)
     for kind, rows in (("empty", empty), ("nan", nan)):
         if rows.any():
-            places = rows.squeeze(-1).nonzero()
-            first = tuple(tuple(place) for place in places[:1000].tolist())
-            warnings.warn(AttentionWarning(kind, first, len(places), settings.empty_rows), stacklevel=2)
+            indices = rows.squeeze(-1).nonzero()
+            first = tuple(map(tuple, indices[:1000].tolist()))
+            warnings.warn(AttentionWarning(kind, first, len(indices), settings.empty_rows), stacklevel=2)
     return (output.squeeze(1), weights.squeeze(1)) if has_one_head else (output, weights)
 
 
@@ -117,34 +117,34 @@ def attend(
     _check(query, key, value, mask, scoring)
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
     output = value.new_empty(batch, heads, queries, value.shape[-1])
-    sums = query.new_empty(batch, heads, queries, dtype=torch.float64)
-    learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
-    in_tiles = keys > LONG and not learns
-    held = BLOCK if query.device.type == "cpu" else ON_DEVICE
-    blocks = _split_blocks(batch, heads, queries, keys, held, in_tiles=in_tiles)
-    work = _attend_in_tiles if in_tiles else _attend_rows
+    logsumexp = query.new_empty(batch, heads, queries, dtype=torch.float64)
+    needs_gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
+    in_tiles = keys > LONG and not needs_gradients
+    block_size = BLOCK if query.device.type == "cpu" else ON_DEVICE
+    blocks = _split_blocks(batch, heads, queries, keys, block_size, in_tiles=in_tiles)
+    attend_block = _attend_in_tiles if in_tiles else _attend_rows
     for i, area in enumerate(blocks, 1):
-        output[area[:3]], sums[area[:3]] = work(query, key, value, mask, scoring, area)
+        output[area[:3]], logsumexp[area[:3]] = attend_block(query, key, value, mask, scoring, area)
         tell(i / len(blocks))
-    return output, sums
+    return output, logsumexp
 
 
 def _split_blocks(batch: int, heads: int, queries: int, keys: int, held: int, *, in_tiles: bool) -> list[Area]:
-    """Split the scores into blocks of several sentences or of some rows of one sentence.
+    """Split the scores, (batch, heads, queries, keys), into blocks of about `held` scores.
 
-    A block has all heads; with `in_tiles`, TILE rows of one head.
+    A block has all heads of several sentences, or of some rows of one sentence; with `in_tiles`, TILE rows of one head.
     """
     if in_tiles:
-        sentences, rows, parts = 1, TILE, [slice(head, head + 1) for head in range(heads)]
+        num_sentences, num_rows, head_slices = 1, TILE, [slice(head, head + 1) for head in range(heads)]
     else:
-        row = max(1, heads * keys)
-        sentences = max(1, held // (row * max(1, queries)))
-        rows, parts = max(1, held // row, min(ROWS, ON_DEVICE // row)), [ALL]
+        row_size = max(1, heads * keys)
+        num_sentences = max(1, held // (row_size * max(1, queries)))
+        num_rows, head_slices = max(1, held // row_size, min(ROWS, ON_DEVICE // row_size)), [ALL]
     return [
-        Area(slice(first, first + sentences), part, slice(start, min(start + rows, queries)))
-        for first in range(0, batch, sentences)
-        for part in parts
-        for start in range(0, max(1, queries), rows)
+        Area(slice(first, first + num_sentences), head_slice, slice(start, min(start + num_rows, queries)))
+        for first in range(0, batch, num_sentences)
+        for head_slice in head_slices
+        for start in range(0, max(1, queries), num_rows)
     ]
 
 
@@ -161,12 +161,13 @@ def _attend_rows(
     allowed = None if allowed is None else Area(area.sentences).of(allowed)
     allowed = None if allowed is None or allowed.all() else allowed
     scores = masked(scoring.scores(query, key, area._replace(columns=columns)), allowed)
-    weights, empty, _ = _distributions(scores)
-    sums = torch.full(weights.shape[:-1], -math.inf, dtype=torch.float64, device=weights.device)
+    weights, empty, _ = _weights_and_row_flags(scores)
+    logsumexp = torch.full(weights.shape[:-1], -math.inf, dtype=torch.float64, device=weights.device)
     if weights.shape[-1]:  # the largest weight of a row is exp(largest score - logsumexp)
-        sums = (scores.amax(-1).double() - weights.amax(-1).double().log()).masked_fill(empty.squeeze(-1), -math.inf)
+        logsumexp = scores.amax(-1).double() - weights.amax(-1).double().log()
+        logsumexp = logsumexp.masked_fill(empty.squeeze(-1), -math.inf)
     weights = fill_empty(weights, empty, scoring.empty_rows, keys=keys).to(query.dtype)
-    return weights @ value[area.sentences, :, columns], sums
+    return weights @ value[area.sentences, :, columns], logsumexp
 
 
 def _attend_in_tiles(
@@ -184,25 +185,25 @@ def _attend_in_tiles(
     queries, keys = query.shape[2], key.shape[2]
     for start in range(0, keys, TILE):
         columns = slice(start, min(start + TILE, keys))
-        places = range(queries)[area.rows], range(keys)[columns]
-        if isinstance(mask, Mask) and len(places[0]) and mask.is_open(*places) is False:
+        ranges = range(queries)[area.rows], range(keys)[columns]
+        if isinstance(mask, Mask) and len(ranges[0]) and mask.is_open(*ranges) is False:
             continue
         allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
         allowed = allowed if allowed is None else Area(area.sentences, area.heads).of(allowed)
         scores = masked(scoring.scores(query, key, area._replace(columns=columns)), allowed)
-        before, top = top, torch.maximum(top, scores.amax(-1, keepdim=True))
+        old_top, top = top, torch.maximum(top, scores.amax(-1, keepdim=True))
         base = top.masked_fill(top == -math.inf, 0)  # rows without an open key so far
         weights = exp_in_place(scores.sub_(base))
-        shrink = torch.exp(before - base)
+        shrink = torch.exp(old_top - base)
         total = total * shrink + weights.sum(-1, keepdim=True)
         output = output * shrink + weights @ values[:, :, columns]
     empty = top == -math.inf
-    sums = (top.double() + total.double().log()).masked_fill(empty, -math.inf)
+    logsumexp = (top.double() + total.double().log()).masked_fill(empty, -math.inf)
     filled = fill_empty(output / total, empty, "nan" if scoring.empty_rows == "nan" else "zero", keys=1)
     if scoring.empty_rows in ("uniform", "error") and empty.any():
         weight = fill_empty(torch.zeros_like(total), empty, scoring.empty_rows, keys=keys)
         filled = filled.where(~empty, weight * values.sum(2, keepdim=True))
-    return filled.to(value.dtype), sums.squeeze(-1)
+    return filled.to(value.dtype), logsumexp.squeeze(-1)
 
 
 def exp_in_place(logarithms: Tensor) -> Tensor:
@@ -210,10 +211,10 @@ def exp_in_place(logarithms: Tensor) -> Tensor:
 
     Arguments are clamped first, because exp is ten times slower where its result is denormal.
     """
-    least = math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))
-    if not logarithms.numel() or not logarithms.amin() < least:
+    lowest = math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))
+    if not logarithms.numel() or not logarithms.amin() < lowest:
         return logarithms.exp_()
-    return F.threshold_(logarithms.clamp_(min=least).exp_(), 1.001 * math.exp(least), 0.0)
+    return F.threshold_(logarithms.clamp_(min=lowest).exp_(), 1.001 * math.exp(lowest), 0.0)
 
 
 def attention_output(
@@ -253,7 +254,7 @@ def attention_weights(
     """
     _check(query, key, key, mask, scoring)
     allowed = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
-    weights, empty, nan = _distributions(masked(scoring.scores(query, key), allowed))
+    weights, empty, nan = _weights_and_row_flags(masked(scoring.scores(query, key), allowed))
     return fill_empty(weights, empty, scoring.empty_rows, keys=key.shape[2]), empty, nan
 
 
@@ -278,8 +279,8 @@ def normalize(scores: Tensor, *, logsumexp: Tensor | None = None) -> Tensor:
 def logarithms(scores: Tensor, logsumexp: Tensor) -> Tensor:
     """Compute log-weights of open cells, (..., Q, K), from scores and the log-sum-exp of the whole rows, (..., Q)."""
     rounded = logsumexp.to(scores.dtype)
-    rest = (logsumexp - rounded).to(scores.dtype)
-    return (scores - rounded.unsqueeze(-1)).sub_(rest.unsqueeze(-1))
+    remainder = (logsumexp - rounded).to(scores.dtype)
+    return (scores - rounded.unsqueeze(-1)).sub_(remainder.unsqueeze(-1))
 
 
 def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor:
@@ -310,13 +311,13 @@ def window(
 ) -> Tensor | None:
     """Cut rows and columns out of a mask or bias; axes of size 1 of a tensor stay as they are.
 
-    Gives None for None, and for a named mask that blocks no cell there.
+    Returns None if there is no mask, and if a named mask blocks no cell of the window.
     """
     if mask is None:
         return None
     if isinstance(mask, Mask):
-        places = range(*rows.indices(queries)), range(*columns.indices(keys))
-        if all(len(part) and part.step > 0 for part in places) and mask.is_open(*places):
+        ranges = range(*rows.indices(queries)), range(*columns.indices(keys))
+        if all(len(positions) and positions.step > 0 for positions in ranges) and mask.is_open(*ranges):
             return None
         return mask.tensor(queries, keys, rows=rows, columns=columns)
     return Area(rows=rows, columns=columns).of(mask)
@@ -356,7 +357,7 @@ def _check(
         raise AttnvizError(f"dropout_p is {dropout_p}; it must be at least 0 and below 1.")
 
 
-def _distributions(masked_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _weights_and_row_flags(masked_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the weights and two boolean tensors, (B, H, Q, 1): rows without an open key, and other rows with NaN."""
     weights = normalize(masked_scores)
     if not weights.shape[-1]:

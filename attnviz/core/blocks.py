@@ -22,7 +22,7 @@ class Blockwise:
     def __init__(self, step: Step, heads: Sequence[int], *, sentence: int = 0):
         self.step, self.heads, self.sentence = step, list(heads), sentence
         self._buffer = torch.empty(0)
-        self._longest = math.inf  # length of the longest key
+        self._longest = math.inf  # largest norm of a key; infinite if the matrix product cannot be used
         if step.scoring.is_linear and step.key.shape[2]:
             key = step.key[sentence, self.heads]
             key = key.to(torch.promote_types(key.dtype, torch.float32))
@@ -30,8 +30,11 @@ class Blockwise:
             self._keys = torch.cat([key, key.new_ones(*key.shape[:2], 2)], -1).mT
 
     def rows(self, rows: slice) -> tuple[Callable[[slice, Tensor | None], Tensor], Callable[[Tensor], Tensor]]:
-        """Give two functions: columns and mask (or None) to numbers that grow with the weights, (H, rows, columns), and
-        such numbers to weights, in place.
+        """Prepare some rows; return two functions, for columns of these rows and for the conversion to weights.
+
+        The first takes a slice of columns and a mask (or None), and returns numbers that grow with the weights, (H,
+        rows, columns): their logarithms, or the weights themselves. The second turns such numbers into weights, in
+        place; it is separate, because a search for the largest weight does not need it.
         """
         logsumexp = self.step.logsumexp[self.sentence, self.heads, rows]
         query = self.step.query[self.sentence, self.heads, rows]
@@ -43,6 +46,7 @@ class Blockwise:
         return lambda columns, allowed: self._logarithms(query, columns, allowed), exp_in_place
 
     def _step_weights(self, rows: slice, columns: slice) -> Tensor:
+        """Compute weights with `Step.weights`, (H, rows, columns), where the matrix product cannot be used."""
         return torch.stack([self.step.weights(h, rows, columns, sentence=self.sentence) for h in self.heads])
 
     def _logarithms(self, query: Tensor, columns: slice, allowed: Tensor | None) -> Tensor:
@@ -55,8 +59,8 @@ class Blockwise:
         cells = torch.bmm(query, keys, out=self._buffer[:count].view(shape))
         if allowed is None:
             return cells
-        above = torch.tensor(math.inf, dtype=cells.dtype)
-        return torch.minimum(cells, torch.where(allowed, above, -above), out=cells)
+        limit = torch.tensor(math.inf, dtype=cells.dtype)
+        return torch.minimum(cells, torch.where(allowed, limit, -limit), out=cells)
 
 
 def is_open(step: Step, rows: range, columns: range, *, sentence: int = 0) -> bool | None:

@@ -25,9 +25,7 @@ class BoundedCache(Generic[Value]):
     def __init__(self, most_bytes: int, size_of: Callable[[Value], int]):
         self.most_bytes, self._size_of = most_bytes, size_of
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
-        self._making: dict[
-            Hashable, SimpleNamespace
-        ] = {}  # thread, reserved bytes and future outcome of each computation
+        self._making: dict[Hashable, SimpleNamespace] = {}  # each with its thread, reserved bytes and future outcome
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
@@ -42,17 +40,17 @@ class BoundedCache(Generic[Value]):
                     self._values.move_to_end(key)
                     return self._values[key][0]
                 making = self._making.get(key)
-                if mine := making is None:
+                if is_owner := making is None:
                     making = SimpleNamespace(thread=get_ident(), reserved=0, outcome=Future())
                     self._making[key] = making
             try:
-                if mine:
+                if is_owner:
                     return self._make(key, make, making)
                 if making.thread == get_ident():
                     raise RuntimeError(f"Making {key!r} needs {key!r} itself.")
                 return making.outcome.result()
             except CancelledError:  # the computing thread was interrupted: try again
-                if mine:
+                if is_owner:
                     raise
             finally:
                 making = None  # an error refers to this frame, and `making` to the error: a reference cycle

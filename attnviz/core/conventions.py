@@ -53,12 +53,14 @@ def to_additive(mask: Tensor, dtype: torch.dtype = torch.float32, *, fill: float
 
 
 def _check_boolean(mask: Tensor) -> Tensor:
+    """Return the mask; raise MaskError unless it holds booleans."""
     if mask.dtype is not torch.bool:
         raise MaskError(f"A mask of attnviz holds booleans, True = may attend; this one holds {mask.dtype}.")
     return mask
 
 
 def _to_boolean(mask: Tensor, convention: str) -> Tensor:
+    """Convert a mask of 0 and 1 to booleans; raise MaskError, which names the convention, for other numbers."""
     if mask.dtype is not torch.bool and not ((mask == 0) | (mask == 1)).all():
         raise MaskError(f"A mask with {convention} holds 0 and 1 only; this one holds {mask.unique()[:4].tolist()}.")
     return mask.bool()
@@ -75,13 +77,16 @@ def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...]
     documents = _document_rules(mask, queries) if square else []
     packed = [documents, [*documents, Subsequent()]] if documents else []
     for rules in ([], [Subsequent()], _window_rules(mask) if square else [], *packed):
-        if (together := rules + padding) and _equals_tensor(reduce(and_, together), mask, queries, keys):
-            return reduce(and_, together)
+        if (parts := rules + padding) and _equals_tensor(reduce(and_, parts), mask, queries, keys):
+            return reduce(and_, parts)
     return mask
 
 
 def _window_rules(mask: Tensor) -> list[Mask]:
-    """Sliding-window rules with the reach of the first and the last query; an empty list if a query has no key."""
+    """Guess sliding-window rules from how far the last query sees back and the first query sees ahead.
+
+    An empty list if one of the two has no key.
+    """
     whole = mask.flatten(0, 1).any(0)  # the mask of a sentence without padding, if there is one
     before, after = (int(whole[edge].sum()) - 1 for edge in (-1, 0))
     if min(before, after) < 0:  # no window leaves a row without a key
@@ -90,13 +95,17 @@ def _window_rules(mask: Tensor) -> list[Mask]:
 
 
 def _document_rules(mask: Tensor, queries: int) -> list[Mask]:
-    """Rule of packed documents, if several: one begins where a query cannot attend to the position before it."""
+    """Guess the rule of packed documents: a document begins where a query cannot attend to the position before it.
+
+    An empty list if there is only one document.
+    """
     starts = (~mask[0, 0].diagonal(-1)).nonzero().flatten() + 1
     lengths = tuple(end - start for start, end in pairwise([0, *starts.tolist(), queries]))
     return [Documents(lengths)] if len(lengths) > 1 else []
 
 
 def _equals_tensor(rules: Mask, mask: Tensor, queries: int, keys: int) -> bool:
+    """Whether rules give exactly a boolean mask, which broadcasts to (B, H, queries, keys)."""
     named = rules.tensor(queries, keys).to(mask.device)
     if named.shape[0] not in (1, mask.shape[0]):
         return False

@@ -90,6 +90,7 @@ def _join_with_hyphens(parts: Iterable[object]) -> str:
 
 
 def _replace_unsafe(character: str, category: str) -> str:
+    """Replace one character, of a Unicode category, by a visible and harmless sign; other characters stay."""
     if character in _WHITESPACE:
         return _WHITESPACE[character]
     if category == "Zs":

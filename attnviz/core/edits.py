@@ -95,16 +95,16 @@ class Take:
         if not (isinstance(self.text, str) and self.text.strip()):
             raise InputError("There is no other text to take from; type one.")
         if self.part == "stream" and (self.head is not None or self.site.kind == "cross"):
-            what = f"The stream enters a whole layer, not {self._place}"
-            raise InputError(f"{what}; take it without a head, from an encoder or decoder layer.")
+            problem = f"The stream enters a whole layer, not {self._place}"
+            raise InputError(f"{problem}; take it without a head, from an encoder or decoder layer.")
         if self.from_position is not None and self.position is None:
             raise InputError(f"from_position is {self.from_position}, but position is not given; give both.")
         if self.part == "pattern" and self.from_position not in (None, self.position):
-            what = f"A row of a pattern weighs keys at their positions, so row {self.from_position} is not row"
-            raise InputError(f"{what} {self.position}; leave the other position out.")
+            problem = f"A row of a pattern weighs keys at their positions, so row {self.from_position} is not row"
+            raise InputError(f"{problem} {self.position}; leave the other position out.")
         if self.part == "pattern" and self.site.kind == "cross" and self.position is not None:
-            what = "Queries and keys of cross-attention stand in two texts"
-            raise InputError(f"{what}; take its pattern at all positions, or its output at position {self.position}.")
+            problem = "Queries and keys of cross-attention are positions of two texts"
+            raise InputError(f"{problem}; take its pattern at all positions, or its output at {self.position}.")
 
     @classmethod
     def read(cls, text: str) -> "Take":
@@ -116,17 +116,17 @@ class Take:
         form = rf"({'|'.join(PARTS)})-([edc])(\d{{1,3}})(?:\.(\d{{1,4}}))?(?:@(\d{{1,6}})(?:\.(\d{{1,6}}))?)?-(.*)"
         match = re.fullmatch(form, text, re.ASCII | re.DOTALL)
         if match is None:
-            what = f"{quoted(text[:60])} does not say what is taken from which text"
-            raise InputError(f"{what}; write it like output-d0.1-The dog sat. or stream-d0@3-The dog sat.")
+            problem = f"{quoted(text[:60])} does not say what is taken from which text"
+            raise InputError(f"{problem}; write it like output-d0.1-The dog sat. or stream-d0@3-The dog sat.")
         part, kind, layer, head, position, from_position, other = match.groups()
         numbers = (None if number is None else int(number) for number in (head, position, from_position))
         return cls(other, part, Site(BY_LETTER[kind], int(layer)), *numbers)
 
     def __str__(self) -> str:
         head = "" if self.head is None else f".{self.head}"
-        place = "" if self.position is None else f"@{self.position}"
-        place += "" if self.from_position is None else f".{self.from_position}"
-        return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{place}-{self.text}"
+        positions = "" if self.position is None else f"@{self.position}"
+        positions += "" if self.from_position is None else f".{self.from_position}"
+        return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{positions}-{self.text}"
 
     @property
     def _place(self) -> str:
@@ -134,11 +134,11 @@ class Take:
 
     def in_words(self) -> str:
         """Describe what is taken from where: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
-        where = self._place if self.head is not None or self.part == "stream" else f"all heads of {self.site}"
-        place = "" if self.position is None else f" at position {self.position}"
-        moved = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "
-        what = f"input of {where}" if self.part == "stream" else f"{self.part} of {where}"
-        return f"{what}{place} from {moved}{quoted(self.text)}"
+        heads = self._place if self.head is not None or self.part == "stream" else f"all heads of {self.site}"
+        position = "" if self.position is None else f" at position {self.position}"
+        source_position = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "
+        part = f"input of {heads}" if self.part == "stream" else f"{self.part} of {heads}"
+        return f"{part}{position} from {source_position}{quoted(self.text)}"
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class Edits(Scoring):
     """Changes to the original model. Hashable, so it can be a cache key.
 
     The fields of `Scoring` change the scores: `scale` and `softcap` replace those of the model, and each `bias` is
-    added to the model's bias. A bias acts on self-attention only: queries and keys of cross-attention stand in two
-    texts, and there is no distance between two texts.
+    added to the model's bias. A bias acts on self-attention only: queries and keys of cross-attention are positions of
+    two texts, between which there is no distance.
 
     Attributes:
         mask: rule that is joined to the built-in mask by "and", at every site.
@@ -174,10 +174,10 @@ class Edits(Scoring):
             object.__setattr__(self, "scored_site", None)
         for take in self.taken:
             if not isinstance(take, Take):
-                raise InputError(f"taken holds {quoted(take)}; each of it is a Take.")
+                raise InputError(f"taken holds {quoted(take)}; each item must be a Take.")
         for bias in self.bias:
             if not isinstance(bias, Bias):
-                raise InputError(f"The bias holds {quoted(bias)}; each of it is a named bias, such as ALiBi().")
+                raise InputError(f"The bias holds {quoted(bias)}; each item must be a named bias, such as ALiBi().")
         for site, head in self.heads_off:
             if head < 0:
                 raise InputError(f"There is no {site.head(head)}; heads are counted from 0.")
@@ -193,7 +193,7 @@ class Edits(Scoring):
 
     def off(self, site: Site) -> frozenset[int]:
         """The heads that are off at a site."""
-        return frozenset(head for place, head in self.heads_off if place == site)
+        return frozenset(head for other, head in self.heads_off if other == site)
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
         """The heads that are off at a site per sentence; empty if all sentences have the same heads off."""
@@ -201,19 +201,19 @@ class Edits(Scoring):
 
     def with_heads_off(self, site: Site, heads: set[int] | frozenset[int]) -> "Edits":
         """The edits with exactly these heads off at the site; other sites stay as they are."""
-        others = {(place, head) for place, head in self.heads_off if place != site}
+        others = {(other, head) for other, head in self.heads_off if other != site}
         return replace(self, heads_off=frozenset(others | {(site, head) for head in heads}))
 
     def in_words(self) -> tuple[str, ...]:
         """Describe each change in one phrase; empty if nothing is changed."""
         phrases = [] if self.own_mask else ["built-in mask off"]
-        where = "" if self.mask_cross else ", on self-attention alone"
-        phrases += [] if self.mask is None else [f"mask: {self.mask}{where}"]
+        scope = "" if self.mask_cross else ", on self-attention alone"
+        phrases += [] if self.mask is None else [f"mask: {self.mask}{scope}"]
         phrases += [f"{site.head(head)} off" for site, head in sorted(self.heads_off)]
         phrases += [take.in_words() for take in self.taken]
-        for what, value in self.phrases():
+        for setting, value in self.phrases():
             place = "" if self.scored_site is None else f" in {self.scored_site}"
-            phrases.append(f"{what}: {value}" if what in ("bias", "empty rows") else f"{what} {value}{place}")
+            phrases.append(f"{setting}: {value}" if setting in ("bias", "empty rows") else f"{setting} {value}{place}")
         return tuple(phrases)
 
     def to_json(self) -> dict[str, Any]:
@@ -278,7 +278,7 @@ class Resolved(Edits):
     each_off: tuple[frozenset[tuple[Site, int]], ...] = ()
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
-        return tuple(frozenset(head for place, head in off if place == site) for off in self.each_off)
+        return tuple(frozenset(head for other, head in off if other == site) for off in self.each_off)
 
 
 def donors(edits: Edits, site: Site) -> list[Donor]:
@@ -293,23 +293,26 @@ def donors(edits: Edits, site: Site) -> list[Donor]:
 
 
 def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
-    """Add a bias to the scoring that turns the scores of some queries into the taken rows; the mask acts afterwards."""
+    """Extend a scoring so that single queries get the scores that donors hold as "row"; the mask acts afterwards.
+
+    The added bias is the difference between the taken scores and those of the run.
+    """
     if not any("row" in donor.tensors for donor in sources):
         return scoring
-    wide = torch.promote_types(query.dtype, torch.float32)
-    bias = query.new_zeros(*query.shape[:3], key.shape[2], dtype=wide)
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    bias = query.new_zeros(*query.shape[:3], key.shape[2], dtype=dtype)
     for donor in (donor for donor in sources if "row" in donor.tensors):
         row, take = donor.tensors["row"], donor.take
         heads = slice(None) if take.head is None else slice(take.head, take.head + 1)
-        where = Area(donor.rows, heads, slice(take.position, take.position + 1), slice(row.shape[-1]))
-        own = scoring.scores(query, key, where)
-        row = row[:, heads].to(own)
-        bias[where] = (row.repeat(len(own) // len(row), 1, 1, 1) - own) * scoring.temperature
+        area = Area(donor.rows, heads, slice(take.position, take.position + 1), slice(row.shape[-1]))
+        own_scores = scoring.scores(query, key, area)
+        row = row[:, heads].to(own_scores)
+        bias[area] = (row.repeat(len(own_scores) // len(row), 1, 1, 1) - own_scores) * scoring.temperature
     return replace(scoring, bias=(*scoring.bias, bias))
 
 
 def enters(edits: Edits) -> frozenset[Site]:
-    """Sites of the layers whose input a run records or takes from another text."""
+    """The sites of layers whose input a run must record, or replace by that of another text."""
     if not isinstance(edits, Resolved):
         return frozenset()
     return edits.entered | {donor.take.site for donor in edits.donors if "stream" in donor.tensors}

@@ -71,8 +71,8 @@ def readable(name: str) -> Iterator[None]:
     except AttnvizError:
         raise
     except Exception as error:
-        why = "it needs more memory than is free here" if isinstance(error, MemoryError) else "it is damaged"
-        raise InputError(f"{quoted(name)} cannot be read: {why}. Save it again, or choose another file.") from None
+        reason = "it needs more memory than is free here" if isinstance(error, MemoryError) else "it is damaged"
+        raise InputError(f"{quoted(name)} cannot be read: {reason}. Save it again, or choose another file.") from None
 
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".heic", ".avif")
@@ -113,6 +113,6 @@ class AttentionWarning(UserWarning):
 
     def __init__(self, kind: str, rows: tuple[tuple[int, int, int], ...], total: int, empty_rows: str):
         self.kind, self.rows, self.total = kind, rows, total
-        what = f"no key left to attend to (empty_rows={empty_rows!r})" if kind == "empty" else "NaN weights"
-        places = ", ".join(f"batch {b} head {h} query {q}" for b, h, q in rows[:3])
-        super().__init__(f"{total} row(s) with {what}: {places}{', ...' if total > 3 else ''}")
+        problem = f"no key left to attend to (empty_rows={empty_rows!r})" if kind == "empty" else "NaN weights"
+        examples = ", ".join(f"batch {b} head {h} query {q}" for b, h, q in rows[:3])
+        super().__init__(f"{total} row(s) with {problem}: {examples}{', ...' if total > 3 else ''}")

@@ -75,6 +75,6 @@ def check_numbers(mask: Any) -> None:
             kind = "are a list of whole numbers" if many else "is a whole number"
             raise MaskError(f"The {parameter.name} of '{mask.rule}' {kind}; given {quoted(value)}.") from None
         if numbers and min(numbers) < parameter.least and not parameter.signed:
-            what = f"A {parameter.name.removesuffix('s')}" if many else f"The {parameter.name}"
-            raise MaskError(f"{what} of '{mask.rule}' is {min(numbers)}; it must be {parameter.least} or more.")
+            subject = f"A {parameter.name.removesuffix('s')}" if many else f"The {parameter.name}"
+            raise MaskError(f"{subject} of '{mask.rule}' is {min(numbers)}; it must be {parameter.least} or more.")
         object.__setattr__(mask, parameter.name, numbers if many else numbers[0])

@@ -158,8 +158,8 @@ def _convert_to_pixels(image: Any) -> Tensor:
         pixels = pixels.permute(1, 2, 0)
     pixels = pixels.unsqueeze(-1) if pixels.dim() == 2 else pixels
     if pixels.dim() != 3 or pixels.shape[-1] not in (1, 3) or not pixels.numel():
-        what = f"{tuple(pixels.shape)} numbers" if pixels.numel() else quoted(type(image).__name__)
-        raise InputError(f"A picture is a PIL image or (height, width, 3) numbers; given {what}.")
+        instead = f"{tuple(pixels.shape)} numbers" if pixels.numel() else quoted(type(image).__name__)
+        raise InputError(f"A picture is a PIL image or (height, width, 3) numbers; given {instead}.")
     return _convert_to_8_bits(pixels).expand(*pixels.shape[:2], 3).to(torch.uint8).contiguous()
 
 
@@ -190,9 +190,9 @@ def _convert_to_8_bits(pixels: Tensor) -> Tensor:
     numbers = pixels.float() if pixels.is_floating_point() else pixels.long()
     wrong = ~pixels.isfinite() if pixels.is_floating_point() else (numbers < 0) | (numbers > 255)
     if wrong.any():
-        what = "A picture has whole numbers of 0 to 255 or of 16 bits (uint16), or finite floats"
-        dtype = str(pixels.dtype).removeprefix("torch.")
-        raise InputError(f"{what}; given {dtype} with {numbers[wrong][0].item()}.")
+        dtype, number = str(pixels.dtype).removeprefix("torch."), numbers[wrong][0].item()
+        allowed = "whole numbers from 0 to 255, 16-bit whole numbers (uint16), or finite floats"
+        raise InputError(f"A picture holds {allowed}; given {dtype} with {number}.")
     if pixels.is_floating_point():
         low, high = float(numbers.min()), float(numbers.max())
         if low < 0 or high > 255:

@@ -210,12 +210,14 @@ class Jobs:
                     self._end_turn(job)
 
     def _end_turn(self, job: Job) -> None:
+        """Take the turn from a job, if it has one, and let the next job work."""
         with self._lock:
             had_turn, job.has_turn = job.has_turn, False
         if had_turn:
             self._turns.release()
 
     def _run(self, job: Job, work: Callable[[Job], Any]) -> None:
+        """Wait for a turn, do the work of a job, and store its value or error; runs in the thread of the job."""
         try:
             with self._turn(job), watched(job):
                 job.value = work(job)

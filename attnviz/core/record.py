@@ -103,8 +103,8 @@ class Step:
     def outputs(self) -> Tensor:
         """The concatenated outputs of all heads, the input of W^O, (B, Q, H · d_v), float32."""
         heads = range(self.num_heads)
-        each = [torch.cat([self.output(h, sentence=b) for h in heads], -1) for b in range(self.shape[0])]
-        return torch.stack(each).float()
+        per_sentence = [torch.cat([self.output(h, sentence=b) for h in heads], -1) for b in range(self.shape[0])]
+        return torch.stack(per_sentence).float()
 
     def is_off(self, head: int, *, sentence: int = 0) -> bool:
         """Whether the output of a head is zeroed."""
@@ -167,12 +167,13 @@ class Prediction:
 
     def words(self, *, sentence: int = 0) -> tuple[str, ...]:
         """The most probable word after each position, (n,); with `blanks`, the word at each blank and "" elsewhere."""
-        most = self.logits[sentence, :, : self._words].argmax(-1).tolist()
-        positions = range(len(most)) if self.blanks is None else self.blanks[sentence]
-        return tuple(self.vocabulary[id] if i in positions else "" for i, id in enumerate(most))
+        best = self.logits[sentence, :, : self._words].argmax(-1).tolist()
+        positions = range(len(best)) if self.blanks is None else self.blanks[sentence]
+        return tuple(self.vocabulary[id] if i in positions else "" for i, id in enumerate(best))
 
     @property
     def _words(self) -> int:
+        """Number of words, without the last entry if it sums up all others."""
         return self.logits.shape[-1] - bool(self.others)
 
 
@@ -233,8 +234,9 @@ class Record:
     @property
     def nbytes(self) -> int:
         """Size of all tensors and texts in bytes; storage that tensors share counts once, in full."""
-        held = {storage.data_ptr(): storage.nbytes() for storage in (t.untyped_storage() for t in _tensors(self))}
-        return sum(held.values()) + sum(sentence.nbytes for sentence in (*self.sentences, *self.targets))
+        storages = map(Tensor.untyped_storage, _tensors(self))
+        sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
+        return sum(sizes.values()) + sum(sentence.nbytes for sentence in (*self.sentences, *self.targets))
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -262,7 +264,7 @@ class Record:
         return queries[sentence], keys[sentence]
 
     def usual_texts(self, site: Site) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-        """The sentences at the queries and at the keys by the kind of the site, without `own_texts`."""
+        """The sentences at the queries and at the keys that the kind of a site implies; `own_texts` is ignored."""
         queries = self.sentences if site.kind == "encoder" else self.read
         return queries, self.read if site.kind == "decoder" else self.sentences
 
@@ -284,7 +286,7 @@ class Record:
 
 
 def _tensors(value: object) -> Iterator[Tensor]:
-    """Find all tensors in a value: in tuples, lists, mappings and dataclasses, recursively."""
+    """Yield all tensors in a value: in tuples, lists, mappings and dataclasses, recursively."""
     if isinstance(value, Tensor):
         yield value
         return
@@ -313,31 +315,35 @@ def _index_slice(index: int, size: int, what: str) -> slice:
 NAN_MASK = "0 * -inf is NaN, so make it with torch.where or masked_fill"
 BEFORE = "look at what comes before it: an empty row of an earlier layer, or numbers too large for their type"
 AFTER = "look at what comes after it, such as a division by 0 or numbers too large for their type"
+"""Hints in messages about NaN and infinite numbers."""
 
 
 def odd_rows(output: Tensor) -> Tensor:
-    """Mark positions of an output (n, d) with NaN, +inf or only -inf, boolean (n,); a single -inf excludes a word."""
+    """Mark rows of an output (n, d) with NaN, +inf or only -inf, boolean (n,). A few -inf are valid: excluded words."""
     return (output.isnan() | (output == torch.inf)).any(-1) | (output == -torch.inf).all(-1)
 
 
 def check_finite(record: Record, output: Tensor, length: int, labels: list[str]) -> None:
-    """Refuse a run with NaN or infinite outputs, (n, d), at one of the first `length` positions (no padding).
+    """Refuse a run whose outputs, (n, d), are NaN or infinite at one of the first `length` positions (not padding).
 
     Raises:
         NotFiniteError: with the first position, the first step that is not finite, and the likely cause.
     """
-    if odd := _describe_first_odd(record, output, length, labels):
-        place, cause = odd
-        raise NotFiniteError(f"{place}, so nothing can be compared: {cause}.")
+    if odd_position := _describe_first_odd(record, output, length, labels):
+        position, cause = odd_position
+        raise NotFiniteError(f"{position}, so nothing can be compared: {cause}.")
 
 
 def not_finite(record: Record) -> str:
-    """Describe NaN or infinite outputs, with the first position and the cause; "" if none, or if edits ask for NaN."""
+    """Describe the first NaN or infinite output of a run, and its cause.
+
+    Returns "" if all outputs are finite, or if the edits ask for NaN in empty rows.
+    """
     if record.edits.empty_rows == "nan" or bool(record.output.isfinite().all()):
         return ""
     for sentence, output in zip(record.read, record.output, strict=True):
-        if odd := _describe_first_odd(record, output, sentence.length, sentence.labels):
-            return f"{odd[0]}: {odd[1]}."
+        if odd_position := _describe_first_odd(record, output, sentence.length, sentence.labels):
+            return f"{odd_position[0]}: {odd_position[1]}."
     return ""
 
 

@@ -40,7 +40,7 @@ class Request:
         if self.answer and texts != 1:
             raise InputError(f"An answer continues one text; there are {texts}. Give one of them.")
         if self.pictures and not all(self.pictures):
-            raise InputError("Some texts have pictures and some have none; give them one after the other.")
+            raise InputError("Some texts have pictures and some have none; run them separately.")
 
     @classmethod
     def of(cls, text: Any) -> Self:
@@ -52,12 +52,12 @@ class Request:
         if isinstance(text, Request):
             return text
         is_list = isinstance(text, Iterable) and not isinstance(text, str)
-        what, parts = "A text is a string, and several are a list of strings; given", []
+        parts = []
         for item in text if is_list else [text]:
             if not isinstance(item, str) and not (isinstance(item, Request) and len(item.texts) == 1):
                 is_array = hasattr(text, "size")  # or a picture
-                value = f"a {type(text).__name__}. {OF_PICTURES}" if is_array else f"{quoted(item)}."
-                raise InputError(f"{what} {value}")
+                instead = f"a {type(text).__name__}. {OF_PICTURES}" if is_array else f"{quoted(item)}."
+                raise InputError(f"A text is a string, and several are a list of strings; given {instead}")
             parts.append(cls((item,)) if isinstance(item, str) else item)
         pictures = tuple(part.pictures[0] if part.pictures else () for part in parts)
         return cls(tuple(part.texts[0] for part in parts), pictures=pictures if any(pictures) else ())

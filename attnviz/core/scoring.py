@@ -38,8 +38,8 @@ class Area(NamedTuple):
 
     def of(self, tensor: Tensor) -> Tensor:
         """Cut this block out of a mask or bias, (Q, K) or (B, H, Q, K); axes of size 1 stay."""
-        where = self[-tensor.dim() :]
-        return tensor[tuple(part if size > 1 else ALL for part, size in zip(where, tensor.shape, strict=True))]
+        slices = self[-tensor.dim() :]
+        return tensor[tuple(part if size > 1 else ALL for part, size in zip(slices, tensor.shape, strict=True))]
 
 
 class Bias(ABC):
@@ -59,7 +59,7 @@ class Bias(ABC):
         columns: slice = ALL,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """The bias for scores (B, heads, queries, keys): of the heads in `only`, and of one block of rows and columns.
+        """Compute the bias of scores (B, heads, queries, keys), for the heads `only` and one block of rows and columns.
 
         Queries are aligned bottom-right: the last query has the position of the last key, as with a cache.
 
@@ -74,6 +74,8 @@ class Bias(ABC):
 
 
 class _ByDistance(Bias):
+    """A bias that depends only on the head and on the distance from query to key."""
+
     @abstractmethod
     def values(self, distance: Tensor, heads: int, only: slice, dtype: torch.dtype) -> Tensor:
         """The bias, (only, n), of keys that are `distance`, (n,), positions after the query."""
@@ -82,10 +84,11 @@ class _ByDistance(Bias):
         r, c = range(*rows.indices(queries)), range(*columns.indices(keys))
         if not (r and c):
             return torch.zeros(1, len(range(heads)[only]), len(r), len(c), dtype=dtype)
-        # Each distance is computed once: a row is a run of distances, and the next row starts one distance earlier.
-        first, high, wide = c[0] - (r[-1] + keys - queries), r[-1] - r[0] + 1, c[-1] - c[0] + 1
-        values = self.values(torch.arange(first, first + high + wide - 1), heads, only, dtype)
-        return values.unfold(-1, wide, 1).flip(1)[:, :: r.step, :: c.step].unsqueeze(0)
+        # Each distance is computed once: a row of the bias is a window of the distances, and the window of the next
+        # row starts one distance earlier.
+        least, num_rows, num_columns = c[0] - (r[-1] + keys - queries), r[-1] - r[0] + 1, c[-1] - c[0] + 1
+        values = self.values(torch.arange(least, least + num_rows + num_columns - 1), heads, only, dtype)
+        return values.unfold(-1, num_columns, 1).flip(1)[:, :: r.step, :: c.step].unsqueeze(0)
 
 
 @dataclass(frozen=True)
@@ -140,10 +143,10 @@ class RelativeBias(_ByDistance):
 
 def t5_bucket(distance: Tensor) -> Tensor:
     """Compute the bucket, from 0 to 31, of each distance (key - query), int64, by the formula of a T5 encoder."""
-    far = distance.abs()
-    share = (far.clamp(min=1).float() / 8).log() / math.log(128 / 8)
-    grown = (8 + (share * 8).long()).clamp(max=15)
-    return torch.where(far < 8, far, grown) + torch.where(distance > 0, 16, 0)
+    length = distance.abs()
+    share = (length.clamp(min=1).float() / 8).log() / math.log(128 / 8)
+    logarithmic = (8 + (share * 8).long()).clamp(max=15)
+    return torch.where(length < 8, length, logarithmic) + torch.where(distance > 0, 16, 0)
 
 
 def bias_from_json(data: dict[str, Any]) -> Bias:
@@ -201,8 +204,8 @@ class Scoring:
 
     def until(self, stage: str) -> "Scoring":
         """The scoring up to and including a stage of `ORDER`; later stages are set to have no effect."""
-        undone = {"scale": 1.0, "softcap": None, "bias": (), "temperature": 1.0}
-        return replace(self, **{name: undone[name] for name in ORDER[ORDER.index(stage) + 1 :]})
+        neutral = {"scale": 1.0, "softcap": None, "bias": (), "temperature": 1.0}
+        return replace(self, **{name: neutral[name] for name in ORDER[ORDER.index(stage) + 1 :]})
 
     def phrases(self) -> tuple[tuple[str, str], ...]:
         """Names and values of all non-default settings as text, with one entry per bias."""
@@ -257,11 +260,11 @@ class Scoring:
 
     def added(self, query: Tensor, key: Tensor, part: Area = Area()) -> Tensor | None:
         """The sum of all biases for one block; axes of size 1 stay. None if there is no bias."""
-        (_, every, queries, _), keys = query.shape, key.shape[2]
-        where = {"only": part.heads, "rows": part.rows, "columns": part.columns}
-        where["dtype"] = torch.promote_types(query.dtype, torch.float32)
+        (_, num_heads, queries, _), keys = query.shape, key.shape[2]
+        block = {"only": part.heads, "rows": part.rows, "columns": part.columns}
+        block["dtype"] = torch.promote_types(query.dtype, torch.float32)
         biases = [
-            bias.tensor(every, queries, keys, **where) if isinstance(bias, Bias) else part.of(bias)
+            bias.tensor(num_heads, queries, keys, **block) if isinstance(bias, Bias) else part.of(bias)
             for bias in self.bias
         ]
         return sum(biases[1:], biases[0]) if biases else None
@@ -285,8 +288,8 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     for axis, name in enumerate(("batch", "heads")[: query.dim() - 2]):
         sizes = [t.shape[axis] for t in (query, key, value)]
         if len(set(sizes)) > 1:
-            would = "Broadcasting would have repeated the one of size 1" if 1 in sizes else "They cannot be broadcast"
-            raise ShapeError(f"Query, key and value differ in {name} ({str(sizes)[1:-1]}): {shapes}. {would}.")
+            hint = "Broadcasting would have repeated the one of size 1" if 1 in sizes else "They cannot be broadcast"
+            raise ShapeError(f"Query, key and value differ in {name} ({str(sizes)[1:-1]}): {shapes}. {hint}.")
     if not query.dtype == key.dtype == value.dtype:
         raise ShapeError(
             f"Query, key and value must share a dtype; they have {query.dtype}, {key.dtype}, {value.dtype}."

@@ -23,24 +23,24 @@ def unfinished(path: Path) -> Iterator[Path]:
     Raises:
         OSError: names the file.
     """
-    place = Path(os.path.realpath(path))
-    is_device = place.exists() and not place.is_file()
-    part = place if is_device else place.with_name(f".{uuid4().hex}.part")
+    target = Path(os.path.realpath(path))
+    is_device = target.exists() and not target.is_file()
+    temporary = target if is_device else target.with_name(f".{uuid4().hex}.part")
     try:
-        yield part
+        yield temporary
         if not is_device:
-            os.replace(part, place)
+            os.replace(temporary, target)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         if not is_device:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def write(path: Path, content: bytes) -> None:
     """Write a file atomically: if writing fails, the old file stays. Raise OSError with the file name."""
-    with unfinished(path) as part:
-        part.write_bytes(content)
+    with unfinished(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def checksum(tensors: Mapping[str, Tensor]) -> str:

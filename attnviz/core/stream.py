@@ -252,14 +252,14 @@ class StreamParts:
             InputError: if they differ, with the largest difference, or if all logits are NaN.
         """
         if not logits.isfinite().any():
-            raise InputError(f"No logit of '{name}' is a number (NaN) in this run, so none has parts.")
+            raise InputError(f"All logits of '{name}' are NaN or infinite in this run, so they have no parts.")
         parts = [self.embedding, attention, *self.feed_forward.values()]
         parts += [] if self.position is None else [self.position]
-        reads = self.weights.readout.logits(self.final)
-        sums = (("parts of the residual stream", sum(parts), self.final), ("logits", reads, logits))
-        for what, computed, expected in sums:
-            is_number = expected.isfinite() if real is None else expected.isfinite() & real.unsqueeze(-1)
-            apart, size = ((t.masked_fill(~is_number, 0)).abs().amax(-1) for t in (computed - expected, expected))
-            if not float((apart / size.clamp(min=1)).max()) <= within:  # position by position
-                much = f"{float(apart.max()):.2g} apart"
-                raise InputError(f"The {what} of '{name}' do not sum to the whole: they are {much}.")
+        read = self.weights.readout.logits(self.final)
+        sums = (("parts of the residual stream", sum(parts), self.final), ("logits", read, logits))
+        for noun, computed, expected in sums:
+            counts = expected.isfinite() if real is None else expected.isfinite() & real.unsqueeze(-1)
+            difference, size = (t.masked_fill(~counts, 0).abs().amax(-1) for t in (computed - expected, expected))
+            if not float((difference / size.clamp(min=1)).max()) <= within:  # position by position
+                largest = f"{float(difference.max()):.2g}"
+                raise InputError(f"The {noun} of '{name}' do not sum to the whole: they are {largest} apart.")

@@ -139,7 +139,7 @@ class Tap:
 
 
 def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[int], ...] = ()) -> Tensor:
-    """Replace the outputs of some heads, (B, H, Q, d_v), by zeros; `alone` has the heads to replace per sentence.
+    """Zero the outputs, (B, H, Q, d_v), of the heads `heads_off`; `alone` has further heads, one set per sentence.
 
     Raises:
         ShapeError: if the length of `alone` is not the batch size.
@@ -148,8 +148,8 @@ def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[in
         return output
     if alone and len(alone) != len(output):
         raise ShapeError(f"Heads are off for each of {len(alone)} sentence(s); the batch has {len(output)}.")
-    each = [heads_off | heads for heads in alone] or [heads_off]
-    off = torch.tensor([[head in heads for head in range(output.shape[1])] for heads in each], device=output.device)
+    sets = [heads_off | heads for heads in alone] or [heads_off]
+    off = torch.tensor([[head in heads for head in range(output.shape[1])] for heads in sets], device=output.device)
     return output.masked_fill(off[:, :, None, None], 0)
 
 
@@ -161,10 +161,10 @@ class BiasBesideSink(Bias):
     sink: int
 
     def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
-        within = slice(*columns.indices(keys))
-        beyond = len(range(keys)[within]) - len(range(self.sink)[within])
-        where = {"only": only, "rows": rows, "columns": within, "dtype": dtype}
-        return pad(self.bias.tensor(heads, queries, self.sink, **where), (0, beyond))
+        columns_slice = slice(*columns.indices(keys))
+        num_sinks = len(range(keys)[columns_slice]) - len(range(self.sink)[columns_slice])
+        block = {"only": only, "rows": rows, "columns": columns_slice, "dtype": dtype}
+        return pad(self.bias.tensor(heads, queries, self.sink, **block), (0, num_sinks))
 
     def __str__(self) -> str:
         return str(self.bias)
@@ -226,7 +226,7 @@ class GradientTap(Tap):
 
     def __init__(self, edits: Edits = Edits()):
         if edits.taken:
-            what = "Parts of this run are taken from another text, through which its tokens have no gradient"
-            raise InputError(f"{what}; remove what is taken.")
+            problem = "Parts of this run are taken from another text, through which its tokens have no gradient"
+            raise InputError(f"{problem}; remove what is taken.")
         super().__init__(edits, keep=False)
         self.attention = {}

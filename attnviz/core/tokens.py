@@ -36,10 +36,10 @@ class Token:
     box: Box | None = None
 
     def __str__(self) -> str:
-        place = f"characters {self.start} to {self.end}" if self.end > self.start else "in no place of the text"
+        location = f"characters {self.start} to {self.end}" if self.end > self.start else "in no place of the text"
         if self.box is not None:
-            place = "a patch of the picture"
-        return f"“{self.text}” (id {self.id}, {place}{', special' if self.special else ''})"
+            location = "a patch of the picture"
+        return f"“{self.text}” (id {self.id}, {location}{', special' if self.special else ''})"
 
 
 CLOSING = "\"')]}»”’」』"
@@ -56,14 +56,14 @@ def begins_sentence(before: Token, token: Token, text: str) -> bool:
         return True
     if not (end := before.text.rstrip()):
         return False
-    placed = text and before.start < before.end <= token.start < token.end
+    has_ranges = text and before.start < before.end <= token.start < token.end
     space = "" if token.joined else " "
-    between = before.text[len(end) :] + (text[before.end : token.start] if placed else space)
+    between = before.text[len(end) :] + (text[before.end : token.start] if has_ranges else space)
     between += token.text[: len(token.text) - len(token.text.lstrip())]
-    ended = (text[max(0, before.end - 9) : before.end] if placed else before.text).rstrip().rstrip(CLOSING)
-    if ended.endswith(("。", "！", "？")):
+    ending = (text[max(0, before.end - 9) : before.end] if has_ranges else before.text).rstrip().rstrip(CLOSING)
+    if ending.endswith(("。", "！", "？")):
         return bool(token.text.strip(CLOSING + "。！？…"))
-    return "\n" in between or (bool(between) and ended.endswith((".", "!", "?", "…")))
+    return "\n" in between or (bool(between) and ending.endswith((".", "!", "?", "…")))
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ class Sentence:
 
 
 def occurrences(text: str, tokens: Sequence[Token], pattern: str) -> Iterator[tuple[int, int, re.Match]]:
-    """Find a pattern, ignoring case: yield the first token of each match, the token after its last, and the match."""
+    """Find a pattern in a text, ignoring case; yield each match with its tokens: first, end, match."""
     begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
     starts = sorted(begins)
-    for place in re.finditer(pattern, text, re.IGNORECASE):
-        first, after = bisect_right(starts, place.start()) - 1, bisect_left(starts, place.end())
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        first, end = bisect_right(starts, match.start()) - 1, bisect_left(starts, match.end())
         if first >= 0:
-            yield begins[starts[first]], begins[starts[max(first, after - 1)]] + 1, place
+            yield begins[starts[first]], begins[starts[max(first, end - 1)]] + 1, match

@@ -64,7 +64,7 @@ class WindowGrid:
         return self.mask.allows(places[:, :, None], places[:, None, :], torch.zeros(1, 1, 1, dtype=torch.int64))
 
     def apart(self, mask: Tensor | None, bias: Tensor | None, batch: int) -> tuple[Tensor, Tensor] | None:
-        """Separate the mask of rolled windows from the bias that all windows share.
+        """Split what a model adds to the scores into the mask of rolled windows and the bias that all windows share.
 
         Args:
             mask, bias: booleans and floats that broadcast to (batch, H, n, n), or None.
@@ -91,8 +91,9 @@ class WindowGrid:
             InputError: if an edit cannot act within windows.
         """
         if edits.bias or not edits.own_mask or edits.empty_rows == "uniform":
-            what = "computes attention within windows of a picture: no bias can be added, the built-in mask stays"
-            raise InputError(f"The model {what}, and empty rows cannot be uniform. Change masks, heads or scores.")
+            limits = "no bias can be added, the built-in mask stays, and empty rows cannot be uniform"
+            message = f"The model computes attention within windows of a picture: {limits}."
+            raise InputError(f"{message} Change masks, heads or scores.")
         if edits.mask is not None:
             edits = replace(edits, mask=InWindows(edits.mask, self, sentences))
         if isinstance(edits, Resolved):

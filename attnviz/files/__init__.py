@@ -117,6 +117,7 @@ def content(path: Path) -> bytes:
 
 @contextmanager
 def _open_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading; raise InputError if it cannot be read or is too large."""
     try:
         with path.open("rb") as file:
             if (size := path.stat().st_size) > MOST_BYTES:
@@ -129,6 +130,7 @@ def _open_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | None]:
+    """Read a record and its `settings` from an open file, and check its version, checksum and contents."""
     start = file.read(8)
     length = int.from_bytes(start, "little")
     try:
@@ -136,10 +138,10 @@ def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | 
         header = json.loads(json.loads(text)["__metadata__"][HEADER])
         version = header["version"]
     except (ValueError, KeyError, TypeError, RecursionError):  # so most of a large file is not read
-        raise InputError(f"{name} is no file of a record, or is cut short: attnviz.save writes them.") from None
+        raise InputError(f"{name} is not a file that attnviz.save wrote, or it is cut short.") from None
     if not isinstance(version, int) or version > VERSION:
-        later = f"{name} was written by a later attnviz (format {version!s:.20}; this one reads up to {VERSION})"
-        raise InputError(f"{later}: update it.")
+        problem = f"{name} was written by a later attnviz (format {version!s:.20}; this one reads up to {VERSION})"
+        raise InputError(f"{problem}: update attnviz.")
     try:
         tensors = load(start + text + file.read())
     except Exception:  # the library raises nearly anything for a damaged file
@@ -148,13 +150,13 @@ def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | 
         raise InputError(f"{name} is damaged: its numbers are not those that were saved.")
     try:
         if "patches" in header:
-            raise InputError("its picture stands where attnviz 0.2 wrote it. Make the record again with this version.")
+            raise InputError("its picture is stored as by attnviz 0.2. Make the record again with this version.")
         record = unpack(Record, header, Store(tensors))
         check_fits(record)
     except AttnvizError as error:
-        raise InputError(f"{name} holds no complete record: {error}") from None
+        raise InputError(f"{name} does not hold a complete record: {error}") from None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, RecursionError):
-        raise InputError(f"{name} is damaged: what it says of its record does not fit together.") from None
+        raise InputError(f"{name} is damaged: its entries contradict each other.") from None
     return record, header.get("settings")
 
 
@@ -177,12 +179,12 @@ def _keep_probable(prediction: Prediction) -> Prediction:
     ids = logits.topk(min(TOP_WORDS, logits.shape[-1]), -1).indices.unique()
     others = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
     others[ids] = False
-    rest = logits.double().masked_fill(~others, -math.inf).logsumexp(-1, keepdim=True).to(logits.dtype)
+    merged = logits.double().masked_fill(~others, -math.inf).logsumexp(-1, keepdim=True).to(logits.dtype)
     words = [prediction.vocabulary[id] for id in ids.tolist()]
     return replace(
         prediction,
-        logits=torch.cat([logits[..., ids], rest], -1),
+        logits=torch.cat([logits[..., ids], merged], -1),
         vocabulary=(*words, f"{int(others.sum()):,} other words"),
         others=int(others.sum()),
-        special=frozenset(place for place, id in enumerate(ids.tolist()) if id in prediction.special),
+        special=frozenset(index for index, id in enumerate(ids.tolist()) if id in prediction.special),
     )

@@ -24,7 +24,7 @@ MOST_LAYERS = 1000
 """Maximum number of layers."""
 SAME = 1e-4
 """Largest difference between given weights and weights from given queries and keys that counts as equal."""
-CHECKED = "'attnviz check' reads it, and in the app the page Masks, under Check"
+CHECKED = "open it with 'attnviz check', or in the app on the page Masks, under Check"
 NOTHING = (
     "There is no attention in these weights: the default attention of transformers gives none. Load the model with "
     'attn_implementation="eager" and call it with output_attentions=True.'
@@ -162,8 +162,8 @@ def from_file(name: str, content: bytes) -> Record:
         kinds = {key: reading.kind_by_name(key) for key in file.arrays}
         weights = [file.arrays[key] for key, kind in kinds.items() if kind == "weights"]
         if len(weights) > 1 or any(kind == "mask" and key != "may_attend" for key, kind in kinds.items()):
-            may = "one array of weights, and a mask called 'may_attend', True where open"
-            raise InputError(f"{quoted(name)} may hold beside query and key {may}.")
+            allowed = "one array of weights, and a mask called 'may_attend', True where open"
+            raise InputError(f"Besides query and key, {quoted(name)} may hold {allowed}.")
         parts = {part: file.arrays.get(part) for part in ("query", "key", "value")}
         return from_arrays(*weights, **parts, mask=file.arrays.get("may_attend"), **options)
     layers, notes = _weights_of(file, one_text=np.ndim(options.get("tokens", "")) < 2)
@@ -181,11 +181,11 @@ def _weights_of(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], 
     weights = {key: array for key, array in chosen.items() if reading.kind_by_name(key) in (None, "weights")}
     if not weights:
         kind = reading.kind_by_name(next(iter(chosen)))
-        raise InputError(f"{name} holds {'a mask' if kind == 'mask' else kind}, no weights: {CHECKED}.")
+        raise InputError(f"{name} holds {'a mask' if kind == 'mask' else kind}, not weights: {CHECKED}.")
     if len(weights) > 1 and not reading.are_layers(weights):
-        raise InputError(f"Which array of {name} is meant? It has {', '.join(map(quoted, weights))}; give only one.")
+        raise InputError(f"{name} holds several arrays: {', '.join(map(quoted, weights))}. Give a file with only one.")
     if any(str(array.dtype) in ("bool", "torch.bool") for array in weights.values()):
-        raise InputError(f"{name} holds booleans, like a mask, and no weights: {CHECKED}.")
+        raise InputError(f"{name} holds booleans, as a mask does, not weights: {CHECKED}.")
     layers, notes = list(weights.values()), [f"{quoted(key)} is not read." for key in chosen.keys() - weights]
     if len(layers) == 1 and layers[0].ndim == 4 and len(layers[0]) > 1 and one_text:
         notes.append(f"{tuple(layers[0].shape)} is read as (layers, H, Q, K) of one text.")
@@ -225,11 +225,12 @@ def _tensor(array: Any, what: str) -> Tensor:
     if tensor.dtype is not torch.bool:
         return tensor.float()
     if what != "mask":
-        raise InputError(f"The {what} must hold numbers; given booleans, as of a mask: {CHECKED}.")
+        raise InputError(f"The {what} must hold numbers; given booleans, as a mask has: {CHECKED}.")
     return tensor
 
 
 def _four_axes(tensor: Tensor, what: str) -> Tensor:
+    """Add axes of size 1 in front, up to (B, H, n, m)."""
     if not 2 <= tensor.dim() <= 4:
         raise InputError(f"The {what} have shape {tuple(tensor.shape)}; (Q, K), (H, Q, K) or (B, H, Q, K) are read.")
     return tensor[(None,) * (4 - tensor.dim())]
@@ -271,22 +272,22 @@ def _step(
             if tuple(weights.shape) != step.shape:
                 raise InputError(f"The weights have shape {tuple(weights.shape)}; query and key make {step.shape}.")
             maps = product(range(len(weights)), range(step.num_heads))
-            apart = ((step.weights(head, sentence=b) - weights[b, head]).abs().nan_to_num(1.0) for b, head in maps)
-            if (difference := max(float(cells.max()) for cells in apart)) <= SAME:
+            pairs = ((step.weights(head, sentence=b), weights[b, head]) for b, head in maps)
+            if (difference := max(float((a - b).abs().nan_to_num(1.0).max()) for a, b in pairs)) <= SAME:
                 return step, notes
-        what = f"softmax(query · key) differs from the given weights by up to {difference:.2g}"
-        notes.append(f"{what}: the weights are shown.")
+        problem = f"softmax(query · key) differs from the given weights by up to {difference:.2g}"
+        notes.append(f"{problem}: the weights are shown.")
     b, h, q, k = weights.shape
     if bool((weights < 0).any()):
         raise InputError(f"The weights of {site} hold {float(weights.min()):.4g}; give weights from after the softmax.")
     if value is not None and value.shape[:3] != (b, h, k):
         raise InputError(f"The weights of {site} have shape {(b, h, q, k)} and the values {tuple(value.shape)}.")
-    nothing = weights.new_zeros(b, h, max(q, k), 1)
-    value = nothing[:, :, :k] if value is None else value
+    zeros = weights.new_zeros(b, h, max(q, k), 1)
+    value = zeros[:, :, :k] if value is None else value
     empty = (weights == 0).all(-1)  # rows are not normalized, whatever their sum
     logsumexp = torch.zeros(b, h, q, dtype=torch.float64).masked_fill(empty, -torch.inf)
     scoring = Scoring(scale=1.0, bias=weights.log())
-    step = Step(site, nothing[:, :, :q], nothing[:, :, :k], value, mask, logsumexp, scoring, weights_only=True)
+    step = Step(site, zeros[:, :, :q], zeros[:, :, :k], value, mask, logsumexp, scoring, weights_only=True)
     return step, notes
 
 
@@ -304,19 +305,19 @@ def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, 
 
 def _sentence(pieces: list[str]) -> Sentence:
     """Make a sentence from words or pieces of a tokenizer: "Ġcat", "▁cat" and "##s" become the text they stand for."""
-    signs = [sign for sign in SIGNS if sum(p.startswith(sign) for p in pieces) >= max(1, SHARE * len(pieces))]
-    sign, tokens, text = signs[0] if signs else "", [], ""
+    prefixes = [prefix for prefix in SIGNS if sum(p.startswith(prefix) for p in pieces) >= max(1, SHARE * len(pieces))]
+    prefix, tokens, text = prefixes[0] if prefixes else "", [], ""
     for before, piece in pairwise(["<s>", *pieces]):
-        has_sign = sign != "" and piece.startswith(sign)
-        word, begins = piece.removeprefix(sign) or piece, not has_sign
-        if sign in ("Ġ", "▁"):
-            begins = has_sign or bool(NAMED.fullmatch(piece) or NAMED.fullmatch(before))
-            if sign == "Ġ" and all(character in BYTES for character in piece):
+        has_prefix = prefix != "" and piece.startswith(prefix)
+        word, begins_word = piece.removeprefix(prefix) or piece, not has_prefix
+        if prefix in ("Ġ", "▁"):
+            begins_word = has_prefix or bool(NAMED.fullmatch(piece) or NAMED.fullmatch(before))
+            if prefix == "Ġ" and all(character in BYTES for character in piece):
                 decoded = bytes(BYTES[character] for character in piece).decode(errors="replace")
                 if "\ufffd" not in decoded:  # otherwise, the piece is a part of a character
                     word = decoded.removeprefix(" ") or decoded
-        joined = not begins and (sign == "##" or word[:1].isalnum())
-        text += " " if tokens and begins else ""
+        joined = not begins_word and (prefix == "##" or word[:1].isalnum())
+        text += " " if tokens and begins_word else ""
         tokens.append(Token(word, len(tokens), len(text), len(text) + len(word), joined=joined))
         text += BREAKS.sub(" ", word)
     return Sentence(text, tuple(tokens), len(tokens))

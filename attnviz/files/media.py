@@ -56,6 +56,7 @@ def picture(image: Any, text: str = "") -> Request:
 
 
 def _picture(image: Any) -> Picture:
+    """Convert a path, a PIL image or an array to a picture; raise the errors of `picture`."""
     if isinstance(image, Picture):
         return image
     if isinstance(image, str | Path):
@@ -67,6 +68,7 @@ def _picture(image: Any) -> Picture:
 
 
 def _content(what: str, path: str | Path) -> bytes:
+    """Read at most `MOST_BYTES` + 1 bytes of a file; errors name it `what`, "picture" or "sound"."""
     try:
         with Path(path).expanduser().open("rb") as file:
             return file.read(MOST_BYTES + 1)
@@ -90,26 +92,27 @@ def read_picture(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
     except Image.DecompressionBombError:
         raise InputError(f"{what} has more than {MOST_PIXELS / 1e6:g} million pixels. Make it smaller.") from None
     except Exception:  # the library raises nearly anything for a damaged file
-        raise InputError(f"{what} is no picture of PNG, JPEG or WebP; choose another file.") from None
+        raise InputError(f"{what} is not a PNG, JPEG or WebP picture; choose another file.") from None
     return _convert(image, what)
 
 
 def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
+    """Check the size of an image and decode it; returns one sentence per change. Errors begin with `what`."""
     width, height = image.size
     sizes, most = f"{what} has {width:,} x {height:,} pixels", MOST_SIDE // LEAST_SIDE
     if width * height > MOST_PIXELS:
-        raise InputError(f"{sizes}; {MOST_PIXELS / 1e6:g} million are the most. Make it smaller.")
+        raise InputError(f"{sizes}; at most {MOST_PIXELS / 1e6:g} million are read. Make it smaller.")
     if min(width, height) < LEAST_SIDE:
-        raise InputError(f"{sizes}; {LEAST_SIDE} x {LEAST_SIDE} are the least.")
+        raise InputError(f"{sizes}; it needs at least {LEAST_SIDE} x {LEAST_SIDE}.")
     if max(width, height) > min(width, height) * most:
         raise InputError(f"{sizes}; one side is at most {most} times the other. Cut it.")
     frames, is_large = getattr(image, "n_frames", 1), max(width, height) > MOST_SIDE
     changes = {
-        f"Of its {frames} frames the first is read.": frames > 1,
+        f"Only the first of its {frames} frames is read.": frames > 1,
         "Its transparent parts are read as white.": image.has_transparency_data,
-        "Its colors, of print (CMYK), are read as those of a screen.": image.mode == "CMYK",
+        "Its print colors (CMYK) are converted to RGB.": image.mode == "CMYK",
         "Its 65,536 levels of gray are read as 256.": image.mode.startswith("I"),
-        f"It is read with {MOST_SIDE:,} pixels at its longer side, of {max(width, height):,}.": is_large,
+        f"Its longer side is reduced from {max(width, height):,} to {MOST_SIDE:,} pixels.": is_large,
     }
     notes = tuple(note for note, holds in changes.items() if holds)
     try:
@@ -144,7 +147,7 @@ def sound(sound: Any, rate: int | None = None, text: str = "") -> Request:
     """
     if isinstance(sound, str | Path):
         if rate is not None:
-            raise InputError(f"A WAV file says its rate itself; leave out {quoted(rate)}.")
+            raise InputError(f"A WAV file has its own rate; leave out {quoted(rate)}.")
         return Request((text,), pictures=((read_sound(Path(sound).name, _content("sound", sound)),),))
     if type(rate) is not int:
         raise InputError(f"The rate of a sound is {quoted(rate)}; give whole samples per second: sound(x, 16000).")
@@ -153,8 +156,8 @@ def sound(sound: Any, rate: int | None = None, text: str = "") -> Request:
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"A sound is a WAV file or numbers (n,); given {quoted(type(sound).__name__)}.") from None
     if samples.dim() not in (1, 2) or samples.is_complex() or samples.dtype is torch.bool:
-        what = f"{tuple(samples.shape)} numbers of {str(samples.dtype).removeprefix('torch.')}"
-        raise InputError(f"A sound is (n,) or (channels, n) numbers; given {what}.")
+        numbers = f"{tuple(samples.shape)} numbers of {str(samples.dtype).removeprefix('torch.')}"
+        raise InputError(f"A sound is (n,) or (channels, n) numbers; given {numbers}.")
     samples = samples.float() if samples.is_floating_point() else samples.float() / 2**15
     return Request((text,), pictures=((_sound("The sound", samples, rate),),))
 
@@ -176,7 +179,7 @@ def read_sound(name: str, content: bytes) -> Sound:
     except wavfile.WavFileWarning:
         raise InputError(f"{what} is cut. Save it again, {remedy}") from None
     except Exception:  # the library raises nearly anything for a damaged file
-        raise InputError(f"{what} is no WAV file without compression. Save it as WAV of 16 bits, {remedy}") from None
+        raise InputError(f"{what} is not an uncompressed WAV file. Save it as 16-bit WAV, {remedy}") from None
     if numbers.dtype == np.uint8:  # 8 bits have no sign
         numbers = numbers.view(np.int8) ^ np.int8(-128)
     if numbers.dtype.kind == "i":
@@ -185,7 +188,7 @@ def read_sound(name: str, content: bytes) -> Sound:
 
 
 def _sound(what: str, samples: Tensor, rate: int) -> Sound:
-    """Check the rate, channels and length of a sound, (n,) or (channels, n), and average its channels."""
+    """Check the rate, channels and length of a sound, (n,) or (channels, n), average its channels, and draw it."""
     samples = samples if samples.dim() == 2 else samples[None]
     samples = samples.mT if samples.shape[0] > samples.shape[1] > 0 else samples
     channels, count = samples.shape

@@ -146,7 +146,7 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
     if origin is Mapping:
         return {unpack(Site, row[:2], store): unpack(parts[1], row[2:], store) for row in value}
     if origin is not None:
-        _check(isinstance(value, list), f"{name} is no list")
+        _check(isinstance(value, list), f"{name} is not a list")
         if parts[0] is Site:  # a head: kind, layer and number
             return unpack(Site, value[:2], store), unpack(int, value[2], store, "head")
         if origin is tuple and parts[-1] is not Ellipsis:
@@ -155,7 +155,7 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
         items = value if is_text else (unpack(parts[0], item, store, name) for item in value)
         return frozenset(items) if origin is frozenset else tuple(items)
     if kind in (Token, Box, Site):  # a list of the fields; the last ones may be missing
-        _check(isinstance(value, list), f"a {kind.__name__.lower()} is no list")
+        _check(isinstance(value, list), f"a {kind.__name__.lower()} is not a list")
         hints = list(_hints(kind).items())[: len(value)]
         return kind(*(unpack(hint, item, store, field) for (field, hint), item in zip(hints, value, strict=True)))
     if kind is Take:
@@ -177,6 +177,7 @@ def _fields(kind: type, values: dict[str, Any], store: Store) -> dict[str, Any]:
 
 
 def _picture(values: list, store: Store) -> Picture:
+    """Convert [tensor of pixels, seconds] to a picture, checked."""
     pixels, seconds = store.get(values[0]), float(values[1])
     small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
     _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture has a wrong shape or type")
@@ -185,6 +186,7 @@ def _picture(values: list, store: Store) -> Picture:
 
 
 def _sentence(values: dict[str, Any], store: Store) -> Sentence:
+    """Convert a JSON object to a sentence, checked; the boxes of its tokens are a separate entry."""
     sentence = Sentence(**_fields(Sentence, values, store))
     if values.get("boxes"):
         boxes = unpack(tuple[Box | None, ...], values["boxes"], store, "boxes")
@@ -192,14 +194,15 @@ def _sentence(values: dict[str, Any], store: Store) -> Sentence:
         sentence = replace(sentence, tokens=tuple(tokens))
     _check(len(sentence.pictures) <= MOST_PICTURES, "it has too many pictures")
     for box in (token.box for token in sentence.tokens if token.box is not None):
-        inside = 0 <= box.left <= box.right <= 1 and 0 <= box.top <= box.bottom <= 1
-        _check(inside, "a place lies outside of its picture")
-        _check(0 <= box.picture < max(len(sentence.pictures), 1), "a place is of a picture that is not there")
+        is_inside = 0 <= box.left <= box.right <= 1 and 0 <= box.top <= box.bottom <= 1
+        _check(is_inside, "the box of a token is outside of its picture")
+        _check(0 <= box.picture < max(len(sentence.pictures), 1), "the box of a token is in a picture that is missing")
     _check(0 <= sentence.length <= len(sentence.tokens), "a text is longer than its tokens")
     return sentence
 
 
 def _step(values: dict[str, Any], store: Store) -> Step:
+    """Convert a JSON object to a step, with its vectors in the dtype that they had in the run."""
     dtype = DTYPES.get(values["dtype"])
     _check(dtype is not None, "a step holds no numbers")
     parts = _fields(Step, values, store)
@@ -211,6 +214,7 @@ def _step(values: dict[str, Any], store: Store) -> Step:
 
 
 def _mask(values: str | dict[str, Any], store: Store) -> Mask:
+    """Convert the text of a mask, or a JSON object with it and the position of a sink, to a mask."""
     values = {"text": values} if isinstance(values, str) else values
     if "text" not in values:
         raise InputError("its mask is JSON, as attnviz 0.2 wrote it. Make the record again with this version.")
@@ -219,10 +223,10 @@ def _mask(values: str | dict[str, Any], store: Store) -> Mask:
 
 
 def _bias(values: dict[str, Any], store: Store) -> Bias:
+    """Convert a JSON object to a bias: a named bias, a bias within windows, or one of these next to a sink."""
     if "beside" in values:
-        values = dict(values)
-        sink = _sink(values.pop("beside"), store)
-        return BiasBesideSink(_bias(values, store), sink)
+        inner = {key: value for key, value in values.items() if key != "beside"}
+        return BiasBesideSink(_bias(inner, store), _sink(values["beside"], store))
     if "windows" not in values:
         return bias_from_json(values)
     windows, table = _mask(values["windows"], store), store.get(values["table"])
@@ -232,6 +236,7 @@ def _bias(values: dict[str, Any], store: Store) -> Bias:
 
 
 def _sink(value: Any, store: Store) -> int:
+    """Read the position of a sink among the keys."""
     _check(unpack(int, value, store, "beside") >= 0, "the position of a sink is negative")
     return value
 
@@ -255,12 +260,11 @@ def check_fits(record: Record) -> None:
     _check(batch > 0 and len(record.targets) in (0, batch), "it has no texts")
     _check(0 < len(record.steps) == len(set(record.sites)), "it has no attention, or a layer twice")
     lengths = {len(sentence.tokens) for sentence in record.sentences}
-    _check(len(lengths) == 1 and 0 not in lengths, "its texts are empty, or not of one length")
-    _check(record.precision in ("", *PRECISIONS), "its numbers are of no known precision")
+    _check(len(lengths) == 1 and 0 not in lengths, "its texts are empty, or differ in length")
+    _check(record.precision in ("", *PRECISIONS), "the precision of its numbers is unknown")
     _check(all(len(end) == batch for ends in record.own_texts.values() for end in ends), "a layer has other texts")
-    if record.labels is not None:
-        names, logits = record.labels
-        _check(logits.shape == (len(read), len(names)), "its labels do not fit its texts")
+    labels = record.labels
+    _check(labels is None or labels[1].shape == (len(read), len(labels[0])), "its labels do not fit its texts")
     for step in record.steps:
         b, heads, queries, width = step.query.shape
         keys, taken, mask = step.key.shape[2], step.taken, step.mask
@@ -275,17 +279,18 @@ def check_fits(record: Record) -> None:
         _check(bool(sinks) or not step.has_sink, "a sink has no score")
     if (prediction := record.prediction) is None:
         return
-    places, count, shape = len(read[0].tokens), len(prediction.vocabulary), prediction.logits.shape
-    fits = shape[0] == len(read) and shape[1] >= places and shape[2] == count > 0
-    _check(fits and prediction.others >= 0, "its prediction has other words than numbers")
+    length, count, shape = len(read[0].tokens), len(prediction.vocabulary), prediction.logits.shape
+    fits = shape[0] == len(read) and shape[1] >= length and shape[2] == count > 0
+    _check(fits and prediction.others >= 0, "the words of its prediction do not fit the logits")
     blanks = prediction.blanks
-    inside = blanks is None or (len(blanks) == len(read) and all(0 <= n < places for row in blanks for n in row))
+    inside = blanks is None or (len(blanks) == len(read) and all(0 <= n < length for row in blanks for n in row))
     inside = inside and (blanks is not None or not prediction.classes)
-    _check(inside and len(prediction.written) in (0, len(read)), "its prediction is of other texts")
-    _check(len(prediction.cut) in (0, len(prediction.written)), "other texts are cut than were written")
+    _check(inside and len(prediction.written) in (0, len(read)), "its prediction does not fit its texts")
+    _check(len(prediction.cut) in (0, len(prediction.written)), "the list of cut texts does not fit the written texts")
     _check(all(0 <= id < count for id in prediction.special), "its special tokens are not in its vocabulary")
 
 
-def _check(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise InputError(f"{otherwise}.")
+def _check(condition: bool, problem: str) -> None:
+    """Raise InputError with a description of the problem unless a condition holds."""
+    if not condition:
+        raise InputError(f"{problem}.")

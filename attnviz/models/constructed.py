@@ -19,10 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
-from attnviz.core.masks import Padding, Subsequent
 from attnviz.core.tap import Tap
 from attnviz.models.multihead import MultiHeadAttention
-from attnviz.models.transformer import Layers, sinusoidal
+from attnviz.models.transformer import Layers, causal_mask, sinusoidal
 
 D_K = 64
 TOKEN, POSITION, PREVIOUS, NEXT = (slice(start, start + D_K) for start in range(0, 4 * D_K, D_K))
@@ -34,7 +33,7 @@ ALIKE = 120.0
 """Factor of the product of two codes: 1 for the same token, else rarely above 0.6."""
 
 NONE = 0.9
-"""Match of the first token in an induction head without a better match: below 1 and above chance."""
+"""Product with the first token in an induction head, which wins if no token matches: below 1 and above chance."""
 
 
 class ConstructedHeads(nn.Module):
@@ -55,10 +54,7 @@ class ConstructedHeads(nn.Module):
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None) -> Tensor:
         """Map (B, n) ids, of which `lengths` are not padding, to vectors (B, n, d_model); any id is allowed."""
-        mask = Subsequent()
-        if lengths is not None and min(lengths) < ids.shape[1]:
-            mask &= Padding(lengths)
-        return self.stack(embed(ids), mask, tap=tap)
+        return self.stack(embed(ids), causal_mask(lengths, ids), tap=tap)
 
 
 @cache
@@ -115,7 +111,7 @@ def _layer_1(attention: MultiHeadAttention) -> None:
 def _attend(
     attention: MultiHeadAttention, head: int, query: slice, key: slice, gain: float, turn: Tensor | None = None
 ) -> None:
-    """Set a head's score to `gain` times the product of a slot of the query, turned if given, and a slot of the key."""
+    """Set a head's scores to `gain` times the product of two slots, of the query (rotated by `turn`) and of the key."""
     own = slice(head * D_K, (head + 1) * D_K)
     attention.w_q.weight[own, query] = gain * math.sqrt(D_K) * (torch.eye(D_K) if turn is None else turn)
     attention.w_k.weight[own, key] = torch.eye(D_K)

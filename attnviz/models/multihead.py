@@ -102,14 +102,9 @@ class MultiHeadAttention(nn.Module):
         tap = Tap(keep=False) if tap is None else tap
         if isinstance(tap, Watching):
             tap.watch(site, self, query, key)
-        heads = tap.attend(
-            self._split(self.w_q(query)),
-            self._split(self.w_k(key)),
-            self._split(self.w_v(value)),
-            site=site,
-            mask=mask,
-            dropout_p=self.dropout if self.training else 0.0,
-        )
+        q, k, v = self._split(self.w_q(query)), self._split(self.w_k(key)), self._split(self.w_v(value))
+        dropout_p = self.dropout if self.training else 0.0
+        heads = tap.attend(q, k, v, site=site, mask=mask, dropout_p=dropout_p)
         return self.w_o(heads.transpose(1, 2).flatten(2))
 
     def _split(self, projected: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from attnviz.models.multihead import MultiHeadAttention, linear_of
 from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer, Layers
 
 SAMPLE = 256
-"""Number of token ids, and of positions, whose vectors describe the weights of a model that accepts any text."""
+"""Number of token ids, and of positions, whose vectors stand for the embeddings of a model without a vocabulary."""
 
 
 def norm_of(norm: nn.Module) -> Norm | None:
@@ -31,6 +31,7 @@ def norm_of(norm: nn.Module) -> Norm | None:
 
 
 def projections_of(attention: MultiHeadAttention, before: nn.Module) -> Projections:
+    """Copy the projections of an attention module, and the norm before it."""
     linears = {name: linear_of(getattr(attention, name)) for name in PROJECTIONS}
     norm = norm_of(before)
     return Projections(**linears, before=norm, value_bias=value_bias_of(linears["w_v"], norm))

@@ -39,11 +39,12 @@ def load(name: str, step: int | None = None) -> Model:
         raise AttnvizError(f"The weights of '{name}' are missing: there is no *{ENDING} in assets/models/{name}.")
     if step is not None and step not in steps:
         available = ", ".join(map(str, steps))
-        raise AttnvizError(f"No weights of '{name}' were kept after step {step}; there are those after {available}.")
+        raise AttnvizError(f"'{name}' has no weights of training step {step}; it has those of the steps {available}.")
     return read(place(name, steps[-1] if step is None else step))
 
 
 def place(name: str, step: int) -> Path:
+    """Path of the weights of a shipped model at a training step."""
     return folder(name) / f"{step:05d}{ENDING}"
 
 
@@ -54,7 +55,7 @@ def read(path: Path) -> Model:
     Raises:
         AttnvizError: if the file is missing or damaged; the message names the file.
     """
-    what = f"The weights {path.parent.name}/{path.name}"
+    subject = f"The weights {path.parent.name}/{path.name}"
     try:
         with safe_open(path, "pt") as file:
             config = Config(**json.loads(file.metadata()["config"]))
@@ -63,9 +64,9 @@ def read(path: Path) -> Model:
             model = config.build()
         model.load_state_dict(weights)
     except (AttnvizError, RuntimeError):
-        raise AttnvizError(f"{what} do not fit the sizes that the file states; choose another model.") from None
+        raise AttnvizError(f"{subject} do not fit the sizes that the file states; choose another model.") from None
     except (OSError, SafetensorError, ValueError, TypeError, KeyError):
-        raise AttnvizError(f"{what} are damaged or missing; fetch the file again, or choose another model.") from None
+        raise AttnvizError(f"{subject} are damaged or missing; fetch them again, or choose another model.") from None
     return model.eval().requires_grad_(False)
 
 

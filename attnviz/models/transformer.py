@@ -33,9 +33,8 @@ class Layer(nn.Module):
         self.cross_norm = normalize() if cross else None
         self.feed_forward = None
         if d_ff:
-            self.feed_forward = nn.Sequential(
-                normalize(), nn.Linear(d_model, d_ff), nn.GELU(), nn.Linear(d_ff, d_model)
-            )
+            widen, narrow = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+            self.feed_forward = nn.Sequential(normalize(), widen, nn.GELU(), narrow)
 
     def forward(
         self,
@@ -99,6 +98,7 @@ class Config:
     written: int = 0
 
     def build(self) -> "LanguageModel | EncoderDecoder":
+        """Build a model of these sizes, with random weights."""
         return EncoderDecoder(self) if self.written else LanguageModel(self)
 
     @property
@@ -159,7 +159,7 @@ class LanguageModel(nn.Module):
         Returns:
             The last hidden states, (B, n, d_model), and the logits of the next word, (B, n, vocabulary).
         """
-        hidden = self.norm(self.stack(self.embedding(ids), _causal(lengths, ids), tap=tap))
+        hidden = self.norm(self.stack(self.embedding(ids), causal_mask(lengths, ids), tap=tap))
         return hidden, self.unembedding(hidden)
 
 
@@ -197,7 +197,7 @@ class EncoderDecoder(nn.Module):
             The last hidden states, (B, Q, d_model), and the logits of the next word, (B, Q, output words).
         """
         padding = _padding(memory_lengths, memory)
-        x = self.decoder(self.written(ids), _causal(lengths, ids), memory, padding, tap=tap)
+        x = self.decoder(self.written(ids), causal_mask(lengths, ids), memory, padding, tap=tap)
         hidden = self.norm(x)
         return hidden, self.unembedding(hidden)
 
@@ -207,6 +207,7 @@ def _padding(lengths: tuple[int, ...] | None, padded: Tensor) -> Padding | None:
     return None if lengths is None or min(lengths) == padded.shape[1] else Padding(lengths)
 
 
-def _causal(lengths: tuple[int, ...] | None, padded: Tensor) -> Mask:
+def causal_mask(lengths: tuple[int, ...] | None, padded: Tensor) -> Mask:
+    """Mask that hides the future, and the padding of (B, n, ...)."""
     padding = _padding(lengths, padded)
     return Subsequent() if padding is None else Subsequent() & padding

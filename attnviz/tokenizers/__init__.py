@@ -136,8 +136,8 @@ def batch(tokenizer: Tokenizer, texts: Sequence[str], *, sos: bool = False, eos:
     for number, text in enumerate(texts, 1):
         tokens = tokenizer.encode(text)
         if not tokens:
-            what = "holds only whitespace" if text else "is empty"
-            raise InputError(f"Sentence {number} {what}; type at least one word in it.")
+            problem = "holds only whitespace" if text else "is empty"
+            raise InputError(f"Sentence {number} {problem}; type at least one word in it.")
         begin, end = [_special(SOS, 0)] if sos else [], [_special(EOS, len(text))] if eos else []
         rows.append((*begin, *tokens, *end))
     longest = max(map(len, rows))

@@ -15,7 +15,7 @@ UNK = "<unk>"
 UNKNOWN = "(?)"
 """Mark after a word that the model reads as `UNK`."""
 NEAREST, ALIKE = 3, 0.8
-"""Most suggestions for an unknown word, and the least similarity of their spelling."""
+"""Maximum number of suggestions for an unknown word, and minimum similarity of their spelling."""
 
 _ELISION = ("'", "’")
 _CLOSING = (".", ",", "!", "?")
@@ -44,7 +44,7 @@ class Vocabulary:
         return tuple(self._token(text[start:end], start, end) for start, end in spans(text))
 
     def unknown(self, text: str) -> tuple[str, ...]:
-        """Distinct words of a text that are not in the vocabulary."""
+        """List the distinct words of a text that are not in the vocabulary."""
         words = (text[start:end] for start, end in spans(text))
         return tuple(dict.fromkeys(word for word in words if self._id(word) is None))
 
@@ -71,8 +71,8 @@ class Vocabulary:
         if not 0 <= id < len(self):
             raise InputError(f"There is no token with the id {id}; there are {len(self):,}, counted from 0.")
         text, name, special = sentence.text, self.names[id], id < len(SPECIAL)
-        apart = text and not text.endswith(_ELISION) and name not in _CLOSING
-        start = len(text) + bool(apart and not special)
+        needs_space = text and not text.endswith(_ELISION) and name not in _CLOSING
+        start = len(text) + bool(needs_space and not special)
         text = text if special else f"{text:<{start}}{name}"
         token = Token(name, id, start, len(text), special=special)
         return Sentence(text, (*sentence.tokens, token), sentence.length + 1)

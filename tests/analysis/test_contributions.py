@@ -128,7 +128,7 @@ def test_runs_without_parts_are_refused_in_a_sentence():
         (lambda: analysis.contributions(attnviz.analyze("a cat", "story")), "stream=True"),
         (lambda: record_of("scratch", text="a cat"), "predicts no words"),
         (lambda: analysis.contributions(record_of("translator"), "<sos>"), "choose another word"),
-        (lambda: record_of("story", nothing), "is a number"),
+        (lambda: record_of("story", nothing), "are NaN or infinite"),
     ):
         with pytest.raises(InputError, match=why):
             make()

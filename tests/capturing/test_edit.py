@@ -177,6 +177,6 @@ def test_an_edit_that_reaches_nothing_says_what_there_is():
     there = r"head 1 of decoder layer 0.*encoder layer 0 \(3 heads, 0\)"
     with pytest.raises(AttnvizError, match=there), attnviz.capture(model, off):
         model(torch.randn(B, N, D))
-    nothing = "reached nothing.*No attention was seen in Linear"
+    nothing = "reached nothing.*No attention was captured in Linear"
     with pytest.raises(AttnvizError, match=nothing), attnviz.capture(nn.Linear(3, 3), Edits(temperature=2.0)):
         pass

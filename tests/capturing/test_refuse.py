@@ -130,7 +130,7 @@ def test_a_map_that_is_not_the_models_is_named_and_not_shown(way, part):
     assert [step.name for step in record.steps] == ["0"]
     assert re.search("encoder layer 1 .*differs from the model's own", record.unseen)
     object.__setattr__(seen.calls[0], "query", seen.calls[0].query.flip(2))
-    with pytest.raises(AttnvizError, match=r"No attention was seen in Sequential: .*encoder layer 0"):
+    with pytest.raises(AttnvizError, match=r"No attention was captured in Sequential: .*encoder layer 0"):
         seen.record()
 
 

@@ -139,7 +139,7 @@ def test_a_picture_is_in_the_file_of_a_record(record, tmp_path):
 
     assert again.sentences == record.sentences
     (sentence,) = record.sentences
-    for box, said in ((Box(0.5, 0, 0.4, 1), "outside"), (Box(0, 0, 1, 1, 3), "a picture that is not there")):
+    for box, said in ((Box(0.5, 0, 0.4, 1), "outside"), (Box(0, 0, 1, 1, 3), "a picture that is missing")):
         tokens = (*sentence.tokens[:-1], replace(sentence.tokens[-1], box=box))
         attnviz.save(replace(record, sentences=(replace(sentence, tokens=tokens),)), tmp_path / "wrong.attn")
         with pytest.raises(AttnvizError, match=said):

@@ -58,7 +58,7 @@ def test_a_right_batch_has_no_finding(batch):
         (
             {"input_ids": PACKED, "position_ids": RESTART, "attention_mask": torch.ones(1, 7).long()},
             "documents",
-            "the token at 3 sees all 3 of the document before it",
+            "the token at 3 sees the document before it",
             "no attention_mask",
         ),
         ({"input_ids": IDS, "attention_mask": MASK, "labels": IDS}, "labels", "of padding", "-100"),
@@ -181,7 +181,7 @@ def test_what_may_be_padding_is_asked():
     [
         ({"labels": IDS}, "The batch has no input_ids; it has 'labels'."),
         ({"input_ids": IDS.float()}, "must be whole numbers (B, n)"),
-        ({"input_ids": IDS, "attention_mask": MASK[:, :4]}, "The attention_mask are (2, 4), the input_ids are (2, 5)."),
+        ({"input_ids": IDS, "attention_mask": MASK[:, :4]}, "attention_mask are (2, 4), but the input_ids are (2, 5)."),
     ],
 )
 def test_what_is_no_batch_is_refused(batch, message):

@@ -47,7 +47,7 @@ def test_each_sentence_is_held_against_its_own_padding():
 
     assert check(mask, intent=Padding((N, 3))).rules("error") == set()
     assert check(swapped, intent=Padding((N, 3)), convention="may-attend").rules("error") == {"deviation"}
-    with pytest.raises(InputError, match=r"What is meant does not fit: .* no sentence 2"):
+    with pytest.raises(InputError, match=r"The intent does not fit: .* no sentence 2"):
         check(padded((5, 4, 3), N), intent=Padding((N, 3)))
 
 

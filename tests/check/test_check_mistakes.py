@@ -280,7 +280,7 @@ def test_a_whole_mask_is_mended_by_code():
         ):
             stated = {"intent": "causal & window(3, 0)", "convention": convention}
             (finding,) = [one for one in check(each, **stated).findings if one.severity == "error"]
-            code = finding.fix.removeprefix("Hand over ").partition(", or say")[0].partition(": rows")[0]
+            code = finding.fix.removeprefix("Pass ").partition(", or state")[0].partition(": rows")[0]
 
             assert finding.rule == rule
             assert check(eval(code, {"mask": each, "torch": torch}), **stated).rules("error", "warning") == set()
@@ -289,7 +289,7 @@ def test_a_whole_mask_is_mended_by_code():
 def test_a_mask_that_hides_the_future_is_named_where_two_way_is_meant():
     (finding,) = check(band(6, 6, 0), intent="two-way", convention="may-attend").findings
 
-    assert finding.message == "Causal part that is not meant: it hides the future."
+    assert finding.message == "Causal part that is not intended: it hides the future."
 
 
 def test_what_no_two_mistakes_give_is_said_with_the_cells_that_differ():
@@ -300,7 +300,7 @@ def test_what_no_two_mistakes_give_is_said_with_the_cells_that_differ():
 
     assert ahead.message == "Causal part off by one: it opens the next key."
     assert (deviation.rule, deviation.cells) == ("deviation", ((8, 2),))
-    assert "beside the mistakes" in deviation.message
+    assert "besides the mistakes" in deviation.message
 
 
 def test_a_mask_on_scores_of_many_queries_is_held_against_all_of_them():

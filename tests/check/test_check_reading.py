@@ -129,7 +129,7 @@ def test_each_cell_of_csv_is_read_for_itself(data):
         np.testing.assert_array_equal(read, expected)
 
 
-DAMAGED = "is damaged, holds a pickle, or is no"
+DAMAGED = "is damaged, holds a pickle, or is not a"
 
 
 @pytest.mark.parametrize(
@@ -144,17 +144,17 @@ DAMAGED = "is damaged, holds a pickle, or is no"
         ("a.npz", npz(mask=np.array([Bomb()], dtype=object)), "holds no array of numbers"),
         ("a.npz", npz(mask=weights().numpy())[:200], DAMAGED),
         ("a.npz", npz(about=np.array("text")), "holds no array of numbers"),
-        ("a.npz", packed(readme__txt=b"text"), "no NumPy array"),
+        ("a.npz", packed(readme__txt=b"text"), "not a NumPy array"),
         ("a.safetensors", b"\xff" * 40, DAMAGED),
         ("a.safetensors", save({"mask": torch.ones(9)})[:-3], DAMAGED),
         ("a.csv", b"0,1\n1", "rows of different lengths"),
         ("a.csv", b"query,key\n0,1", "cannot be read as rows"),
         ("a.csv", b"0,1\n0,,1", "cannot be read as rows"),
         ("a.csv", b"0,5;0,5\n0,2;0,8", "a point for a comma"),
-        ("a.csv", b"\xff\xfe0\x00", "no text in UTF-8"),
-        ("a.json", b'{"mask": {"a": [1]}}', "cannot be read as rows|is no number"),
-        ("a.json", b"[[1, [2]]]", "is no number"),
-        ("a.json", b"[[1, null]]", "None, which is no number"),
+        ("a.csv", b"\xff\xfe0\x00", "not a text in UTF-8"),
+        ("a.json", b'{"mask": {"a": [1]}}', "cannot be read as rows|is not a number"),
+        ("a.json", b"[[1, [2]]]", "a list in place of a number"),
+        ("a.json", b"[[1, null]]", "None, which is not a number"),
         ("a.json", b"[]", "holds 0 numbers"),
         ("a.json", b"[" * 100_000, "cannot be read as rows"),
         ("a.json", b"[" + b"9" * 5000 + b"]", "cannot be read as rows|too large"),

@@ -190,9 +190,9 @@ def test_of_a_causal_mask_that_is_not_square_it_is_said_where_its_diagonal_begin
     """With a cache the ends have to meet; PyTorch's is_causal begins at the first key."""
     cached, begun = (check(torch.ones(3, 5).tril(by).bool(), convention="may-attend") for by in (2, 0))
 
-    assert cached.reasons[-1].endswith("Its last query stands at the last key, as with a cache.")
-    assert "Its first query stands at the first key" in begun.reasons[-1]
-    assert "stands at" not in " ".join(check(causal()).reasons)
+    assert cached.reasons[-1].endswith("Its last query is at the last key, as with a cache.")
+    assert "Its first query is at the first key" in begun.reasons[-1]
+    assert "query is at" not in " ".join(check(causal()).reasons)
 
 
 def test_a_row_without_a_key_is_said_once():

@@ -66,7 +66,7 @@ def test_what_does_not_fit_gets_a_way_to_fit(mask, says, fix):
 
     assert (found.severity, says in found.message, fix in found.fix) == ("error", True, True), found
     if "mask." in found.fix or "mask[" in found.fix:
-        code = found.fix.removeprefix("Hand over ").partition(", (B")[0].partition(": ")[0].rstrip(".")
+        code = found.fix.removeprefix("Pass ").partition(", (B")[0].partition(": ")[0].rstrip(".")
         assert broadcast(eval(code, {"mask": mask})).severity == "note"
 
 

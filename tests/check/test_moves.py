@@ -80,7 +80,7 @@ def test_a_mask_of_the_tokens_is_tested_by_the_outputs():
 
     assert right.pairs == ()
     assert right.tested.all()
-    assert any("decides the mask itself, so only the future is judged" in note for note in right.notes)
+    assert any("changes the mask itself, so only the future is judged" in note for note in right.notes)
     assert leaking.pairs
     assert all(key > query for query, key in leaking.pairs)
     assert int((leaking.states == 4).sum()) == len(leaking.pairs)
@@ -91,7 +91,7 @@ def test_a_leaking_mask_of_the_tokens_never_passes_in_silence():
     source = wrapped(Sparse(True))
     report = attnviz.check_model(source, intent="causal")
 
-    with pytest.raises(InputError, match="decides the mask itself: say what it must hide, --intent causal"):
+    with pytest.raises(InputError, match="changes the mask itself: say what the mask must hide, --intent causal"):
         attnviz.leak_test(source)
     assert report.status() == 1
     assert [finding.fix for finding in report.findings if finding.rule == "leak"] == [
@@ -114,7 +114,7 @@ def test_a_word_that_the_mask_takes_for_padding_is_named():
 
     assert report.status() == 1
     (finding,) = (finding for finding in report.findings if finding.severity == "error")
-    assert finding.message == "“cat” (1) is hidden from every query, and it is no padding."
+    assert finding.message == "“cat” (1) is hidden from every query, although it is not padding."
 
 
 class Keeping(Writer):
@@ -130,11 +130,11 @@ class Keeping(Writer):
 def test_what_a_model_keeps_between_calls_is_told_apart_from_dropout():
     source = wrapped(Keeping())
     report = attnviz.check_model(source)
-    with pytest.raises(UnsteadyError, match="something is kept in the model between calls"):
+    with pytest.raises(UnsteadyError, match="the model keeps a state between calls"):
         attnviz.same_run(source, [TEXT, "the cat"], "batched")
 
     assert [finding.rule for finding in report.findings] == ["random"]
-    assert "something is kept in the model between calls" in report.findings[0].message
+    assert "the model keeps a state between calls" in report.findings[0].message
 
 
 class Capped(Server):

@@ -143,7 +143,7 @@ def test_its_text_and_its_words(text, words):
         ("output-d0.1", "write it like output-d0.1-The dog sat."),
         ("stream-d0.1-b", "The stream enters a whole layer, not head 1 of decoder layer 0"),
         ("stream-c0-b", "take it without a head, from an encoder or decoder layer"),
-        ("pattern-c0.1@2-b", "Queries and keys of cross-attention stand in two texts"),
+        ("pattern-c0.1@2-b", "Queries and keys of cross-attention are positions of two texts"),
         ("output-d0- ", "There is no other text"),
     ],
 )
@@ -161,5 +161,5 @@ def test_arguments_of_a_wrong_kind_are_refused():
         Take("b", "output", SITE, -1)
     with pytest.raises(InputError, match="there are output, pattern, values, stream"):
         Take("b", "weights", SITE)
-    with pytest.raises(InputError, match="each of it is a Take"):
+    with pytest.raises(InputError, match="each item must be a Take"):
         Edits(taken=("b",))

@@ -83,7 +83,7 @@ def test_the_last_kept_moment_is_the_model(folder):
 @pytest.mark.parametrize(
     ("name", "step", "message"),
     [
-        ("story", 7, "No weights of 'story' were kept after step 7; there are those after 0, 20, 300."),
+        ("story", 7, "'story' has no weights of training step 7; it has those of the steps 0, 20, 300."),
         ("none", None, "The weights of 'none' are missing: there is no *.safetensors in assets/models/none."),
     ],
 )

@@ -227,7 +227,7 @@ def test_a_step_is_a_whole_number(step):
 
 
 def test_a_step_that_was_not_kept_is_told_with_those_that_were():
-    with pytest.raises(AttnvizError, match=r"after step 21; there are those after 0, 20, 300\."):
+    with pytest.raises(AttnvizError, match=r"of training step 21; it has those of the steps 0, 20, 300\."):
         Trained(step=21)
 
 

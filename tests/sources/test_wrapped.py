@@ -195,7 +195,7 @@ def test_what_cannot_be_wrapped_is_said_in_one_sentence():
     """A tokenizer that does not know the text, a model without attention, and what is no model."""
     with pytest.raises(InputError, match=r"Line \d+ of own_models\.py raised KeyError: 'The'"):
         attnviz.wrap(Writer(), tokenize)
-    with pytest.raises(AttnvizError, match="No attention was seen in Embedding"):
+    with pytest.raises(AttnvizError, match="No attention was captured in Embedding"):
         attnviz.wrap(nn.Embedding(8, 4), tokenize, TEXT)
     with pytest.raises(InputError, match=r"give a torch\.nn\.Module"):
         attnviz.wrap(len, tokenize, TEXT)

@@ -25,10 +25,10 @@ USUAL = ("causal", "padding", "window", "dilated", "prefix", "documents", "globa
 def composable() -> tuple[type[Mask], ...]:
     """List the rules that a user can build a mask from: usual rules first, rules with single cells last."""
     rules = [rule for rule in RULES.values() if rule.parameters()]
-    place = {name: number for number, name in enumerate(USUAL)}
 
     def order(rule: type[Mask]) -> tuple[bool, int, str]:
-        return rule.parameters()[0].kind == "cells", place.get(rule.keyword, len(place)), rule.rule
+        rank = USUAL.index(rule.keyword) if rule.keyword in USUAL else len(USUAL)
+        return rule.parameters()[0].kind == "cells", rank, rule.rule
 
     return tuple(sorted(rules, key=order))
 

@@ -16,7 +16,7 @@ from attnviz.core.masks.spans import Span
 from attnviz.core.parameters import Parameter, check_numbers, parameters
 
 BLOCK, HIGH = 2**20, 512
-"""Cells, and queries, per block when keys are counted."""
+"""Number of cells, and of queries, per block when keys are counted."""
 
 RULES: dict[str, type["Mask"]] = {}
 """All rules by name."""
@@ -40,10 +40,13 @@ class Reason(str):
 
     @classmethod
     def of(cls, rules: dict[int, str]) -> Self:
-        """Make a reason from the words of rules by index; an "or" has parentheses only beside other rules."""
-        alone = tuple((place, rule[1:-1] if rule[0] + rule[-1] == "()" else rule) for place, rule in rules.items())
-        reason = cls(" and ".join(rules.values()) if len(rules) > 1 else alone[0][1])
-        reason.rules = alone
+        """Make a reason from the words of the blocking rules, by their index in `Mask.rules`.
+
+        The words of an "or" are in parentheses, which stay only if other rules block the cells, too.
+        """
+        plain = {index: words[1:-1] if words[0] + words[-1] == "()" else words for index, words in rules.items()}
+        reason = cls(" and ".join((rules if len(rules) > 1 else plain).values()))
+        reason.rules = tuple(plain.items())
         return reason
 
 
@@ -70,6 +73,7 @@ class Mask(ABC):
     of_keys: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
+        """Register a class with a `rule` by its names."""
         if "rule" in vars(cls):
             cls.keyword = vars(cls).get("keyword", cls.rule)
             RULES[cls.rule] = cls
@@ -137,8 +141,8 @@ class Mask(ABC):
     def blocked_by(self, query: int, key: int, *, sentence: int = 0) -> tuple[str, ...]:
         """List the rules that block one cell, in the order of the mask; empty if the cell is open."""
         self._check_sentence(sentence)
-        place = (torch.tensor(n).reshape(1, 1, 1) for n in (query, key, sentence))
-        return tuple(rule for rule, blocked in self.blockers(*place).items() if blocked.any())
+        cell = (torch.tensor(index).reshape(1, 1, 1) for index in (query, key, sentence))
+        return tuple(rule for rule, blocked in self.blockers(*cell).items() if blocked.any())
 
     def rules(self) -> tuple[str, ...]:
         """List the names of all rules, as in `blocked_by`; `Reason.rules` has indices into this list."""
@@ -162,16 +166,17 @@ class Mask(ABC):
         self._check_sentence(sentence)
         query, key, _ = self._indices(queries, keys, rows, columns)
         blockers = self.blockers(query, key, torch.tensor(sentence).reshape(1, 1, 1))
+        # `codes` holds for each cell the index of its set of blocking rules in `sets`. Each rule splits every set in
+        # two, without (even codes) and with the rule (odd codes); sets that no cell has are dropped.
         codes = torch.zeros(query.shape[-2], key.shape[-1], dtype=torch.int64)
-        reasons: list[dict[int, str]] = [{}]
-        named = [(place, *item) for place, item in enumerate(blockers.items())]
-        for place, rule, blocked in reversed(named):  # splits each reason in two; keeps those that occur
+        sets: list[dict[int, str]] = [{}]
+        for index, (rule, blocked) in reversed([*enumerate(blockers.items())]):
             codes = 2 * codes + blocked.expand(1, *codes.shape)[0]
-            occur = torch.bincount(codes.flatten(), minlength=2 * len(reasons)).nonzero().flatten()
-            codes = torch.searchsorted(occur, codes)
-            reasons = [({place: rule} if code % 2 else {}) | reasons[code // 2] for code in occur.tolist()]
-        is_open = not all(reasons)
-        return tuple(map(Reason.of, reasons[is_open:])), codes if is_open else codes + 1
+            used = torch.bincount(codes.flatten(), minlength=2 * len(sets)).nonzero().flatten()
+            codes = torch.searchsorted(used, codes)
+            sets = [({index: rule} if code % 2 else {}) | sets[code // 2] for code in used.tolist()]
+        has_open_cells = not all(sets)  # then the first set is empty
+        return tuple(map(Reason.of, sets[has_open_cells:])), codes if has_open_cells else codes + 1
 
     def is_open(self, queries: range, keys: range) -> bool | None:
         """Whether a block of cells is all open (True) or all blocked (False), without computing cells; None if unknown.
@@ -187,8 +192,8 @@ class Mask(ABC):
 
     def span(self, queries: range, keys: range, size: int) -> range:
         """Find the smallest range of `keys`, in steps of `size`, outside of which all `queries` are blocked."""
-        parts = [keys[start : start + size] for start in range(0, len(keys), size)]
-        used = [i for i, part in enumerate(parts) if len(queries) and self.is_open(queries, part) is not False]
+        blocks = [keys[start : start + size] for start in range(0, len(keys), size)]
+        used = [i for i, block in enumerate(blocks) if len(queries) and self.is_open(queries, block) is not False]
         return keys[used[0] * size : (used[-1] + 1) * size] if used else keys[:0]
 
     def keys_left(self, queries: int, keys: int, *, sentence: int = 0) -> Tensor:
@@ -219,13 +224,15 @@ class Mask(ABC):
         return self
 
     def _check_sentence(self, sentence: int) -> None:
+        """Raise MaskError if the mask is for fewer sentences."""
         if not 0 <= sentence < (self.batch_size or sentence + 1):
-            many = f"it is for {self.batch_size}, counted from 0"
-            raise MaskError(f"The mask '{self}' has no sentence {sentence}; {many}.")
+            number = f"it is for {self.batch_size}, counted from 0"
+            raise MaskError(f"The mask '{self}' has no sentence {sentence}; {number}.")
 
     def _indices(
         self, queries: int, keys: int, rows: slice | Tensor, columns: slice | Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
+        """Number the queries, keys and sentences of a block, as the arguments of `allows`."""
         query = torch.arange(queries)[rows].reshape(1, -1, 1)
         key = torch.arange(keys)[columns].reshape(1, 1, -1)
         return query, key, torch.arange(self.batch_size or 1).reshape(-1, 1, 1)
@@ -248,7 +255,7 @@ class Mask(ABC):
         """
         names = [parameter.name for parameter in self.parameters()]
         if not getattr(self, "keyword", "") or (is_dataclass(self) and [f.name for f in fields(self)] != names):
-            raise MaskError(f"The mask '{self}' has no text: it is no rule with a name.")
+            raise MaskError(f"The mask '{self}' has no text: it is not a rule with a name.")
         numbers: list[str] = []
         by_name = False
         for parameter in self.parameters():
@@ -266,6 +273,7 @@ class Mask(ABC):
         numbers = {parameter.name: parameter for parameter in self.parameters()}
 
         def fill(part: re.Match) -> str:
+            """Write one number of `words`; nothing if it is optional and has its default value."""
             value = getattr(self, part["name"])
             if part["optional"] and value == numbers[part["name"]].default:
                 return ""
@@ -277,6 +285,8 @@ class Mask(ABC):
 
 @dataclass(frozen=True)
 class _Group(Mask):
+    """Several masks joined by one operator: `sign` in text, `joined` for cells."""
+
     masks: tuple[Mask, ...]
     sign: ClassVar[str]
     joined: ClassVar[Callable[[Tensor, Tensor], Tensor]]
@@ -299,8 +309,8 @@ class _Group(Mask):
 
     @property
     def text(self):
-        binds = isinstance(self, Or)  # "and" needs no parentheses inside "or"
-        return f" {self.sign} ".join(m.text if binds and isinstance(m, And) else operand(m) for m in self.masks)
+        is_or = isinstance(self, Or)  # "and" needs no parentheses inside "or"
+        return f" {self.sign} ".join(m.text if is_or and isinstance(m, And) else operand(m) for m in self.masks)
 
     def __str__(self) -> str:
         return f" {self.rule} ".join(operand(mask, str(mask)) for mask in self.masks)
@@ -341,7 +351,7 @@ class Or(_Group):
 
 @dataclass(frozen=True)
 class Wrapper(Mask):
-    """A mask that changes another mask."""
+    """Base class of masks that change one other mask."""
 
     mask: Mask
 
@@ -410,13 +420,15 @@ def operand(mask: Mask, text: str | None = None) -> str:
 
 
 def _join(group: type[_Group], *masks: Mask) -> Mask:
-    """Join masks, without nested groups of the same kind and without duplicates."""
-    flat = [part for mask in masks for part in (mask.masks if isinstance(mask, group) else (mask,))]
-    parts = tuple(dict.fromkeys(flat))
-    return group(parts) if len(parts) > 1 else parts[0]
+    """Join masks by "and" or "or", without nested groups of the same kind and without duplicates."""
+    parts: dict[Mask, None] = {}
+    for mask in masks:
+        parts |= dict.fromkeys(mask.masks if isinstance(mask, group) else (mask,))
+    return group(tuple(parts)) if len(parts) > 1 else next(iter(parts))
 
 
 def _common_batch(masks: tuple[Mask, ...]) -> int | None:
+    """Find the number of sentences that joined masks are for; None if none depends on the sentence."""
     sizes = {m.batch_size for m in masks} - {None}
     if len(sizes) > 1:
         raise MaskError(f"Masks for {' and '.join(map(str, sorted(sizes)))} sentences cannot be combined.")

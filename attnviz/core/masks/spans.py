@@ -14,7 +14,10 @@ from torch import Tensor
 
 
 class Span:
-    """A range of integers from `low` to `high`. A truth value is 1 to 1 (true), 0 to 0 (false) or 0 to 1 (unknown)."""
+    """A range of integers from `low` to `high`. A truth value is 1 to 1 (true), 0 to 0 (false) or 0 to 1 (unknown).
+
+    The methods from `is_in` on compute the functions below, which have the same names.
+    """
 
     __slots__ = ("high", "low")
 
@@ -41,8 +44,8 @@ class Span:
         return Span(self.low // other, self.high // other)
 
     def __mod__(self, other: int) -> "Span":
-        in_one_turn = self.low // other == self.high // other
-        return Span(self.low % other, self.high % other) if in_one_turn else Span(0, other - 1)
+        has_one_quotient = self.low // other == self.high // other
+        return Span(self.low % other, self.high % other) if has_one_quotient else Span(0, other - 1)
 
     def __le__(self, other: "int | Span") -> "Span":
         low, high = _ends(other)
@@ -80,8 +83,8 @@ class Span:
         return Span(bisect_right(numbers, self.low), bisect_right(numbers, self.high))
 
     def item_of(self, numbers: Sequence[int]) -> "Span":
-        some = numbers[self.low : self.high + 1]
-        return Span(min(some), max(some))
+        items = numbers[self.low : self.high + 1]
+        return Span(min(items), max(items))
 
     def is_cell(self, key: "Span", cells: Sequence[tuple[int, int]]) -> "Span":
         rows = cells[bisect_left(cells, (self.low,)) : bisect_left(cells, (self.high + 1,))]
@@ -130,4 +133,5 @@ def size(numbers: Any) -> Any:
 
 
 def _ends(number: int | Span) -> tuple[int, int]:
+    """Smallest and largest value of a range, or of a single number."""
     return (number.low, number.high) if isinstance(number, Span) else (number, number)

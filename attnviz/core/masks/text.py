@@ -102,15 +102,18 @@ class MaskParser:
         return reduce(and_ if tree.kind == "and" else or_, parts)
 
     def _either(self, depth: int) -> Node | Mask:
+        """Parse operands joined by "&" and "|", within `depth` parentheses or negations."""
         return self._join("or", lambda: self._join("and", lambda: self._operand(depth)))
 
-    def _join(self, kind: str, part: Callable[[], Node | Mask]) -> Node | Mask:
-        start, parts = self._start(), [part()]
+    def _join(self, kind: str, parse_part: Callable[[], Node | Mask]) -> Node | Mask:
+        """Parse one part, or several with the sign of "and" or "or" between them."""
+        start, parts = self._start(), [parse_part()]
         while self._take(re.escape(SIGNS[kind])):
-            parts.append(part())
+            parts.append(parse_part())
         return Node(kind, tuple(parts), start) if len(parts) > 1 else parts[0]
 
     def _operand(self, depth: int) -> Node | Mask:
+        """Parse a rule, a mask in parentheses, or an operand after "~" or "off:"."""
         start = self._start()
         if depth > DEEPEST:
             self._refuse(f"the mask is nested more than {DEEPEST} deep", start)
@@ -216,9 +219,10 @@ class MaskParser:
         """Return the index of the next character that is not a space."""
         return SPACES.match(self.text, self.index).end()
 
-    def _refuse(self, why: str, place: int | None = None, hint: str = "") -> NoReturn:
-        place = self._start() if place is None else place
-        raise MaskError(f"Character {place + 1} of the mask {quoted(self.text, 60)}: {why}.{hint}") from None
+    def _refuse(self, why: str, index: int | None = None, hint: str = "") -> NoReturn:
+        """Raise MaskError with the character at an index, by default the next one, and the reason."""
+        index = self._start() if index is None else index
+        raise MaskError(f"Character {index + 1} of the mask {quoted(self.text, 60)}: {why}.{hint}") from None
 
 
 @dataclass(frozen=True)
@@ -264,13 +268,13 @@ class Stack:
 
     def mask(self) -> Mask | None:
         """The joined mask of all entries that are on; None if all are off."""
-        joined = None
+        mask = None
         for entry in (entry for entry in self.entries if entry.on):
             rule = ~entry.mask if entry.negated else entry.mask
-            if joined is not None:
-                rule = joined | rule if entry.join == "or" else joined & rule
-            joined = rule
-        return joined
+            if mask is not None:
+                rule = mask | rule if entry.join == "or" else mask & rule
+            mask = rule
+        return mask
 
     @property
     def text(self) -> str:
@@ -278,11 +282,11 @@ class Stack:
 
         The text omits the join of the first entry; parsing it gives the default join of the rule.
         """
-        text, last = "", "and"
+        text, last_join = "", "and"
         for entry in self.entries:
-            if text and entry.join == "and" and last == "or":
+            if text and entry.join == "and" and last_join == "or":
                 text = f"({text})"
-            last = entry.join if text else "and"
+            last_join = entry.join if text else "and"
             text = f"{text} {SIGNS[entry.join]} {entry.text}" if text else entry.text
         return text or NONE
 
@@ -307,6 +311,7 @@ class Stack:
         return Stack((*self.entries[:index], entry, *self.entries[index + 1 :]))
 
     def _check(self, index: int) -> None:
+        """Raise MaskError unless there is an entry with this index."""
         if not 0 <= index < len(self.entries):
             raise MaskError(f"There is no entry {index}; there are {len(self.entries)}, counted from 0.")
 
@@ -323,6 +328,7 @@ def stack_from_text(text: str) -> Stack:
 
 
 def _entries(reader: MaskParser, tree: Node | Mask) -> list[Entry]:
+    """Convert a parsed text to entries by following its first operands: ((a & b) | c) becomes a, b, c."""
     if isinstance(tree, Node) and tree.kind in JOINS:
         first, *rest = tree.parts
         return [*_entries(reader, first), *(_entry(reader, part, tree.kind) for part in rest)]

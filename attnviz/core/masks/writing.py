@@ -30,6 +30,8 @@ COMPARED, EITHER, BOTH, SUM, PRODUCT, DENIED, ATOM = range(7)
 class Symbol:
     """An expression as text; operators on symbols give the text of the combined expression.
 
+    The methods from `is_in` to `size` write calls of the functions in `spans`, which have the same names.
+
     Attributes:
         text: code of the expression.
         axes: axes on which the value depends, out of B, Q and K.
@@ -57,10 +59,13 @@ class Symbol:
         return Symbol(text, self.axes | getattr(other, "axes", set()), self.writer, rank, **facts)
 
     def _binary(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
+        """Write an operator between two expressions, with parentheses where the precedence `rank` needs them."""
         right = other.beside(rank + 1) if isinstance(other, Symbol) else other
+        # a comparison within a comparison needs parentheses also on the left
         return self.derive(f"{self.beside(rank + (rank == COMPARED))} {sign} {right}", other, rank, **facts)
 
     def __add__(self, other: "Symbol | int") -> "Symbol":
+        """Write a sum; a sum with a number has the number last, with its sign, and + 0 is left out."""
         if isinstance(other, int):
             return self.derive(plus(self.text, str(other)), rank=SUM) if other else self
         return self._binary("+", other, SUM)
@@ -113,8 +118,8 @@ class Symbol:
         return self.writer.looked_up(self, name, f"torch.isin({{}}, {self.writer.numbers('positions', numbers)})")
 
     def num_up_to(self, numbers: Sequence[int]) -> "Symbol":
-        places = self.writer.numbers("places", numbers)
-        return self.writer.looked_up(self, "images", f"torch.bucketize({{}}, {places}, right=True)")
+        table = self.writer.numbers("places", numbers)
+        return self.writer.looked_up(self, "images", f"torch.bucketize({{}}, {table}, right=True)")
 
     def num_ends(self, lengths: "Sequence[int] | Symbol") -> "Symbol":
         if self.writer.style == SCRIPT:
@@ -159,21 +164,21 @@ class MaskWriter:
 
     def write(self, mask: Mask) -> Symbol:
         """Write a mask as an expression and add its lines; raise MaskError if a rule has no formula and no text."""
-        rule = mask
-        while isinstance(rule, Not | Shifted):
-            rule = rule.mask
-        written = self._tree(mask, 0, alone=not isinstance(rule, And | Or))
+        inner = mask
+        while isinstance(inner, Not | Shifted):
+            inner = inner.mask
+        expression = self._tree(mask, 0, alone=not isinstance(inner, And | Or))
         if self.style != PREDICATE:
-            numbers = (f"i = {QUERIES}[:, None]  # queries down, keys across", f"j = {KEYS}")
-            used = "\n".join([*self.lines, written.text])
-            self.lines[:0] = [line for line in numbers if re.search(rf"\b{line[0]}\b", used)]
-        return written
+            indices = (f"i = {QUERIES}[:, None]  # queries down, keys across", f"j = {KEYS}")
+            code = "\n".join([*self.lines, expression.text])
+            self.lines[:0] = [line for line in indices if re.search(rf"\b{line[0]}\b", code)]
+        return expression
 
     def printed(self, allows: Callable[[Symbol, Symbol, Symbol], Symbol]) -> Symbol:
         """Print the predicate of a rule by calling it with symbols."""
         names = ("q_idx", "kv_idx") if self.style == PREDICATE else ("i", "j")
         query, key, sentence = (
-            Symbol(name, frozenset(of), self) for name, of in zip((*names, "b"), "QKB", strict=True)
+            Symbol(name, frozenset(axis), self) for name, axis in zip((*names, "b"), "QKB", strict=True)
         )
         query, key = replace(query + self.shift, bounds=(self.shift, math.inf)), replace(key, bounds=(0, math.inf))
         printed = allows(query, key, sentence)
@@ -188,7 +193,8 @@ class MaskWriter:
     def band(self, before: int | None, after: int) -> Symbol:
         """Write a band of cells, from `before` keys before the query (None: the first key) to `after` keys after it.
 
-        If the end equals keys - queries, it is written so, and the code works for other lengths, too.
+        If the band ends keys - queries after the query, the code computes this difference from its lengths, and is
+        correct for other lengths, too.
         """
         end = self.shift + after
         as_lengths = before is None and end and end == self.keys - self.queries
@@ -202,8 +208,8 @@ class MaskWriter:
 
     def painted(self, cells: Iterable[tuple[int, int]], *, opened: bool) -> Symbol:
         """Write a mask that is constant except for the given cells."""
-        moved = [(query - self.shift, key) for query, key in cells]
-        inside = [(query, key) for query, key in moved if 0 <= query < self.queries and key < self.keys]
+        shifted = [(query - self.shift, key) for query, key in cells]
+        inside = [(query, key) for query, key in shifted if 0 <= query < self.queries and key < self.keys]
         self.lines.append(f"{self.name} = {ALL.replace('ones', 'zeros') if opened else ALL}")
         if inside:
             queries, keys = (list(side) for side in zip(*inside, strict=True))
@@ -224,16 +230,17 @@ class MaskWriter:
         """Look up a value per position of the queries, (Q, 1), or of the keys, (K,), in a table that a line defines.
 
         Args:
-            of: code of the table, with braces for the positions. Queries and keys share a table if they are equal.
+            name: name of the table; queries and keys share a table if their positions are equal.
+            of: code of the table, with braces for the positions.
         """
         if "Q" in position.axes:
-            of_one, places, index = f"query_{name}", plus(QUERIES, str(self.shift)), ("[:, None]", "[q_idx]")
+            own_name, positions, index = f"query_{name}", plus(QUERIES, str(self.shift)), ("[:, None]", "[q_idx]")
         else:
-            of_one, places, index = f"key_{name}", KEYS, ("", "[kv_idx]")
+            own_name, positions, index = f"key_{name}", KEYS, ("", "[kv_idx]")
         if self.queries == self.keys and not self.shift:
             table = self.line(name, of.format(KEYS))
         else:
-            table = self.line(of_one, of.format(places))
+            table = self.line(own_name, of.format(positions))
         return position.derive(f"{table}{index[self.style == PREDICATE]}")
 
     def line(self, name: str, text: str) -> str:
@@ -249,6 +256,7 @@ class MaskWriter:
         return f"{name}_{self.taken[name]}" if self.taken[name] > 1 else name
 
     def _tree(self, mask: Mask, shift: int, alone: bool) -> Symbol:
+        """Write a mask, whose queries are shifted, and its inner masks; `alone` if it consists of a single rule."""
         match mask:
             case And(masks) | Or(masks):
                 parts = {part.text: part for part in (self._tree(inner, shift, alone) for inner in masks)}.values()
@@ -269,16 +277,16 @@ class MaskWriter:
         keyword = getattr(mask, "keyword", "other")
         name = self._free_name("global_tokens" if keyword == "global" else keyword)
         self.shift, self.name = shift, name
-        written = mask.code(self) or self._tensor(mask.shifted(shift))
-        if alone or self.style == PREDICATE or written.text == name:
-            return written
-        self.lines.append(f"{name} = {written.text}")
-        return written.derive(name)
+        expression = mask.code(self) or self._tensor(mask.shifted(shift))
+        if alone or self.style == PREDICATE or expression.text == name:
+            return expression
+        self.lines.append(f"{name} = {expression.text}")
+        return expression.derive(name)
 
     def _tensor(self, mask: Mask) -> Symbol:
         """Write a rule without a formula as a call of `Mask.tensor`."""
-        part = "" if mask.batch_size else "[0, 0]"
-        tensor = f'attnviz.mask("{mask.text}").tensor(queries, keys){part}.to(query.device)'
+        index = "" if mask.batch_size else "[0, 0]"
+        tensor = f'attnviz.mask("{mask.text}").tensor(queries, keys){index}.to(query.device)'
         self.lines += [f"import attnviz  # '{mask}' has no short formula", f"{self.name} = {tensor}"]
         return self.cells_of(frozenset("BQK" if mask.batch_size else "QK"))
 

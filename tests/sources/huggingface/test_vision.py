@@ -198,7 +198,7 @@ def test_a_model_without_attention_says_so(tmp_path):
     transformers.ResNetForImageClassification(config).save_pretrained(tmp_path)
     transformers.ConvNextImageProcessorPil().save_pretrained(tmp_path)
 
-    with pytest.raises(AttnvizError, match="No attention was seen"):
+    with pytest.raises(AttnvizError, match="No attention was captured"):
         attnviz.load(str(tmp_path))
 
 

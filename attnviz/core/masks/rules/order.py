@@ -77,7 +77,7 @@ class Strided(Mask):
     """
 
     rule = "strided"
-    meaning = "the keys just before, and then every so many"
+    meaning = "the keys just before the query, and every n-th key before them"
     words = "strided by {stride}"
     stride: int = parameter("stride", least=1, start=3)
 
@@ -95,7 +95,7 @@ class Fixed(Mask):
     """
 
     rule = "fixed"
-    meaning = "the own block so far, and the last keys of each block before (Sparse Transformer)"
+    meaning = "its own block so far, and the last keys of each earlier block (Sparse Transformer)"
     words = "fixed blocks of {stride} ({summary} summary)"
     stride: int = parameter("stride", least=1, start=3)
     summary: int = parameter("summary keys", default=1)

@@ -30,6 +30,8 @@ class Full(Mask):
 
 @dataclass(frozen=True)
 class _Tokens(Mask):
+    """Base class of rules for a set of positions."""
+
     positions: tuple[int, ...] = parameter("positions", kind="numbers")
 
     def __post_init__(self):
@@ -87,34 +89,34 @@ class Random(Mask):
     def __post_init__(self):
         super().__post_init__()
         if self.count > self.every:
-            raise MaskError(f"{self.count} keys of every {self.every} cannot be drawn: there are not so many.")
+            raise MaskError(f"{self.count} keys of every {self.every} cannot be drawn; draw at most {self.every}.")
 
     def allows(self, query, key, sentence):
         if not isinstance(query, Tensor):
             return UNKNOWN
-        place, stretch = key % self.every, key // self.every
-        hashes = _hash(_hash(_hash(torch.tensor(self.seed & WORD)) + query) + stretch)
-        return _permute(place.expand(hashes.shape), hashes, self.every) < self.count
+        index, run = key % self.every, key // self.every
+        hashes = _hash(_hash(_hash(torch.tensor(self.seed & WORD)) + query) + run)
+        return _permute(index.expand(hashes.shape), hashes, self.every) < self.count
 
     def code(self, writer):
         """Return None, because there is no short formula."""
 
 
-def _permute(place: Tensor, hashed: Tensor, size: int) -> Tensor:
-    """Permute places from 0 to size - 1, with a separate permutation per hash.
+def _permute(index: Tensor, hashed: Tensor, size: int) -> Tensor:
+    """Permute indices from 0 to size - 1, with a separate permutation per hash.
 
-    A Feistel network of four rounds permutes 0 to root² - 1, where root is the square root of size, rounded up. A place
-    that is permuted to size or above is permuted again, which gives a permutation of 0 to size - 1 ("cycle walking",
-    Black and Rogaway 2002).
+    A Feistel network of four rounds permutes 0 to root² - 1, where root is the square root of size, rounded up. An
+    index that is permuted to size or above is permuted again, which gives a permutation of 0 to size - 1 ("cycle
+    walking", Black and Rogaway 2002).
     """
     root = math.isqrt(size - 1) + 1
-    left, right = place // root, place % root
+    high, low = index // root, index % root
     for turn in range(4):
-        left, right = right, (left + _hash(hashed + right * 64 + turn)) % root
-    place = left * root + right
-    if (beyond := place >= size).any():
-        place[beyond] = _permute(place[beyond], hashed[beyond], size)
-    return place
+        high, low = low, (high + _hash(hashed + low * 64 + turn)) % root
+    index = high * root + low
+    if (outside := index >= size).any():
+        index[outside] = _permute(index[outside], hashed[outside], size)
+    return index
 
 
 def _hash(number: Tensor) -> Tensor:
@@ -140,17 +142,19 @@ class BlockDiffusion(Mask):
     length: int = parameter("tokens of one copy", least=1, start=4)
 
     def allows(self, query, key, sentence):
-        mine, other = query % self.length // self.size, key % self.length // self.size
-        noised, seen_noised = query < self.length, key < self.length
+        query_block, key_block = query % self.length // self.size, key % self.length // self.size
+        query_noised, key_noised = query < self.length, key < self.length
         inside = (query >= 0) & (query < self.length * 2) & (key < self.length * 2)
-        own = noised & seen_noised & (mine == other)
-        before = noised & ~seen_noised & (other < mine)
-        clean = ~noised & ~seen_noised & (other <= mine)
+        own = query_noised & key_noised & (query_block == key_block)
+        before = query_noised & ~key_noised & (key_block < query_block)
+        clean = ~query_noised & ~key_noised & (key_block <= query_block)
         return inside & (own | before | clean)
 
 
 @dataclass(frozen=True)
 class _Cells(Mask):
+    """Base class of rules for a set of single cells, (query, key)."""
+
     cells: tuple[tuple[int, int], ...] = parameter("cells", kind="cells", default=())
 
     def __post_init__(self):
@@ -234,13 +238,13 @@ class Neighborhood(Mask):
     step: int = parameter("step", default=1, least=1)
 
     def allows(self, query, key, sentence):
-        inside = (query >= 0) & (query < self.length) & (key < self.length) & ((key - query) % self.step == 0)
-        place, key_place = query // self.step, key // self.step
-        last = (self.length - 1 - query % self.step) // self.step  # last place in the group
-        reach = self.size // 2
-        from_start = (key_place >= place - reach) | (key_place > last - self.size)
-        to_end = (key_place < place - reach + self.size) | (key_place < self.size)
-        return inside & from_start & to_end
+        in_group = (query >= 0) & (query < self.length) & (key < self.length) & ((key - query) % self.step == 0)
+        query_index, key_index = query // self.step, key // self.step  # within the group
+        last = (self.length - 1 - query % self.step) // self.step  # last index of the group
+        first_key = query_index - self.size // 2
+        after_start = (key_index >= first_key) | (key_index > last - self.size)
+        before_end = (key_index < first_key + self.size) | (key_index < self.size)
+        return in_group & after_start & before_end
 
 
 @dataclass(frozen=True)
@@ -260,6 +264,6 @@ class PatchWindows(Mask):
     shift: int = parameter("shift", default=0)
 
     def allows(self, query, key, sentence):
-        moved = self.size - self.shift
-        rows = (query // self.columns + moved) // self.size == (key // self.columns + moved) // self.size
-        return rows & ((query % self.columns + moved) // self.size == (key % self.columns + moved) // self.size)
+        offset = self.size - self.shift
+        rows = (query // self.columns + offset) // self.size == (key // self.columns + offset) // self.size
+        return rows & ((query % self.columns + offset) // self.size == (key % self.columns + offset) // self.size)
