@@ -77,7 +77,7 @@ def source(file: str | Path, content: bytes | None = None) -> Saved:
             check_no_picture(name)
             endings = ", ".join(files.READ)
             remedy = "Unpack it, and open the .attn file." if name.lower().endswith(".zip") else files.NO_PICKLE
-            raise InputError(f"{quoted(name)} is no file that opens: its name must end in {endings}. {remedy}")
+            raise InputError(f"{quoted(name)} cannot be opened: its name must end in {endings}. {remedy}")
         if name.lower().endswith(files.ARRAYS):
             return Saved(name, files.from_file(name, files.content(Path(file)) if content is None else content))
         record, case = files.opened(Path(file) if content is None else content, name)

@@ -28,7 +28,7 @@ def test_an_atlas_is_built_and_says_what_was_left_out(tmp_path, capsys):
     [
         (["atlas"], "The following arguments are required: ACTION."),
         (["atlas", "build", "constructed", "nowhere.txt", "-o", "a"], "There is no file or folder 'nowhere.txt'"),
-        (["atlas", "build", "constructed", "x.txt", "-o", "a", "--keep", "-1"], "'-1' is no whole number"),
+        (["atlas", "build", "constructed", "x.txt", "-o", "a", "--keep", "-1"], "'-1' is not a whole number"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(arguments, says, tmp_path, monkeypatch, capsys):

@@ -321,7 +321,7 @@ def test_what_is_changed_is_checked(checked):
     [
         ("right", ["--shape", "1,1,2,2"], "--shape is of arrays; leave it out here."),
         ("right", ["--intent", "nonsense"], "No mask is called 'nonsense'."),
-        ("right", ["--pad", "x"], "'x' is no id; give a whole number, or none"),
+        ("right", ["--pad", "x"], "'x' is not an id; give a whole number, or none"),
         ("batch", [], "A text is of models; leave it out here."),
         (
             "alone",
@@ -331,7 +331,7 @@ def test_what_is_changed_is_checked(checked):
         (
             "nonsense",
             [],
-            "'my_models.py:nonsense' gives 'int', which is no model and no batch; let it give attnviz.wrap",
+            "'my_models.py:nonsense' gives 'int', which is neither a model nor a batch; let it give attnviz.wrap",
         ),
     ],
 )

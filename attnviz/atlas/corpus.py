@@ -132,7 +132,7 @@ def _line(line: bytes, number: int, is_json: bool) -> CorpusLine:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         return _text(of_json(text) if is_json and text else text, number)
     except UnicodeDecodeError:
-        return CorpusLine("", number, "This line is no UTF-8.")
+        return CorpusLine("", number, "This line is not UTF-8.")
     except InputError as error:
         return CorpusLine("", number, str(error))
 
@@ -176,7 +176,7 @@ def _parquet(path: Path) -> Any:
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid:
-        raise InputError(f"{quoted(str(path), 200)} is no Parquet file.") from None
+        raise InputError(f"{quoted(str(path), 200)} is not a Parquet file.") from None
     names = file.schema_arrow.names
     if COLUMN not in names:
         has = f"It has: {', '.join(names[:9])}."

@@ -129,7 +129,7 @@ def read_plan(folder: Path) -> Plan | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         version = None
     if version != FORMAT:
-        raise InputError(f"{quoted(str(folder / PLAN), 200)} is no plan of an atlas of this version: build it anew.")
+        raise InputError(f"{quoted(str(folder / PLAN), 200)} is not a plan of this version: build the atlas anew.")
     return plan
 
 
@@ -276,7 +276,7 @@ def _heads_where(path: Path, where: str) -> pd.DataFrame:
         except duckdb.Error as error:
             text = str(error).strip().partition("\n")[0]
             reason = text.partition("Error: ")[2] or text
-            raise InputError(f"{quoted(where, 80)} is no condition on heads: {reason[:200]}") from None
+            raise InputError(f"{quoted(where, 80)} is not a condition on heads: {reason[:200]}") from None
     return chosen.drop(columns=[*aliases])
 
 

@@ -68,7 +68,7 @@ def _open(options: Namespace) -> int:
     address = options.address or os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
     port = options.port or os.environ.get("STREAMLIT_SERVER_PORT", "8501")
     if not (port.isdecimal() and 0 < int(port) < 65536):
-        raise InputError(f"{quoted(port)} is no port; give 1 to 65535.")
+        raise InputError(f"{quoted(port)} is not a port; give 1 to 65535.")
     launch.launch(address, int(port), not options.no_browser, link)
     return 0
 

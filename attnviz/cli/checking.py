@@ -155,5 +155,5 @@ def _load(name: str) -> Any:
     if isinstance(value, nn.Module):
         what = f"{quoted(name)} gives a model alone; what is missing is how a text becomes its tokens"
         raise InputError(f"{what}: let a function give attnviz.wrap(model, tokenize).")
-    what = f"{quoted(name)} gives {quoted(type(value).__name__)}, which is no model and no batch"
+    what = f"{quoted(name)} gives {quoted(type(value).__name__)}, which is neither a model nor a batch"
     raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize), or a dict with input_ids.")

@@ -85,7 +85,7 @@ def _value(make: Callable[[str], Any], what: str, default: Any = None) -> dict[s
         try:
             return make(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{quoted(text)} is no {what}") from None
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is not {what}") from None
 
     return {"type": read_value, "default": default}
 
@@ -119,7 +119,7 @@ def _file(text: str) -> Path:
     return Path(text)
 
 
-WHOLE, AMOUNT = _value(_integer, "whole number"), _value(_amount, "amount; give a number, 0 or more")
+WHOLE, AMOUNT = _value(_integer, "a whole number"), _value(_amount, "an amount; give a number, 0 or more")
 MANY = {"action": "append", "default": []}
 FILES = {"dest": "output", "type": _file, **MANY}
 OPTIONAL = {"nargs": "?", "default": ""}
@@ -170,7 +170,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("--word WORD", "export predict", "word whose logit is explained (the most probable one)"),
         ("--minus WORD", "export predict", "second word: the difference of both logits is explained"),
         ("--position N", "export predict", "token after which it is predicted; from the end if negative (-1)",
-         _value(int, "whole number", -1)),
+         _value(int, "a whole number", -1)),
         ("--switch-off", "export predict", "with contributions: how much the logit falls with each head off"),
         ("--set NAME=VALUE", _MODELS, "any other name of a link: cell=7.2, view=words.hide, zoom=0.40.0.40, pins=q2, "
          "also=1-2, least=0.2, own_mask=false, empty=nan; may be repeated", MANY),
@@ -179,19 +179,19 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("--json", "predict generate check query", "JSON instead of text"),
     ),
     "how it writes": (
-        ("--max-new-tokens N", "generate", "tokens, at most (64)", _value(_integer, "whole number", 64)),
-        ("--sampling-temperature T", "generate", "divides the logits; 0: no draw (0)", _value(float, "number", 0.0)),
-        ("--top-p P", "generate", "draw from the most probable, with this share (1)", _value(float, "number", 1.0)),
-        ("--seed N", "generate", "seed of the drawing (0)", _value(int, "whole number", 0)),
+        ("--max-new-tokens N", "generate", "tokens, at most (64)", _value(_integer, "a whole number", 64)),
+        ("--sampling-temperature T", "generate", "divides the logits; 0: no draw (0)", _value(float, "a number", 0.0)),
+        ("--top-p P", "generate", "draw from the most probable, with this share (1)", _value(float, "a number", 1.0)),
+        ("--seed N", "generate", "seed of the drawing (0)", _value(int, "a whole number", 0)),
     ),
     "what it should be": (
         ("--intent MASK", "check", "what the mask should be: causal, two-way, 'causal | prefix(3)' or others below"),
-        ("--pad ID", "check", "the id of padding, or none", _value(_pad, "id; give a whole number, or none")),
+        ("--pad ID", "check", "the id of padding, or none", _value(_pad, "an id; give a whole number, or none")),
         ("--runs WAYS", "check", f"run a model in other ways: all, or some of {', '.join(RUNS)}", {"default": ""}),
         ("--array NAME", "check", "which array of several (those named mask, weights, scores)"),
         ("--kind KIND", "check", "mask, weights or scores (guessed)"),
         ("--convention HOW", "check", "of a mask: may-attend, true-is-masked, zero-is-masked or additive"),
-        ("--shape B,H,Q,K", "check", "shape of the scores: how the array broadcasts", _value(_shape, "shape: B,H,Q,K")),
+        ("--shape B,H,Q,K", "check", "shape of the scores; a mask broadcasts to it", _value(_shape, "a shape: B,H,Q,K")),
         ("--strict", "check", "exit with 1 for warnings, too"),
     ),
     "how it is measured": (

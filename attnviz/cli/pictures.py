@@ -202,7 +202,7 @@ def single(options: Namespace, usual: str, what: str) -> Path:
     """Return the path of the only output file, or `usual`; raise InputError unless both have the same ending."""
     path, ending = options.output[-1] if options.output else Path(usual), Path(usual).suffix
     if path.suffix.lower() != ending:
-        raise InputError(f"{quoted(path.name)} is no name of {what}: it ends in {ending}.")
+        raise InputError(f"{quoted(path.name)} cannot be the name of {what}: it must end in {ending}.")
     return path
 
 

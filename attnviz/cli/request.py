@@ -112,7 +112,7 @@ def _link(address: str) -> tuple[str, Choices]:
     parts = urlsplit(address)
     page = parts.path.rsplit("/", 1)[-1]
     if page not in PAGES or not (parts.query or parts.netloc):
-        raise InputError(f"{quoted(address)} is no link to a page with one picture: heads, overview, masks or compare.")
+        raise InputError(f"{quoted(address)} does not open a page with one picture: heads, overview, masks or compare.")
     choices, complaints = link.read(parse_qs(parts.query, keep_blank_values=True))
     for complaint in complaints:
         terminal.note(complaint)
@@ -139,7 +139,7 @@ def _flags(options: Namespace) -> dict[str, Any]:
     for setting in options.set:
         name, sign, text = setting.partition("=")
         if not sign:
-            raise InputError(f"{quoted(setting)} is no setting; give NAME=VALUE, such as cell=7.2.")
+            raise InputError(f"{quoted(setting)} is not a setting; give NAME=VALUE, such as cell=7.2.")
         if name not in link.NAMES:
             raise InputError(f"A link has no {quoted(name)}.{did_you_mean(name, link.NAMES)}")
         values[name] = _value(name, text, f"--set {name}")

@@ -35,7 +35,7 @@ def lines(data: bytes) -> tuple[str, ...]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"Byte {error.start:,} of the file is no UTF-8; save it as UTF-8 text.") from None
+        raise InputError(f"Byte {error.start:,} of the file is not UTF-8; save it as UTF-8 text.") from None
     texts = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not 0 < len(texts) <= MOST_TEXTS:
         raise InputError(f"The file has {len(texts):,} lines with text; 1 to {MOST_TEXTS:,} are read, a text each.")

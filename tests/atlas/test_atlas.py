@@ -186,7 +186,7 @@ def test_lines_that_cannot_be_read_are_named_and_the_rest_is_there(tmp_path):
     assert problems[3] == "This line is not valid JSON."
     assert "reads up to 13" in problems[5]
     assert problems[6].startswith("This line holds no text")
-    assert problems[8] == "This line is no UTF-8."
+    assert problems[8] == "This line is not UTF-8."
 
 
 def test_parquet_and_lines_of_the_same_texts_are_one_atlas(corpus, tmp_path):
@@ -293,7 +293,7 @@ def test_a_full_disk_is_an_error_and_leaves_what_was_done(corpus, tmp_path, monk
     [
         ("gone.txt", None, "There is no file or folder"),
         ("empty.txt", b"", "holds no line"),
-        ("bad.parquet", b"PAR2", "is no Parquet file"),
+        ("bad.parquet", b"PAR2", "is not a Parquet file"),
         ("blank.txt", b"\n\n", None),
     ],
 )

@@ -46,7 +46,7 @@ def test_heads_are_found_by_a_condition(built):
 def test_what_is_no_condition_is_said_and_no_file_is_opened(built, where, says, monkeypatch):
     """In one sentence, without what the database would tell besides."""
     monkeypatch.chdir(built.folder.parent)
-    with pytest.raises(InputError, match="is no condition on heads") as error:
+    with pytest.raises(InputError, match="is not a condition on heads") as error:
         built.heads(where)
 
     assert says in str(error.value)
@@ -66,7 +66,7 @@ def test_a_metric_that_is_newer_than_an_atlas_is_missing_in_it(built, tmp_path):
         assert heads[newer].dtypes.eq(float).all()
         assert_frame_equal(heads.drop(columns=newer), every.drop(columns=newer))
     assert cli.main(["atlas", "query", str(folder), "induction >= 0"]) == 0
-    with pytest.raises(InputError, match="is no condition on heads: Referenced column"):
+    with pytest.raises(InputError, match="is not a condition on heads: Referenced column"):
         older.heads("previous_token > 0.9")
 
 
