@@ -120,13 +120,10 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
 
 
 def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
-    """Compute the total variation of each row; all keys that are not in `sums` count as a single key.
+    """Compute the total variation of each row, (rows,), from sums of A, B and |A - B| over some keys, (3, rows).
 
-    NaN for rows that are not distributions, because a total is not 1.
-
-    Args:
-        sums: sums of A, B and |A - B| over some keys of each row, (3, rows).
-        totals: sums of A and B over all keys, (2, rows).
+    All other keys count as one: their sums follow from the `totals` of A and B over all keys, (2, rows). A row whose
+    totals are not 1 is not a distribution and has NaN.
     """
     others = (totals[0] - sums[0]) - (totals[1] - sums[1])
     is_distribution = (totals.isfinite() & ((totals - 1).abs() < 1e-3)).all(0)
@@ -160,10 +157,8 @@ class AlignedPair:
 
     def part(self, rows: slice = ALL, columns: slice = ALL) -> "AlignedPair":
         """Select rows and columns of the grid; `variation` is still computed over all keys of a row."""
-        variation = self.variation[rows]
-        return replace(
-            self, rows=self.rows[rows], columns=self.columns[columns], row_variation=variation, window=(rows, columns)
-        )
+        part = {"rows": self.rows[rows], "columns": self.columns[columns], "row_variation": self.variation[rows]}
+        return replace(self, **part, window=(rows, columns))
 
     @cached_property
     def maps(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:

@@ -191,7 +191,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("--array NAME", "check", "which array of several (those named mask, weights, scores)"),
         ("--kind KIND", "check", "mask, weights or scores (guessed)"),
         ("--convention HOW", "check", "of a mask: may-attend, true-is-masked, zero-is-masked or additive"),
-        ("--shape B,H,Q,K", "check", "shape of the scores; a mask broadcasts to it", _value(_shape, "a shape: B,H,Q,K")),
+        ("--shape B,H,Q,K", "check", "shape of the scores; masks broadcast to it", _value(_shape, "a shape: B,H,Q,K")),
         ("--strict", "check", "exit with 1 for warnings, too"),
     ),
     "how it is measured": (
