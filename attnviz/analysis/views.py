@@ -144,7 +144,7 @@ class AttentionView(_Window):
         return self.queries.last([words.get(i, "") for i in range(self.step.shape[2])])
 
     def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
-        """Compute the cells of several heads, see `analysis.cells_of`; a merged cell is blocked if all its parts are."""
+        """Compute the cells of heads, see `analysis.cells_of`; a merged cell is blocked if all its parts are."""
         if self.plain:
             window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
             return maps.cells_of(self.step, heads, **window, tile=tile, scores=not self.record.read_only)

@@ -246,7 +246,7 @@ def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
         atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
     shutil.rmtree(tmp_path / "atlas" / "shards" / "000000")
     _, error = building.measure_shard(made, tmp_path / "atlas", made.shards[0])
-    assert error.startswith("The corpus changed: lines 1 to 3 of 'corpus.txt' are not what they were.")
+    assert error.startswith("The corpus changed: lines 1 to 3 of 'corpus.txt' differ now.")
     assert bytes_of(tmp_path / "atlas" / "shards").items() < before.items()
 
 
