@@ -159,7 +159,7 @@ def test_a_question_from_the_shell(built, capsys):
     assert out.splitlines()[0].split() == names
     assert out.splitlines()[1].startswith("decoder layer 0  0     ")
     assert "previous token" in out.splitlines()[1]
-    assert "1 head, over 4 texts: means by text with 95% intervals; roles are read from weights alone." in out
+    assert "1 head, over 4 texts: means over texts with 95% intervals; roles are suggested by weights alone." in out
     assert cli.main(["atlas", "query", str(built.folder), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 8
     assert cli.main(["atlas", "query", str(built.folder), "x ="]) == 2
