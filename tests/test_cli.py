@@ -155,7 +155,7 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
         (["lesson", "20-minutes"], "The command lesson is gone. Instead: attnviz app learn."),
         (["export"], "required: TEXT"),
         (["export", " \n", *SCRATCH], "There is no text; give a sentence"),
-        (["export", "the", "cat"], "Unrecognized arguments: cat. A text of several words stands in quotes."),
+        (["export", "the", "cat"], "Unrecognized arguments: cat. Put a text of several words in quotes."),
         (["export", "a", *SCRATCH, "--heads", "2"], "no option '--heads'. Did you mean '--head'?"),
         (["export", "a", *SCRATCH, "--row-sums"], "The option --row-sums is gone. Instead: attnviz check FILE.npz"),
         (["models", "a", "--layer", "1"], "attnviz models has no option '--layer'. See attnviz models"),
@@ -168,16 +168,16 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
         (["export", "a", *SCRATCH, "--temperature", "0"], "--temperature: '0' cannot be read; it should look"),
         (["export", "a", *SCRATCH, "--set", "empty=none"], "it should look like zero or nan or uniform or error"),
         (["export", "a", "--set", "foo=1"], "A link has no 'foo'."),
-        (["export", "a", "--own-mask", "false"], "A link has the name own_mask. Type: --set own_mask=VALUE."),
+        (["export", "a", "--own-mask", "false"], "--own-mask is not an option, but a name of a link. Type: --set"),
         (["export", "a", "--model", "scratch:foo=1"], "The model scratch has no 'foo'. It has tokenizer, d_model,"),
         (["export", "a", "--model", "scratch:d_model=65"], "num_heads must divide d_model"),
-        (["app", "--memory", "nan"], "'nan' is no amount; give a number, 0 or more."),
+        (["app", "--memory", "nan"], "'nan' is not an amount; give a number, 0 or more."),
         (["generate", "a", "--model", "story", "--max-new-tokens", "0"], "max_new_tokens is 0; give a number from 1"),
         (["export", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
         (["export", "a", *SCRATCH, "-o", "head.gif"], f"There are: {', '.join(f'.{name}' for name in export.NAMES)}."),
         (["export", "a", *SCRATCH, "-o", "nowhere/head.svg"], "there is no folder 'nowhere'; make it first."),
-        (["save", "a", *SCRATCH, "-o", "a.zip"], "'a.zip' is no name of a saved run: it ends in .attn."),
-        (["explore", "a", *SCRATCH, "-o", "a.png"], "'a.png' is no name of a page: it ends in .html."),
+        (["save", "a", *SCRATCH, "-o", "a.zip"], "'a.zip' cannot be the name of a saved run: it must end in .attn."),
+        (["explore", "a", *SCRATCH, "-o", "a.png"], "'a.png' cannot be the name of a page: it must end in .html."),
         (["predict", "a", "--json", "-o", "a.png"], "Give --json or -o, not both."),
         (["predict", "a", "--model", "story", "--word", "the"], "add --show contributions"),
         (["predict", "a", "--model", "story", "--show", "patching"], "Patching needs a second text"),
@@ -218,7 +218,7 @@ def test_a_python_without_the_libraries_is_told_from_one_with_them():
 def test_bytes_on_stdin_that_are_no_text(run, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe\x00"), "utf-8"))
 
-    assert run("predict", "-", *SCRATCH) == (2, "", "attnviz: What came on stdin is not text in UTF-8.\n")
+    assert run("predict", "-", *SCRATCH) == (2, "", "attnviz: The text on stdin is not UTF-8.\n")
 
 
 def test_help_names_every_command_and_every_format(run, capsys):

@@ -28,7 +28,7 @@ def test_an_atlas_is_built_and_says_what_was_left_out(tmp_path, capsys):
     [
         (["atlas"], "The following arguments are required: ACTION."),
         (["atlas", "build", "constructed", "nowhere.txt", "-o", "a"], "There is no file or folder 'nowhere.txt'"),
-        (["atlas", "build", "constructed", "x.txt", "-o", "a", "--keep", "-1"], "'-1' is no whole number"),
+        (["atlas", "build", "constructed", "x.txt", "-o", "a", "--keep", "-1"], "'-1' is not a whole number"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(arguments, says, tmp_path, monkeypatch, capsys):
@@ -56,7 +56,7 @@ def test_a_full_disk_is_said_and_what_is_done_stays(tmp_path, monkeypatch, capsy
 
     monkeypatch.setattr(tables, "write", full)
     assert cli.main(command) == 2
-    said = "cannot be written: [errno 28] No space left on device. What is done is kept: mend that, and the same"
+    said = "cannot be written: [errno 28] No space left on device. Finished shards are kept: after a repair"
     assert said in capsys.readouterr().err
     monkeypatch.setattr(tables, "write", write)
     assert cli.main(command) == 0

@@ -309,19 +309,19 @@ def test_what_is_changed_is_checked(checked):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("right", ["--shape", "1,1,2,2"], "--shape is of arrays; leave it out here."),
+        ("right", ["--shape", "1,1,2,2"], "--shape applies to arrays only; leave it out."),
         ("right", ["--intent", "nonsense"], "No mask is called 'nonsense'."),
-        ("right", ["--pad", "x"], "'x' is no id; give a whole number, or none"),
-        ("batch", [], "A text is of models; leave it out here."),
+        ("right", ["--pad", "x"], "'x' is not an id; give a whole number, or none"),
+        ("batch", [], "A text applies to models only; leave it out."),
         (
             "alone",
             [],
-            "'my_models.py:alone' gives a model alone; what is missing is how a text becomes its tokens: let",
+            "'my_models.py:alone' gives a model without its tokenizer: let",
         ),
         (
             "nonsense",
             [],
-            "'my_models.py:nonsense' gives 'int', which is no model and no batch; let it give attnviz.wrap",
+            "'my_models.py:nonsense' gives 'int', which is neither a model nor a batch; let it give attnviz.wrap",
         ),
     ],
 )

@@ -36,8 +36,8 @@ def test_a_link_without_a_text_is_of_the_first_example_and_a_text_may_begin_like
 @pytest.mark.parametrize(
     ("link", "reason"),
     [
-        ("steps?model=story", "is no link to a page with one picture"),
-        ("?model=shapes&picture=the+moon", "which it does not hold"),
+        ("steps?model=story", "does not open a page with one picture"),
+        ("?model=shapes&picture=the+moon", "give the file"),
     ],
 )
 def test_a_link_that_has_no_picture_in_the_shell_says_why(run, link, reason):

@@ -24,7 +24,7 @@ def test_with_a_change_both_answers_are_told_apart(run):
     _, out, err = run("generate", TEXT, "--model", "story", "--max-new-tokens", "6", "--off", "d1.0")
 
     assert out == f"{after.answer}\n"
-    assert f"another one from token {place} on:{before.answer}" in err
+    assert f"different from token {place} on:{before.answer}" in err
 
 
 def test_json_has_each_token_with_its_alternatives(run):

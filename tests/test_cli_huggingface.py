@@ -159,7 +159,7 @@ def test_sentence_embeddings_have_no_picture(run, folder):
     status, _, err = run("predict", CAT, "--model", folder("BertModel"), *CHANGE, "-o", "says.svg")
 
     assert (status, err.count("\n")) == (2, 1)
-    assert "gives sentence embeddings, of which there is no picture; leave out -o." in err
+    assert "makes sentence embeddings, which have no picture; leave out -o." in err
     assert not Path("says.svg").exists()
 
 
@@ -225,7 +225,7 @@ def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):
     ("kind", "arguments", "reason"),
     [
         ("BertModel", ["predict", CAT], "give several, one on each line with --lines, or a change"),
-        ("BertForMaskedLM", ["predict", CAT], "fills in [MASK]; write that in the place of a word"),
+        ("BertForMaskedLM", ["predict", CAT], "fills in blanks; write [MASK] in place of a word"),
         ("BertModel", ["export", "the cat ||| sat\nthe cat", "--lines"], "make all of them the same"),
         ("BertModel", ["export", CAT, "--set", "view=ac"], "--set view: 'ac' cannot be read"),
         ("BertModel", ["export", CAT, "--step", "3"], "has no setting 'step'"),
@@ -268,7 +268,7 @@ def test_a_download_says_how_much_it_is_before_how_far(is_terminal, capsys, monk
         report(DownloadProgress("fetching", 2_000_000, 8_000_000))
     err = capsys.readouterr().err
 
-    assert err.startswith("attnviz: 'gpt2' is fetched: 8.0 MB.\n")
+    assert err.startswith("attnviz: Downloading 'gpt2': 8.0 MB.\n")
     assert ("25%" in err) == is_terminal
     assert err.count("\n") == 1 + is_terminal
 
@@ -289,7 +289,7 @@ def test_a_model_is_fetched_and_then_shown(run, tmp_path, tmp_path_factory, monk
         _, out, err = run("models", "someone/tiny")
     loading._models.clear()
 
-    assert err.startswith("attnviz: 'someone/tiny' is fetched: ")
+    assert err.startswith("attnviz: Downloading 'someone/tiny': ")
     assert err.count("attnviz: ") == 1
     assert fake_hub.COMMIT in out
 
@@ -307,6 +307,6 @@ def test_a_download_that_is_canceled_ends_in_two_lines(tmp_path, tmp_path_factor
 
     assert (process.returncode, out) == (130, ""), err
     first, second = err.splitlines()
-    assert "is fetched: " in first
-    assert second == "attnviz: Canceled. Files that are whole are kept."
+    assert "Downloading " in first
+    assert second == "attnviz: Canceled. Complete files are kept."
     assert not [*tmp_path.rglob("head.svg")]

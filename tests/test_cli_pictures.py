@@ -78,7 +78,7 @@ def test_a_link_of_the_app_exports_the_picture_that_it_names(tmp_path):
 
 def test_gray_patches_are_the_app_s(tmp_path, capsys):
     assert main(["export", "?model=shapes&gray=19", "-o", str(tmp_path / "a.png")]) == 2
-    assert "The shell makes no patches gray in a picture" in capsys.readouterr().err
+    assert "The command line cannot make patches gray" in capsys.readouterr().err
 
 
 def test_a_picture_that_is_none_is_one_sentence(tmp_path, capsys):

@@ -39,12 +39,12 @@ def test_a_wheel_holds_what_runs_and_nothing_else(installed):
     ("arguments", "sentence"),
     [
         (["xyz"], "There is no command 'xyz'. There are: app, export, explore, predict,"),
-        (["app", "--port", "abc"], "'abc' is no port; give 1 to 65535."),
-        (["app", "--port", "65536"], "'65536' is no port; give 1 to 65535."),
-        (["app", "--address", "nowhere.invalid"], "'nowhere.invalid' is no address of this machine; 127.0.0.1 always"),
-        (["app", "--address", "a..b"], "'a..b' is no address of this machine; 127.0.0.1 always is."),
+        (["app", "--port", "abc"], "'abc' is not a port; give 1 to 65535."),
+        (["app", "--port", "65536"], "'65536' is not a port; give 1 to 65535."),
+        (["app", "--address", "nowhere.invalid"], "'nowhere.invalid' is not an address of this machine; 127.0.0.1"),
+        (["app", "--address", "a..b"], "'a..b' is not an address of this machine; 127.0.0.1 always is."),
         (["app", "hats"], "There is no page and no file 'hats'. The pages are: compare, heads, learn, masks,"),
-        (["app", "http://["], "'http://[' is no link; copy one from the app."),
+        (["app", "http://["], "'http://[' is not a link; copy one from the app."),
     ],
 )
 def test_what_cannot_be_opened_is_said_in_one_sentence(run, arguments, sentence):

@@ -54,20 +54,20 @@ class Side:
 
 
 def align(a: Sequence[Token | str], b: Sequence[Token | str]) -> tuple[Pair, ...]:
-    """Pair the tokens of two sequences by difflib: equal tokens in the same order, and the tokens that replace them.
+    """Pair the positions of two texts by difflib: those of equal tokens, and those of runs that replace each other.
 
-    A replaced run of tokens is paired in order if the new run has the same length; other tokens have no counterpart.
+    A replaced run of tokens is paired in order if the new run has the same length; other tokens are paired with None.
     """
     texts = [[token if isinstance(token, str) else token.text for token in row] for row in (a, b)]
     if texts[0] == texts[1]:
         return tuple((i, i) for i in range(len(texts[0])))
-    places: list[Pair] = []
+    pairs: list[Pair] = []
     for _, i, i_end, j, j_end in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
         if i_end - i == j_end - j:
-            places += zip(range(i, i_end), range(j, j_end), strict=True)
+            pairs += zip(range(i, i_end), range(j, j_end), strict=True)
         else:
-            places += [(alone, None) for alone in range(i, i_end)] + [(None, alone) for alone in range(j, j_end)]
-    return tuple(places)
+            pairs += [(alone, None) for alone in range(i, i_end)] + [(None, alone) for alone in range(j, j_end)]
+    return tuple(pairs)
 
 
 Tiled = tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -75,53 +75,59 @@ Tiled = tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
 def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Tiled, np.ndarray]:
-    """Compute `AlignedPair.tiled` and the row variation of a window of two maps over equal tokens, block by block."""
+    """Compare two maps over the same tokens in a window, block by block, so that no map is in memory as a whole.
+
+    Returns:
+        The tiles, see `AlignedPair.tiled`, and the total variation of each row, see `AlignedPair.variation`.
+    """
     shape = len(rows[::tile]), len(columns[::tile])
-    high = torch.zeros(3, *shape, dtype=torch.float64)  # A, B, A - B
-    low, has_number, is_known = torch.zeros_like(high[0]), *torch.zeros(2, 3, *shape, dtype=torch.bool)
-    sums = torch.zeros(3, len(rows), dtype=torch.float64)  # A, B, |A - B|
+    largest = torch.zeros(3, *shape, dtype=torch.float64)  # of A, of B and of A - B in each tile
+    smallest = torch.zeros(shape, dtype=torch.float64)  # of A - B in each tile
+    has_open, has_finite = torch.zeros(2, *shape, dtype=torch.bool), torch.zeros(3, *shape, dtype=torch.bool)
+    sums = torch.zeros(3, len(rows), dtype=torch.float64)  # of A, of B and of |A - B| in each row
     block_pairs = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
     for pair in zip(*block_pairs, strict=True):
         down, across = pair[0].down, pair[0].across
         tiles, squares = (down.tiles, across.tiles), (down.count, down.size, across.count, across.size)
-        for numbers, block in zip(has_number[:2], pair, strict=True):
+        for opened, block in zip(has_open, pair, strict=True):
             is_open = block.open
-            numbers[tiles] |= is_open.reshape(squares).amax((1, 3)) if isinstance(is_open, Tensor) else is_open
+            opened[tiles] |= is_open.reshape(squares).amax((1, 3)) if isinstance(is_open, Tensor) else is_open
         if all(block.weights is None for block in pair):
-            is_known[:, *tiles] = True
+            has_finite[:, *tiles] = True  # all weights are 0
             continue
         zeros = torch.zeros(len(down.places), len(across.places))
         weights = [(zeros if block.weights is None else block.weights).double() for block in pair]
         difference = weights[0] - weights[1]
         for total, numbers in zip(sums, (*weights, difference.abs()), strict=True):
             total[down.within] += numbers.sum(1)
-        all_known = bool(sums[2, down.within].isfinite().all())
-        for largest, has_known, numbers in zip(high, is_known, (*weights, difference), strict=True):
-            has_known[tiles] |= all_known or numbers.isfinite().view(squares).any(3).any(1)
-            numbers = numbers if all_known else numbers.nan_to_num_(nan=0.0)  # leave out rows that are NaN
-            largest[tiles] = largest[tiles].maximum(numbers.view(squares).amax((1, 3)))
-        low[tiles] = low[tiles].minimum(difference.view(squares).amin((1, 3)))
-    high[2] = torch.where(-low > high[2], low, high[2])
-    high.masked_fill_(~is_known, torch.nan)
+        all_finite = bool(sums[2, down.within].isfinite().all())
+        for most, finite, numbers in zip(largest, has_finite, (*weights, difference), strict=True):
+            finite[tiles] |= all_finite or numbers.isfinite().view(squares).any(3).any(1)
+            numbers = numbers if all_finite else numbers.nan_to_num_(nan=0.0)  # leave out rows that are NaN
+            most[tiles] = most[tiles].maximum(numbers.view(squares).amax((1, 3)))
+        smallest[tiles] = smallest[tiles].minimum(difference.view(squares).amin((1, 3)))
+    largest[2] = torch.where(-smallest > largest[2], smallest, largest[2])
+    largest.masked_fill_(~has_finite, torch.nan)
     part, totals = slice(rows.start, rows.stop), sums[:2].clone()
-    for end, side in enumerate((a, b)):
+    for i, side in enumerate((a, b)):
         if len(columns) < side.step.shape[3]:
-            totals[end] = row_sums(side.step, side.head, sentence=side.sentence, rows=part)
+            totals[i] = row_sums(side.step, side.head, sentence=side.sentence, rows=part)
         empty = empty_queries(side.step, side.head, sentence=side.sentence)[part]
-        has_number[end] |= high[end].isnan() | pool(empty.double()[:, None], tile).bool()
-    states = np.where(has_number[:2].numpy(), WEIGHT, BLOCKED)
+        has_open[i] |= largest[i].isnan() | pool(empty.double()[:, None], tile).bool()
+    states = np.where(has_open.numpy(), WEIGHT, BLOCKED)
     both = np.where((states == BLOCKED).all(0), BLOCKED, WEIGHT)
-    return tuple(zip(high.numpy(), (*states, both), strict=True)), _variation(sums, totals)
+    return tuple(zip(largest.numpy(), (*states, both), strict=True)), _variation(sums, totals)
 
 
 def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
-    """Total variation of rows, from their sums of A, B and |A - B| over some keys; all other keys count as one.
+    """Compute the total variation of each row, (rows,), from sums of A, B and |A - B| over some keys, (3, rows).
 
-    NaN for rows that are not distributions: their weights over all keys, `totals`, do not sum to 1.
+    All other keys count as one: their sums follow from the `totals` of A and B over all keys, (2, rows). A row whose
+    totals are not 1 is not a distribution and has NaN.
     """
     others = (totals[0] - sums[0]) - (totals[1] - sums[1])
-    counted = (totals.isfinite() & ((totals - 1).abs() < 1e-3)).all(0)
-    return ((sums[2] + others.abs()) / 2).where(counted, torch.nan).numpy()
+    is_distribution = (totals.isfinite() & ((totals - 1).abs() < 1e-3)).all(0)
+    return ((sums[2] + others.abs()) / 2).where(is_distribution, torch.nan).numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,27 +156,28 @@ class AlignedPair:
         return -(-max(rows, columns) // TILES) if rows * columns > MOST_CELLS else 1
 
     def part(self, rows: slice = ALL, columns: slice = ALL) -> "AlignedPair":
-        """Cut out some rows and columns of the grid; the variation of a row still covers all its keys."""
+        """Select rows and columns of the grid; `variation` is still computed over all keys of a row."""
         part = {"rows": self.rows[rows], "columns": self.columns[columns], "row_variation": self.variation[rows]}
         return replace(self, **part, window=(rows, columns))
 
     @cached_property
     def maps(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
         """Weights and states of all cells, for A and for B; the weight of a blank cell is NaN."""
-        sides = []
-        for end, side in enumerate((self.a, self.b)):
-            axes = [np.array([-1 if p[end] is None else p[end] for p in pairs]) for pairs in (self.rows, self.columns)]
-            blank = (axes[0] < 0)[:, None] | (axes[1] < 0)
-            if blank.all():
-                sides.append((np.full(blank.shape, np.nan), np.full(blank.shape, BLANK)))
+        maps = []
+        for i, side in enumerate((self.a, self.b)):
+            rows = np.array([-1 if pair[i] is None else pair[i] for pair in self.rows])  # -1: not in this map
+            columns = np.array([-1 if pair[i] is None else pair[i] for pair in self.columns])
+            is_blank = (rows < 0)[:, None] | (columns < 0)
+            if is_blank.all():
+                maps.append((np.full(is_blank.shape, np.nan), np.full(is_blank.shape, BLANK)))
                 continue
-            first = [int(places[places >= 0].min()) for places in axes]
-            rows, columns = (slice(start, int(places.max()) + 1) for start, places in zip(first, axes, strict=True))
-            window = cells(side.step, side.head, sentence=side.sentence, rows=rows, columns=columns, scores=False)
-            picked = np.ix_(*((places - start).clip(min=0) for places, start in zip(axes, first, strict=True)))
-            weights = np.where(blank, np.nan, window.weights[picked].astype(np.float64))
-            sides.append((weights, np.where(blank, BLANK, window.states[picked])))
-        return tuple(sides)
+            top, left = int(rows[rows >= 0].min()), int(columns[columns >= 0].min())
+            parts = {"rows": slice(top, int(rows.max()) + 1), "columns": slice(left, int(columns.max()) + 1)}
+            window = cells(side.step, side.head, sentence=side.sentence, **parts, scores=False)
+            index = np.ix_((rows - top).clip(min=0), (columns - left).clip(min=0))
+            weights = np.where(is_blank, np.nan, window.weights[index].astype(np.float64))
+            maps.append((weights, np.where(is_blank, BLANK, window.states[index])))
+        return tuple(maps)
 
     @property
     def difference(self) -> np.ndarray:
@@ -179,7 +186,7 @@ class AlignedPair:
         return a - b
 
     def tiled(self, tile: int) -> Tiled:
-        """Numbers and states of A, B and A - B per tile.
+        """Numbers and states of A, B and A - B, for tiles of `tile` x `tile` cells.
 
         The number of a tile is its finite number of largest magnitude, with its sign; NaN if no number is finite.
         A tile is `BLANK` if all its cells are, `BLOCKED` if no cell has a number, else `WEIGHT`. A - B is blank where
@@ -197,8 +204,8 @@ class AlignedPair:
         return tuple(tiles)
 
     def measured(self, tile: int | None = None) -> tuple[Side, Side, range, range, int]:
-        """Arguments for `measure`."""
-        rows, columns = (range(part[0][0], part[-1][0] + 1) for part in (self.rows, self.columns))
+        """Arguments for `measure`: A, B, the positions of the queries and of the keys, and the cells per tile side."""
+        rows, columns = (range(pairs[0][0], pairs[-1][0] + 1) for pairs in (self.rows, self.columns))
         return self.a, self.b, rows, columns, tile or self.tile
 
     @cached_property
@@ -215,10 +222,10 @@ class AlignedPair:
         a, b = (torch.from_numpy(weights[:, shared]) for weights, _ in self.maps)
         sums = torch.stack([a.sum(1), b.sum(1), (a - b).abs().sum(1)])
         totals = sums[:2].clone()
-        for end, side in enumerate((self.a, self.b)):
+        for i, side in enumerate((self.a, self.b)):
             if len(shared) < side.step.shape[3]:
-                every = row_sums(side.step, side.head, sentence=side.sentence)
-                totals[end] = every[[pair[end] or 0 for pair in self.rows]]
+                over_all_keys = row_sums(side.step, side.head, sentence=side.sentence)
+                totals[i] = over_all_keys[[pair[i] or 0 for pair in self.rows]]
         return _variation(sums, totals)
 
     @property
@@ -236,18 +243,18 @@ class AlignedPair:
         (_, a), (_, b), (difference, _) = self.tiled(self.tile)
         if self.a.site.kind != self.b.site.kind:
             difference = np.where((a == BLOCKED) | (b == BLOCKED), 0.0, difference)
-        place = _largest(difference)
-        if not abs(difference[place]) > SAME:
+        row, column = _largest(difference)
+        if not abs(difference[row, column]) > SAME:
             return None
         if self.tile == 1:
-            return place
-        first = place[0] * self.tile, place[1] * self.tile
-        within = _largest(self.part(*(slice(start, start + self.tile) for start in first)).difference)
-        return first[0] + within[0], first[1] + within[1]
+            return row, column
+        top, left = row * self.tile, column * self.tile  # of the tile, whose cells are compared now
+        row, column = _largest(self.part(slice(top, top + self.tile), slice(left, left + self.tile)).difference)
+        return top + row, left + column
 
 
 def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = apart) -> AlignedPair:
-    """Align two maps on one grid; they may differ in edits, sentence, model, layer or head.
+    """Align two maps on one grid, to subtract B from A; they may differ in edits, sentence, model, layer or head.
 
     Raises:
         InputError: if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
@@ -259,38 +266,39 @@ def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = 
     if queries * keys > MOST_CELLS and a.tokens != b.tokens:
         size = f"A map of {queries:,} x {keys:,} is too large to compare with that of another text"
         raise InputError(f"{size}: at most {MOST_CELLS:,} cells. Compare heads or models on one text, or shorten it.")
-    places = [align(*both) for both in zip(a.tokens, b.tokens, strict=True)]
+    pairs = [align(*tokens) for tokens in zip(a.tokens, b.tokens, strict=True)]
     for axis, what in enumerate(("queries", "keys")):
-        count, most = sum(None not in pair for pair in places[axis]), max(len(side.tokens[axis]) for side in (a, b))
+        count, most = sum(None not in pair for pair in pairs[axis]), max(len(side.tokens[axis]) for side in (a, b))
         if count < SHARED * max(1, most):
             raise InputError(f"Only {count} of {most} {what} have a counterpart, so the maps cannot be subtracted.")
-    return AlignedPair(a, b, *places, measure)
+    return AlignedPair(a, b, *pairs, measure)
 
 
 def written(record: Record, site: Site) -> tuple[bool, bool]:
-    """Whether the model generates the query tokens of a site, and the key tokens; False for tokens of its input."""
-    writes = bool(record.targets) and site.kind != "encoder"
-    return writes, writes and site.kind != "cross"
+    """Whether the queries of a site, and whether its keys, are tokens of the decoder, not of the model's input text."""
+    in_decoder = bool(record.targets) and site.kind != "encoder"
+    return in_decoder, in_decoder and site.kind != "cross"
 
 
 def first_moved(before: Record, after: Record, *, sentence: int = 0, least: float = 0.0) -> tuple[Site, int] | None:
-    """The first attention call whose weights changed, and its head with the largest change of a weight.
+    """Find the first attention call whose weights differ between two runs, and its head with the largest difference.
 
-    None if no weight changed by more than `least`; head 0 if the tokens of the call changed.
+    None if no weight differs by more than `least`; head 0 if the tokens of the call differ.
     """
     for step in after.steps:
         old, texts = before.step(step.site), [record.tokens(step.site, sentence=sentence) for record in (before, after)]
         if old.shape != step.shape or texts[0] != texts[1]:
             return step.site, 0
-        moved, places = [], (*map(range, step.shape[2:]), max(step.shape[2:]))
+        changes, (queries, keys) = [], step.shape[2:]
         for head in range(step.num_heads):
-            tiled, _ = apart(*(Side(record, step.site, head, sentence) for record in (before, after)), *places)
-            moved.append(float(np.abs(tiled[2][0]).max(initial=0.0)))
-        if max(moved) > least:
-            return step.site, moved.index(max(moved))
+            sides = (Side(record, step.site, head, sentence) for record in (before, after))
+            tiled, _ = apart(*sides, range(queries), range(keys), max(queries, keys))  # one tile for the whole map
+            changes.append(float(np.abs(tiled[2][0]).max(initial=0.0)))
+        if max(changes) > least:
+            return step.site, changes.index(max(changes))
     return None
 
 
 def _largest(numbers: np.ndarray) -> tuple[int, int]:
-    """Row and column of the number with the largest magnitude, NaN aside."""
+    """Find the row and column of the number with the largest magnitude; NaN is ignored."""
     return divmod(int(np.abs(np.nan_to_num(numbers)).argmax()), numbers.shape[1])

@@ -1,9 +1,9 @@
-"""Attention weights of all heads of a step in blocks of rows, for one text or a whole batch, and their metrics.
+"""Metrics of all heads of an attention call, from its weights in blocks of rows, for one text or a whole batch.
 
-    B texts   H heads   R queries of a block   K keys   w weights   s scores
+    B texts   H heads   R queries of a block   K keys
 
 Weights are computed once per block, in the dtype of the run, and stay in the processor cache; sums are float64.
-Every metric is a quotient of two sums, without rows that are padding, have no open key or contain NaN.
+Every metric is a quotient of two sums over rows, without rows of padding, without an open key or with NaN.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,8 +35,8 @@ class Sides:
     Attributes:
         num_queries, num_keys: numbers of queries and keys that are not padding, (B,).
         queries, keys: token ids, (B, Q) and (B, K).
-        typed: whether a query is an ordinary token, not a special one, (B, Q).
-        special: which keys are special tokens and no padding, boolean, (B, K).
+        typed: whether a query is an ordinary token, not a special one, boolean, (B, Q).
+        special: whether a key is a special token but not padding, boolean, (B, K).
     """
 
     num_queries: Tensor
@@ -49,7 +49,7 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class HeadBlock:
-    """Some rows of all heads of a step, for some texts of the batch.
+    """A block of rows of all heads of an attention call, for some texts of the batch.
 
     Attributes:
         texts, rows, position: slices of the batch and of the queries, and position of each row in its text, (R,).
@@ -75,16 +75,17 @@ class HeadBlock:
 
     @property
     def left_out(self) -> Tensor:
-        """Number of rows that are neither padding nor measured, (B, H)."""
+        """Number of rows without an open key or with NaN, (B, H)."""
         return (self.real[:, None] & ~self.counted).sum(-1)
 
     @cached_property
     def num_keys(self) -> Tensor:
+        """Number of keys that are not padding, (B,)."""
         return self.sides.num_keys[self.texts]
 
     @cached_property
     def one_text(self) -> bool:
-        """Whether queries and keys are the same tokens."""
+        """Whether queries and keys are the same tokens, apart from a sink."""
         keys = self.step.shape[3] - self.step.has_sink
         return self.step.site.kind != "cross" and self.step.shape[2] == keys
 
@@ -144,11 +145,11 @@ class HeadBlock:
 
     @cached_property
     def by_distance(self) -> Tensor:
-        """Weights without the sink, summed by distance key - query, smallest first, (B, H, Q + n - 1), float64."""
+        """Sum of the weights (without a sink) at each distance key - query, smallest first, (B, H, Q + n - 1)."""
         return self.diagonals(self.on_tokens)
 
     def diagonals(self, cells: Tensor) -> Tensor:
-        """Sum (..., R, n) numbers at each distance key - query, (..., Q + n - 1), float64."""
+        """Sum cells, (..., R, n), at each distance key - query of the whole map, (..., Q + n - 1), float64."""
         *many, rows, keys = cells.shape
         sums = cells.new_zeros(*many, self.step.shape[2] + keys - 1, dtype=torch.float64)
         first = self.step.shape[2] - self.rows.start - rows
@@ -157,25 +158,26 @@ class HeadBlock:
 
     @cached_property
     def taken(self) -> Tensor:
-        """Head outputs, weighted sums of value norms, weights on special tokens, concatenated: (B, H, R, d_v + 2)."""
+        """Head outputs (d_v numbers), weighted sum of value norms, and weight on special tokens, (B, H, R, d_v + 2)."""
         value = self.step.value[self.texts].to(self.dtype)
         special = self.sides.special[self.texts, None, :, None].to(self.dtype).expand(-1, value.shape[1], -1, -1)
         return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), special], -1)
 
     @cached_property
     def twins(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Indices (text, row, key) of each typed row and another key with its token; in a decoder, an earlier key."""
+        """Indices (text, row, key) of pairs of a row and another (in a decoder, earlier) key with the same token."""
         keys = torch.arange(self.sides.keys.shape[1])
-        alike = self.sides.queries[self.texts, self.rows, None] == self.sides.keys[self.texts, None]
-        there = keys < self.position[:, None] if self.step.site.kind == "decoder" else keys != self.position[:, None]
-        alike &= there & (keys < self.num_keys[:, None, None]) & self.sides.typed[self.texts, self.rows, None]
-        return alike.nonzero(as_tuple=True)
+        is_same = self.sides.queries[self.texts, self.rows, None] == self.sides.keys[self.texts, None]
+        is_other = keys < self.position[:, None] if self.step.site.kind == "decoder" else keys != self.position[:, None]
+        is_same &= is_other & (keys < self.num_keys[:, None, None]) & self.sides.typed[self.texts, self.rows, None]
+        return is_same.nonzero(as_tuple=True)
 
     def over_rows(self, values: Tensor, where: Tensor | None = None) -> Sums:
-        """Sum a number per row, (B, H, R), over the measured rows with a finite number, and count these rows.
+        """Sum one number per row over the measured rows where the number is finite, and count these rows.
 
         Args:
-            where: rows that also satisfy a condition of the metric, (B or 1, R); None for no condition.
+            values: numbers, (B, H, R).
+            where: whether the metric counts a row, boolean, (B or 1, R); None to count every row.
         """
         counted = values.isfinite() & self.counted
         counted = counted if where is None else counted & where[:, None]
@@ -185,36 +187,36 @@ class HeadBlock:
 def blocks(
     step: Step, sides: Sides, texts: range | None = None, *, heads: int = 0, dtype: torch.dtype | None = None
 ) -> Iterator[HeadBlock]:
-    """Iterate over a step in blocks of at most about `BLOCK` weights: whole texts, or some rows of one long text.
+    """Iterate over an attention call in blocks of about `BLOCK` weights: several texts, or some rows of one long text.
 
     Args:
         texts: indices in the batch; None for all.
-        heads: number of heads that the caller has in memory at once; by default all heads of this step.
+        heads: number of heads that the caller has in memory at once; by default all heads of this call.
         dtype: number type for the computation; None for that of the run.
     """
-    count, own, queries, keys = step.shape
-    cells, texts = (heads or own) * max(1, keys), texts or range(count)
-    at_once = max(1, BLOCK // (cells * max(1, queries)))
-    rows = queries if at_once > 1 else max(1, 2 * BLOCK // cells)
+    count, own_heads, queries, keys = step.shape
+    weights_of_row, texts = (heads or own_heads) * max(1, keys), texts or range(count)
+    texts_at_once = max(1, BLOCK // (weights_of_row * max(1, queries)))
+    rows_at_once = queries if texts_at_once > 1 else max(1, 2 * BLOCK // weights_of_row)
     dtype = dtype or torch.promote_types(step.query.dtype, torch.float32)
-    for first in texts[::at_once]:
-        for start in range(0, max(1, queries), rows):
-            part = slice(start, min(start + rows, queries))
-            some = slice(first, min(first + at_once, texts.stop))
-            yield HeadBlock(step, sides, some, part, torch.arange(part.start, part.stop), dtype)
+    for first in texts[::texts_at_once]:
+        batch = slice(first, min(first + texts_at_once, texts.stop))
+        for start in range(0, max(1, queries), rows_at_once):
+            rows = slice(start, min(start + rows_at_once, queries))
+            yield HeadBlock(step, sides, batch, rows, torch.arange(rows.start, rows.stop), dtype)
 
 
 def sides_of(record: Record, step: Step) -> Sides:
-    """Tokens at the queries and keys of a site; they are the same for all sites of its kind and shape."""
-    ends = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
-    num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(ends))]).T
-    queries, keys = (torch.tensor([[token.id for token in both[i]] for both in ends], dtype=torch.long) for i in (0, 1))
-    special = [torch.tensor([[token.special for token in both[i]] for both in ends], dtype=torch.bool) for i in (0, 1)]
-    return Sides(num_queries, num_keys, queries, keys, ~special[0], special[1] & is_token(step, num_keys))
+    """Collect the tokens at the queries and keys of a site; all sites of the same kind and shape have the same ones."""
+    texts = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]  # (queries, keys) of each text
+    num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(texts))]).T
+    ids = [torch.tensor([[token.id for token in text[i]] for text in texts], dtype=torch.long) for i in (0, 1)]
+    special = [torch.tensor([[token.special for token in text[i]] for text in texts], dtype=torch.bool) for i in (0, 1)]
+    return Sides(num_queries, num_keys, *ids, ~special[0], special[1] & is_token(step, num_keys))
 
 
 def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
-    """Number of queries and keys that are not padding; positions that are not in the text count, too."""
+    """Count the queries and the keys that are not padding, including positions beyond the text, but without a sink."""
     query_text, key_text = record.texts(step.site, sentence=sentence)
     queries, keys = step.shape[2], step.shape[3] - step.has_sink
     return queries - (len(query_text.tokens) - query_text.length), keys - (len(key_text.tokens) - key_text.length)
@@ -227,100 +229,109 @@ def is_token(step: Step, num_keys: Tensor) -> Tensor:
 
 
 def entropy(block: HeadBlock) -> Sums:
+    """Metric: entropy of a row in nats."""
     return block.over_rows(block.entropies)
 
 
 def effective_keys(block: HeadBlock) -> Sums:
+    """Metric: e to the entropy of a row."""
     return block.over_rows(block.entropies.exp())
 
 
 def evenness(block: HeadBlock) -> Sums:
-    """Entropy over the logarithm of the open keys; a row with one open key adds 0 to both sums."""
-    widest = block.open_keys.clamp(min=1).double().log()
+    """Metric: entropy divided by its largest possible value, log(open keys); 0 / 0 for a row with one open key."""
+    largest = block.open_keys.clamp(min=1).double().log()
     numbers = block.entropies.masked_fill(~block.counted, 0)
-    return numbers.sum(-1, dtype=torch.float64), (widest * block.counted).sum(-1)
+    return numbers.sum(-1, dtype=torch.float64), (largest * block.counted).sum(-1)
 
 
 def confidence(block: HeadBlock) -> Sums:
+    """Metric: largest weight of a row."""
     return block.over_rows(block.weights.amax(-1))
 
 
 def distance(block: HeadBlock) -> Sums:
-    """Mean distance from query to key, over the weight on tokens; a sink has no position."""
-    return _mean_of_distance(block, lambda far: far)
+    """Metric: mean distance |key - query|, with the weights of a row; a sink has no position and is left out."""
+    return _weighted_distances(block, lambda distances: distances)
 
 
 def local(block: HeadBlock) -> Sums:
-    return _mean_of_distance(block, lambda far: far <= NEAR)
+    """Metric: weight on keys at most `NEAR` tokens away, without a sink."""
+    return _weighted_distances(block, lambda distances: distances <= NEAR)
 
 
-def _mean_of_distance(block: HeadBlock, of: Callable[[Tensor], Tensor]) -> Sums:
-    """Mean of a function of the distance |key - query|, over the weight on tokens."""
+def _weighted_distances(block: HeadBlock, function: Callable[[Tensor], Tensor]) -> Sums:
+    """Sum weight times `function(|key - query|)` over the cells without a sink, and count the rows."""
     counted, n = block.counted, (block.by_distance.shape[-1] + 1) // 2
     if block.step.has_sink:
         counted = counted & (block.on_tokens.sum(-1) > 0)
-    return block.by_distance @ of(torch.arange(-n + 1, n).abs()).double(), counted.sum(-1).double()
+    return block.by_distance @ function(torch.arange(-n + 1, n).abs()).double(), counted.sum(-1).double()
 
 
-def _weight_at_offset(block: HeadBlock, by: int) -> Sums:
-    """Weight on the key `by` positions after the query, in rows that have such a key."""
-    offset, rows = block.rows.start + by, len(block.position)
-    values = block.weights.diagonal(offset, -2, -1)
-    before = min(max(0, -offset), rows)
+def _weight_at_offset(block: HeadBlock, offset: int) -> Sums:
+    """Sum the weights on the key `offset` positions after the query, over the rows that have such a key."""
+    diagonal, rows = block.rows.start + offset, len(block.position)
+    values = block.weights.diagonal(diagonal, -2, -1)
+    before = min(max(0, -diagonal), rows)  # rows at the top of the block without such a key
     values = torch.nn.functional.pad(values, (before, rows - before - values.shape[-1]))
-    places = block.position + by
-    return block.over_rows(values, (places >= 0) & (places < block.num_keys[:, None]))
+    keys = block.position + offset
+    return block.over_rows(values, (keys >= 0) & (keys < block.num_keys[:, None]))
 
 
 def itself(block: HeadBlock) -> Sums:
+    """Metric: weight on the query's own position."""
     return _weight_at_offset(block, 0)
 
 
 def previous(block: HeadBlock) -> Sums:
+    """Metric: weight on the previous position."""
     return _weight_at_offset(block, -1)
 
 
 def following(block: HeadBlock) -> Sums:
+    """Metric: weight on the next position."""
     return _weight_at_offset(block, 1)
 
 
 def first(block: HeadBlock) -> Sums:
-    """Weight on the first key; queries and keys of the same text leave out row 0, which can only attend to itself."""
+    """Metric: weight on the first key; in self-attention without row 0, whose own position is the first key."""
     return block.over_rows(block.weights[..., 0], (block.position > 0)[None] if block.one_text else None)
 
 
 def special(block: HeadBlock) -> Sums:
-    """Weight on special tokens, in texts that have special tokens among the keys."""
+    """Metric: weight on special tokens, in texts that have special tokens among the keys."""
     return block.over_rows(block.taken[..., -1], block.sides.special[block.texts].any(-1, keepdim=True))
 
 
 def _weight_on_pairs(block: HeadBlock, text: Tensor, row: Tensor, key: Tensor) -> Sums:
-    """Total weight on the given (text, row, key) triples, and the number of measured rows among these."""
+    """Sum the weights of (text, row, key) triples, given as three index tensors, and count their measured rows."""
     shape = block.counted.shape
     weights = block.weights[text, :, row, key].double()
-    has = torch.zeros(shape[0], shape[2], dtype=torch.bool)
-    has[text, row] = True
-    return weights.new_zeros(shape[:2]).index_add(0, text, weights), (block.counted & has[:, None]).sum(-1).double()
+    has_pair = torch.zeros(shape[0], shape[2], dtype=torch.bool)
+    has_pair[text, row] = True
+    counts = (block.counted & has_pair[:, None]).sum(-1).double()
+    return weights.new_zeros(shape[:2]).index_add(0, text, weights), counts
 
 
 def duplicate(block: HeadBlock) -> Sums:
+    """Metric: weight on other copies of the row's token; in a decoder, on earlier copies."""
     return _weight_on_pairs(block, *block.twins)
 
 
 def induction(block: HeadBlock) -> Sums:
-    """Weight on the keys right after other copies of the row's token; in a decoder, after earlier copies."""
+    """Metric: weight on the keys right after other copies of the row's token; in a decoder, after earlier copies."""
     text, row, key = block.twins
     inside = key + 1 < block.num_keys[text]
     return _weight_on_pairs(block, text[inside], row[inside], key[inside] + 1)
 
 
 def value_weighted(block: HeadBlock) -> Sums:
-    """Σ_j ‖w_ij v_j‖ per row: the total length of the weighted value vectors."""
+    """Metric: Σ_j ‖w_ij v_j‖, the total length of the weighted value vectors of a row."""
     return block.over_rows(block.taken[..., block.step.value.shape[-1]])
 
 
 def output_share(block: HeadBlock) -> Sums:
-    """Share of a head in the output norms of all heads, over rows measured in every head, so that shares sum to 1."""
+    """Metric: a head's share in the output norms of all heads, over rows measured in every head; shares sum to 1."""
     step = block.step
     norms = block.taken[..., : step.value.shape[-1]].norm(dim=-1)
     if step.heads_off or step.off_alone:

@@ -27,43 +27,43 @@ HEIGHT, WIDTH = 512, 512
 
 
 def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-    """Weights of one head, or the mean, maximum or minimum of all heads per cell, (rows, columns)."""
+    """Compute the weights of one head, or the mean, maximum or minimum over all heads in each cell, (rows, columns)."""
     if not isinstance(head, str):
         return step.weights(head, rows, columns, sentence=sentence)
     if head not in AGGREGATIONS:
         raise InputError(f"Heads cannot be combined by {head!r}; there are {', '.join(AGGREGATIONS)}.")
-    join = {"mean": torch.add, "max": torch.maximum, "min": torch.minimum}[head]
-    together = reduce(join, (step.weights(h, rows, columns, sentence=sentence) for h in range(step.num_heads)))
-    return together / step.num_heads if head == "mean" else together
+    combine = {"mean": torch.add, "max": torch.maximum, "min": torch.minimum}[head]
+    combined = reduce(combine, (step.weights(h, rows, columns, sentence=sentence) for h in range(step.num_heads)))
+    return combined / step.num_heads if head == "mean" else combined
 
 
 def reasons_of(
     step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], Tensor]:
-    """`Step.reasons` of one head, or of combined heads: there a cell is blocked if every head blocks it."""
-    reasons = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
+    """Return `Step.reasons` for one head, or for combined heads, where a cell is blocked if every head blocks it."""
+    reasons = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_with_masks(step, head)]
     return reasons[0][0], reduce(torch.minimum, (blocked for _, blocked in reasons))  # faster than amin
 
 
 def may_attend(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-    """`Step.may_attend` of one head, or of combined heads: there a cell is open if it is open in any head."""
-    masks = [step.may_attend(h, rows, columns, sentence=sentence) for h in _heads_that_differ(step, head)]
+    """Return `Step.may_attend` for one head, or for combined heads, where a cell is open if any head opens it."""
+    masks = [step.may_attend(h, rows, columns, sentence=sentence) for h in _heads_with_masks(step, head)]
     return torch.stack(masks).any(0)
 
 
 def empty_queries(step: Step, head: int | str, *, sentence: int = 0) -> Tensor:
-    """Whether a query has no open key, boolean, (Q,); for combined heads, none in any head."""
+    """Whether a query has no open key, boolean, (Q,); for combined heads, whether it has none in every head."""
     heads = range(step.num_heads) if isinstance(head, str) else (head,)
     return torch.stack([step.empty_queries(h, sentence=sentence) for h in heads]).all(0)
 
 
 def has_own_masks(step: Step) -> bool:
-    """Whether heads of a step may have different masks."""
+    """Whether the heads of an attention call may have different masks."""
     return isinstance(step.mask, Tensor) and step.mask.dim() == 4 and step.mask.shape[1] > 1
 
 
-def _heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
-    """Heads whose masks differ: one head, or all combined heads; head 0 alone if the heads share one mask."""
+def _heads_with_masks(step: Step, head: int | str) -> Sequence[int]:
+    """Heads whose masks must be read: the given one; for combined heads all, or head 0 if all share a mask."""
     if not isinstance(head, str):
         return (head,)
     return range(step.num_heads) if has_own_masks(step) else (0,)
@@ -71,9 +71,12 @@ def _heads_that_differ(step: Step, head: int | str) -> Sequence[int]:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Run of positions of an axis in a block: `count` tiles of `size` positions, from tile `first` on.
+    """The part of an axis (queries or keys of a window) in one block: a run of whole tiles, or a part of one tile.
 
-    `start` is the number of positions of the axis before this run.
+    Attributes:
+        places: positions in the map.
+        start: number of positions of the window before this run.
+        first, count, size: index of the first tile, number of tiles, and positions per tile.
     """
 
     places: range
@@ -84,15 +87,17 @@ class Stretch:
 
     @property
     def tiles(self) -> slice:
+        """Slice of the tiles of the axis."""
         return slice(self.first, self.first + self.count)
 
     @property
     def slice(self) -> slice:
+        """Slice of the positions in the map."""
         return _slice(self.places)
 
     @property
     def within(self) -> slice:
-        """Slice of the run, relative to the start of the axis."""
+        """Slice of the positions, relative to the start of the window."""
         return slice(self.start, self.start + len(self.places))
 
 
@@ -103,8 +108,9 @@ class Block:
     Attributes:
         down, across: positions of the queries and of the keys.
         open: mask of open cells, (queries, keys) or, for several heads, (H, queries, keys); or a boolean for all cells.
-        cells: numbers that grow with the weights, (H, queries, keys), valid until the next block; None if all are 0.
-        weigh: function that turns some `cells` into weights, in place; None where `cells` are weights already.
+        cells: weights, or numbers that grow with the weights, (H, queries, keys); None if all weights are 0. The next
+            block overwrites them.
+        weigh: function that turns any of the `cells` into weights, in place; None if `cells` are weights.
     """
 
     down: Stretch
@@ -115,7 +121,7 @@ class Block:
 
     @cached_property
     def weights(self) -> Tensor | None:
-        """Weights of the only head, (queries, keys), valid until the next block; None where all are 0."""
+        """Weights of the only head, (queries, keys), overwritten by the next block; None if all are 0."""
         if self.cells is None:
             return None
         return (self.cells if self.weigh is None else self.weigh(self.cells))[0]
@@ -124,10 +130,15 @@ class Block:
 def blocks(
     step: Step, heads: int | str | Sequence[int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
 ) -> Iterator[Block]:
-    """Iterate over the blocks of a window, row by row; a block holds whole tiles or a part of one tile.
+    """Iterate over a window of a map in blocks, row by row; a block holds whole tiles or a part of one tile.
 
-    Blocks that a mask closes completely are not computed. For `core.progress`, a whole map is one call. `heads` is a
-    head, several heads (with smaller blocks), or a name of `AGGREGATIONS`.
+    Weights of a block that the mask closes completely are not computed. Progress is reported to `core.progress`, with
+    one call per map.
+
+    Args:
+        heads: a head, several heads (with smaller blocks), or a name of `AGGREGATIONS`.
+        queries, keys: positions of the window.
+        tile: cells per side of a tile.
     """
     heads = heads if isinstance(heads, Sequence) else (heads,)
     count = 1 if isinstance(heads, str) else len(heads)
@@ -149,17 +160,17 @@ def blocks(
             else:
                 numbers = weights_of(step, heads, down.slice, across.slice, sentence=sentence)[None]
             yield Block(down, across, open, numbers, weigh)
-        before, now = (count * done / len(queries) for done in (down.start, down.start + len(down.places)))
-        for _ in range(int(now) - int(before)):
+        before, done = (count * rows / len(queries) for rows in (down.start, down.start + len(down.places)))
+        for _ in range(int(done) - int(before)):  # maps that are complete now
             tell(1.0)
-        if now % 1:
-            tell(now % 1)
+        if done % 1:
+            tell(done % 1)
 
 
 def openings(
     mask: Mask, lengths: tuple[int, int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
 ) -> Iterator[Block]:
-    """Iterate over a mask like `blocks`, without weights."""
+    """Iterate over a mask in blocks like `blocks`, without weights; `lengths` are its numbers of queries and keys."""
     own_mask = mask.of_sentence(sentence)
     for down in _stretches(queries, tile, HEIGHT):
         for across in _stretches(keys, tile, WIDTH):
@@ -172,7 +183,7 @@ def openings(
 def _open_cells(
     step: Step, heads: str | Sequence[int], rows: range, columns: range, sentence: int
 ) -> tuple[Tensor | bool, Tensor]:
-    """Open cells of a block: a mask, or False if no cell is open, and the mask in any case."""
+    """Return the open cells of a block twice: as `Block.open`, which is False if no cell is open, and as a mask."""
     if isinstance(step.mask, Mask):
         return _open_cells_of_mask(step.mask, step.shape[2:], rows, columns, sentence)
     window = {"rows": _slice(rows), "columns": _slice(columns), "sentence": sentence}
@@ -188,7 +199,7 @@ def _open_cells(
 def _open_cells_of_mask(
     mask: Mask, lengths: tuple[int, int], rows: range, columns: range, sentence: int
 ) -> tuple[Tensor | bool, Tensor]:
-    """`_open_cells` of a `Mask`, cached for blocks of 512 tokens: layers drawn one after another share a mask."""
+    """Return `_open_cells` for a `Mask`; cached, because layers that are drawn one after another share a mask."""
     allowed = mask.grid(*lengths, sentence=sentence, rows=_slice(rows), columns=_slice(columns))
     return allowed if allowed.any() else False, allowed
 
@@ -198,24 +209,25 @@ def _slice(places: range) -> slice:
 
 
 def _stretches(places: range, tile: int, most: int) -> Iterator[Stretch]:
-    """Cut an axis into runs of at most `most` positions, each of whole tiles or of a part of one tile."""
-    n, width = len(places), max(tile, most // tile * tile)
+    """Cut an axis into runs of at most `most` positions, each of whole tiles or a part of one tile."""
+    n, width = len(places), max(tile, most // tile * tile)  # `width` is one tile if a tile is longer than `most`
     for start in range(0, n, width):
         for begin in range(start, min(start + width, n), min(width, most)):
             end = min(begin + min(width, most), start + width, n)
-            whole = (end - begin) // tile * tile
-            for first, last, size in ((begin, begin + whole, tile), (begin + whole, end, end - begin - whole)):
-                if first < last:
-                    yield Stretch(places[first:last], first, first // tile, (last - first) // size, size)
+            middle = begin + (end - begin) // tile * tile  # whole tiles end here, and a part of a tile begins
+            if begin < middle:
+                yield Stretch(places[begin:middle], begin, begin // tile, (middle - begin) // tile, tile)
+            if middle < end:
+                yield Stretch(places[middle:end], middle, middle // tile, 1, end - middle)
 
 
 def window_ranges(step: Step, rows: slice, columns: slice) -> tuple[range, range]:
-    """Positions of the queries and keys of a window."""
+    """Convert slices of rows and columns to the positions of the queries and keys."""
     return range(*rows.indices(step.shape[2])), range(*columns.indices(step.shape[3]))
 
 
 def row_slices(queries: int, keys: int, tile: int = 1) -> list[slice]:
-    """Blocks of about `BLOCK` cells, as slices of rows, at least one; all but the last hold whole tiles."""
+    """Cut a map into slices of rows with about `BLOCK` cells, at least one slice; all but the last hold whole tiles."""
     height = max(1, BLOCK // max(1, keys) // tile) * tile
     return [slice(start, min(start + height, queries)) for start in range(0, max(1, queries), height)]
 
@@ -240,17 +252,18 @@ def pool(block: Tensor, tile: int, how: str = "max") -> Tensor:
 def diagonal_sums(cells: Tensor) -> Tensor:
     """Sum each diagonal of (..., n, m) numbers, from the lower left corner on, (..., n + m - 1).
 
-    In a copy with n - 1 zeros before the numbers and n zeros after each row, a diagonal is a column of another stride.
+    The numbers are copied with n - 1 zeros before the first and n zeros after each row. With a row stride that is
+    larger by 1, the diagonals of this copy are columns.
     """
-    *many, n, m = cells.shape
-    padded = cells.new_zeros(*many, n * (n + m) + n)
-    padded[..., n - 1 : n - 1 + n * (n + m)].view(*many, n, n + m)[..., :m] = cells
-    turned = padded.as_strided((*many, n, n + m - 1), (*padded.stride()[:-1], n + m + 1, 1))
-    return turned.sum(-2)
+    *batch, n, m = cells.shape
+    padded = cells.new_zeros(*batch, n * (n + m) + n)
+    padded[..., n - 1 : n - 1 + n * (n + m)].view(*batch, n, n + m)[..., :m] = cells
+    skewed = padded.as_strided((*batch, n, n + m - 1), (*padded.stride()[:-1], n + m + 1, 1))
+    return skewed.sum(-2)
 
 
 def largest_in_size(numbers: np.ndarray, tile: int) -> np.ndarray:
-    """The number of largest magnitude in each tile, with its sign; NaN where no number is finite."""
+    """Pool each tile to its number of largest magnitude, with its sign; NaN where no number is finite."""
     if tile == 1:
         return numbers
     filled = torch.from_numpy(np.nan_to_num(numbers))
@@ -261,10 +274,10 @@ def largest_in_size(numbers: np.ndarray, tile: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class ByDistance:
-    """Weights of a head by distance from query to key. A row of NaN makes all its distances NaN.
+    """Weights of a head, summed by distance from query to key. NaN in a row makes all distances of its cells NaN.
 
     Attributes:
-        distances: key - query, all that occur, in increasing order; 0 is the query itself.
+        distances: all values of key - query, in increasing order; 0 is the query itself.
         sums: sum of the weights of all pairs at that distance, float64.
         pairs: number of open pairs.
     """
@@ -274,22 +287,21 @@ class ByDistance:
     pairs: np.ndarray
 
     def within(self, most: int) -> float:
-        """Share of all attention on keys at most `most` tokens before or after the query; NaN without attention."""
+        """Share of all weights on keys at most `most` tokens before or after the query; NaN if all weights are 0."""
         with np.errstate(invalid="ignore"):
             return float(self.sums[abs(self.distances) <= most].sum() / self.sums.sum())
 
     def curve(self) -> pd.DataFrame:
-        """Table of bins that double in size: nearest, furthest, share of the attention, pairs, mean weight of a pair.
+        """Table of bins that double in size: nearest, furthest, share of the weights, pairs, mean weight of a pair.
 
         The bins are 0, 1, 2 to 3, 4 to 7, ..., negative for keys before the query. The mean is NaN in bins without an
         open pair, even if empty rows were given weights there.
         """
-        size = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
-        bins = np.sign(self.distances) * size
-        parts = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # bins are in increasing order
-        bin_sums = [(self.distances[i], self.sums[i].sum(), self.pairs[i].sum()) for i in parts]
-        ends = [sorted((int(part[0]), int(part[-1])), key=abs) for part, _, _ in bin_sums]
-        sums, pairs = (np.array([row[i] for row in bin_sums]) for i in (1, 2))
+        number = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
+        bins = np.sign(self.distances) * number
+        parts = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # indices of the distances in a bin
+        ends = [sorted((int(self.distances[i[0]]), int(self.distances[i[-1]])), key=abs) for i in parts]
+        sums, pairs = (np.array([numbers[i].sum() for i in parts]) for numbers in (self.sums, self.pairs))
         columns = {"nearest": [nearest for nearest, _ in ends], "furthest": [furthest for _, furthest in ends]}
         mean = np.divide(sums, pairs, out=np.full(len(sums), np.nan), where=pairs > 0)
         with np.errstate(invalid="ignore"):
@@ -297,7 +309,7 @@ class ByDistance:
 
 
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
-    """Sum the attention of a head by distance; weight on a sink has no distance and is left out."""
+    """Sum the weights of a head by distance; weight on a sink has no distance and is left out. Cached per step."""
     name, curve = _by_distance.get(step, (None, None))
     if name == (head, sentence):
         return curve
@@ -306,7 +318,7 @@ def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance
     pairs = torch.zeros(len(sums), dtype=torch.int64)
     for block in blocks(step, head, queries, keys, sentence=sentence):
         high, wide = len(block.down.places), len(block.across.places)
-        first = block.across.start - block.down.places[-1] + queries[-1]
+        first = block.across.start - block.down.places[-1] + queries[-1]  # smallest distance of the block
         diagonals = slice(first, first + high + wide - 1)
         if block.open is not False:
             open_cells = torch.ones(high, wide, dtype=torch.int64) if block.open is True else block.open.long()

@@ -24,20 +24,20 @@ from attnviz.core.stream import ModelWeights, Norm, Projections
 KINDS = ("q", "k", "v")
 """Inputs of a later head that an earlier head can change: queries, keys or values."""
 
-PLACE, NUMBERS = ("kind", "layer", "head"), ("copying", "previous_token", "induction", "eigenvalue")
+HEAD, NUMBERS = ("kind", "layer", "head"), ("copying", "previous_token", "induction", "eigenvalue")
 """Columns that identify a head, and columns with its numbers."""
 
 LACKING = {
-    "copying": "No copying score and no eigenvalues: W_V is not a plain projection of what enters its layer, no "
-    "head writes what words are read from, or the embeddings are not a table.",
-    "previous_token": "No previous-token score: positions are not vectors that are added, such as rotary "
-    "ones, and no published score measures those by the weights alone.",
+    "copying": "No copying score and no eigenvalues: W_V is not a plain projection of the input of its layer, no "
+    "head writes into the stream that the unembedding reads, or the embeddings are not a table.",
+    "previous_token": "No previous-token score: the model adds no position vectors (for example, its positions are "
+    "rotary), and no published score measures other positions by the weights alone.",
     "induction": "No induction score: no keys read what an earlier head writes, queries and keys are more than a "
     "projection, or the embeddings are not a table.",
     "composition": "No composition scores: there is one layer, or queries, keys and values are more than a projection "
     "of the stream.",
 }
-"""Reasons for which no head has a number."""
+"""Possible reasons why a number is missing for all heads."""
 
 ROWS = 4096
 """Rows of the vocabulary per matrix product."""
@@ -65,20 +65,20 @@ class Circuits:
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Sentences about the numbers that no head has, with the reasons."""
+        """Sentences that say why a number is missing for all heads."""
         numbers = {name: self.heads[name] for name in LACKING if name in self.heads}
         numbers["composition"] = self.composition[[*KINDS]].stack()
-        return tuple(LACKING[name] for name, of_heads in numbers.items() if of_heads.isna().all())
+        return tuple(LACKING[name] for name, column in numbers.items() if column.isna().all())
 
     def matrix(self, kind: str) -> np.ndarray:
-        """Composition scores "q", "k" or "v", (earlier heads, later heads), NaN where the row's head is not earlier."""
+        """Composition scores "q", "k" or "v", (heads, heads); NaN unless the row's head is in an earlier layer."""
         if kind not in KINDS:
             raise InputError(f"There is no composition {kind!r}. There are: {', '.join(KINDS)}.")
-        numbers = {place: i for i, place in enumerate(self.heads[["layer", "head"]].itertuples(index=False, name=None))}
-        matrix = np.full((len(self.heads), len(self.heads)), np.nan)
-        ends = (["layer", "head"], ["later_layer", "later_head"])
-        places = ([numbers[place] for place in zip(*(self.composition[n] for n in end), strict=True)] for end in ends)
-        matrix[tuple(places)] = self.composition[kind]
+        index = {head: i for i, head in enumerate(zip(self.heads["layer"], self.heads["head"], strict=True))}
+        matrix, pairs = np.full((len(self.heads), len(self.heads)), np.nan), self.composition
+        rows = [index[head] for head in zip(pairs["layer"], pairs["head"], strict=True)]
+        columns = [index[head] for head in zip(pairs["later_layer"], pairs["later_head"], strict=True)]
+        matrix[rows, columns] = pairs[kind]
         return matrix
 
 
@@ -94,9 +94,9 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
     - composition: ‖W_V W_O M‖ / (‖W_V W_O‖ ‖M‖), Frobenius norms, with M = W_Q W_Kᵀ, W_K W_Qᵀ or W_V W_O of the later
       head for q, k and v.
 
-    Biases count for previous_token alone. Rotary queries and keys are taken at distance 0. A number is missing if its
-    weights are not known or if no later part reads what the head writes; previous_token also if the model learned no
-    vectors of positions: there is no published measure for rotary weights.
+    Biases are used for previous_token alone. Rotary queries and keys are used at distance 0. A number is missing if its
+    weights are unknown or if no later part reads the output of the head; previous_token also if the model has no
+    learned position vectors: there is no published measure for rotary weights.
 
     Args:
         fold_norms: whether to fold gain and centering of norms into the weights: of the norm before the layer into W_Q,
@@ -106,10 +106,10 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
     Raises:
         InputError: if the model has no self-attention, or embedding and unembedding have different vocabularies.
     """
-    places = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
-    if not places:
+    all_projections = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
+    if not all_projections:
         raise InputError("This model has no self-attention whose weights are known, so there are no circuits.")
-    sites = {site: _heads(projections, weights.num_heads[site], fold_norms) for site, projections in places.items()}
+    sites = {site: _heads(p, weights.num_heads[site], fold_norms) for site, p in all_projections.items()}
     composition = _composition(sites)
     gram = None if weights.embedding is None else _product(weights.embedding, weights.embedding)
     through_words = gram  # W_U W_E, (d_model, d_model)
@@ -126,30 +126,31 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
         values = torch.zeros(heads.count, 0, dtype=torch.complex128)
         if heads.value is not None and through_words is not None:
             values = torch.linalg.eigvals(heads.output @ through_words @ heads.value)  # (H, d_v)
-        copying, previous = _positivity(values), _previous_token(places[site], weights, site, fold_norms)
-        own = composition[composition["later_layer"] == site.layer]
+        copying, previous = _positivity(values), _previous_token(all_projections[site], weights, site, fold_norms)
+        pairs = composition[composition["later_layer"] == site.layer]
         for head in range(heads.count):
             largest = sorted(values[head].tolist(), key=abs, reverse=True)
             eigenvalues += [(site.kind, site.layer, head, value.real, value.imag) for value in largest]
             induction, through = np.nan, None
-            scores = own[own["later_head"] == head]["k"].dropna().astype(float)
-            if scores.max() > 0:  # keys compose most with this earlier head
-                earlier = composition.loc[scores.idxmax()]
-                place = Site(site.kind, int(earlier["layer"])), int(earlier["head"])
-                through = place[0].brief(place[1])
+            scores = pairs[pairs["later_head"] == head]["k"].dropna().astype(float)
+            if scores.max() > 0:
+                strongest = composition.loc[scores.idxmax()]  # earlier head with the largest K-composition
+                earlier_site, earlier_head = Site(site.kind, int(strongest["layer"])), int(strongest["head"])
+                through = earlier_site.brief(earlier_head)
                 if gram is not None:
-                    value, output = (getattr(sites[place[0]], name)[place[1]] for name in ("value", "output"))
+                    earlier = sites[earlier_site]
+                    value, output = earlier.value[earlier_head], earlier.output[earlier_head]
                     inner = (output @ heads.key[head]).mT @ (value.mT @ gram @ heads.query[head])
                     (induction,) = _positivity(torch.linalg.eigvals(inner)[None])
             real = largest[0].real if largest else np.nan
             rows.append((site.kind, site.layer, head, copying[head], previous[head], induction, real, through))
-    left_out = tuple(site for site in weights.sites if site not in places)
-    table = pd.DataFrame(rows, columns=[*PLACE, *NUMBERS, "through"])
-    return Circuits(table, pd.DataFrame(eigenvalues, columns=[*PLACE, "real", "imaginary"]), composition, left_out)
+    left_out = tuple(site for site in weights.sites if site not in all_projections)
+    table = pd.DataFrame(rows, columns=[*HEAD, *NUMBERS, "through"])
+    return Circuits(table, pd.DataFrame(eigenvalues, columns=[*HEAD, "real", "imaginary"]), composition, left_out)
 
 
 def seconds(weights: ModelWeights) -> float:
-    """Estimated time of `circuits`: products over the vocabulary, and for each pair of heads."""
+    """Estimated seconds of `circuits`, from its multiplications over the vocabulary and for each pair of heads."""
     sizes = [p.w_o.weight.shape for site, p in weights.sites.items() if site.kind != "cross"]
     words = 0 if weights.embedding is None else 2 * weights.embedding.numel() * weights.embedding.shape[1]
     pairs = sum(d_model * width * 3 * sum(other for _, other in sizes[:i]) for i, (d_model, width) in enumerate(sizes))
@@ -176,12 +177,12 @@ class _Heads:
 
     @cached_property
     def writes(self) -> Tensor | None:
-        """W_V W_O with Frobenius norm 1, without an orthonormal factor on its left, (H, d_v, d_model)."""
+        """R W_O with Frobenius norm 1, (H, d_v, d_model); R = `_square_root(W_V)`, so that ‖R W_O X‖ = ‖W_V W_O X‖."""
         return None if self.value is None else _normalize(_square_root(self.value) @ self.output)
 
     @cached_property
     def reads(self) -> dict[str, Tensor | None]:
-        """W_Q W_Kᵀ, its transpose and W_V W_O with Frobenius norm 1, without an orthonormal factor on their right."""
+        """W_Q W_Kᵀ, its transpose and W_V W_O for "q", "k" and "v", (H, d_model, d), reduced as in `writes`."""
         pairs = {"q": (self.query, self.key), "k": (self.key, self.query), "v": (self.value, self.output.mT)}
         return {
             kind: None if left is None or right is None else _normalize(left @ _square_root(right).mT)
@@ -201,6 +202,7 @@ def _normalize(matrices: Tensor) -> Tensor:
 
 
 def _heads(projections: Projections, num_heads: int, fold_norms: bool) -> _Heads:
+    """Split the projections of a site into heads, with the norms before and after attention folded in, if any."""
     before, after = (projections.before, projections.after) if fold_norms else (None, None)
     output = projections.w_o.weight.double().mT * projections.factor  # (H · d_v, d_model)
     if after is not None:
@@ -223,7 +225,7 @@ def _fold_norm(norm: Norm | None, weight: Tensor) -> Tensor:
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """Compute leftᵀ right for two matrices with a row per word, float64."""
+    """Compute leftᵀ right for two matrices with a row per word, (d_model, d_model), float64."""
     return sum(a.double().mT @ b.double() for a, b in zip(left.split(ROWS), right.split(ROWS), strict=True))
 
 
@@ -233,6 +235,7 @@ def _positivity(eigenvalues: Tensor) -> list[float]:
 
 
 def _previous_token(projections: Projections, weights: ModelWeights, site: Site, fold_norms: bool) -> list[float]:
+    """Compute the score `previous_token` of each head, see `circuits`; NaN without learned position vectors."""
     num_heads, linears = weights.num_heads[site], (projections.w_q, projections.w_k)
     if None in linears or projections.rotary or weights.positions is None or len(weights.positions) < 2:
         return [np.nan] * num_heads
@@ -247,22 +250,22 @@ def _previous_token(projections: Projections, weights: ModelWeights, site: Site,
 
 
 def _composition(sites: dict[Site, _Heads]) -> pd.DataFrame:
-    """Composition scores, a row per pair of heads of an earlier and a later layer."""
+    """Compute the composition scores, with a row per pair of heads of an earlier and a later layer."""
     tables = []
-    for done, (later, reading) in enumerate(sites.items()):
+    for done, (later, later_heads) in enumerate(sites.items()):
         tell(done / len(sites))
-        for earlier, writing in sites.items():
+        for earlier, earlier_heads in sites.items():
             if earlier.layer >= later.layer:
                 continue
-            pairs = np.indices((writing.count, reading.count)).reshape(2, -1)
+            pairs, writes = np.indices((earlier_heads.count, later_heads.count)).reshape(2, -1), earlier_heads.writes
             columns = {"kind": later.kind, "layer": earlier.layer, "head": pairs[0], "later_layer": later.layer}
             columns["later_head"] = pairs[1]
-            for kind, reads in reading.reads.items():
+            for kind, reads in later_heads.reads.items():
                 columns[kind] = np.full(pairs.shape[1], np.nan)
-                if writing.writes is not None and reads is not None:
-                    products = writing.writes.flatten(0, 1) @ reads.transpose(0, 1).flatten(1)  # (H · d_v, H' · d)
-                    parts = products.unflatten(0, writing.writes.shape[:2]).unflatten(-1, (len(reads), -1))
+                if writes is not None and reads is not None:
+                    products = writes.flatten(0, 1) @ reads.transpose(0, 1).flatten(1)  # (H · d_v, H' · d)
+                    parts = products.unflatten(0, writes.shape[:2]).unflatten(-1, (len(reads), -1))
                     columns[kind] = torch.linalg.matrix_norm(parts, dim=(1, 3)).flatten().numpy()
             tables.append(pd.DataFrame(columns))
-    columns = [*PLACE, "later_layer", "later_head", *KINDS]
+    columns = [*HEAD, "later_layer", "later_head", *KINDS]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)

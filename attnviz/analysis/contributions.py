@@ -1,7 +1,7 @@
 """Direct contributions of each part of a model to a word's logit, and logit differences carried by each head.
 
-With the scale of the last norm fixed to its value in this run, the norm is linear, so the logit is a sum over all
-vectors written into the residual stream: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits";
+With the divisor of the last norm fixed to its value in this run, the norm is linear, so the logit is a sum over all
+vectors added to the residual stream: Elhage et al. 2021, "A Mathematical Framework for Transformer Circuits";
 nostalgebraist 2020, "interpreting GPT: the logit lens".
 """
 
@@ -28,9 +28,9 @@ class Contributions:
     """Contributions of all parts to a logit, or to the difference of two logits, at one position.
 
     Attributes:
-        table: a row per part: part ("head", "feed-forward", ...), kind, layer, head (if it is one), contribution.
+        table: a row per part: part ("head", "feed-forward", ...), kind, layer, head (for heads only), contribution.
         logit: the logit of the model, or the difference of both logits.
-        residual: the logit minus the sum of the table.
+        residual: the logit minus the sum of the table, from rounding.
         position, sentence: position after which the word is predicted, and index in the batch.
         token, minus: the word, and the second word of a difference or None.
     """
@@ -58,13 +58,13 @@ class Contributions:
                 name = Site(kind, layer).head(head)
                 names.append(name if part == "head" else f"{part}, {name}")
                 continue
-            places = [kind] if pd.notna(kind) else []
-            places += [f"layer {layer}"] if pd.notna(layer) else []
-            names.append(f"{part}, {' '.join(places)}" if places else part)
+            where = [kind] if pd.notna(kind) else []
+            where += [f"layer {layer}"] if pd.notna(layer) else []
+            names.append(f"{part}, {' '.join(where)}" if where else part)
         return names
 
     def with_falls(self, falls: pd.DataFrame | None) -> pd.DataFrame:
-        """Add a column with the fall of the logit if a head is off (`studies.ablation.logit_falls`), else NaN."""
+        """Add to the table the fall of the logit with each head off, from `logit_falls`; NaN for other parts."""
         if falls is None:
             return self.table.assign(fall=float("nan"))
         table = self.table.merge(falls[[*HEAD, "fall"]], "left", on=HEAD)
@@ -78,11 +78,11 @@ class Contributions:
 
     @property
     def called(self) -> str:
-        """The word or the difference, as written in a sentence: “it” − “she”."""
+        """The word in quotes, or both words of a difference: “it” − “she”."""
         return " − ".join(f"“{visible_text(word)}”" for word in (self.token, self.minus) if word is not None)
 
     def in_words(self, falls: pd.DataFrame | None = None) -> str:
-        """Name the head with the largest contribution; given `logit_falls`, also say whether other parts replace it."""
+        """Describe the head with the largest contribution; given `logit_falls`, also whether other parts replace it."""
         what, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
         if self.most is None:
             return f"No head adds to {self.called} directly; its {what} is {logit}."
@@ -90,26 +90,26 @@ class Contributions:
         most = f"{site.head(head).capitalize()} adds most to {self.called}: {in_cell(adds)} of the {what} {logit}."
         if falls is None:
             return most
-        falling, parts = (
+        in_falls, in_table = (
             (t["kind"] == site.kind) & (t["layer"] == site.layer) & (t["head"] == head) for t in (falls, self.table)
         )
-        whole = float(self.table["contribution"][parts.fillna(False)].sum())  # including its bias of values
+        whole = float(self.table["contribution"][in_table.fillna(False)].sum())  # including its bias of values
         step = falls.attrs.get("step")
         steps = f" Logits of this model come in steps of {step:.2g}: it computes in half precision." if step else ""
-        fall = float(falls["fall"][falling].iloc[0])
-        off, share = f"Off, the {what} falls by {in_cell(fall)}", fall / whole
+        fall = float(falls["fall"][in_falls].iloc[0])
+        share, falls_by = fall / whole, f"With this head off, the {what} falls by {in_cell(fall)}"
         if fall <= 0:
-            rises = f"Off, the {what} does not fall (it rises by {in_cell(-fall)})"
+            rises = f"With this head off, the {what} does not fall (it rises by {in_cell(-fall)})"
             return f"{most} {rises}: other parts make up for all of it.{steps}"
         if share > 1.1:
-            return f"{most} {off}, more than the head adds: later parts use it, too.{steps}"
+            return f"{most} {falls_by}, more than the head adds: later parts use it, too.{steps}"
         if share >= 0.9:
-            return f"{most} {off}, about as much as the head adds: nothing replaces it.{steps}"
-        return f"{most} {off}: other parts make up for {percent(1 - share, 0)} of what the head adds.{steps}"
+            return f"{most} {falls_by}, about as much as the head adds: nothing replaces it.{steps}"
+        return f"{most} {falls_by}: other parts make up for {percent(1 - share, 0)} of what the head adds.{steps}"
 
     @property
     def summary(self) -> pd.DataFrame:
-        """The sum in a few rows (part and contribution): one row for the heads of each layer and one for all biases."""
+        """The table with parts added up: one row for the heads of each layer, and one for all biases."""
         layers = self.table["layer"].astype(str)
         names = self.table["part"].case_when(
             [
@@ -132,9 +132,9 @@ def contributions(
     minus: str | int | None = None,
     sentence: int = 0,
 ) -> Contributions:
-    """Split the logit of a word after a position into contributions of each head and other part, which sum to it.
+    """Split the logit of a word after a position into the contributions of all heads and other parts, which sum to it.
 
-    One part of the values, (b_V + b_norm W_V) W_O, does not depend on the tokens attended to: the "bias of values".
+    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on the tokens attended to, and has a row.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
@@ -151,8 +151,9 @@ def contributions(
     direction = readout.unembedding.weight[first] - (0 if second is None else readout.unembedding.weight[second])
 
     def adds(part: Tensor) -> float:
-        through = part if readout.norm is None else readout.norm.through(part, whole)
-        return float((through.double() @ direction.double()) * readout.factor)
+        """Contribution of a vector in the stream, (d_model,), to the logit."""
+        normed = part if readout.norm is None else readout.norm.through(part, whole)
+        return float((normed.double() @ direction.double()) * readout.factor)
 
     rows: list[tuple] = [("embedding", None, None, None, adds(stream.embedding[sentence, position]))]
     if stream.position is not None:
@@ -161,8 +162,8 @@ def contributions(
         sites = [site for site in stream.weights.sites if site.layer == layer]
         for site in sites:
             written, constant, bias = written_by_heads(record, site, slice(position, position + 1), sentence=sentence)
-            moving = written if constant is None else written - constant
-            rows += [("head", site.kind, layer, head, adds(part[0])) for head, part in enumerate(moving)]
+            without_bias = written if constant is None else written - constant
+            rows += [("head", site.kind, layer, head, adds(part[0])) for head, part in enumerate(without_bias)]
             if constant is not None:
                 rows += [(BIAS, site.kind, layer, head, adds(part[0])) for head, part in enumerate(constant)]
             if bias is not None:
@@ -191,7 +192,7 @@ def contributions(
 def place_of(
     record: Record, token: str | int | None, position: int, *, minus: str | int | None = None, sentence: int = 0
 ) -> tuple[int, int, int | None]:
-    """Resolve a position, counted from 0, and the ids of both words; the first is by default the most probable one.
+    """Look up a position, counted from 0, and the ids of both words; the first word is by default the most probable.
 
     Raises:
         InputError: if the record predicts no words, or there is no such word or position.
@@ -210,7 +211,7 @@ def place_of(
 
 
 def logit_of(record: Record, rows: int | list[int], position: int, first: int, second: int | None) -> Tensor:
-    """Logit of a word in rows of a batch, or its difference from that of a second word."""
+    """Return the logit of a word at a position, for texts `rows` of the batch, minus that of a second word, if any."""
     logits = predicting(record).logits[rows, position].double()
     return logits[..., first] - (0 if second is None else logits[..., second])
 
@@ -223,7 +224,7 @@ def stream_of(record: Record) -> Stream:
 
 
 def parts_of(record: Record) -> StreamParts:
-    """Parts of the residual stream of a record; an `InputError` if they are not known, with the reason."""
+    """Return the parts of the residual stream of a record, or raise InputError with the reason why there are none."""
     stream = stream_of(record)
     if stream.parts is None:
         raise InputError(stream.why_no_parts)
@@ -231,7 +232,7 @@ def parts_of(record: Record) -> StreamParts:
 
 
 def id_of(record: Record, token: str | int) -> int:
-    """Look up the id of a word in the vocabulary, or else of the word with a space before it.
+    """Look up the id of a word in the vocabulary; if it is missing, the id of the word with a space before it.
 
     Raises:
         InputError: if there is no such word; the message names words with a similar spelling.
@@ -255,8 +256,9 @@ def written_by_heads(
     """Compute the vectors that heads write into the residual stream at some positions.
 
     Returns:
-        The vectors of the heads, (H, n, d_model); the bias of values within these vectors, with the same shape; and the
-        bias of W_O, (n, d_model), or one row if it is the same at all positions. None for a bias that does not exist.
+        The vectors of the heads, (H, n, d_model); the part of these vectors that is a bias of values, with the same
+        shape; and the bias of W_O, (n, d_model), or one row if it is the same at all positions. None for a bias that
+        does not exist.
     """
     step, projections = record.step(site), parts_of(record).weights.sites[site]
     heads, n = range(step.num_heads), step.shape[3] - step.has_sink
@@ -288,7 +290,7 @@ class Carried:
         texts, part: texts A and B, and the part that a head of A takes from B, of `core.edits.PARTS`.
         position: position after which the words are predicted, or position of a blank.
         words: the word of A and that of B; the difference is the logit of the first minus that of the second.
-        moved: whether both texts predict one word; then `words` are those whose logits fall and rise most from A to B.
+        moved: whether A and B predict the same word; then `words` are those whose logits fall and rise most, A to B.
         before, other: the difference in A and in B.
         table: a row per head: site, kind, layer, head, difference and carried, (difference - before) / (other -
             before): 0 is A, 1 is B; values below 0 and above 1 are possible.
@@ -310,7 +312,7 @@ class Carried:
         return Site(row["kind"], int(row["layer"])), int(row["head"])
 
     def in_words(self) -> str:
-        """Sentence with the two words, their differences, and the head that carries most."""
+        """Describe the two words, their logit differences in A and B, and the head that carries most."""
         first, second = (f"“{visible_text(word)}”" for word in self.words)
         (site, head), most = self.strongest, self.table["carried"].max()
         why = " A and B predict the same word, so these are the two that move most." if self.moved else ""

@@ -1,4 +1,4 @@
-"""Views of maps, and the groups that a view makes of tokens: runs of positions merged into one row or column each.
+"""Views of maps: a view merges runs of tokens into groups, each shown as one row or column, and hides special tokens.
 
 A view does not change the record: weights of groups are sums of the record's weights, computed block by block.
 """
@@ -17,7 +17,7 @@ from attnviz.core.masks import Mask
 from attnviz.core.tokens import Token, begins_sentence
 
 SPECIAL = ("show", "hide")
-"""Treatments of special tokens."""
+"""Possible values of `View.special`."""
 
 Spans = tuple[np.ndarray, np.ndarray]
 """First position of each group, and the position after its last, in the order of the text; no group is empty."""
@@ -30,9 +30,9 @@ class View:
     Attributes:
         words: whether to merge the pieces of a word: weights are summed over keys and averaged over queries, so that
             row sums are kept.
-        special: treatment of special tokens, of `SPECIAL`.
+        special: "show" or "hide" special tokens.
         sentences: whether to merge the tokens of a sentence like the pieces of a word; see `begins_sentence`.
-        parts: number of runs of equal length that the text is cut into, with the tokens of a run merged; 0 for no cut.
+        parts: number of parts of equal length to cut the text into, each shown as one row or column; 0 for no cut.
 
     Raises:
         InputError: if an option does not exist; the message names those that do.
@@ -58,7 +58,7 @@ class View:
         return "words" if self.words else ""
 
     def in_short(self) -> str:
-        """Short form for the name of a file: "words hide"."""
+        """Describe the view in a few words for the name of a file, such as "words hide"."""
         return " ".join(part for part in (self.unit, self.special) if part not in ("", "show"))
 
 
@@ -69,7 +69,7 @@ class Groups:
     Attributes:
         tokens: names of the groups.
         starts, stops: first position of each group and the position after its last, (groups,).
-        is_answered: whether the whole text has an answer, so that tokens without a role are its prompt.
+        is_answered: whether the text ends with a generated answer, so that tokens without a role are the prompt.
     """
 
     tokens: tuple[Token, ...]
@@ -80,13 +80,13 @@ class Groups:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def __getitem__(self, picked: slice | np.ndarray) -> "Groups":
-        starts, stops = self.starts[picked], self.stops[picked]
-        chosen = np.arange(len(self))[picked].tolist()
-        return Groups(tuple(self.tokens[i] for i in chosen), starts, stops, self.is_answered)
+    def __getitem__(self, index: slice | np.ndarray) -> "Groups":
+        tokens = tuple(self.tokens[i] for i in np.arange(len(self))[index].tolist())
+        return Groups(tokens, self.starts[index], self.stops[index], self.is_answered)
 
     @property
     def sizes(self) -> np.ndarray:
+        """Number of positions of each group."""
         return self.stops - self.starts
 
     @property
@@ -95,11 +95,12 @@ class Groups:
 
     @property
     def stretch(self) -> slice:
-        """Slice of positions from the first group to the last; there must be a group."""
+        """Slice of positions from the first group to the last; there must be at least one group."""
         return slice(int(self.starts[0]), int(self.stops[-1]))
 
     @property
     def merged(self) -> bool:
+        """Whether any group has more than one position."""
         return bool((self.sizes > 1).any())
 
     @cached_property
@@ -114,40 +115,41 @@ class Groups:
     @cached_property
     def turns(self) -> tuple[tuple[str, int, int], ...]:
         """Runs of groups with the same role: the role, the first group, and the group after the last."""
-        ends = [(role, len([*run])) for role, run in groupby(self.roles)]
-        stops = [*accumulate(count for _, count in ends)]
-        return tuple((role, stop - count, stop) for (role, count), stop in zip(ends, stops, strict=True))
+        runs = [(role, len([*run])) for role, run in groupby(self.roles)]
+        stops = [*accumulate(count for _, count in runs)]
+        return tuple((role, stop - count, stop) for (role, count), stop in zip(runs, stops, strict=True))
 
     def index_of(self, position: int) -> int | None:
-        """Index of the group with a position; None if no group has it."""
+        """Index of the group that contains a position; None if no group does."""
         index = np.flatnonzero((self.starts <= position) & (position < self.stops))
         return int(index[0]) if len(index) else None
 
     def place(self, i: int) -> int | str:
-        """The position of a group, or the first and last position of several: "1–5"."""
+        """Position of group `i`, or its first and last position: "1–5"."""
         start, last = int(self.starts[i]), int(self.stops[i]) - 1
         return start if start == last else f"{start}–{last}"
 
     def last(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Last text of each group that is not empty, given the texts of all positions."""
-        spans = (reversed(range(*span)) for span in zip(*self.spans, strict=True))
-        return tuple(next(filter(None, (texts[i] for i in span)), "") for span in spans)
+        """Return for each group the last text that is not empty, given the text of each position; "" if all are."""
+        positions = (reversed(range(*span)) for span in zip(*self.spans, strict=True))
+        return tuple(next(filter(None, (texts[i] for i in group)), "") for group in positions)
 
     def every(self, flags: np.ndarray) -> np.ndarray:
-        """Whether all positions of a group are flagged, boolean, (groups,)."""
+        """Whether a flag is True at all positions of a group, boolean, (groups,)."""
         return np.array([flags[start:stop].all() for start, stop in zip(*self.spans, strict=True)], bool)
 
 
 def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
-    """Group the tokens of `text` by the words, sentences or parts of a view, and drop hidden special tokens."""
+    """Group the tokens of `text` into the words, sentences or parts of a view, and drop special tokens if hidden."""
     is_answered = any(token.role == "answer" for token in tokens)
     if view.special == "show" and not (view.words or view.sentences or view.parts):
         starts = np.arange(len(tokens))
         return Groups(tuple(tokens), starts, starts + 1, is_answered)
-    n, cut = len(tokens), view.parts or 1
+    n, parts = len(tokens), view.parts or 1
     spans: list[list[int]] = []
     for i, token in enumerate(tokens):
-        if i and i * cut // n == (i - 1) * cut // n and _is_merged(tokens[i - 1], token, view, text):
+        is_same_part = i > 0 and i * parts // n == (i - 1) * parts // n
+        if is_same_part and _is_merged(tokens[i - 1], token, view, text):
             spans[-1][1] = i + 1
         else:
             spans.append([i, i + 1])
@@ -174,7 +176,7 @@ def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
 
 
 def _is_merged(before: Token, token: Token, view: View, text: str) -> bool:
-    """Whether a view merges a token with the one before it, if both are in the same part."""
+    """Whether a view merges a token with the token before it; both are in the same part of the text."""
     if token.role != before.role:
         return False
     if view.parts:
@@ -190,43 +192,44 @@ def stretch(spans: Spans) -> range:
 
 
 def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
-    """Sum the weights between groups, float64, and tell whether any query of a group may attend to any key of another
-    group; both (queries, keys).
+    """Merge cells into cells of groups: sum their weights, float64, and tell whether any of them is open.
+
+    Both results are (groups of queries, groups of keys).
 
     Args:
-        blocks: from `blocks.blocks` or `blocks.openings`, over the `stretch` of queries and keys.
+        blocks: blocks from `blocks.blocks` or `blocks.openings`, over the `stretch` of queries and keys.
     """
-    numbers = []  # group of each position from the first group on, -1 for none
+    numbers = []  # for both axes: group of each position from the first group on, -1 if no group has the position
     for starts, stops in (queries, keys):
-        of_positions = np.full(stops[-1] - starts[0], -1)
+        group_of = np.full(stops[-1] - starts[0], -1)
         for i, (start, stop) in enumerate(zip(starts - starts[0], stops - starts[0], strict=True)):
-            of_positions[start:stop] = i
-        numbers.append(of_positions)
+            group_of[start:stop] = i
+        numbers.append(group_of)
     shape = len(queries[0]), len(keys[0])
     sums, is_open = np.zeros(shape), np.zeros(shape, bool)
     for block in blocks:
-        runs = []  # first position and group of each run of the same group in the block
-        for of_positions, part in zip(numbers, (block.down, block.across), strict=True):
-            inside = of_positions[part.within]
-            firsts = np.flatnonzero(np.diff(inside, prepend=-2))
-            runs.append((firsts, inside[firsts]))
+        runs = []  # for both axes of the block: first position and group of each run of the same group
+        for group_of, part in zip(numbers, (block.down, block.across), strict=True):
+            in_block = group_of[part.within]
+            firsts = np.flatnonzero(np.diff(in_block, prepend=-2))
+            runs.append((firsts, in_block[firsts]))
         (rows, i), (columns, j) = runs
-        groups, positions = np.ix_(i[i >= 0], j[j >= 0]), np.ix_(i >= 0, j >= 0)
+        target, positions = np.ix_(i[i >= 0], j[j >= 0]), np.ix_(i >= 0, j >= 0)
         if block.weights is not None:
-            of_keys = np.add.reduceat(block.weights.numpy(), columns, 1)
-            sums[groups] += np.add.reduceat(of_keys.astype(np.float64), rows, 0)[positions]
+            over_keys = np.add.reduceat(block.weights.numpy(), columns, 1)
+            sums[target] += np.add.reduceat(over_keys.astype(np.float64), rows, 0)[positions]
         if isinstance(block.open, torch.Tensor):
-            of_keys = np.logical_or.reduceat(block.open.numpy(), columns, 1)
-            is_open[groups] |= np.logical_or.reduceat(of_keys, rows, 0)[positions]
+            over_keys = np.logical_or.reduceat(block.open.numpy(), columns, 1)
+            is_open[target] |= np.logical_or.reduceat(over_keys, rows, 0)[positions]
         else:
-            is_open[groups] |= block.open
+            is_open[target] |= block.open
     return sums, is_open
 
 
 def first_reasons(
     mask: Mask | torch.Tensor, lengths: tuple[int, int], queries: Spans, keys: Spans, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """`Step.reasons` for the first query and first key of each pair of groups, as if all cells were blocked."""
+    """Return `Step.reasons` for the first query and key of each pair of groups; a tensor has one reason everywhere."""
     if isinstance(mask, torch.Tensor):
         return ("the model's mask",), np.ones((len(queries[0]), len(keys[0])), np.int64)
     firsts = {"rows": torch.from_numpy(queries[0]), "columns": torch.from_numpy(keys[0])}

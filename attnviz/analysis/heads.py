@@ -1,6 +1,6 @@
-"""Metrics of each head of a record, the roles they suggest, and heads that link two words or differ most from another.
+"""Metrics and roles of each head of a record, heads that link two words, and heads that differ most from another head.
 
-Rows of padding, rows without an open key and rows with NaN are left out; if no row is left, the number of a metric is
+Rows of padding, rows without an open key and rows with NaN are left out; if no row is left, the value of a metric is
 missing (`pandas.NA`), not NaN.
 """
 
@@ -32,7 +32,7 @@ class Metric:
     Attributes:
         name, title: name of the column, and title for readers.
         formula: LaTeX for one row i; a head has the mean over its rows.
-        where: meaning of further letters, and the rows that count, with LaTeX between $; "" if the formula needs none.
+        where: meaning of other letters in the formula, and the rows that count, with LaTeX between $; "" if not needed.
         range: smallest and largest value as text, with LaTeX between $.
         low, high: ends of the range; `high` is None if it depends on the text or does not exist.
         source, means: first publication, and meaning in one sentence.
@@ -58,8 +58,8 @@ class Metric:
 
     def applies(self, record: Record, block: HeadBlock) -> bool:
         """Whether the metric exists at the site of a block, for this kind of record."""
-        there = block.step.site.kind in self.kinds and (block.one_text or "cross" in self.kinds)
-        return there and (self.needs == "weights" or not record.read_only)
+        exists_here = block.step.site.kind in self.kinds and (block.one_text or "cross" in self.kinds)
+        return exists_here and (self.needs == "weights" or not record.read_only)
 
 
 _FIELDS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
@@ -92,12 +92,12 @@ def head_metrics(
     `rows` is the number of measured rows, `left_out` the number of rows without an open key or with NaN.
 
     Args:
-        names: metrics to measure, None for all; columns of other metrics have missing values.
+        site, names: attention call and metrics to measure, None for all; columns of other metrics have missing values.
         report: callback with the number of weights measured so far, and the total.
     """
     steps = record.steps if site is None else (record.step(site),)
     metrics = [metric for metric in METRICS if names is None or metric.name in names]
-    every, done, parts, texts = weights_of_all(steps), 0, [], range(sentence, sentence + 1)
+    total, done, parts, texts = weights_of_all(steps), 0, [], range(sentence, sentence + 1)
     for step in steps:
         heads = step.num_heads
         sums = torch.zeros(2, heads, len(metrics), dtype=torch.float64)
@@ -105,24 +105,24 @@ def head_metrics(
         for block in batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64):
             rows, left_out = rows + block.counted.sum((0, 2)), left_out + block.left_out[0]
             sums += sums_of(record, block, metrics)[:, 0]
-            report(done + block.rows.stop * heads * step.shape[3], every)
+            report(done + block.rows.stop * heads * step.shape[3], total)
         done += weights_of_all([step])
-        where = {"site": str(step.site), "kind": step.site.kind, "layer": step.site.layer, "head": range(heads)}
-        columns = {metric.name: [None] * heads for metric in METRICS}
-        for metric, of_heads in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
-            columns[metric.name] = [a / b if b else None for a, b in of_heads]
-        counts = {"rows": rows.tolist(), "left_out": left_out.tolist()}
-        parts.append(pd.DataFrame(where | columns | counts).astype({metric.name: "Float64" for metric in METRICS}))
+        names_of_heads = {"site": str(step.site), "kind": step.site.kind, "layer": step.site.layer}
+        columns = names_of_heads | {"head": range(heads)} | {metric.name: [None] * heads for metric in METRICS}
+        for metric, quotients in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
+            columns[metric.name] = [a / b if b else None for a, b in quotients]
+        columns |= {"rows": rows.tolist(), "left_out": left_out.tolist()}
+        parts.append(pd.DataFrame(columns).astype({metric.name: "Float64" for metric in METRICS}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 
 def weights_of_all(steps: Sequence[Step]) -> int:
-    """Number of weights of all heads of some attention calls on one text."""
+    """Count the weights of all heads of the given attention calls, for one text."""
     return sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
 
 
 def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRICS) -> Tensor:
-    """Numerators and denominators of metrics in a block, (2, B, H, M), float64; 0 for metrics that do not apply."""
+    """Compute numerator and denominator of M metrics in a block, (2, B, H, M), float64; both 0 if not applicable."""
     sums = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
     for index, metric in enumerate(metrics):
         if metric.applies(record, block):
@@ -141,7 +141,7 @@ def seconds(record: Record, sentence: int = 0) -> float:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Rule for a role: the metric is at least `least`, unless the metric named `unless` is, too, which explains it."""
+    """Rule for a role: the metric is at least `least`, and the metric `unless`, which would explain it, is less."""
 
     name: str
     metric: str
@@ -159,7 +159,7 @@ THRESHOLDS: tuple[Threshold, ...] = (
     Threshold("induction", "induction", 0.5),
     Threshold("looks evenly", "evenness", 0.9),
 )
-"""More than half of the weight must match the role. Duplicates and induction are rarer, so half is enough."""
+"""Thresholds of roles: more than half of the weight; for duplicates and induction, which are rarer, half is enough."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Role:
 
 
 def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
-    """Roles of a head, the strongest first, from a row of `head_metrics` or `Atlas.heads`; empty if it has none."""
+    """Suggest roles of a head from its row of `head_metrics` or `Atlas.heads`, the strongest first; may be empty."""
     numbers = {name: float(value) for name, value in row.items() if not isinstance(value, str) and pd.notna(value)}
     texts, suggested = int(numbers.get("texts", 1)), []
     for rule in THRESHOLDS:
@@ -205,10 +205,10 @@ def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
 def farthest(
     record: Record, site: Site, head: int, *, sentence: int = 0, count: int = 3
 ) -> list[tuple[Site, int, float]]:
-    """Find the heads of the same kind with the largest Jensen-Shannon divergence in nats from a head, largest first.
+    """Find the `count` heads of the same kind that differ most from a head: site, head and Jensen-Shannon divergence.
 
-    The divergence is the mean over rows measured in both heads: 0 for equal weights, ln 2 if no key has weight in both;
-    heads with no such row are left out.
+    The divergence in nats is the mean over the rows that are measured in both heads: 0 for equal weights, ln 2 if no
+    key has weight in both. Heads without such rows are left out.
     """
     steps = [step for step in record.steps if step.site.kind == site.kind]
     heads = [(step.site, number) for step in steps for number in range(step.num_heads)]
@@ -217,7 +217,8 @@ def farthest(
     index, (sums, counts) = heads.index((site, head)), torch.zeros(2, len(heads), dtype=torch.float64)
     options = {"heads": 2 * len(heads), "dtype": torch.float64}  # each head twice in memory
     texts = range(sentence, sentence + 1)
-    for parts in zip(*(batch.blocks(s, batch.sides_of(record, s), texts, **options) for s in steps), strict=True):
+    blocks_of_steps = [batch.blocks(step, batch.sides_of(record, step), texts, **options) for step in steps]
+    for parts in zip(*blocks_of_steps, strict=True):  # the same rows of all attention calls
         weights, counted = (torch.cat([getattr(part, name)[0] for part in parts]) for name in ("weights", "counted"))
         for i in range(len(heads)):
             both = counted[i] & counted[index]
@@ -251,21 +252,21 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
     for step in record.steps:
         texts = record.texts(step.site, sentence=sentence)
         tokens = record.tokens(step.site, sentence=sentence)
-        places = []  # first token of each occurrence, and the token after its last
+        spans = []  # for query and key: first token of each occurrence, and the token after its last
         for text, part, word in zip(texts, tokens, (query, key), strict=True):
             if isinstance(word, int):
-                places.append([(word, word + 1)] if 0 <= word < len(part) else [])
+                spans.append([(word, word + 1)] if 0 <= word < len(part) else [])
                 continue
-            whole = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
-            matches = occurrences(text.text, part, whole) if word.strip() else []
-            places.append([(first, stop) for first, stop, _ in matches])
-        for head in range(step.num_heads) if all(places) else ():
+            pattern = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
+            matches = occurrences(text.text, part, pattern) if word.strip() else []
+            spans.append([(first, stop) for first, stop, _ in matches])
+        for head in range(step.num_heads) if all(spans) else ():
             weights = {}
-            for a in places[0]:
-                means = step.weights(head, slice(*a), slice(None), sentence=sentence).double().mean(0)
-                weights |= {(a, b): float(means[slice(*b)].sum()) for b in places[1]}
-            (a, b), weight = max(weights.items(), key=lambda item: item[1])
-            rows.append((str(step.site), step.site.kind, step.site.layer, head, a[0], b[0], weight))
+            for from_span in spans[0]:
+                means = step.weights(head, slice(*from_span), slice(None), sentence=sentence).double().mean(0)
+                weights |= {(from_span, to_span): float(means[slice(*to_span)].sum()) for to_span in spans[1]}
+            (from_span, to_span), weight = max(weights.items(), key=lambda item: item[1])
+            rows.append((str(step.site), step.site.kind, step.site.layer, head, from_span[0], to_span[0], weight))
     if not rows:
         raise InputError(f"No attention goes from {quoted(query)} to {quoted(key)}: give words that the text has.")
     table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "query", "key", "weight"])

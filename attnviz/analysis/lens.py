@@ -50,14 +50,14 @@ class WordGrid:
 
 
 def stages(record: Record) -> tuple[str, ...]:
-    """Names of the partial sums: the embedding, and the sum after each layer; the model reads the last."""
+    """Names of the partial sums of the stream: "embedding", and "layer 0", "layer 1", ... for the sum after a layer."""
     return ("embedding", *(f"layer {layer}" for layer in range(len(stream_of(record).states))))
 
 
 def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = None) -> WordGrid:
-    """The most probable word after each position if the model ended after each layer.
+    """Find the most probable word after each position if the model ended after each layer, with its probability.
 
-    Every partial sum is normalized by the last norm. The last row is the prediction of the model.
+    Every partial sum goes through the last norm and the unembedding. The last row is the prediction of the model.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
@@ -70,15 +70,15 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
     words, values = [], []
     for stage in range(len(stages(record))):
         best = [block.max(-1) for block in _probabilities(record, stage, positions, sentence)]
-        row, ids = (torch.cat(part) for part in zip(*best, strict=True))
-        named = zip(ids.tolist(), row.isnan().tolist(), strict=True)
-        words.append(tuple(NOT_A_NUMBER if nan else prediction.vocabulary[id] for id, nan in named))
-        values.append(row.numpy())
+        probabilities, ids = (torch.cat(part) for part in zip(*best, strict=True))
+        flagged = zip(ids.tolist(), probabilities.isnan().tolist(), strict=True)
+        words.append(tuple(NOT_A_NUMBER if is_nan else prediction.vocabulary[id] for id, is_nan in flagged))
+        values.append(probabilities.numpy())
     return WordGrid(stages(record), positions, tokens, tuple(words), np.stack(values))
 
 
 def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, count: int = 5) -> tuple[NextWord, ...]:
-    """The words of one cell of the logit lens, the most probable first.
+    """List the most probable words of one cell of the logit lens, the most probable first; empty if they are NaN.
 
     Args:
         stage: 0 for the embedding, i for the sum after i layers; negative stages and positions count from the end.
@@ -107,14 +107,14 @@ def pushed(
     sentence: int = 0,
     positions: range | None = None,
 ) -> WordGrid:
-    """The words whose logits a head raises and lowers most, and by how much, through W_O, the last norm and W_U.
+    """Find the words whose logits a head raises and lowers most, and by how much, through W_O, the last norm and W_U.
 
-    The norm has the scale of this run, so a number is the head's contribution to a word's logit as in `contributions`,
-    including its bias of values. Special tokens, such as <eos>, are left out.
+    The norm has the divisor of this run, so a number is the head's contribution to a word's logit as in
+    `contributions`, including its bias of values. Special tokens, such as <eos>, are left out.
 
     Args:
-        position: one position; None for `positions`, or for all positions if that is None, too.
-        count: number of words raised, and of words lowered.
+        position, positions: one position, or a range; all positions if both are None.
+        count: number of raised words, and of lowered words.
 
     Returns:
         Rows up 1, up 2, ... and then ..., down 2, down 1.
@@ -127,7 +127,7 @@ def pushed(
         place = position_of(record, position, sentence=sentence)
         positions = range(place, place + 1)
     if isinstance(head, bool) or not isinstance(head, int):
-        raise InputError(f"Words are raised and lowered by one head, given by its number; {head!r} is none.")
+        raise InputError(f"The words that one head raises and lowers need the number of the head, not {head!r}.")
     stream, prediction = parts_of(record), predicting(record)
     (positions, tokens), readout = _columns(record, positions, sentence), stream.weights.readout
     if site not in stream.weights.sites:
@@ -137,17 +137,15 @@ def pushed(
         raise InputError(f"There is no head {head}; there are {stream.weights.num_heads[site]}, counted from 0.")
     most = (len(prediction.vocabulary) - len(prediction.special)) // 2
     if not 1 <= count <= most:
-        raise InputError(f"There are no {count} words up and as many down: give 1 to {most}.")
+        raise InputError(f"The count of words is {count}; it must be from 1 to {most}.")
     parts, window = [], slice(positions.start, positions.stop)
-    written, final = (
-        written_by_heads(record, site, window, sentence=sentence)[0][head],
-        stream.final[sentence, window],
-    )
+    written = written_by_heads(record, site, window, sentence=sentence)[0][head]
+    final = stream.final[sentence, window]
     special = torch.tensor(sorted(prediction.special), dtype=torch.long)
-    high = max(1, BLOCK // len(readout.unembedding.weight))
-    for part, whole in zip(written.split(high), final.split(high), strict=True):
-        through = part if readout.norm is None else readout.norm.through(part, whole)
-        adds = through @ readout.unembedding.weight.mT * readout.factor
+    rows_at_once = max(1, BLOCK // len(readout.unembedding.weight))
+    for part, whole in zip(written.split(rows_at_once), final.split(rows_at_once), strict=True):
+        normed = part if readout.norm is None else readout.norm.through(part, whole)
+        adds = normed @ readout.unembedding.weight.mT * readout.factor
         up = adds.index_fill(-1, special, -torch.inf).topk(count)
         down = adds.index_fill(-1, special, torch.inf).topk(count, largest=False)
         ids = torch.cat([up.indices, down.indices.flip(-1)], -1)
@@ -159,20 +157,23 @@ def pushed(
 
 
 def _probabilities(record: Record, stage: int, positions: range, sentence: int) -> Iterator[Tensor]:
-    """Probabilities of words, head(norm(state)), float64, (positions of a block, words); the last are the model's."""
+    """Yield the probabilities of all words after a stage, float64, in blocks of positions, (positions, words).
+
+    They are softmax(unembedding(norm(state))); for the last stage the probabilities of the model.
+    """
     stream, window = stream_of(record), slice(positions.start, positions.stop)
-    logits = predicting(record).logits[sentence, window]
-    high = max(1, BLOCK // logits.shape[-1])
-    for first in range(0, len(positions), high):
-        read = logits[first : first + high]
+    model_logits = predicting(record).logits[sentence, window]
+    rows_at_once = max(1, BLOCK // model_logits.shape[-1])
+    for first in range(0, len(positions), rows_at_once):
+        logits = model_logits[first : first + rows_at_once]
         if stage < len(stream.states):
-            reading = stream.readout.logits(stream.states[stage][sentence, window][first : first + high])
-            read = reading.masked_fill(read == -torch.inf, -torch.inf)  # words that the model cannot generate
-        yield read.double().softmax(-1)
+            lens_logits = stream.readout.logits(stream.states[stage][sentence, window][first : first + rows_at_once])
+            logits = lens_logits.masked_fill(logits == -torch.inf, -torch.inf)  # words that the model cannot generate
+        yield logits.double().softmax(-1)
 
 
 def _columns(record: Record, positions: range | None, sentence: int) -> tuple[range, tuple[str, ...]]:
-    """Positions and tokens of the columns of a grid."""
+    """Return the positions (all if None) and tokens of the columns of a grid; raise InputError if they are wrong."""
     position_of(record, 0, sentence=sentence)  # raise if there is no such sentence
     length = record.read[sentence].length
     positions = range(length) if positions is None else positions

@@ -3,7 +3,7 @@
 Weights are computed block by block from the log-sum-exp stored in the step, without blocks closed by the mask; memory
 grows with the number of tokens, not with its square.
 
-    r c   rows and columns of tiles      R C   queries and keys of a block that are in one tile
+    r c   rows and columns of tiles      R C   queries and keys of one tile in a block
 """
 
 from collections.abc import Sequence
@@ -30,29 +30,30 @@ from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Step
 
 TILES = 512
-"""Default number of tiles on the longer side of a map, at most."""
+"""Largest number of tiles on the longer side of a map, by default."""
 
-MOST_KNOWN = 200_000_000
-"""Bytes of cached tiles of whole maps of long texts; thumbnails are drawn again after each zoom."""
+MOST_BYTES = 200_000_000
+"""Largest size of the cached tiles of one step, in bytes; thumbnails need them again after each zoom."""
 
 PIECE = 64
 """Keys per piece in the search for a row's maximum: argmax, ten times as slow as amax, runs on one piece only."""
 
 _pooled: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
 _strongest: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
-"""Caches of pooled maps of long texts, by heads, sentence and tile, and of row maxima, by head and sentence."""
+"""Caches for long texts: pooled maps by heads, sentence and tile, and row maxima by head and sentence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """A window pooled in tiles of `tile` x `tile` cells; arrays are (r, c).
+    """A window of a map, pooled in tiles of `tile` x `tile` cells; arrays are (r, c).
 
-    For several heads, `largest` is (H, r, c), and `open` too if their masks differ.
+    For several heads, `largest` is (H, r, c), and so is `open` if their masks differ.
 
     Attributes:
-        queries, keys: first position of each row and column.
+        queries, keys: first position of each row and column of tiles.
         tile: cells per side; the last tiles may have fewer.
-        largest, at_query, at_key: largest weight of a tile or NaN, and its position, None for several heads.
+        largest: largest weight of a tile, or NaN.
+        at_query, at_key: position of the largest weight; None for several heads.
         sums: sum of the weights, float64; None for several heads.
         sizes: number of cells in a tile.
         open: number of open cells; all other cells have weight 0.
@@ -83,10 +84,10 @@ def pooled(
     rows: slice = ALL,
     columns: slice = ALL,
 ) -> Pooled:
-    """Pool a window of one head, of all heads combined, or of several heads at once.
+    """Pool a window of one head, of all heads combined, or of several heads at once; cached for long texts.
 
-    Time grows with the number of cells not known to be blocked, memory with the number of tiles. For several heads only
-    the largest weights are pooled, with one exp per tile instead of one per cell.
+    Blocks that the mask closes take no time, and memory grows with the number of tiles only. For several heads only the
+    largest weights are pooled, with one exp per tile instead of one per cell.
 
     Args:
         heads: a head, a name of `AGGREGATIONS`, or several heads.
@@ -101,18 +102,16 @@ def pooled(
     if is_long and (result := cached.get(name)) is not None:
         return result
     tiles = _Tiles(queries, keys, tile, _dtype(step), heads=len(heads) if several else 0, own_masks=has_own_masks(step))
-    takers = [tiles.add]
-    by_row = _Rows(len(queries), len(keys), _dtype(step))
-    if is_long and not several:  # row maxima of a whole map are needed next
-        takers.append(by_row.add)
+    by_row = _Rows(len(queries), len(keys), _dtype(step)) if is_long and not several else None  # for `strongest`, next
     for block in blocks(step, heads, queries, keys, tile, sentence=sentence):
-        for take in takers:
-            take(block)
+        tiles.add(block)
+        if by_row is not None:
+            by_row.add(block)
     result = tiles.pooled()
+    if by_row is not None:
+        _strongest.setdefault(step, {})[heads, sentence] = by_row.most.numpy(), by_row.columns.numpy()
     if is_long:
-        if not several:
-            _strongest.setdefault(step, {})[heads, sentence] = by_row.most.numpy(), by_row.columns.numpy()
-        while cached and result.nbytes + sum(item.nbytes for item in [*cached.values()]) > MOST_KNOWN:
+        while cached and result.nbytes + sum(item.nbytes for item in [*cached.values()]) > MOST_BYTES:
             cached.pop(next(iter(cached)), None)
         cached[name] = result
     return result
@@ -121,7 +120,7 @@ def pooled(
 def pooled_mask(
     mask: Mask, lengths: tuple[int, int], tile: int, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
 ) -> Pooled:
-    """Count the open cells in each tile of a mask; `lengths` are its queries and keys. Weights of the result are 0."""
+    """Count the open cells in each tile of a mask with `lengths` queries and keys; weights of the result are 0."""
     queries, keys = (range(*part.indices(n)) for part, n in zip((rows, columns), lengths, strict=True))
     tiles = _Tiles(queries, keys, tile, torch.float32)
     for block in openings(mask, lengths, queries, keys, tile, sentence=sentence):
@@ -141,7 +140,7 @@ class _Tiles:
         self.open = torch.zeros((heads, *shape) if heads and own_masks else shape, dtype=torch.int64)
         self.sums = torch.zeros(shape, dtype=torch.float64)
         starts = torch.arange(shape[0])[:, None] * tile, torch.arange(shape[1]) * tile
-        self.argmax = [start.expand(shape).clone() for start in starts]
+        self.argmax = [start.expand(shape).clone() for start in starts]  # query and key of the largest weights
 
     def add(self, block: Block) -> None:
         """Add a block of cells."""
@@ -159,7 +158,7 @@ class _Tiles:
         if self.several:
             most = block.cells.view(-1, down.count, down.size, width).amax(2)
             most = block.weigh(most.view(-1, down.count, across.count, across.size).amax(3))
-            before.copy_(before.maximum(most))
+            before.copy_(before.maximum(most))  # `before` is a view into self.largest
             return
         shape = (down.count, across.count, across.size)  # (r, c, C)
         lines = block.weights.view(down.count, down.size, -1)  # (r, R, c C)
@@ -172,29 +171,30 @@ class _Tiles:
         else:  # first row with the largest weight; much faster than argmax
             numbers = torch.arange(down.size, dtype=torch.int32)[:, None]
             row = torch.where(cells == most[:, None], numbers, down.size).amin(1).long()
-        stays = (most <= before) | before.isnan()
-        before.copy_(before.where(stays, most))
-        for positions, part, start, inside in zip(self.argmax, (down, across), starts, (row, column), strict=True):
-            positions[tiles] = positions[tiles].where(stays, part.start + start + inside)
+        is_kept = (most <= before) | before.isnan()
+        before.copy_(before.where(is_kept, most))
+        for positions, part, start, in_tile in zip(self.argmax, (down, across), starts, (row, column), strict=True):
+            positions[tiles] = positions[tiles].where(is_kept, part.start + start + in_tile)
 
     def pooled(self) -> Pooled:
-        """Tiles of all blocks added so far."""
-        positions = [np.array(part) for part in self.places]
-        sizes = [np.diff(np.append(np.arange(0, len(part), self.tile), len(part))) for part in positions]
-        more = [None, None, None]
+        """Return the tiles of all blocks added so far."""
+        queries, keys = (np.array(part) for part in self.places)
+        sizes = [np.diff(np.append(np.arange(0, len(part), self.tile), len(part))) for part in (queries, keys)]
+        at_query = at_key = sums = None
         if not self.several:
-            maxima = (part[index.numpy()] for part, index in zip(positions, self.argmax, strict=True))
-            more = [*maxima, self.sums.numpy()]
-        firsts = (part[:: self.tile] for part in positions)
-        return Pooled(*firsts, self.tile, self.largest.numpy(), *more, np.outer(*sizes), self.open.numpy())
+            at_query, at_key = queries[self.argmax[0].numpy()], keys[self.argmax[1].numpy()]
+            sums = self.sums.numpy()
+        maxima = self.largest.numpy(), at_query, at_key, sums
+        firsts = queries[:: self.tile], keys[:: self.tile]
+        return Pooled(*firsts, self.tile, *maxima, np.outer(*sizes), self.open.numpy())
 
 
 def strongest(
     step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The largest weight of each row, NaN aside, and its column, counted within the window; both (rows,).
+    """Find the largest weight of each row, and its column within the window; both (rows,).
 
-    A row of NaN has weight -1.
+    NaN is ignored; a row with only NaN has weight -1.
     """
     queries, keys = window_ranges(step, rows, columns)
     cached = _strongest.setdefault(step, {})
@@ -217,21 +217,21 @@ class _Rows:
         self.columns = torch.zeros(len(self.most), dtype=torch.int64)
 
     def add(self, block: Block) -> None:
-        """Add a block of cells; blocks of a row come in order."""
+        """Add a block of cells; blocks of the same rows must come in the order of their keys."""
         rows = block.down.within
         if block.weights is None:
             if block.across.start == 0:  # else the rows have a maximum already
                 self.most[rows] = 0
             return
-        weights = block.weights  # rows cut into pieces, (Q, P, n), and the largest of each
-        cells = weights.unflatten(1, (-1, weights.shape[1] if weights.shape[1] % PIECE else PIECE))
+        weights = block.weights
+        cells = weights.unflatten(1, (-1, weights.shape[1] if weights.shape[1] % PIECE else PIECE))  # (Q, pieces, n)
         pieces = cells.amax(2)
         largest = pieces.amax(1)
         if largest.isnan().any():  # NaN counts as less than any weight
             cells = cells.nan_to_num(nan=-1.0)
             pieces = cells.amax(2)
             largest = pieces.amax(1)
-        row = (largest > self.most[rows]).nonzero()[:, 0]
+        row = (largest > self.most[rows]).nonzero()[:, 0]  # rows with a new maximum
         if len(row):
             piece = pieces[row].argmax(1)
             self.most[rows.start + row] = largest[row].to(self.most.dtype)
@@ -240,7 +240,7 @@ class _Rows:
 
 
 def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
-    """Sum of each row's weights over all keys, (rows,)."""
+    """Sum the weights of each row over all keys, (rows,)."""
     queries, keys = window_ranges(step, rows, ALL)
     sums = torch.zeros(len(queries), dtype=torch.float64)
     for block in blocks(step, head, queries, keys, sentence=sentence):
@@ -267,8 +267,7 @@ WEIGHT, BLOCKED, NAN, EMPTY = range(4)
 class Cells:
     """A window of one head, or of all heads combined, for a figure or a file; arrays are (rows, columns).
 
-    With `tile` above 1 an entry is a square of cells: its weight is the largest, and it is blocked if all cells
-    are blocked.
+    With `tile` above 1 an entry is a tile of cells: it has their largest weight, and is blocked if all of them are.
 
     Attributes:
         queries, keys: positions of the rows and columns; first positions of tiles.
@@ -276,8 +275,8 @@ class Cells:
         scores: scores before the mask; None for combined heads, pooled or merged cells, and records without scores.
         states: `WEIGHT`, `BLOCKED`, `NAN` or `EMPTY` (the row has no open key; its weights follow the policy).
         reasons: distinct rules that block cells of the window.
-        blocked: 0 = may attend, i = blocked by reasons[i - 1].
-        tile, tiles: cells per side of an entry; tiles with positions of their largest weights and sums, else None.
+        blocked: 0 for an open cell, i for a cell blocked by reasons[i - 1].
+        tile, tiles: cells per side of an entry, and for tiles of one head also where their largest weights are.
     """
 
     queries: np.ndarray
@@ -306,7 +305,7 @@ def cells_of(
     tile: int = 1,
     scores: bool = True,
 ) -> list[Cells]:
-    """Compute weights, scores, states and rules of a window for several heads; shared numbers are computed once.
+    """Compute weights, scores, states and rules of a window for several heads; work on a shared mask is done once.
 
     A fully blocked tile has the rule that blocks its first cell.
 
@@ -315,12 +314,12 @@ def cells_of(
         scores: whether to compute scores; False for a read-only record, which does not have the model's scores.
     """
     window = {"sentence": sentence, "rows": rows, "columns": columns}
-    corners = [slice(part.start, part.stop, (part.step or 1) * tile) for part in (rows, columns)]
-    places = [np.arange(n)[part] for n, part in zip(step.shape[2:], corners, strict=True)]
-    shares_mask = step.mask is None or isinstance(step.mask, Mask)
-    shared = reasons_of(step, 0, *corners, sentence=sentence) if shares_mask else None
+    corners = [slice(part.start, part.stop, (part.step or 1) * tile) for part in (rows, columns)]  # first cells
+    positions = [np.arange(n)[part] for n, part in zip(step.shape[2:], corners, strict=True)]
+    has_one_mask = step.mask is None or isinstance(step.mask, Mask)
+    shared = reasons_of(step, 0, *corners, sentence=sentence) if has_one_mask else None
     several = tile > 1 and len(heads) > 1 and not any(isinstance(head, str) for head in heads)
-    together = pooled(step, heads, tile, **window) if several else None
+    pooled_heads = pooled(step, heads, tile, **window) if several else None
     result = []
     for i, head in enumerate(heads):
         reasons, codes = shared or reasons_of(step, head, *corners, sentence=sentence)
@@ -331,18 +330,18 @@ def cells_of(
             if scores and isinstance(head, int):
                 own_scores = step.scores(head, rows, columns, sentence=sentence).numpy()
         elif several:
-            weights = together.largest[i]
-            blocked = blocked * ((together.open[i] if together.open.ndim == 3 else together.open) == 0)
+            open_cells = pooled_heads.open[i] if pooled_heads.open.ndim == 3 else pooled_heads.open
+            weights, blocked = pooled_heads.largest[i], blocked * (open_cells == 0)
         else:
             tiles = pooled(step, head, tile, **window)
             weights, blocked = tiles.largest, blocked * (tiles.open == 0)
         states = states_of(weights, blocked, empty.numpy(), tile)
-        result.append(Cells(*places, weights, own_scores, states, reasons, blocked, tile, tiles))
+        result.append(Cells(*positions, weights, own_scores, states, reasons, blocked, tile, tiles))
     return result
 
 
 def states_of(weights: np.ndarray, blocked: np.ndarray, empty: np.ndarray, tile: int) -> np.ndarray:
-    """State of each cell or tile; a tile is `EMPTY` if all its rows are `empty`, (rows,): without an open key."""
+    """Return the state of each cell or tile; a tile is `EMPTY` if all its rows are `empty` (have no open key)."""
     states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
     states[np.minimum.reduceat(empty, np.arange(0, len(empty), tile)) if len(empty) else empty] = EMPTY
     return states

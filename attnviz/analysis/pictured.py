@@ -13,19 +13,19 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 
 SINK = 10.0
-"""A patch is a sink if its mean weight is more than this multiple of the median patch's."""
+"""Multiple of the median patch's mean weight above which a patch is a sink."""
 
 
 def patches(record: Record, site: Site, *, sentence: int = 0) -> list[int]:
     """Positions of the keys of a site that are patches of pictures; raise InputError if there are none."""
     places = [i for i, token in enumerate(record.tokens(site, sentence=sentence)[1]) if token.box is not None]
     if not places:
-        raise InputError(f"{site.kind.capitalize()} layer {site.layer} looks at no picture; give a text with one.")
+        raise InputError(f"{site.kind.capitalize()} layer {site.layer} attends to no picture; give a text with one.")
     return places
 
 
 def weights(record: Record, site: Site, head: int | str, row: int = -1, *, sentence: int = 0) -> Tensor:
-    """Weights w_ij of a row i over the patches j, float64, (patches,)."""
+    """Return the weights w_ij of a row i over the patches j, float64, (patches,)."""
     places, length = patches(record, site, sentence=sentence), record.texts(site, sentence=sentence)[0].length
     if not -length <= row < length:
         raise InputError(f"There is no row {row}; there are {length}, counted from 0.")
@@ -50,14 +50,13 @@ def minus_neutral(
         pictures.append((text.pictures, [text.tokens[i].box for i in patches(run, site, sentence=sentence)]))
     if pictures[0] != pictures[1]:
         raise InputError("The records are of other pictures; ask the neutral question about the same ones.")
-    of_picture = weights(record, site, head, row, sentence=sentence)
-    return of_picture - weights(neutral, site, head, sentence=sentence)
+    return weights(record, site, head, row, sentence=sentence) - weights(neutral, site, head, sentence=sentence)
 
 
 def without_sinks(
     record: Record, site: Site, head: int | str, row: int = -1, *, multiple: float = SINK, sentence: int = 0
 ) -> Tensor:
-    """Weights of a row over the patches that are not sinks, divided by their sum, float64, (patches,); NaN at sinks.
+    """Divide the weights of a row over the patches without sinks by their sum, float64, (patches,); NaN at sinks.
 
     A patch j is a sink if m_j > multiple · median_k m_k, where m_j is its mean weight over all rows that may attend to
     all open patches: in a decoder the rows from the last patch on. Each other patch has w_ij / Σ_k w_ik, summed over
@@ -66,10 +65,10 @@ def without_sinks(
     places, row_weights = patches(record, site, sentence=sentence), weights(record, site, head, row, sentence=sentence)
     length, step = record.texts(site, sentence=sentence)[0].length, record.step(site)
     open_cells = may_attend(step, head, slice(length), sentence=sentence)[:, places]
-    seeing = open_cells[:, open_cells.any(0)].all(1)
-    if not seeing.any():
+    sees_all = open_cells[:, open_cells.any(0)].all(1)  # rows that may attend to all open patches
+    if not sees_all.any():
         raise InputError("No row may attend to every patch, so sinks among the patches are not defined.")
-    means = weights_of(step, head, slice(length), sentence=sentence)[:, places].double()[seeing].mean(0)
+    means = weights_of(step, head, slice(length), sentence=sentence)[:, places].double()[sees_all].mean(0)
     is_sink = means > multiple * means.quantile(0.5)
     rest = row_weights.masked_fill(is_sink, 0)
     shares = rest / rest.sum() if rest.sum() > 0 else rest

@@ -26,7 +26,7 @@ def is_number(record: Record) -> bool:
 
 
 def cut(record: Record, *, sentence: int = 0) -> int:
-    """Number of tokens after which a generated text was cut off; 0 if the model ended it."""
+    """Number of tokens after which a generated text was cut off; 0 if the model ended the text itself."""
     return record.prediction.cut[sentence] if record.prediction and record.prediction.cut else 0
 
 
@@ -38,7 +38,7 @@ def predicting(record: Record) -> Prediction:
 
 
 def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
-    """Convert a position of a prediction to a count from 0; negative ones count from the end of the sentence.
+    """Convert a position that may be negative, counted from the end of the sentence, to a position counted from 0.
 
     Raises:
         InputError: if there is no such sentence or position.
@@ -52,7 +52,7 @@ def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
 
 
 def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
-    """The input token at a position; raise InputError if there is no such position."""
+    """Return the text of the input token at a position; raise InputError if there is no such position."""
     labels = record.read[sentence].labels
     if not 0 <= position < len(labels):
         raise InputError(f"There is no position {position}; there are {len(labels)}, counted from 0.")
@@ -60,7 +60,7 @@ def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
 
 
 def read_alike(before: Record, after: Record, position: int, *, sentence: int = 0) -> bool:
-    """Whether both runs had the same tokens up to and including a position; everywhere if the model fills in blanks."""
+    """Whether both runs read the same tokens up to a position, inclusive; all tokens if the model fills in blanks."""
     end = None if fills_in(after) else position + 1
     old, new = (record.read[sentence].labels[:end] for record in (before, after))
     return old == new
@@ -72,7 +72,7 @@ NOT_A_NUMBER = "NaN"
 
 @dataclass(frozen=True)
 class PredictedWord:
-    """The token (or blank) at a position, and the most probable word after (or in) it; see `NOT_A_NUMBER`."""
+    """A token and the most probable word after it, or a blank and the most probable word in it; see `NOT_A_NUMBER`."""
 
     token: str
     word: str
@@ -81,7 +81,7 @@ class PredictedWord:
 
 
 def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord, ...]:
-    """The most probable word after each position that is not padding, or in each blank if the model fills in blanks."""
+    """Find the most probable word after each token (without padding), or in each blank if the model fills in blanks."""
     prediction, read = predicting(record), record.read[sentence]
     positions = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
     logits = prediction.logits[sentence, positions].double()
@@ -97,7 +97,7 @@ def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord
 class NextWord:
     """A possible next word with its probability, and its probability before a change, or None if unknown.
 
-    For a regression (`Record.label_kind`), the name of a number, and its value in place of the probability.
+    For a regression (see `Record.label_kind`), `word` is the name of a number, and `probability` its value.
     """
 
     word: str
@@ -108,9 +108,9 @@ class NextWord:
 def next_words(
     record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5
 ) -> tuple[NextWord, ...]:
-    """The most probable words after a position, the most probable first; empty if the probabilities are NaN.
+    """List the most probable words after a position, the most probable first; empty if the probabilities are NaN.
 
-    With a run `before` a change, the most probable words of either run. That run is ignored if its tokens up to the
+    Given a run `before` a change, list the most probable words of both runs. It is ignored if its tokens up to the
     position differ (see `read_alike`).
 
     Raises:
@@ -119,8 +119,9 @@ def next_words(
     after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
 
     def best(probabilities: Tensor) -> list[int]:
-        is_none = bool(probabilities.isnan().any())
-        return [] if is_none else probabilities.topk(min(count, len(probabilities))).indices.tolist()
+        """Ids of the `count` most probable words; empty if a probability is NaN."""
+        has_nan = bool(probabilities.isnan().any())
+        return [] if has_nan else probabilities.topk(min(count, len(probabilities))).indices.tolist()
 
     if before is None or not read_alike(before, record, position, sentence=sentence):
         return tuple(NextWord(vocabulary[i], float(after[i])) for i in best(after))
@@ -129,23 +130,24 @@ def next_words(
     if old_vocabulary != vocabulary and list(old_vocabulary) != list(vocabulary):
         raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
     old = _probabilities(before, position, sentence)
-    either = dict.fromkeys([*best(after), *best(old)])
-    ranked = sorted(either, key=(old if after.isnan().any() else after).__getitem__, reverse=True)
+    ids = dict.fromkeys([*best(after), *best(old)])
+    ranked = sorted(ids, key=(old if after.isnan().any() else after).__getitem__, reverse=True)
     return tuple(NextWord(vocabulary[i], float(after[i]), float(old[i])) for i in ranked)
 
 
 def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | None:
-    """The position whose prediction a change moved most, by total variation, NaN first; None if no prediction moved.
+    """Find the position where two runs predict most differently, by total variation; None if they predict the same.
 
-    If the model fills in blanks, only blanks count. Positions with different tokens up to there are left out.
+    If the model fills in blanks, only blanks count. Positions up to which the tokens differ are left out, and a
+    position with NaN comes first.
     """
-    blanks, most = predicting(after).blanks, {}
+    blanks, variation = predicting(after).blanks, {}
     for position in range(after.read[sentence].length) if blanks is None else blanks[sentence]:
         if read_alike(before, after, position, sentence=sentence):
             old, new = (_probabilities(record, position, sentence) for record in (before, after))
-            most[position] = float((new - old).abs().sum()) / 2
-    place = max(most, key=lambda position: (isnan(most[position]), most[position]), default=None)
-    return None if place is None or most[place] <= 1e-6 else place
+            variation[position] = float((new - old).abs().sum()) / 2
+    most = max(variation, key=lambda position: (isnan(variation[position]), variation[position]), default=None)
+    return None if most is None or variation[most] <= 1e-6 else most
 
 
 def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
@@ -154,10 +156,10 @@ def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> tuple[NextWord, ...]:
-    """The classes of a classifier and their probabilities, most probable first; with `before`, also before a change.
+    """List the classes of a classifier with their probabilities, the most probable first; empty if they are NaN.
 
-    A single class, and each of several simultaneous labels, has the logistic function of its logit. A regression has
-    its numbers, in the order of the model. Empty if the probabilities are NaN.
+    Given a run `before` a change, its probabilities are added. The probability of a single class, and of each of
+    several simultaneous labels, is the logistic function of its logit. A regression has its numbers, in their order.
 
     Raises:
         InputError: if the model does not classify, or its classes differ from those of the run before.
@@ -218,6 +220,6 @@ def shift(before: Record, after: Record) -> Tensor:
 
 def _directions(record: Record) -> Tensor:
     if record.vectors is None:
-        raise InputError(f"'{record.source}' gives sentences no vectors.")
+        raise InputError(f"'{record.source}' makes no sentence embeddings.")
     vectors = record.vectors.double()
     return vectors / vectors.norm(dim=-1, keepdim=True)

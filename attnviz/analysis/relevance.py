@@ -45,12 +45,15 @@ class WordLogit:
 
 
 def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
-    """Tokens of each text that a model reads, without padding, by the kind of stack that reads the text."""
-    read = {record.sites[-1].kind: record.sentences}
+    """Return the tokens of the texts that a model reads, without padding, by the stack that reads them.
+
+    The keys are "encoder" and "decoder" for an encoder-decoder, else one of these.
+    """
+    batches = {record.sites[-1].kind: record.sentences}
     if record.targets:
-        read = {"encoder": record.sentences, "decoder": record.targets}
-    chosen = {kind: batch[sentence] for kind, batch in read.items()}
-    return {kind: text.tokens[: text.length] for kind, text in chosen.items()}
+        batches = {"encoder": record.sentences, "decoder": record.targets}
+    texts = {kind: batch[sentence] for kind, batch in batches.items()}
+    return {kind: text.tokens[: text.length] for kind, text in texts.items()}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,17 +61,18 @@ class Relevance(WordLogit):
     """Gradient times weight for every head, and the resulting relevance of each token, layer by layer.
 
     Attributes:
-        products: ∇A ⊙ A of each site with its sign, (H, Q, K), without padding; a sink is the last key.
-        unseen: the part of the model's attention that is missing from `products`; None if nothing is.
+        products: ∇A ⊙ A of each site, with positive and negative numbers, (H, Q, K), without padding; a sink is the
+            last key.
+        unseen: sentence about attention of the model that is missing from `products`; None if nothing is missing.
     """
 
     products: Mapping[Site, Tensor]
     unseen: str | None = None
 
     def head(self, site: Site, head: int | str, *, signed: bool = False) -> Tensor:
-        """Gradient times weight of a head, (Q, K), with negative products set to 0 unless `signed`.
+        """Return gradient times weight of a head, or Ā for the head "mean", (Q, K).
 
-        `head` is its number, or "mean" for Ā: negative products are set to 0 before the mean over heads.
+        Negative products are set to 0, before the mean over heads, unless `signed`.
         """
         if site not in self.products:
             raise InputError(f"There is no {site}; there are {', '.join(map(str, self.products))}.")
@@ -81,9 +85,9 @@ class Relevance(WordLogit):
 
     @cached_property
     def layers(self) -> dict[int, dict[str, Tensor]]:
-        """Relevance of each token after each layer of the last stack, by the kind of the stack that reads the token."""
+        """Relevance of each token, (n,), by layer of the last stack, then by the stack that reads the token."""
         if self.unseen:
-            raise InputError(f"Relevance goes through all layers, and here not all are shown. {self.unseen}")
+            raise InputError(f"Relevance goes through all layers, but some layers are not shown here. {self.unseen}")
         maps = {site: self.head(site, "mean").double() for site in self.products}
         through = through_layers(maps)
         return {layer: {kind: r[self.position] for kind, r in stacks.items()} for layer, stacks in through.items()}
@@ -101,22 +105,25 @@ class Relevance(WordLogit):
 
 
 def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Compute R after each layer of the last stack, by the kind of the stack that reads the tokens of the columns.
+    """Compute the matrices R after each layer of the last stack, equations (6), (7) and (10).
 
     Args:
         maps: Ā of each site, (Q, K); in self-attention, a last key beyond the queries is a sink and is left out.
+
+    Returns:
+        By layer: R by the stack ("encoder" or "decoder") whose tokens are its columns.
     """
     sites = sorted(maps, key=lambda site: (site.layer, site.kind == "cross"))
     last = "decoder" if any(site.kind == "decoder" for site in sites) else "encoder"
     crossed = any(site.kind == "cross" for site in sites)
-    source = None
+    source = None  # R_ii of an encoder below a decoder
     for site in sites:
         if site.kind == "encoder" != last:
             relevant = maps[site][:, : len(maps[site])]
             source = torch.eye(len(relevant), dtype=relevant.dtype) if source is None else source
             source = source + relevant @ source
     result: dict[int, dict[str, Tensor]] = {}
-    own = across = None
+    own = across = None  # R_tt and R_ti of the last stack
     for site in (site for site in sites if site.kind in (last, "cross")):
         relevant = maps[site]
         if site.kind == "cross":
@@ -132,6 +139,7 @@ def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
 
 
 def _normalize(relevance: Tensor) -> Tensor:
+    """Compute N(R), equations (8) and (9)."""
     identity = torch.eye(len(relevance), dtype=relevance.dtype)
     added = relevance - identity
     sums = added.sum(-1, keepdim=True)
@@ -140,11 +148,11 @@ def _normalize(relevance: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IntegratedGradients(WordLogit):
-    """Share of each token's embedding in a logit, integrated from zero vectors to the embeddings.
+    """Attribution of a logit to the embedding of each token, integrated from zero vectors to the embeddings.
 
     Attributes:
-        steps, baseline: number of points of the integration; the logit with all embeddings of the sentence set to zero.
-        attributions: (n,) float64 for each text that the model reads, by the kind of the stack that reads it.
+        steps, baseline: number of integration points; logit with all embeddings of the sentence set to zero.
+        attributions: numbers per token, (n,) float64, by the stack that reads the text.
     """
 
     steps: int

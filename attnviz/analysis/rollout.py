@@ -1,13 +1,13 @@
-"""Attention rollout: shares of the input tokens in each position, through all layers.
+"""Attention rollout: how much each input token contributes to each position, through all layers.
 
 Source: Abnar and Zuidema 2020, Quantifying Attention Flow in Transformers. A layer is the mean weight of its heads plus
 the residual connection, Ã = ½ A + ½ I. Rows of A that do not sum to 1 (because of a sink, or a head without an open
 key) are renormalized first, so that a layer always keeps half. Values and feed-forward networks are ignored.
 R_l = Ã_l R_(l-1), R_0 = Ã_0: a row of R divides 1 among the tokens, along all paths from its position to them.
 
-Long texts have no (n, n) matrix: `rows` follows single positions through the maps of all layers, block by block. In an
-encoder-decoder each stack of self-attention is followed alone: cross-attention adds vectors of another text, and
-weights do not tell their share in a state.
+For long texts, whose (n, n) matrices are too large, `rows` follows single positions through the maps of all layers,
+block by block. In an encoder-decoder each stack is followed without cross-attention, which adds vectors of another
+text: its weights do not tell how much of a state comes from there.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ class Mixed:
 
     Attributes:
         kind, tokens: kind of the stack, and its n tokens without padding.
-        layers: (L, n, n) float64; rows sum to 1. (0, n, n) after `rows`, which follows single positions.
-        left_out: number of rows without weights to mix (no open key, or NaN), which keep their state.
+        layers: matrices (L, n, n), float64, whose rows sum to 1; (0, n, n) if made by `rows`.
+        left_out: number of rows without weights (no open key, or NaN), which keep their state unchanged.
         note: sentence about attention that is not followed, or None.
     """
 
@@ -65,24 +65,26 @@ def mixed(record: Record, kind: str | None = None, *, sentence: int = 0) -> Mixe
     mean = weights.where(valid, 0)
     mean = mean / mean.sum(-1, keepdim=True).where(valid, 1)
     layers = torch.where(valid, mean + torch.eye(n), 2 * torch.eye(n)) / 2
-    return _mixed_stack(record, steps, layers, int((~valid).sum()), sentence)
+    return _mixed(record, steps, layers, int((~valid).sum()), sentence)
 
 
-def _mixed_stack(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
+def _mixed(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
+    """Make a `Mixed` with the tokens of its stack, and a note if the stack has cross-attention."""
     kind, n, note = steps[0].site.kind, layers.shape[-1], None
     if kind == "decoder" and any(site.kind == "cross" for site in record.sites):
-        note = "Cross-attention is not followed: this traces the decoder's own layers alone."
+        note = "Cross-attention is not followed, only the self-attention of the decoder."
     return Mixed(kind, record.tokens(steps[0].site, sentence=sentence)[0][:n], layers, left_out, note)
 
 
 def _stack(record: Record, kind: str | None) -> list[Step]:
+    """Return the self-attention of a stack, layer by layer; raise InputError if it cannot be followed."""
     if record.unseen:
-        raise InputError(f"Rollout follows all layers, and here not all are shown. {record.unseen}")
+        raise InputError(f"Rollout follows all layers, but some layers are not shown here. {record.unseen}")
     stacks = {name: [s for s in record.steps if s.site.kind == name] for name in ("encoder", "decoder")}
-    there = [name for name, steps in stacks.items() if steps]
-    kind = there[-1] if kind is None and there else kind
-    if kind not in there:
-        has = f"it has {' and '.join(there)}" if there else "it has none"
+    kinds = [name for name, steps in stacks.items() if steps]
+    kind = kinds[-1] if kind is None and kinds else kind
+    if kind not in kinds:
+        has = f"it has {' and '.join(kinds)}" if kinds else "it has none"
         raise InputError(f"'{record.source}' has no stack of self-attention called {kind!r}; {has}.")
     steps = sorted(stacks[kind], key=lambda step: step.site.layer)
     if any(step.shape[2] != step.shape[3] - step.has_sink for step in steps):
@@ -91,22 +93,25 @@ def _stack(record: Record, kind: str | None) -> list[Step]:
 
 
 def rollout(mixed_layers: Mixed) -> Tensor:
-    """Attention rollout after each layer, (L, n, n): the share of token j in row i.
+    """Compute the rollout after each layer, (L, n, n): entry i, j is the share of token j in position i.
 
     Rows sum to 1. Later layers multiply from the left: R_l = Ã_l R_(l-1). In a decoder, later tokens have share 0.
     """
-    traced = [mixed_layers.layers[0]]
+    products = [mixed_layers.layers[0]]
     for layer in mixed_layers.layers[1:]:
-        traced.append(layer @ traced[-1])
-    return torch.stack(traced)
+        products.append(layer @ products[-1])
+    return torch.stack(products)
 
 
 def rows(
     record: Record, positions: Sequence[int], kind: str | None = None, *, layers: int | None = None, sentence: int = 0
 ) -> tuple[Mixed, Tensor]:
-    """Compute some rows of `rollout` after the first `layers`, for any length: the stack, and (positions, n) float64.
+    """Compute some rows of `rollout` for a text of any length: the stack, and the rows, (positions, n), float64.
 
     From the last layer down, each layer turns a row r into r ½ (A + I).
+
+    Args:
+        layers: number of layers to follow, from the first on; None for all.
     """
     steps = _stack(record, kind)[:layers]
     n = token_counts(record, steps[0], sentence)[0]
@@ -122,11 +127,11 @@ def rows(
         left_out += int((~valid).sum())
         scaled = (shares / sums.where(valid, 1)).where(valid, 0)
         shares = (shares + shares.where(~valid, 0) + _rows_times_weights(step, scaled, sentence)) / 2
-    return _mixed_stack(record, steps, torch.empty(0, n, n), left_out, sentence), shares
+    return _mixed(record, steps, torch.empty(0, n, n), left_out, sentence), shares
 
 
 def _rows_times_weights(step: Step, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
-    """Multiply rows by A, the mean over heads, (rows, n) float64; without rows, sum the rows of A, (1, n)."""
+    """Multiply rows, (rows, n), by A, the mean over heads; for None, return the sum of each row of A, (1, n)."""
     n = n if shares is None else shares.shape[1]
     result, positions = torch.zeros(1 if shares is None else len(shares), n, dtype=torch.float64), torch.arange(n)
     positions = positions if shares is None else shares.any(0).nonzero().flatten()

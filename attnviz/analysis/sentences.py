@@ -23,7 +23,7 @@ ENDS, END = ("<eos>", "</s>"), "end of text"
 """Tokens that end a text, and their meaning."""
 
 MEANS = dict.fromkeys(ENDS, END) | {".": "period", ",": "comma", ":": "colon", ";": "semicolon", "'": "apostrophe"}
-"""Names added to a prediction that is punctuation or hardly visible."""
+"""Names that are added in parentheses to a predicted word that is punctuation or hardly visible."""
 
 CELL = {
     "empty": "{query} has no key left to look at; its weights are {filled}.",
@@ -41,16 +41,16 @@ PREDICTED = {"after": "the next word", "in place of": "in its place", "of": "its
 """Names of a predicted word, by its relation to a token: after the token, in its place, or its label."""
 
 OFF = ", but this head is off: its output is not used."
-"""End of a sentence about a cell of a head that is off."""
+"""Ending of a sentence about a cell of a head that is off."""
 
 
 def quoted_token(text: str, position: int | str) -> str:
-    """A token as written in a sentence: in quotes with its position; for a merged word, its first and last position."""
+    """Write a token for a sentence: in quotes, with its position, or the first and last position of a merged word."""
     return f"{in_quotes(text)} ({position}, {END})" if text in ENDS else f"{in_quotes(text)} ({position})"
 
 
 def quoted(text: str) -> str:
-    """A token or a word as written in a sentence: in quotes, with the name of a punctuation mark."""
+    """Write a token or a word for a sentence: in quotes, with the name of a punctuation mark."""
     return in_quotes(text) + (f" ({MEANS[text]})" if text in MEANS else "")
 
 
@@ -58,7 +58,7 @@ BECAUSE = {
     "causal": ", as a word may not see what comes after it",
     "padding": ", as no text stands there",
 }
-"""Reasons for rules, by name of the rule."""
+"""Explanations of a rule, added after its name."""
 
 
 def blocked_by(reason: str) -> str:
@@ -68,7 +68,7 @@ def blocked_by(reason: str) -> str:
 
 
 def in_quotes(text: str) -> str:
-    """A token or a word in quotes, without its name, for labels with little room."""
+    """Write a token or a word in quotes, without the name of a punctuation mark, for labels with little room."""
     return isolated(f"“{visible_text(text)}”")
 
 
@@ -77,29 +77,29 @@ def cell(
 ) -> str:
     """Describe one cell in a sentence; in a view, the cell that contains this query and key."""
     step = record.step(site)
-    every = views.see(record, site, sentence=sentence, view=view)
-    row, column = every.queries.index_of(query), every.keys.index_of(key)
+    whole = views.see(record, site, sentence=sentence, view=view)
+    row, column = whole.queries.index_of(query), whole.keys.index_of(key)
     if row is None or column is None:
         tokens = record.tokens(site, sentence=sentence)
         position, part = (query, tokens[0]) if row is None else (key, tokens[1])
-        text = f"{quoted_token(part[position].text, position)} is not seen in this view."
+        text = f"{quoted_token(part[position].text, position)} is hidden in this view."
         return f"{text[:-1]}{OFF}" if head in step.heads_off else text
-    firsts = (int(groups.starts[i]) for groups, i in ((every.queries, row), (every.keys, column)))
-    window = dict(zip(("rows", "columns"), (slice(first, first + 1) for first in firsts), strict=True))
+    first_query, first_key = int(whole.queries.starts[row]), int(whole.keys.starts[column])
+    window = {"rows": slice(first_query, first_query + 1), "columns": slice(first_key, first_key + 1)}
     cells = views.see(record, site, sentence=sentence, view=view, **window).cells([head])[0]
-    ends = {"query": named(every.queries, row), "key": named(every.keys, column)}
+    names = {"query": named(whole.queries, row), "key": named(whole.keys, column)}
     state = analysis.STATES[cells.states[0, 0]]
     if state == "empty row":
-        text = CELL["empty"].format(**ends, filled=FILLED[step.scoring.empty_rows])
+        text = CELL["empty"].format(**names, filled=FILLED[step.scoring.empty_rows])
     elif state == "blocked":
         reason = cells.reasons[cells.blocked[0, 0] - 1]
-        text = CELL[state].format(**ends, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
+        text = CELL[state].format(**names, reason=f"{blocked_by(reason)}{BECAUSE.get(reason, '')}")
     elif state == "nan":
-        text = CELL[state].format(**ends)
+        text = CELL[state].format(**names)
     else:
         share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
-        text = CELL[state].format(**ends, weight=_weight_text(float(cells.weights[0, 0])), share=share)
-        if every.predicted and (word := every.predicted[row]):
+        text = CELL[state].format(**names, weight=_weight_text(float(cells.weights[0, 0])), share=share)
+        if whole.predicted and (word := whole.predicted[row]):
             text = CELL["predicts"].format(what=PREDICTED[_preposition(record)], word=quoted(word)) + text
     return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
 
@@ -112,19 +112,19 @@ def _weight_text(weight: float) -> str:
 
 
 def named(groups: Groups, i: int) -> str:
-    """A row or a column as written in a sentence."""
+    """Write the name of row or column `i` for a sentence."""
     return quoted_token(groups.labels[i], groups.place(i))
 
 
 def predicting(view: AttentionView, row: int) -> str:
-    """The prediction of a row as a clause after its name; empty if the row predicts nothing."""
+    """Write the prediction of a row as a clause to follow its name; empty if the row predicts nothing."""
     if not (view.predicted and view.predicted[row]):
         return ""
     return f", predicting {PREDICTED[_preposition(view.record)]} {quoted(view.predicted[row])},"
 
 
 def all_heads(step: Step) -> str:
-    """Name of the combined heads; it mentions heads that are off, because their weights count."""
+    """Name the combined heads, "all heads"; heads that are off are mentioned, because their weights count, too."""
     return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
 
 
@@ -173,6 +173,7 @@ def mask(view: SeenMask) -> str:
 
 
 def count_of_leaks(test: LeakTest) -> str:
+    """Say how many leaks a test has, or why it has none, without a final period."""
     if test.pairs:
         return counted(len(test.pairs), "leak")
     if test.is_tested:
@@ -183,7 +184,7 @@ def count_of_leaks(test: LeakTest) -> str:
 
 
 def leaks(test: LeakTest) -> str:
-    """Describe a leak test: the number of leaks, the first leaks, the comparison, the promise, and omissions."""
+    """Describe a leak test: its leaks, what was compared, which tokens the mask should hide, and what was left out."""
     pairs = test.pairs
     first = "; ".join(test.in_words(*pair) for pair in pairs[:MOST_NAMED])
     more = f"; and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
@@ -191,37 +192,40 @@ def leaks(test: LeakTest) -> str:
     changed, unused = int(test.tested.sum()), int(test.unused.sum())
     what = f"Compared: {test.where}, the output at {len(test.queries)} positions"
     how = f"{what}, when each of {counted(changed, 'token')} is changed; expected: {test.promise}."
-    still = f"Of what may be seen, {counted(unused, 'cell')} did not move." if unused else ""
+    still = f"In {counted(unused, 'open cell')} the output did not change." if unused else ""
     edits = test.edits.in_words()
     parts = [summary, how, still, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]
     return " ".join(filter(None, parts))
 
 
 def change(moved: np.ndarray, labels: Sequence[str]) -> str:
-    text = f"How far the output vector of each of {len(moved)} tokens moved, as a share of its length."
+    """Describe the change of each token's output vector, (n,), and name the tokens that changed most."""
+    text = f"Change of the output vector of each of {len(moved)} tokens, as a share of its length."
     if not moved.any():
-        return f"{text} None moved."
+        return f"{text} No vector changed."
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
     named = ", ".join(f"{quoted_token(labels[i], i)} {percent(moved[i])}" for i in order if moved[i] != 0)
     return f"{text} Most: {named}."
 
 
 def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
-    """The most probable words after a position, in place of a blank, or the labels of a token, with probabilities."""
+    """Describe the most probable words after a position (or in a blank, or labels of a token), with probabilities."""
     after = f"{_preposition(record)} {quoted_token(analysis.token_at(record, position, sentence=sentence), position)}"
     ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
     if not ranked:
         words = "labels" if analysis.labels_tokens(record) else "words"
         return f"The probabilities of the {words} {after} are not numbers."
-    was = {next.word: "" if next.before is None else f" (before the change {percent(next.before)})" for next in ranked}
-    listed = ", ".join(f"{quoted(next.word)} {percent(next.probability)}{was[next.word]}" for next in ranked)
+    listed = []
+    for word in ranked:
+        old = "" if word.before is None else f" (before the change {percent(word.before)})"
+        listed.append(f"{quoted(word.word)} {percent(word.probability)}{old}")
     other = before is not None and not analysis.read_alike(before, record, position, sentence=sentence)
     what = "Most probable label" if analysis.labels_tokens(record) else "Most probable"
-    return f"{what} {after}: {listed}.{f' {OTHER_WORDS}.' if other else ''}"
+    return f"{what} {after}: {', '.join(listed)}.{f' {OTHER_WORDS}.' if other else ''}"
 
 
 def _preposition(record: Record) -> str:
-    """The preposition between a prediction and its token."""
+    """Return the preposition between a prediction and its token: "after", "in place of" or "of"."""
     if analysis.labels_tokens(record):
         return "of"
     return "in place of" if analysis.fills_in(record) else "after"
@@ -229,12 +233,12 @@ def _preposition(record: Record) -> str:
 
 NO_BLANK = "there is no blank in the sentence to fill in"
 
-OTHER_WORDS = "Before the change the model had read other words by then"
-"""Reason for missing probabilities before the change."""
+OTHER_WORDS = "Before the change, the model had read other words up to here"
+"""Reason why probabilities before the change are missing."""
 
 
 def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
-    """Describe the predictions: their number, the least certain one, and words that a change replaced."""
+    """Describe all predictions: their number, the least certain one, and words that a change replaced."""
     now, where = analysis.predicted_words(record, sentence=sentence), _preposition(record)
     if not now:
         return as_sentence(NO_BLANK)
@@ -244,25 +248,25 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     what, word = {"after": ("token", "next word"), "in place of": ("blank", "word"), "of": ("token", "label")}[where]
     ended = analysis.cut(record, sentence=sentence)
     ended = f" The text was cut after {ended} tokens." if ended else ""
-    each = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
-    text = f"{where.capitalize()} {each}, the most probable {word}. The least sure: {least}.{ended}"
+    tokens = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
+    text = f"{where.capitalize()} {tokens}, the most probable {word}. The least certain: {least}.{ended}"
     if before is None:
         return text
     old = analysis.predicted_words(before, sentence=sentence)
-    others = [(was, is_now) for was, is_now in zip(old, now, strict=False) if was.word != is_now.word]
-    count = len(others) + abs(len(old) - len(now))
+    pairs = [(before, after) for before, after in zip(old, now, strict=False) if before.word != after.word]
+    count = len(pairs) + abs(len(old) - len(now))
     if not count:
         return f"{text} All are as before the change."
     named = "; ".join(
-        f"{quoted(is_now.word)} {where} {quoted_token(is_now.token, is_now.position)}, before {quoted(was.word)}"
-        for was, is_now in others[:MOST_NAMED]
+        f"{quoted(after.word)} {where} {quoted_token(after.token, after.position)}, before {quoted(before.word)}"
+        for before, after in pairs[:MOST_NAMED]
     )
     differ = f"{count} {'differs' if count == 1 else 'differ'} from before the change"
     return f"{text} {differ}{f': {named}' if named else ''}."
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
-    """The most probable labels with their probabilities; for a regression its numbers."""
+    """Describe the most probable labels with their probabilities; for a regression its numbers."""
     ranked = analysis.labels(record, before=before, sentence=sentence)
     if not ranked:
         return "The probabilities of the labels are not numbers."
@@ -277,12 +281,12 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 
 
 def label_value(record: Record, value: float) -> str:
-    """The probability of a label in percent, or the number of a regression."""
+    """Write the probability of a label in percent, or the number of a regression."""
     return decimals(value, 4) if analysis.is_number(record) else percent(value)
 
 
 def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
-    """Name the row that differs most between A and B, optionally the cell, and the tokens missing from A or B."""
+    """Describe where A and B differ most: the row, optionally the cell, and the tokens that only one of them has."""
     row, cell, parts = both.most_row, both.most_cell, []
     largest = cell and abs(float(both.part(*(slice(i, i + 1) for i in cell)).difference[0, 0]))
     is_nearly_same = cell is not None and 0 < largest < 0.005  # two decimal places would show 0
@@ -295,11 +299,11 @@ def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
     if cell is not None and with_cell and not is_nearly_same:
         parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
     if row is None and cell is None:
-        parts.append("Nothing differs: wherever both have the token, A and B are the same map.")
-    for axis, places in enumerate((both.rows, both.columns)):
-        for end, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
-            alone = [pair[end] for pair in places if pair[1 - end] is None]
-            tokens = ", ".join(quoted_token(side.tokens[axis][i].text, i) for i in alone[:MOST_NAMED])
+        parts.append("Nothing differs: A and B are equal in all cells that both have.")
+    for axis, pairs in enumerate((both.rows, both.columns)):
+        for i, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
+            alone = [pair[i] for pair in pairs if pair[1 - i] is None]
+            tokens = ", ".join(quoted_token(side.tokens[axis][at].text, at) for at in alone[:MOST_NAMED])
             more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
             parts += [f"Only in {name}, and left blank: {tokens}{more}."] if alone else []
     where = [as_sentence(window_text(both))] if window_text(both) else []
@@ -307,7 +311,7 @@ def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
 
 
 def compared_cell(both: AlignedPair, row: int, column: int) -> str:
-    """Describe one cell of two maps in a sentence; row and column are those of the grid."""
+    """Describe one cell of the grid in a sentence: its weight in A and in B, and the difference."""
     part = both.part(slice(row, row + 1), slice(column, column + 1))
     more = float(part.difference[0, 0])
     digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
@@ -337,14 +341,14 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
 
 
 def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Number of digits for two weights and their difference so that the rounded numbers agree, for each cell."""
+    """Return the number of decimals, for each cell, with which rounded a - b equals the rounded difference `more`."""
     agree = [np.abs(np.round(a, n) - np.round(b, n) - np.round(more, n)) < 1e-9 for n in (2, 3)]
-    unseen = (np.abs(more) > 0) & (np.abs(more) < 0.05)
-    return np.select([unseen, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
+    is_small = (np.abs(more) > 0) & (np.abs(more) < 0.05)
+    return np.select([is_small, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
 
 
 def _place(both: AlignedPair, axis: int, index: int) -> str:
-    """A row or a column of the grid: its token in A and, if different, its token in B."""
+    """Name a row (axis 0) or column of the grid by its token in A and, if different, its token in B."""
     sides = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
     named = [(side.tokens[axis][i].text, i) for side, i in sides if i is not None]
     texts = [quoted_token(text, i) for text, i in named]
@@ -354,7 +358,7 @@ def _place(both: AlignedPair, axis: int, index: int) -> str:
 
 
 def window_text(both: AlignedPair) -> str:
-    """Positions of A in a part of a grid; "" for the whole grid."""
+    """Write which positions of A a part of the grid shows; "" for the whole grid."""
     if both.window == (ALL, ALL):
         return ""
     spans = []
@@ -367,18 +371,18 @@ def window_text(both: AlignedPair) -> str:
 def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
     """Describe a rollout, (n, n): the token with the largest mean share, and the largest share of another token."""
     most = int(shares.mean(0).argmax())
-    part = f"{percent(float(shares[:, most].mean()))} of what stands at the {len(texts)} positions, on average"
+    part = f"{percent(float(shares[:, most].mean()))} of a position on average, over {len(texts)} positions"
     most_of_all = f"Most comes from {quoted_token(texts[most], most)}: {part}."
     if len(texts) < 2:
         return most_of_all
     others = np.where(np.eye(len(texts), dtype=bool), 0.0, shares)
     row, column = (int(i) for i in np.unravel_index(others.argmax(), others.shape))
     share, ends = percent(float(shares[row, column])), [quoted_token(texts[i], i) for i in (row, column)]
-    return f"{most_of_all} Most of another token: {share} of what stands at {ends[0]} came from {ends[1]}."
+    return f"{most_of_all} The largest share of another token: {share} of position {ends[0]} comes from {ends[1]}."
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
-    """The tokens with the largest shares in a position, given its row of rollout, (n,)."""
+    """Describe the tokens with the largest shares in a position, given its row of rollout, (n,)."""
     order = np.argsort(-shares, kind="stable")[:MOST_NAMED].tolist()
     names = ["itself" if i == position else quoted_token(texts[i], i) for i in order]
     named = [f"{name} {percent(float(shares[i]))}" for name, i in zip(names, order, strict=True)]

@@ -1,7 +1,7 @@
 """Records as tidy pandas tables, one row per fact: the data of figures and CSV files.
 
-Column names are fixed; tokens are the raw text. A table with more than `MOST_CELLS` cells keeps, for each query, its
-`STRONGEST` open keys with exact weights; the sum of all other weights is in `rest`, and the note says so.
+Column names are fixed; tokens are the raw text. Above `MOST_CELLS` cells, a table keeps for each query its `STRONGEST`
+open keys with exact weights; the sum of all other weights is in `rest`, and the table's note says so.
 """
 
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ STRONGEST = 16
 def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
     """Make a table with a row per cell: query, query_token, key, key_token, weight, score, state, rule.
 
-    `predicts` follows query_token if the model predicts words. Combined heads have no scores. `state` is one of
-    `analysis.STATES`; `rule` names the rule that blocks a cell. In a view a merged word has its first position and no
-    score, and the note names the changes of the view.
+    If the model predicts words, a column `predicts` follows query_token. Combined heads have no scores. `state` is one
+    of `analysis.STATES`; `rule` names the rule that blocks a cell. In a view a merged word has its first position and
+    no score, and the note describes the view.
     """
     return _weights(view, head, many=len(view.queries) * len(view.keys) > MOST_CELLS)
 
 
 def heads_table(view: AttentionView) -> pd.DataFrame:
-    """`weights_table` for all heads of a site, with a first column "head"; for many cells, the strongest keys."""
+    """Make a `weights_table` of all heads of a site, with a first column "head"."""
     heads = range(view.step.num_heads)
     many = len(heads) * len(view.queries) * len(view.keys) > MOST_CELLS
     parts = [_weights(view, head, many=many, among=len(heads)) for head in heads]
@@ -48,8 +48,8 @@ def heads_table(view: AttentionView) -> pd.DataFrame:
 def mask_table(view: SeenMask) -> pd.DataFrame:
     """Make a table with a row per cell of a mask: query, query_token, key, key_token, may_attend, rule.
 
-    A note names the changes of the view. Above `MOST_CELLS` cells, a row is the first of a run of open keys or of keys
-    blocked by the same rule; queries after about `MOST_CELLS` such rows are left out, and the note says so.
+    A note describes the view. Above `MOST_CELLS` cells, only the first key of each run of keys with the same rule (or
+    none) has a row; queries after about `MOST_CELLS` such rows are left out, and the note says so.
     """
     many, parts, count = len(view.queries) * len(view.keys) > MOST_CELLS, [], 0
     for rows, reasons, blocked in view.blocks():
@@ -64,7 +64,8 @@ def mask_table(view: SeenMask) -> pd.DataFrame:
     i, j, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     note = f"Of {len(view.keys):,} keys, the first of each run that is open or blocked by the same rule."
     if i[-1] + 1 < len(view.queries):
-        note = f"{note} Queries 0 to {view.queries.starts[i[-1]]:,} of {len(view.queries):,}: they have too many runs."
+        last = view.queries.starts[i[-1]]
+        note = f"{note} Only queries 0 to {last:,} of {len(view.queries):,}: the table would be too long."
     return _table(_view_columns(view, i, j) | {"may_attend": rules == "", "rule": rules}, note if many else "", view)
 
 
@@ -76,9 +77,9 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
 
 
 def comparison_table(both: AlignedPair) -> pd.DataFrame:
-    """Make a table with a row per cell of two aligned maps: query_a, key_a, query_b, key_b, tokens, a, b, difference.
+    """Make a table with a row per cell of two aligned maps: positions and tokens in both, a, b, difference, variation.
 
-    It also has the variation of the row. Positions missing from a map are empty. Above `MOST_CELLS` cells, each row of
+    `variation` is that of the whole row. Positions missing from a map are empty. Above `MOST_CELLS` cells, each row of
     the maps keeps its `STRONGEST` largest differences.
     """
     count = _count(len(both.rows)) if len(both.rows) * len(both.columns) > MOST_CELLS else None
@@ -90,12 +91,12 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
         parts.append((i + rows.start, j, a[i, j], b[i, j], difference[i, j]))
     i, j, a, b, difference = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     columns: dict[str, np.ndarray] = {}
-    for end, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):
-        for axis, (what, places, chosen) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
-            own = [pair[end] for pair in places]
-            columns[f"{what}_{name}"] = np.array(own, dtype=object)[chosen]
-            texts = [place if place is None else side.tokens[axis][place].text for place in own]
-            columns[f"{what}_token_{name}"] = _pick(texts, chosen)
+    for side_index, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):
+        for axis, (what, pairs, cells) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
+            positions = [pair[side_index] for pair in pairs]
+            columns[f"{what}_{name}"] = np.array(positions, dtype=object)[cells]
+            texts = [None if position is None else side.tokens[axis][position].text for position in positions]
+            columns[f"{what}_token_{name}"] = _pick(texts, cells)
     numbers = {"a": a, "b": b, "difference": difference, "variation": both.variation[i]}
     note = f"Of {len(both.columns):,} keys, the {count} of each query that differ most." if count else ""
     return _table(columns | numbers, note)
@@ -113,15 +114,15 @@ def numbers_table(numbers: np.ndarray, name: str, queries: Sequence[str], keys: 
 
 
 def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.DataFrame:
-    """Make a table with a row per token: key, key_token, and a column for each of the numbers, such as rollout."""
+    """Make a table with a row per token: key, key_token, and a column for each array in `numbers`, such as rollout."""
     return pd.DataFrame({"key": np.arange(len(texts)), "key_token": _texts(texts)} | numbers)
 
 
 def leaks_table(test: LeakTest) -> pd.DataFrame:
     """Make a table with a row per cell of a leak test: query, query_token, key, key_token, moved, promised, state.
 
-    `moved` is relative to the length of the output, NaN if the key was not changed; `state` is one of
-    `attnviz.check.leaks.STATES`.
+    `moved` is the change of the query's output, relative to its length, when the key's token is changed; NaN if it was
+    not. `promised` tells whether the query may see the key; `state` is one of `attnviz.check.leaks.STATES`.
     """
     i, j = _largest(test.moved.numpy())
     texts = ([token.text for token in tokens] for tokens in (test.queries, test.keys))
@@ -156,7 +157,7 @@ def next_word_table(
 def _ranked_table(
     columns: dict[str, np.ndarray], ranked: Sequence[analysis.NextWord], what: str, with_before: bool
 ) -> pd.DataFrame:
-    """Add to the columns the probability or number of each word and, optionally, its value before a change."""
+    """Make a table of `columns` and the probability (or number) of each word, optionally also before a change."""
     columns = columns | {what: np.array([word.probability for word in ranked], np.float64)}
     if with_before:
         columns[f"{what}_before"] = np.array([word.before for word in ranked], np.float64)
@@ -183,7 +184,7 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
 
 
 def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
-    """All cells of a head or, if `many`, the strongest of each row, for a table of `among` heads."""
+    """Make a table of all cells of a head or, if there are `many`, the strongest of each row, for `among` heads."""
     if many:
         return _strongest(view, head, _count(len(view.queries) * among))
     cells = view.cells([head])[0]
@@ -197,7 +198,7 @@ def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1
 
 
 def _view_columns(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
-    """Columns with the query, the key and the query's prediction for cells i, j of a view."""
+    """Make the columns query, key and their tokens, and the query's prediction, for cells i, j of a view."""
     starts = {"query": view.queries.starts[i], "key": view.keys.starts[j]}
     columns = _cells(i, j, view.queries.labels, view.keys.labels) | starts
     if isinstance(view, SeenMask) or view.predicted is None:
@@ -207,7 +208,7 @@ def _view_columns(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) 
 
 
 def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame:
-    """The `count` strongest open keys of each query, computed in blocks of rows."""
+    """Make a table of the `count` strongest open keys of each query, computed in blocks of rows."""
     parts = []
     for rows in view.blocks():
         block = view.block(head, rows)
@@ -238,12 +239,12 @@ def _table(columns: dict[str, object], note: str, view: AttentionView | SeenMask
 
 
 def _count(queries: int) -> int:
-    """Number of keys per query in a table with more than `MOST_CELLS` cells."""
+    """Return the number of keys to keep per query in a table with more than `MOST_CELLS` cells."""
     return max(1, min(STRONGEST, MOST_CELLS // max(1, queries)))
 
 
 def _largest(cells: np.ndarray, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of the `count` cells of largest magnitude in each row; all cells without a count."""
+    """Return row and column of the `count` cells of largest magnitude in each row; of all cells without a count."""
     if count is None:
         i, j = np.indices(cells.shape)
         return i.ravel(), j.ravel()
@@ -252,15 +253,15 @@ def _largest(cells: np.ndarray, count: int | None = None) -> tuple[np.ndarray, n
 
 
 def _cells(i: np.ndarray, j: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> dict[str, np.ndarray]:
-    """Columns with query and key of cells i, j."""
+    """Make the columns query, key and their tokens for cells i, j."""
     return {"query": i, "query_token": _pick(queries, i), "key": j, "key_token": _pick(keys, j)}
 
 
 def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:
-    """Names for an array of indices."""
+    """Look up the name for each index in an array."""
     return _texts(names)[codes]
 
 
 def _texts(texts: Sequence[str | None]) -> np.ndarray:
-    """A column of texts or None. Lone surrogates, which pandas refuses, become U+FFFD."""
+    """Make a column of texts or None. Lone surrogates, which pandas refuses, become U+FFFD."""
     return np.array([text if text is None else without_surrogates(text) for text in texts], dtype=object)

@@ -1,4 +1,4 @@
-"""Weights of a record, or a mask, in a view: pieces of words merged, special tokens hidden.
+"""Weights of a record, or a mask, in a view: with pieces of words merged, or special tokens hidden.
 
 Rows are computed block by block; a large map is never in memory as a whole.
 """
@@ -49,7 +49,7 @@ _merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = W
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Some rows of `Cells`; a merged cell is blocked if all its parts are, by the rule that blocks the first part."""
+    """A block of rows of `Cells`. A merged cell is blocked if all its parts are, by the rule of its first part."""
 
     weights: np.ndarray
     blocked: np.ndarray
@@ -57,17 +57,18 @@ class RowBlock:
     reasons: tuple[str, ...]
 
     def pooled(self, tile: int, names: dict[str, int]) -> "RowBlock":
-        """Pool the rows in tiles: a tile has its largest weight, and numbers of rules from `names`.
+        """Pool the rows in tiles, each with its largest weight, and renumber the rules that block them.
 
-        Each block numbers its rules on its own; new rules are added to `names`.
+        Args:
+            names: numbers of the rules of the whole map, to which new rules of this block are added.
         """
         numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
         blocked = numbers[self.blocked]
         if tile == 1:
             return RowBlock(self.weights, blocked, self.scores, self.reasons)
-        closed = pool(torch.from_numpy(blocked > 0).float(), tile, "min").numpy() > 0
+        is_closed = pool(torch.from_numpy(blocked > 0).float(), tile, "min").numpy() > 0
         weights = pool(torch.from_numpy(self.weights), tile).numpy()
-        return RowBlock(weights, closed * blocked[::tile, ::tile], None, self.reasons)
+        return RowBlock(weights, is_closed * blocked[::tile, ::tile], None, self.reasons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,7 @@ class _Window:
 
     @property
     def window(self) -> str:
-        """Positions in the window, as text; "" if the window has all."""
+        """Text with the positions in the window; "" for the whole map."""
         if (self.rows, self.columns) == (ALL, ALL) or not len(self.queries) or not len(self.keys):
             return ""
         spans = [(part.stretch, n) for part, n in zip((self.queries, self.keys), self.lengths, strict=True)]
@@ -99,7 +100,10 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class AttentionView(_Window):
-    """A site of a record in a view and a window; see `see`. A group is in the window that has its first position."""
+    """An attention call of a record in a view, limited to a window; see `see`.
+
+    A group is in the window if its first position is.
+    """
 
     record: Record
     site: Site
@@ -129,9 +133,10 @@ class AttentionView(_Window):
 
     @cached_property
     def predicted(self) -> tuple[str, ...] | None:
-        """Most probable word after each row (after a merged word's last piece), or "NaN"; None if nothing is predicted.
+        """Most probable word after each row, or "NaN"; None if the model predicts no words.
 
-        The word is "" in rows of padding and, if the model fills in blanks, in all rows that are not blanks.
+        After a merged word, the word predicted after its last piece. "" in rows of padding and, if the model fills in
+        blanks, in rows that are not blanks.
         """
         if self.record.predicted(self.site, sentence=self.sentence) is None:
             return None
@@ -139,48 +144,49 @@ class AttentionView(_Window):
         return self.queries.last([words.get(i, "") for i in range(self.step.shape[2])])
 
     def cells(self, heads: Sequence[int | str], tile: int = 1) -> list[Cells]:
-        """Cells of several heads; see `analysis.cells_of`. A merged cell is blocked if all its parts are."""
+        """Compute the cells of heads, see `analysis.cells_of`; a merged cell is blocked if all its parts are."""
         if self.plain:
             window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
             return maps.cells_of(self.step, heads, **window, tile=tile, scores=not self.record.read_only)
         return [self._cells(head, tile) for head in heads]
 
     def _cells(self, head: int | str, tile: int) -> Cells:
+        """Compute the cells of a head in a view that merges or hides tokens."""
         names: dict[str, int] = {}
         parts = [self.block(head, rows).pooled(tile, names) for rows in self.blocks(tile)]
         weights, blocked = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weights", "blocked"))
         scores = None if parts[0].scores is None else np.concatenate([part.scores for part in parts])
         states = maps.states_of(weights, blocked, self.empty(head), tile)
-        places = self.queries.starts[::tile], self.keys.starts[::tile]
-        return Cells(*places, weights, scores, states, tuple(names), blocked, tile)
+        positions = self.queries.starts[::tile], self.keys.starts[::tile]
+        return Cells(*positions, weights, scores, states, tuple(names), blocked, tile)
 
     def has_scores(self, head: int | str) -> bool:
-        """Whether cells have scores: cells of combined heads or with merged tokens do not."""
-        merged = self.queries.merged or self.keys.merged
-        return isinstance(head, int) and not merged and not self.record.read_only
+        """Whether cells have scores, which combined heads, merged tokens and read-only records lack."""
+        has_merged = self.queries.merged or self.keys.merged
+        return isinstance(head, int) and not has_merged and not self.record.read_only
 
     def blocks(self, tile: int = 1) -> Iterator[slice]:
-        """Slices of rows whose weights are in memory at once, in whole tiles; at least one slice."""
-        merges = self.queries.merged or self.keys.merged
-        return iter(row_slices(len(self.queries), len(self.keys) if merges else self.step.shape[3], tile))
+        """Iterate over slices of rows whose weights fit in memory at once, in whole tiles; at least one slice."""
+        has_merged = self.queries.merged or self.keys.merged
+        return iter(row_slices(len(self.queries), len(self.keys) if has_merged else self.step.shape[3], tile))
 
     def block(self, head: int | str, rows: slice) -> RowBlock:
-        """Cells of some rows; there must be at least one row."""
+        """Compute the cells of a slice of rows; there must be at least one row."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
         window, (weights, is_open) = queries.stretch, self.weights(head, rows)
-        picked = np.ix_(queries.starts - window.start, self.keys.starts)
+        first_cells = np.ix_(queries.starts - window.start, self.keys.starts)  # first cell of each merged cell
         reasons, blocked = (), np.zeros(weights.shape, np.int64)
         if step.mask is not None and is_open is not None:
             reasons, rules = first_reasons(step.mask, step.shape[2:], queries.spans, self.keys.spans, sentence=sentence)
             blocked = rules * ~is_open
         elif step.mask is not None:
             reasons, rules = reasons_of(step, head, window, sentence=sentence)
-            blocked = rules.numpy()[picked]
-        scores = step.scores(head, window, sentence=sentence).numpy()[picked] if self.has_scores(head) else None
+            blocked = rules.numpy()[first_cells]
+        scores = step.scores(head, window, sentence=sentence).numpy()[first_cells] if self.has_scores(head) else None
         return RowBlock(weights, blocked, scores, reasons)
 
     def weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
-        """Weights of some rows and, if tokens are merged, whether any part of a cell is open."""
+        """Compute the weights of a slice of rows and, if tokens are merged, whether any part of a cell is open."""
         queries = self.queries[rows]
         if len(self.keys) and (self.queries.merged or self.keys.merged):
             weights, is_open = self._merged(head, queries.spans, self.keys.spans)
@@ -189,8 +195,8 @@ class AttentionView(_Window):
         return weights[queries.starts - queries.stretch.start][:, self.keys.starts], None
 
     def _merged(self, head: int | str, *spans: Spans) -> tuple[np.ndarray, np.ndarray]:
-        """Sums of the weights between groups, and whether any part of a cell is open; the last results are cached."""
-        name = head, self.sentence, *(edges.tobytes() for span in spans for edges in span)
+        """Sum the weights between groups, and tell whether any part of a cell is open; the last results are cached."""
+        name = head, self.sentence, *(positions.tobytes() for span in spans for positions in span)
         cached = _merged.setdefault(self.step, {})
         if (result := cached.get(name)) is None:
             result = grouped(blocks(self.step, head, *map(stretch, spans), sentence=self.sentence), *spans)
@@ -201,28 +207,28 @@ class AttentionView(_Window):
         return result
 
     def empty(self, head: int | str) -> np.ndarray:
-        """Whether a row has no open key, boolean; for a merged word, whether no piece has one."""
+        """Whether a row has no open key, boolean, (rows,); for a merged word, whether no piece has one."""
         empty = empty_queries(self.step, head, sentence=self.sentence).numpy()
         return self.queries.every(empty)
 
     def row_sums(self, head: int | str) -> np.ndarray:
-        """Sum of each row's weights over all keys of the view, including those outside of the window."""
+        """Sum each row's weights over all keys of the view, including those outside of the window."""
         if self.plain:
             return maps.row_sums(self.step, head, sentence=self.sentence, rows=self.rows).numpy()
-        every = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
-        return np.concatenate([every.weights(head, rows)[0].sum(1) for rows in every.blocks()])
+        whole_rows = see(self.record, self.site, sentence=self.sentence, view=self.view, rows=self.rows)
+        return np.concatenate([whole_rows.weights(head, rows)[0].sum(1) for rows in whole_rows.blocks()])
 
     def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
-        """The largest weight of each row, NaN aside, and its column; both (rows,)."""
+        """Find the largest weight of each row, ignoring NaN, and its column; both (rows,)."""
         if self.plain:
             return maps.strongest(self.step, head, sentence=self.sentence, rows=self.rows, columns=self.columns)
         parts = [np.nan_to_num(self.weights(head, rows)[0], nan=-1.0) for rows in self.blocks()]
         return np.concatenate([part.max(1) for part in parts]), np.concatenate([part.argmax(1) for part in parts])
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
-        """Position (query, key) of the largest weight of a query, or of all rows if the query has no row.
+        """Find the position (query, key) of the largest weight of a query, or of all rows if the view lacks the query.
 
-        Over all rows, weights of 1 do not count: a query with only one open key gives it 1, up to rounding.
+        Over all rows, weights of 1 do not count, because a query with a single open key has one.
         """
         row = None if query is None else self.queries.index_of(query)
         if row is None:
@@ -234,23 +240,23 @@ class AttentionView(_Window):
         return int(self.queries.starts[row]), int(self.keys.starts[column])
 
     def largest(self) -> float:
-        """The largest weight of all heads in the whole map, NaN aside."""
+        """Largest weight of all heads in the whole map, ignoring NaN."""
         if self.plain:
             tile = max(1, -(-max(self.step.shape[2:]) // 128))
-            windows = maps.cells_of(self.step, range(self.step.num_heads), sentence=self.sentence, tile=tile)
-            return max((float(np.nan_to_num(part.weights).max(initial=0.0)) for part in windows), default=0.0)
-        every = see(self.record, self.site, sentence=self.sentence, view=self.view)
-        return max(float(every.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
+            heads = maps.cells_of(self.step, range(self.step.num_heads), sentence=self.sentence, tile=tile)
+            return max((float(np.nan_to_num(part.weights).max(initial=0.0)) for part in heads), default=0.0)
+        whole = see(self.record, self.site, sentence=self.sentence, view=self.view)
+        return max(float(whole.strongest(head)[0].max(initial=0.0)) for head in range(self.step.num_heads))
 
 
 def see(
     record: Record, site: Site, *, sentence: int = 0, view: View = View(), rows: slice = ALL, columns: slice = ALL
 ) -> AttentionView:
-    """Apply a view to a site of a record, and keep the groups whose first position is in a window."""
+    """Apply a view to an attention call of a record, and keep the groups whose first position is in a window."""
     tokens = record.tokens(site, sentence=sentence)
     texts = record.texts(site, sentence=sentence)
-    every = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]
-    sides = _window_groups(every, view, tokens, site, rows, columns)
+    whole = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]
+    sides = _window_groups(whole, view, tokens, site, rows, columns)
     step = record.step(site)
     lengths = step.shape[2], step.shape[3] - step.has_sink
     return AttentionView(sentence, rows, columns, *sides, lengths, view, record, site)
@@ -258,7 +264,7 @@ def see(
 
 @dataclass(frozen=True, eq=False)
 class SeenMask(_Window):
-    """A mask in a view and a window; see `see_mask`. A merged word may attend if any of its pieces may."""
+    """A mask in a view, limited to a window; see `see_mask`. A merged word may attend if any of its pieces may."""
 
     mask: Mask
     notes: tuple[str, ...]
@@ -276,7 +282,7 @@ class SeenMask(_Window):
         return np.concatenate([(blocked == 0).sum(1) for _, _, blocked in self.blocks()])
 
     def blocked(self, tile: int = 1) -> tuple[tuple[str, ...], np.ndarray]:
-        """Reasons, and the number of the blocking reason for each cell or tile, 0 if any part of it is open."""
+        """Return the reasons and, for each cell or tile, the number of its reason (from 1), 0 if any part is open."""
         if self.plain and tile > 1:
             window = {"rows": self.rows, "columns": self.columns}
             tiles = maps.pooled_mask(self.mask, self.lengths, tile, sentence=self.sentence, **window)
@@ -318,26 +324,26 @@ def see_mask(
 
 
 def _window_groups(
-    every: Sequence[Groups],
+    whole: Sequence[Groups],
     view: View,
     tokens: Sequence[Sequence[Token]],
     what: object,
     rows: slice,
     columns: slice,
 ) -> list[Groups]:
-    """Groups of the rows and columns that a view and a window keep; raise InputError if the view keeps nothing."""
-    if view != View() and not all(map(len, every)):
+    """Limit the groups of queries and keys to a window; raise InputError if a view hides all tokens of a side."""
+    if view != View() and not all(map(len, whole)):
         raise InputError(f"Nothing is left to see of {what}: it has only special tokens there, which are hidden.")
     return [
-        part if window == ALL else part[np.isin(part.starts, np.arange(len(all))[window])]
-        for part, window, all in zip(every, (rows, columns), tokens, strict=True)
+        part if window == ALL else part[np.isin(part.starts, np.arange(len(side))[window])]
+        for part, window, side in zip(whole, (rows, columns), tokens, strict=True)
     ]
 
 
 def _notes(
     view: View, tokens: Sequence[Sequence[Token]], sides: Sequence[Groups], merged: str, hidden: str
 ) -> tuple[str, ...]:
-    """Notes on how a view changes rows and columns."""
+    """Return the notes on how a view changes rows and columns: `merged` and `hidden`, if it does so."""
     special = view.special != "show" and any(token.special for part in tokens for token in part)
     if view.unit not in ("", "words"):
         merged = merged.replace("pieces", "tokens").replace("words", view.unit)

@@ -32,21 +32,21 @@ from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.sources.base import Source
 
 OnProgress = Callable[[int, int], None]
-"""Function that is called with the number of lines done and of all lines; an error that it raises ends the build."""
+"""Callback with the number of lines done, and of all lines; an error that it raises ends the build."""
 
 TRIES = 3
 """Number of attempts per shard."""
 SECONDS = 30
 """Seconds to wait for a scheduler and its first worker."""
 TRIM = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
-"""Dask setting for workers that is removed here: with it, glibc requests the memory of each tensor from the kernel
-again, which takes a third more CPU time."""
+"""Dask setting that is removed for workers: with it, glibc requests the memory of each tensor from the kernel again,
+which takes a third more CPU time."""
 
 Outcome = tuple[Shard, str]
 """A shard, and the reason if it failed, else ""."""
 
 Work = Callable[[Plan, Path, list[Shard]], Iterator[Outcome]]
-"""Function that measures shards of a plan into a folder."""
+"""Function that measures the given shards of a plan and writes their tables into a folder."""
 
 
 def build(
@@ -66,7 +66,7 @@ def build(
         model: name for `attnviz.load`, with its `settings`, or FILE.py:FUNCTION; or a source of this process.
         texts: file (one text per line, JSON lines or Parquet), or folder of such files.
         edits: changes to the attention, for a source of this process.
-        work: function that measures shards, such as an `Engine`; by default this process, one shard at a time.
+        work: function that measures shards, such as an `Engine`; by default `here`, which uses this process.
 
     Raises:
         InputError: if the folder holds another atlas, or the corpus changed.
@@ -78,29 +78,29 @@ def build(
     if not shards:
         raise InputError(f"The corpus {quoted(str(texts), 200)} holds no line.")
     folder.mkdir(parents=True, exist_ok=True)
-    where = Path(os.path.relpath(root.resolve(), folder.resolve())).as_posix()
+    corpus_path = Path(os.path.relpath(root.resolve(), folder.resolve())).as_posix()
     name, source = (model, opened.load(model, **settings)) if isinstance(model, str) else (model.id, model)
-    atlas_plan = Plan(name, settings, source.checksum(), options, shards, where)
+    atlas_plan = Plan(name, settings, source.checksum(), options, shards, corpus_path)
     if source is model:
         work = partial(_measure_here, source, edits, report)
     atlas_plan.settle(folder)
     (folder / "shards").mkdir(exist_ok=True)
     (folder / opened.RESULT).unlink(missing_ok=True)
-    wanted = [shard for shard in shards if not _place(folder, shard).exists()]
-    done, failed = atlas_plan.lines - sum(shard.lines for shard in wanted), []
+    missing = [shard for shard in shards if not _shard_folder(folder, shard).exists()]
+    done, failed = atlas_plan.lines - sum(shard.lines for shard in missing), []
     report(done, atlas_plan.lines)
-    for shard, error in (work or here)(atlas_plan, folder, wanted):
+    for shard, error in (work or here)(atlas_plan, folder, missing):
         if error:
             failed.append({"file": shard.file, "line": shard.first, "lines": shard.lines, "error": error})
         done += shard.lines
         report(done, atlas_plan.lines)
-    measured = [place for shard in shards if (place := _place(folder, shard)).exists()]
+    measured = [path for shard in shards if (path := _shard_folder(folder, shard)).exists()]
     if not measured:
         raise InputError(f"No shard of the corpus could be measured: {failed[0]['error']}")
     merged = tables.merged(measured, options)
     tables.write(merged, folder)
-    for left in (folder / "shards").glob(storage.UNFINISHED):
-        shutil.rmtree(left)
+    for unfinished in (folder / "shards").glob(storage.UNFINISHED):
+        shutil.rmtree(unfinished)
     totals = {name: int(value) for name, value in merged["totals"].iloc[0].items()}
     storage.write(folder / opened.RESULT, json.dumps(totals | {"failed": failed}, indent=1).encode())
     return opened.open(folder)
@@ -109,7 +109,7 @@ def build(
 def of_texts(
     source: Source, texts: Sequence[str], edits: Edits = Edits(), *, report: OnProgress = lambda done, of: None
 ) -> Atlas:
-    """Measure every head of a source of this process on a few texts; the folder is deleted together with the atlas.
+    """Measure every head of a source of this process on a few texts, in a temporary folder that ends with the atlas.
 
     Raises:
         InputError: if the model can read none of the texts.
@@ -129,17 +129,17 @@ def of_texts(
 
 
 def _measure_here(
-    source: Source, edits: Edits, report: OnProgress, atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]
+    source: Source, edits: Edits, report: OnProgress, atlas_plan: Plan, folder: Path, missing: Iterable[Shard]
 ) -> Iterator[Outcome]:
     """Measure shards one after another with a source of this process."""
     done = 0
-    for shard in wanted:
+    for shard in missing:
         _measure(source, atlas_plan, folder, shard, edits, lambda n, before=done: report(before + n, atlas_plan.lines))
         done += shard.lines
         yield shard, ""
 
 
-def _place(folder: Path, shard: Shard) -> Path:
+def _shard_folder(folder: Path, shard: Shard) -> Path:
     return folder / "shards" / f"{shard.number:06d}"
 
 
@@ -152,27 +152,24 @@ def _measure(
     report: Callable[[int], None] = lambda done: None,
 ) -> None:
     """Measure a shard and write its folder atomically, so that it is complete or absent even after a crash."""
-    lines, options, place = corpus.texts(folder / atlas_plan.corpus, shard), atlas_plan.options, _place(folder, shard)
+    lines = corpus.texts(folder / atlas_plan.corpus, shard)
+    options, target = atlas_plan.options, _shard_folder(folder, shard)
     shard_tables = tables.of_shard(measure(source, lines, options, edits, report=report), shard, options)
-    part = place.with_name(f".{uuid4().hex}.part")
+    part = target.with_name(f".{uuid4().hex}.part")
     try:
         tables.write(shard_tables, part)
-        if not place.exists():  # another worker may have finished it
-            os.replace(part, place)
+        if not target.exists():  # another worker may have finished it
+            os.replace(part, target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 _sources: dict[str, Source] = {}
-"""Cache with the model of this process, by name, settings and weights."""
+"""Cache of the model that this process loaded last, by its name, settings and weights."""
 
 
 def measure_shard(atlas_plan: Plan, folder: Path, shard: Shard) -> Outcome:
-    """Measure one shard and write its tables, on a worker or in this process.
-
-    Raises:
-        OSError: if a file cannot be written.
-    """
+    """Measure one shard and write its tables, on a worker or in this process; raise OSError if the disk is full."""
     key = json.dumps([atlas_plan.model, atlas_plan.settings, atlas_plan.weights])
     try:
         if key not in _sources:
@@ -185,11 +182,11 @@ def measure_shard(atlas_plan: Plan, folder: Path, shard: Shard) -> Outcome:
     return shard, ""
 
 
-def here(atlas_plan: Plan, folder: Path, wanted: Iterable[Shard]) -> Iterator[Outcome]:
+def here(atlas_plan: Plan, folder: Path, missing: Iterable[Shard]) -> Iterator[Outcome]:
     """Measure shards in this process, one after another."""
     before = torch.get_num_threads()
     try:
-        for shard in wanted:
+        for shard in missing:
             try:
                 yield measure_shard(atlas_plan, folder, shard)
             except OSError:
@@ -215,7 +212,7 @@ class Engine:
             workers or shards, this process measures the shards.
         scheduler: address of a Dask scheduler, whose workers are used instead.
         memory: memory limit per worker on this machine, such as "4GB"; a worker above the limit is replaced.
-        on_dashboard: function that is called with the address of the dashboard.
+        on_dashboard: callback with the address of Dask's dashboard.
     """
 
     workers: int | None = None
@@ -223,15 +220,11 @@ class Engine:
     memory: str = "auto"
     on_dashboard: Callable[[str], None] = lambda address: None
 
-    def __call__(self, atlas_plan: Plan, folder: Path, wanted: Sequence[Shard]) -> Iterator[Outcome]:
-        """Measure shards; yield each shard as it ends, with the reason if it failed.
-
-        Raises:
-            OSError: if a file cannot be written.
-        """
-        count = min(os.cpu_count() or 1 if self.workers is None else self.workers, len(wanted))
-        if not wanted or (not self.scheduler and count < 2):
-            yield from here(atlas_plan, folder, wanted)
+    def __call__(self, atlas_plan: Plan, folder: Path, missing: Sequence[Shard]) -> Iterator[Outcome]:
+        """Measure shards; yield each when it is done, with the reason if it failed. Raise OSError if a disk is full."""
+        count = min(os.cpu_count() or 1 if self.workers is None else self.workers, len(missing))
+        if not missing or (not self.scheduler and count < 2):
+            yield from here(atlas_plan, folder, missing)
             return
         from distributed import as_completed
 
@@ -239,7 +232,7 @@ class Engine:
             self.on_dashboard(client.dashboard_link)
             job, folder = replace(atlas_plan, shards=()), folder.resolve()
             submit = partial(client.submit, measure_shard, job, folder, retries=TRIES - 1, pure=False)
-            tasks = {submit(shard): shard for shard in wanted}
+            tasks = {submit(shard): shard for shard in missing}
             for task in as_completed(tasks):
                 yield tasks[task], _outcome(task)
 
@@ -265,13 +258,13 @@ class Engine:
             except TimeoutError:
                 raise InputError(f"The Dask scheduler at {quoted(self.scheduler, 200)} has no workers.") from None
             except (OSError, ValueError) as error:
-                at = f"There is no Dask scheduler at {quoted(self.scheduler, 200)}" if self.scheduler else "No cluster"
-                raise InputError(f"{at}: {' '.join(str(error).split())[:200]}") from None
+                what = f"The Dask scheduler at {quoted(self.scheduler, 200)}" if self.scheduler else "The Dask cluster"
+                raise InputError(f"{what} cannot be used: {' '.join(str(error).split())[:200]}") from None
             yield client
 
 
 def _outcome(task: Any) -> str:
-    """Return the reason why a shard failed, or ""."""
+    """Return the reason why the shard of a finished Dask task failed, or ""."""
     from distributed import KilledWorker
 
     try:
@@ -279,6 +272,6 @@ def _outcome(task: Any) -> str:
     except OSError:
         raise
     except KilledWorker:
-        return "Its workers died one after another; they may need more memory."
+        return "Several workers died on this shard; they may need more memory."
     except Exception as problem:  # such as a worker that has no attnviz
         return reason(problem)

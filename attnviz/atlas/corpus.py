@@ -44,7 +44,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class CorpusLine:
-    """A line of a corpus, with its text, or with the reason why it has none."""
+    """A line of a corpus: its text, or the reason why it cannot be read."""
 
     text: str
     line: int
@@ -52,7 +52,7 @@ class CorpusLine:
 
 
 def files(corpus: str | Path) -> tuple[Path, list[str]]:
-    """Find the folder of a corpus, and the sorted paths of its files within the folder.
+    """Find the files of a corpus, a file or a folder: return a folder and the sorted paths of the files within it.
 
     Raises:
         InputError: if there are no files.
@@ -69,7 +69,7 @@ def files(corpus: str | Path) -> tuple[Path, list[str]]:
 
 
 def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
-    """Split the files of a folder into shards of at most `most` texts; reads each file once, without keeping it.
+    """Split the files `names` of a folder into shards of at most `most` texts; each file is read once, part by part.
 
     Raises:
         InputError: if a file cannot be read.
@@ -106,7 +106,7 @@ def texts(root: Path, shard: Shard) -> list[CorpusLine]:
         raise InputError(f"{quoted(str(path), 200)} cannot be read: {error.strerror or error}.") from None
     if _checksum(content) != shard.checksum:
         where = f"lines {shard.first:,} to {shard.first + shard.lines - 1:,} of {quoted(shard.file, 200)}"
-        raise InputError(f"The corpus changed: {where} are not what they were. Use a new folder for another corpus.")
+        raise InputError(f"The corpus changed: {where} differ now. Use a new folder for another corpus.")
     return lines
 
 
@@ -128,18 +128,20 @@ def _checksum(content: bytes) -> str:
 
 
 def _line(line: bytes, number: int, is_json: bool) -> CorpusLine:
+    """Decode a line of a text file or of JSON lines."""
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
         return _text(of_json(text) if is_json and text else text, number)
     except UnicodeDecodeError:
-        return CorpusLine("", number, "This line is no UTF-8.")
+        return CorpusLine("", number, "This line is not UTF-8.")
     except InputError as error:
         return CorpusLine("", number, str(error))
 
 
 def _text(text: Any, number: int) -> CorpusLine:
+    """Make a corpus line of a value, which must be a string that is not empty."""
     if not isinstance(text, str):
-        return CorpusLine("", number, "This row holds no text.")
+        return CorpusLine("", number, "This row has no text.")
     text = text.strip()
     return CorpusLine(text, number, "" if text else EMPTY)
 
@@ -176,7 +178,7 @@ def _parquet(path: Path) -> Any:
     try:
         file = pq.ParquetFile(path)
     except pa.ArrowInvalid:
-        raise InputError(f"{quoted(str(path), 200)} is no Parquet file.") from None
+        raise InputError(f"{quoted(str(path), 200)} is not a Parquet file.") from None
     names = file.schema_arrow.names
     if COLUMN not in names:
         has = f"It has: {', '.join(names[:9])}."

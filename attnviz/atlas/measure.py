@@ -1,4 +1,4 @@
-"""Measure every head on the texts of one shard: a model and texts in, arrays out.
+"""Measure every head on the texts of one shard, as arrays.
 
 T texts   N heads of all sites   M numbers per text: metrics, then effects   D bins of distances
 """
@@ -38,7 +38,7 @@ class Options:
     Attributes:
         shard: maximum number of texts per shard.
         keep: number of texts with the largest values, per metric and head.
-        pairs: number of token pairs with the largest weights, per head and shard; different pairs of token texts.
+        pairs: number of token pairs with the largest weights, per head and shard; all differ in their token texts.
         ablate: number of texts per shard on which each head is switched off in turn.
     """
 
@@ -70,12 +70,12 @@ class Pairs:
         return Pairs(*(column[index] for column in vars(self).values()))
 
     def strongest(self, most: int) -> tuple["Pairs", "Pairs"]:
-        """Keep the pair with most weight per head and two tokens, at most `most` per head; also return the rest."""
-        ordered = self.subset(np.lexsort((self.query, self.text, -self.weight)))
+        """Select for each head the `most` pairs with the largest weights, one per two tokens; also return the rest."""
+        ordered = self.subset(np.lexsort((self.query, self.text, -self.weight)))  # the largest weight first
         _, first = np.unique(ordered.tokens, return_index=True)
         ordered = ordered.subset(np.sort(first))
         ordered = ordered.subset(np.argsort(ordered.head, kind="stable"))
-        rank = np.arange(len(ordered.head)) - np.searchsorted(ordered.head, ordered.head)
+        rank = np.arange(len(ordered.head)) - np.searchsorted(ordered.head, ordered.head)  # within the head
         return ordered.subset(rank < most), ordered.subset(rank >= most)
 
 
@@ -126,7 +126,7 @@ def measure(
     """Run a model on every text of a shard and measure all heads; texts that cannot be read become problems.
 
     Args:
-        report: function that is called with the number of texts done, after each batch.
+        report: callback with the number of texts done, after each batch.
 
     Raises:
         Canceled: if the run was canceled.
@@ -140,15 +140,15 @@ def measure(
     written: dict[int, Sentence] = {}
     numbers: dict[str, int] = {}
     done = 0
-    for some, record in texts.runs(source, sentences, edits, failed=lambda i, error: wrong.update({i: str(error)})):
-        written |= dict(zip(some, record.targets, strict=False))
+    for indices, record in texts.runs(source, sentences, edits, failed=lambda i, error: wrong.update({i: str(error)})):
+        written |= dict(zip(indices, record.targets, strict=False))
         tokens_by_kind: dict[tuple, Tokens] = {}
         for step in record.steps:
             kind = step.site.kind, step.shape[2:], step.has_sink
             if kind not in tokens_by_kind:
                 tokens_by_kind[kind] = _tokens(record, step, numbers)
-            _add_run(sites[step.site], record, step, tokens_by_kind[kind], np.array(some), options)
-        done += len(some)
+            _add_run(sites[step.site], record, step, tokens_by_kind[kind], np.array(indices), options)
+        done += len(indices)
         report(done)
     good = [i for i in range(len(usable)) if i not in wrong]
     bad = [CorpusLine(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
@@ -174,14 +174,10 @@ def _tokens(record: Record, step: Step, numbers: dict[str, int]) -> Tokens:
     return batch.sides_of(record, step), *map(torch.tensor, sides)
 
 
-def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, some: np.ndarray, options: Options) -> None:
-    """Add the measurements of a batch at a site.
-
-    Args:
-        some: indices within the shard of the texts in the batch.
-    """
+def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, rows: np.ndarray, options: Options) -> None:
+    """Add the measurements of a batch at a site; `rows` are the indices of its texts within the shard."""
     for block in batch.blocks(step, tokens[0]):
-        indices = some[block.texts]
+        indices = rows[block.texts]
         site.sums[:, indices] += sums_of(record, block).numpy()
         if block.one_text:
             site.distance += _distance_sums(block).numpy()
@@ -206,8 +202,8 @@ def _distance_sums(block: HeadBlock) -> torch.Tensor:
 
 
 def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[Pairs, np.ndarray]:
-    """Find, per head, the `most` rows with the largest maximum weight, as pairs of query and key; also return the
-    largest weight of other rows. Both tokens must be typed by the user, and a row must have more than one open key."""
+    """Find for each head the `most` rows with the largest maxima, as pairs of a row and its strongest key, and the
+    largest weight of its other rows, (H,). No token may be special, and a row must have more than one open key."""
     weight, key = block.weights.max(-1)
     is_typed = (torch.arange(block.step.shape[3]) < block.num_keys[:, None]) & ~block.sides.special[block.texts]
     chosen = block.counted & (weight > 0) & (block.open_keys > 1)
@@ -228,7 +224,7 @@ def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tu
 
 
 def _effects(source: Source, text: str) -> np.ndarray:
-    """Measure the effects of switching off each head on a text, (N, effects); NaN where they are not defined."""
+    """Measure the effects of switching off each head on a text, (N, effects); NaN for an undefined effect."""
     try:
         table = ablation.sweep(source, source.tokenize([text])).table
     except AttnvizError:

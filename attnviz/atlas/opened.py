@@ -1,12 +1,12 @@
 """Open and query an atlas; results are pandas tables. DuckDB evaluates conditions and searches the Parquet files.
 
-    found = attnviz.atlas.open("atlas")
-    found.heads("previous_token > 0.9 and entropy_spread < 0.2")
-    found.examples("decoder layer 1", 0, "previous")
-    found.search(query_token="it", min_weight=0.5)
+    atlas = attnviz.atlas.open("atlas")
+    atlas.heads("previous_token > 0.9 and entropy_spread < 0.2")
+    atlas.examples("decoder layer 1", 0, "previous")
+    atlas.search(query_token="it", min_weight=0.5)
 
-A condition that a user types is an expression over the columns of one table, in a database without access to files;
-tokens are passed as parameters, never as a part of the SQL.
+A condition from a user is evaluated as an SQL expression over the columns of one table, in a database without access to
+files; tokens are passed as parameters, never as a part of the SQL.
 """
 
 import builtins
@@ -39,13 +39,13 @@ ALIASES = {re.sub(r"\W+", "_", measure.title.partition(" (")[0].lower()): measur
 
 PLAN, FORMAT = "plan.json", 2
 RESULT = "atlas.json"
-"""File that is written last, so that an atlas with it is complete."""
+"""File that is written last: an atlas with this file is complete."""
 TABLES = ("distances", "effects", "pairs")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All inputs that determine the content of an atlas.
+    """All inputs that determine the content of an atlas, stored in its folder.
 
     Attributes:
         model: name for `attnviz.load`, or FILE.py:FUNCTION.
@@ -74,7 +74,7 @@ class Plan:
         """
         source = load(self.model, **self.settings)
         if source.checksum() != self.weights:
-            raise InputError(f"The weights of '{self.model}' are not those with which the atlas was begun.")
+            raise InputError(f"The weights of '{self.model}' changed since the atlas was started.")
         return source
 
     def settle(self, folder: Path) -> None:
@@ -83,26 +83,26 @@ class Plan:
         Raises:
             InputError: if the folder holds other files, or an atlas of another model, corpus or options.
         """
-        there = read_plan(folder)
-        if there is None:
+        existing = read_plan(folder)
+        if existing is None:
             if any(not file.name.startswith(".") and file.name != "corpus.jsonl" for file in folder.iterdir()):
-                raise InputError(f"{quoted(str(folder), 200)} holds other files and no {PLAN}: give an empty folder.")
+                raise InputError(f"{quoted(str(folder), 200)} has other files but no {PLAN}: give an empty folder.")
             data = {"attnviz atlas": FORMAT} | asdict(self)
             storage.write(folder / PLAN, json.dumps(data, indent=1).encode())
-        elif there != self:
-            difference = f"{self._difference(there)}. Give another folder."
+        elif existing != self:
+            difference = f"{self._difference(existing)}. Give another folder."
             raise InputError(f"{quoted(str(folder), 200)} holds another atlas: {difference}")
 
-    def _difference(self, there: "Plan") -> str:
-        """Describe the first difference from another plan."""
-        if there.model != self.model:
-            return f"of '{there.model}', not of '{self.model}'"
-        if (there.settings, there.weights) != (self.settings, self.weights):
-            return f"of '{there.model}' with other weights or settings"
+    def _difference(self, existing: "Plan") -> str:
+        """Describe the first difference from the existing plan of the folder."""
+        if existing.model != self.model:
+            return f"of '{existing.model}', not of '{self.model}'"
+        if (existing.settings, existing.weights) != (self.settings, self.weights):
+            return f"of '{existing.model}' with other weights or settings"
         for name, value in asdict(self.options).items():
-            if (other := getattr(there.options, name)) != value:
+            if (other := getattr(existing.options, name)) != value:
                 return f"{name} is {other} there and {value} here"
-        changed = (new for old, new in zip(there.shards, self.shards, strict=False) if old != new)
+        changed = (new for old, new in zip(existing.shards, self.shards, strict=False) if old != new)
         first = next(changed, self.shards[-1])
         return f"the corpus changed at line {first.first:,} of {quoted(first.file, 200)} or after it"
 
@@ -129,7 +129,7 @@ def read_plan(folder: Path) -> Plan | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         version = None
     if version != FORMAT:
-        raise InputError(f"{quoted(str(folder / PLAN), 200)} is no plan of an atlas of this version: build it anew.")
+        raise InputError(f"{quoted(str(folder / PLAN), 200)} is not a plan of this version: build the atlas anew.")
     return plan
 
 
@@ -152,13 +152,13 @@ class Atlas:
     failed: tuple[dict[str, Any], ...]
 
     def heads(self, where: str = "") -> pd.DataFrame:
-        """Return a row per head, or per head for which an SQL condition holds. Columns for each metric: `<name>` (mean
-        over texts), `<name>_low` and `_high` (95% interval), `_spread`, `_texts`, and `_q05` to `_q95`.
+        """Return a table with a row per head, or only the heads for which the SQL condition `where` holds.
 
-        `role` is the role that the means suggest, if any. `role_fails` is the share of texts on which the metric of the
-        role is below its threshold (`analysis.heads.THRESHOLDS`), among texts that have the metric; `<name>_fails` is
-        this share for each metric with a threshold. `pairs_above` is the weight above which no token pair is missing:
-        see `search`. A metric that is newer than the atlas is NaN.
+        Each metric has the columns `<name>` (mean over texts), `<name>_low` and `_high` (95% interval), `_spread`
+        (standard deviation), `_texts` (their number), and `_q05` to `_q95` (quantiles). `<name>_fails` is the share of
+        texts on which a metric with a threshold (`analysis.heads.THRESHOLDS`) is below it. `role` is the role that the
+        means suggest, if any, and `role_fails` the share for its metric. `pairs_above` is the weight above which no
+        token pair is missing: see `search`. A metric that is newer than the atlas is NaN.
 
         Raises:
             InputError: if `where` is not a condition on these columns.
@@ -169,7 +169,7 @@ class Atlas:
         return heads.reindex(columns=[*heads, *newer]) if newer else heads
 
     def examples(self, site: Site | str, head: int, name: str, k: int = 10) -> pd.DataFrame:
-        """Return the texts on which a metric of a head is largest: value, file, line, rank and text.
+        """Return the `k` texts on which a metric of a head is largest: value, file, line, rank and text.
 
         Raises:
             InputError: if there is no such head or metric, or the corpus changed.
@@ -191,9 +191,9 @@ class Atlas:
     ) -> pd.DataFrame:
         """Search the stored pairs of two tokens of the texts, the largest weight first.
 
-        Per shard, head and two tokens, the atlas stores the largest weight if it is the largest of its row, up to a
-        number of pairs per head. Weaker pairs may be missing: `attrs["complete_above"]` of the result is the weight
-        above which at least one place of every two tokens is stored.
+        For each shard, head and two tokens, the atlas stores the pair of positions with the largest weight, if the key
+        is the strongest of its row. Pairs per head are limited, so weak pairs may be missing: above the weight
+        `attrs["complete_above"]` of the result, every two tokens have at least one pair.
 
         Args:
             query_token, key_token: tokens as in the text; case, and blanks around a token, are ignored.
@@ -213,9 +213,9 @@ class Atlas:
             question = f"SELECT {columns} FROM read_parquet(?) WHERE {' AND '.join(conditions)} {order}"
             pairs = database.execute(question, [path, *conditions.values(), k]).df()
         heads = self.heads()
-        is_asked = (heads["site"] == str(site)) | (site is None)
-        is_asked &= (heads["head"] == head) | (head is None)
-        pairs.attrs["complete_above"] = heads[is_asked]["pairs_above"].max()
+        is_searched = (heads["site"] == str(site)) | (site is None)
+        is_searched &= (heads["head"] == head) | (head is None)
+        pairs.attrs["complete_above"] = heads[is_searched]["pairs_above"].max()
         return pairs
 
     def table(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
@@ -276,7 +276,7 @@ def _heads_where(path: Path, where: str) -> pd.DataFrame:
         except duckdb.Error as error:
             text = str(error).strip().partition("\n")[0]
             reason = text.partition("Error: ")[2] or text
-            raise InputError(f"{quoted(where, 80)} is no condition on heads: {reason[:200]}") from None
+            raise InputError(f"{quoted(where, 80)} is not a condition on heads: {reason[:200]}") from None
     return chosen.drop(columns=[*aliases])
 
 

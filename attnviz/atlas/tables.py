@@ -4,8 +4,8 @@ numbers    a row per head and number      texts, mean, m2 (the sum of squared de
 bins       a row per number and bin       row (in numbers), bin, count: see `_bins`
 distances  a row per head and distance    bin, weight, pairs (number of open pairs)
 examples   texts with the largest values  row (in numbers), value, file, line
-pairs      pairs with most weight         place (of the head), site, head, value, tokens, file, line, query, key
-dropped    a row per head                 value: the largest weight of a pair that is not in pairs
+pairs      pairs with largest weights     place (index of the head), site, head, value, tokens, file, line, query, key
+dropped    a row per head                 value: the largest weight of a pair that is missing in pairs
 problems   lines that were not read       file, line, problem
 totals     one row                        texts, tokens, empty_lines
 
@@ -70,6 +70,7 @@ def merged(shards: list[Path], options: Options) -> Tables:
 
 
 def _read(folder: Path) -> Tables:
+    """Read the tables of a shard."""
     return {path.stem: pd.read_parquet(path) for path in sorted(folder.iterdir())}
 
 
@@ -77,11 +78,11 @@ def _read(folder: Path) -> Tables:
 
 
 def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
-    """Make the tables of a shard."""
+    """Make the tables of a shard from its measurements."""
     values, lines = measured.values, np.array([text.line for text, _ in measured.read], dtype=np.int64)
-    heads = [(str(site), head) for site, numbers in measured.sites.items() for head in range(len(numbers.dropped))]
-    places = pd.DataFrame(heads, columns=HEAD)
-    rows = places.loc[places.index.repeat(len(NAMES))].assign(name=np.tile(NAMES, len(places)))
+    names = [(str(site), head) for site, numbers in measured.sites.items() for head in range(len(numbers.dropped))]
+    heads = pd.DataFrame(names, columns=HEAD)
+    rows = heads.loc[heads.index.repeat(len(NAMES))].assign(name=np.tile(NAMES, len(heads)))
     flat = values.reshape(len(values), len(rows))
     is_number = np.isfinite(flat)
     count, sums = is_number.sum(0), np.where(is_number, flat, 0).sum(0)
@@ -91,8 +92,8 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
     bins = pd.DataFrame({"row": row, "bin": _bins(flat[text, row]), "count": 1})
     examples = pd.DataFrame({"row": row, "value": flat[text, row], "file": shard.file, "line": lines[text]})
     distance = np.concatenate([numbers.distance for numbers in measured.sites.values()], 1)
-    repeated = places.loc[places.index.repeat(2 * FURTHEST + 1)]
-    bin_numbers = np.tile(np.arange(-FURTHEST, FURTHEST + 1), len(places))
+    repeated = heads.loc[heads.index.repeat(2 * FURTHEST + 1)]
+    bin_numbers = np.tile(np.arange(-FURTHEST, FURTHEST + 1), len(heads))
     types = {"file": object, "line": np.int64, "problem": object}
     problems = [(shard.file, problem.line, problem.error) for problem in measured.problems if problem.error != EMPTY]
     empty = len(measured.problems) - len(problems)
@@ -103,13 +104,14 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
         "distances": repeated.assign(bin=bin_numbers, weight=distance[0].ravel(), pairs=distance[1].ravel()),
         "examples": _keep_largest(examples, ["row"], options.keep),
         "pairs": _pairs(measured, shard, lines),
-        "dropped": places.assign(value=np.concatenate([numbers.dropped for numbers in measured.sites.values()])),
+        "dropped": heads.assign(value=np.concatenate([numbers.dropped for numbers in measured.sites.values()])),
         "problems": pd.DataFrame(problems, columns=[*types]).astype(types),
         "totals": pd.DataFrame({"texts": [len(lines)], "tokens": [tokens], "empty_lines": [empty]}),
     }
 
 
 def _pairs(measured: Measured, shard: Shard, lines: np.ndarray) -> pd.DataFrame:
+    """Make the table `pairs` of a shard; `lines` are the line numbers of its texts."""
     read, parts, place = [sentence for _, sentence in measured.read], [], 0
     targets = measured.written or read
     for site, numbers in measured.sites.items():
@@ -138,10 +140,10 @@ def _tokens(texts: Sequence[Sentence], numbers: np.ndarray, positions: np.ndarra
 
 
 def _bins(values: np.ndarray) -> np.ndarray:
-    """Compute the bin of each value, int64: the float32 rounded to its upper 16 bits. Bins grow with the values.
+    """Compute the bin of each value, int64: the upper 16 bits of the rounded float32. Larger values have larger bins.
 
-    A quantile is within a relative error of 1/256 of the value at its rank, as in DDSketch (Masson, Rim and Lee 2019),
-    and counts add up exactly in any order, unlike in a t-digest or a KLL sketch.
+    A quantile from bins has a relative error of at most 1/256, as in DDSketch (Masson, Rim and Lee 2019), and counts
+    add up exactly in any order, unlike in a t-digest or a KLL sketch.
     """
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.int64)
     return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
@@ -157,19 +159,19 @@ def _values(bins: np.ndarray) -> np.ndarray:
 
 def _join(earlier: Tables, later: Tables, options: Options) -> Tables:
     """Merge the tables of two shards; among equal values, those of the earlier shard come first."""
-    every = {name: pd.concat([earlier[name], later[name]], ignore_index=True) for name in earlier}
+    both = {name: pd.concat([earlier[name], later[name]], ignore_index=True) for name in earlier}
     tokens = ["place", "query_token", "key_token"]
-    strongest = every["pairs"].sort_values("value", ascending=False, kind="stable").drop_duplicates(tokens)
+    strongest = both["pairs"].sort_values("value", ascending=False, kind="stable").drop_duplicates(tokens)
     return {
         "numbers": _merge_means(earlier["numbers"], later["numbers"]),
-        "bins": _sum_counts(every["bins"]),
+        "bins": _sum_counts(both["bins"]),
         "distances": earlier["distances"].assign(
             **{name: earlier["distances"][name] + later["distances"][name] for name in ("weight", "pairs")}
         ),
-        "examples": _keep_largest(every["examples"], ["row"], options.keep),
+        "examples": _keep_largest(both["examples"], ["row"], options.keep),
         "pairs": _keep_largest(strongest, ["place"], options.pairs),
         "dropped": earlier["dropped"].assign(value=np.maximum(earlier["dropped"]["value"], later["dropped"]["value"])),
-        "problems": every["problems"],
+        "problems": both["problems"],
         "totals": earlier["totals"] + later["totals"],
     }
 
@@ -177,10 +179,11 @@ def _join(earlier: Tables, later: Tables, options: Options) -> Tables:
 def _merge_means(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     """Merge counts, means and squared deviations of two sets of texts, per row (Chan, Golub and LeVeque 1979)."""
     if not earlier[[*HEAD, "name"]].equals(later[[*HEAD, "name"]]):
-        raise InputError("Two shards of the atlas hold other heads or numbers; give another folder to build it anew.")
-    share, apart = later["texts"] / (earlier["texts"] + later["texts"]).clip(lower=1), later["mean"] - earlier["mean"]
-    m2 = earlier["m2"] + later["m2"] + apart**2 * earlier["texts"] * share
-    return earlier.assign(texts=earlier["texts"] + later["texts"], mean=earlier["mean"] + share * apart, m2=m2)
+        raise InputError("Two shards of the atlas differ in heads or metrics; give another folder to build it anew.")
+    texts, difference = earlier["texts"] + later["texts"], later["mean"] - earlier["mean"]
+    share = later["texts"] / texts.clip(lower=1)  # of the texts
+    m2 = earlier["m2"] + later["m2"] + difference**2 * earlier["texts"] * share
+    return earlier.assign(texts=texts, mean=earlier["mean"] + share * difference, m2=m2)
 
 
 def _sum_counts(bins: pd.DataFrame) -> pd.DataFrame:
@@ -188,6 +191,7 @@ def _sum_counts(bins: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keep_largest(rows: pd.DataFrame, by: list[str], most: int) -> pd.DataFrame:
+    """Keep the `most` rows with the largest values for each value of the columns `by`."""
     ordered = rows.sort_values("value", ascending=False, kind="stable").sort_values(by, kind="stable")
     return ordered.groupby(by, sort=False).head(most).reset_index(drop=True)
 
@@ -252,11 +256,11 @@ def _quantiles(bins: pd.DataFrame | None, bound: float) -> list[float]:
     """Compute the `QUANTILES` (the lower of two values), and the share of values below a bound; NaN without values."""
     if bins is None:
         return [np.nan] * (len(QUANTILES) + 1)
-    upto = np.cumsum(bins["count"].to_numpy())
-    ranks = np.floor(np.array([*QUANTILES.values()]) * (upto[-1] - 1))
-    values = _values(bins["bin"].to_numpy()[np.searchsorted(upto, ranks, side="right")])
+    cumulative = np.cumsum(bins["count"].to_numpy())
+    ranks = np.floor(np.array([*QUANTILES.values()]) * (cumulative[-1] - 1))
+    values = _values(bins["bin"].to_numpy()[np.searchsorted(cumulative, ranks, side="right")])
     below = bins["count"][bins["bin"] < _bins(np.array([bound]))[0]].sum()
-    return [*values, float(below / upto[-1])]
+    return [*values, float(below / cumulative[-1])]
 
 
 def _distances(sums: pd.DataFrame) -> pd.DataFrame:

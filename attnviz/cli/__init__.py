@@ -19,10 +19,10 @@ SAVED = (".attn", ".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status: 0, or 2 with an error message in one line on stderr.
+    """Run one command and return the exit status: 0, or 2 after an error, whose message is one line on stderr.
 
-    `check` returns 1 for errors and 3 if a question is open, `open --verify` returns 1 if a number differs, and `atlas`
-    returns 1 if a shard failed.
+    `check` returns 1 for errors, and 3 if it needs an answer first; `open --verify` returns 1 if a number differs, and
+    `atlas` returns 1 if a shard failed.
     """
     try:
         return _run(parser.read(sys.argv[1:] if arguments is None else arguments))
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Namespace) -> int:
-    """Run a command. Imports torch and Altair here, not for --help, and Streamlit only for the app."""
+    """Run a command. torch and Altair are imported here, so that --help is fast, and Streamlit only for the app."""
     command = options.command
     if command in ("app", "open"):
         return _verify(options) if command == "open" and options.verify else _open(options)
@@ -52,9 +52,10 @@ def _run(options: Namespace) -> int:
 
 
 def _open(options: Namespace) -> int:
+    """Run `app` or `open`: serve the app until Ctrl+C."""
     link = _link(options.link)
     if getattr(options, "model", None):
-        raise InputError("--model is what a saved run is verified with; add --verify.")
+        raise InputError("--model names the model that runs a saved run again; add --verify.")
     from attnviz.ui import launch
 
     variables = {
@@ -68,12 +69,13 @@ def _open(options: Namespace) -> int:
     address = options.address or os.environ.get("STREAMLIT_SERVER_ADDRESS", "127.0.0.1")
     port = options.port or os.environ.get("STREAMLIT_SERVER_PORT", "8501")
     if not (port.isdecimal() and 0 < int(port) < 65536):
-        raise InputError(f"{quoted(port)} is no port; give 1 to 65535.")
+        raise InputError(f"{quoted(port)} is not a port; give 1 to 65535.")
     launch.launch(address, int(port), not options.no_browser, link)
     return 0
 
 
 def _verify(options: Namespace) -> int:
+    """Run `open --verify`: run a saved run again, and print what differs."""
     from attnviz import cases
     from attnviz.cli import request
 
@@ -84,7 +86,7 @@ def _verify(options: Namespace) -> int:
 
 
 def _link(file: str) -> str:
-    """Make the link for a saved run, a model folder or a user's own model, which opens on Masks; keep other links."""
+    """Return the link that opens a file, a model folder or a user's own model (on the page Masks); keep other links."""
     if os.path.isfile(os.path.join(file, "config.json")):
         return f"?{urlencode({'model': os.path.abspath(file)}, quote_via=quote)}"
     if not (parser.FILE.fullmatch(file) or file.lower().endswith(SAVED) or os.path.isfile(file)):
@@ -103,10 +105,11 @@ def _link(file: str) -> str:
 
 
 def _reason(error: Exception) -> str:
+    """Write an error as one sentence."""
     if isinstance(error, OSError):
         place = "The output" if error.filename is None else quoted(str(error.filename), 200)
         full = " Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         return f"{place} cannot be written: {error.strerror}.{full}"
     if isinstance(error, MemoryError):
-        return "The text is too long for the memory there is; shorten it."
+        return "There is not enough memory for this text; shorten it."
     return " ".join(str(error).split())

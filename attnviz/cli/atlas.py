@@ -17,11 +17,12 @@ def run(options: Namespace) -> int:
             raise
         raise InputError(f"An atlas needs {error.name}: pip install 'attnviz[atlas]'.") from None
     except KeyboardInterrupt:
-        terminal.note("Canceled. The same command goes on where this ended.")
+        terminal.note("Canceled. The same command continues the build.")
         raise
 
 
 def _build(options: Namespace) -> int:
+    """Run `atlas build`, with a progress bar, and print what was left out."""
     from tqdm import tqdm
 
     from attnviz import atlas
@@ -47,7 +48,7 @@ def _build(options: Namespace) -> int:
     except OSError as error:
         reason = " ".join(str(error).split()).partition("Detail: ")
         why = f"{quoted(options.output, 200)} cannot be written: {reason[2] or reason[0]}."
-        raise InputError(f"{why} What is done is kept: mend that, and the same command goes on.") from None
+        raise InputError(f"{why} Finished shards are kept: after a repair, the same command continues.") from None
     finally:
         if bar is not None:
             bar.close()
@@ -66,6 +67,7 @@ def _build(options: Namespace) -> int:
 
 
 def _query(options: Namespace) -> int:
+    """Run `atlas query`: print the heads for which a condition holds, with the metrics that it names."""
     from attnviz import atlas
     from attnviz.atlas.opened import ALIASES
     from attnviz.atlas.tables import columns_of
@@ -81,6 +83,6 @@ def _query(options: Namespace) -> int:
     means = [f"{name}{end}" for name in named for end in ("", "_low", "_high")]
     counts = f"{counted(len(heads), 'head')}, over {counted(opened.texts, 'text')}"
     lines = lines_of(heads[["site", "head", *means, "role", "role_fails"]])
-    for line in [*lines, f"{counts}: means by text with 95% intervals; roles are read from weights alone."]:
+    for line in [*lines, f"{counts}: means over texts with 95% intervals; roles are suggested by weights alone."]:
         terminal.say(line)
     return 0

@@ -20,16 +20,15 @@ OF_ARRAYS = {"array": "--array", "kind": "--kind", "convention": "--convention",
 
 
 def run(options: Namespace) -> int:
-    """Check the input, print the report, and return the exit status: 1 for an error (or, if strict, a warning), 3 if a
-    question is open, else 0."""
+    """Run `check` and return the exit status: 1 for errors (with --strict, for warnings), 3 for a question, else 0."""
     if options.model or FILE.fullmatch(options.file):
         return _model(options)
     if not options.file:
         raise InputError("There is nothing to check; give a file of numbers, FILE.py:FUNCTION, or --model NAME.")
     if options.file.endswith(".py"):
-        name = f"name a function of it that gives your model: attnviz check {options.file}:build"
-        two = "import attnviz; def build(): return attnviz.wrap(model, tokenize)"
-        raise InputError(f"{quoted(options.file)} is code; {name}. Two lines are enough in the file: {two}")
+        name = f"name its function that returns your model: attnviz check {options.file}:build"
+        example = "import attnviz; def build(): return attnviz.wrap(model, tokenize)"
+        raise InputError(f"{quoted(options.file)} is code; {name}. Two lines are enough in the file: {example}")
     _refuse(options, OF_MODELS, "models")
     content = _read(options.file)
     if any(name in content.arrays for name in IDS) and not options.array:
@@ -38,12 +37,13 @@ def run(options: Namespace) -> int:
 
 
 def _refuse(options: Namespace, flags: Mapping[str, str], of: str) -> None:
-    """Raise InputError if options are given that do not apply to this kind of check."""
+    """Raise InputError if one of the `flags`, which apply to `of` only, is given."""
     if unsuitable := [flag for name, flag in flags.items() if getattr(options, name)]:
-        raise InputError(f"{unsuitable[0]} is of {of}; leave it out here.")
+        raise InputError(f"{unsuitable[0]} applies to {of} only; leave it out.")
 
 
 def _read(file: str) -> reading.ArrayFile:
+    """Read arrays from a file, or from stdin for "-"."""
     try:
         if file == "-":
             return reading.read_text(sys.stdin.read(reading.MOST_TEXT + 1))
@@ -63,29 +63,30 @@ def _show(report: Any, options: Namespace) -> int:
 
 
 def _batch(arrays: Mapping[str, Any], options: Namespace) -> int:
+    """Check a batch for a model, such as token ids with a mask; return the exit status."""
     pad = None if options.pad == "none" else options.pad
     return _show(check_batch(arrays, pad=pad, padded=options.pad != "none", intent=options.intent or None), options)
 
 
 def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
-    """Check each array, and each layer of an array with five axes, (layers, B, H, Q, K)."""
+    """Check each array, and each layer of an array (layers, B, H, Q, K); print equal reports once."""
     reports: dict[str, ArrayReport] = {}
     for name, array in content.chosen(options.array).items():
         kind = options.kind or reading.kind_by_name(name)
         convention = options.convention or ("may-attend" if name == "may_attend" else None)  # as attnviz saves it
-        if options.kind is None and kind in ("weights", "scores"):  # the option is meant for the mask in the file
+        if options.kind is None and kind in ("weights", "scores"):  # --convention is meant for a mask in the same file
             convention = None
         settings = {"kind": kind, "intent": options.intent, "convention": convention, "shape": options.shape}
-        is_one = array.ndim < 5
-        layers = {name: array} if is_one else {f"{name or 'array'}[{n}]": part for n, part in enumerate(array)}
+        is_one_layer = array.ndim < 5
+        layers = {name: array} if is_one_layer else {f"{name or 'array'}[{n}]": part for n, part in enumerate(array)}
         reports |= {name: check(part, **settings) for name, part in layers.items()}
     if options.json:
         terminal.say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
     else:
-        alike: dict[tuple[str, ...], list[str]] = {}
+        names_by_lines: dict[tuple[str, ...], list[str]] = {}
         for name, report in reports.items():
-            alike.setdefault(tuple(report.lines()), []).append(quoted(name) if name else "")
-        for number, ((first, *rest), names) in enumerate(alike.items()):
+            names_by_lines.setdefault(tuple(report.lines()), []).append(quoted(name) if name else "")
+        for number, ((first, *rest), names) in enumerate(names_by_lines.items()):
             listed = ", ".join(names) if len(names) < 5 else f"{names[0]} to {names[-1]} ({len(names)} arrays)"
             for line in [*([""] if number else []), f"{listed}: {first}" if listed else first, *rest]:
                 terminal.say(line)
@@ -95,7 +96,7 @@ def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
 
 
 def _model(options: Namespace) -> int:
-    """Check a model, or the batch that a function in a file returns. Imports figures here, not for arrays."""
+    """Check a model, or the batch that a function in a file returns; return the exit status."""
     from attnviz import figures
     from attnviz.check.model import check_model, of_capture
     from attnviz.cli import pictures, request
@@ -108,7 +109,7 @@ def _model(options: Namespace) -> int:
     try:
         source = _load(name)
     except AttnvizError as error:
-        if (finding := of_capture(str(error))).severity == "note":
+        if (finding := of_capture(str(error))).severity == "note":  # not an error about attention that cannot be read
             raise
         return _show(Report(findings=(finding,)), options)
     if isinstance(source, Mapping):
@@ -129,7 +130,7 @@ def _model(options: Namespace) -> int:
     status = _show(report, options)
     if options.output:
         if report.future is None:
-            raise InputError("There is no leak test to draw: nothing could be changed, or the outputs are no numbers.")
+            raise InputError("There is no leak test to draw: no token could be changed, or an output is not a number.")
         for line in pictures.write(figures.leaks(report.future, dark=options.dark), options):
             terminal.say(line)
     return status
@@ -153,7 +154,7 @@ def _load(name: str) -> Any:
     if isinstance(getattr(value, "data", None), Mapping):  # a BatchEncoding of transformers
         return value.data
     if isinstance(value, nn.Module):
-        what = f"{quoted(name)} gives a model alone; what is missing is how a text becomes its tokens"
-        raise InputError(f"{what}: let a function give attnviz.wrap(model, tokenize).")
-    what = f"{quoted(name)} gives {quoted(type(value).__name__)}, which is no model and no batch"
-    raise InputError(f"{what}; let it give attnviz.wrap(model, tokenize), or a dict with input_ids.")
+        what = f"{quoted(name)} gives a model without its tokenizer"
+        raise InputError(f"{what}: let the function return attnviz.wrap(model, tokenize).")
+    what = f"{quoted(name)} gives {quoted(type(value).__name__)}, which is neither a model nor a batch"
+    raise InputError(f"{what}; let it return attnviz.wrap(model, tokenize), or a dict with input_ids.")

@@ -29,13 +29,13 @@ EXAMPLES = """examples:
 COMMANDS = {
     "app": "Open the app in a browser; Ctrl+C stops it.",
     "export": "Draw a text, or the picture of a link that the app copied, to a file.",
-    "explore": "Write every head on one HTML page, which any browser opens without Python.",
-    "predict": "Print what the model predicts, before and after a change, and what that comes from.",
+    "explore": "Write every head to one HTML page, which any browser opens without Python.",
+    "predict": "Print the predictions of a model, before and after a change, and explain them.",
     "generate": "Let a model continue a text or answer in a chat; -o draws a head over prompt and answer.",
-    "check": "Find what is wrong with a mask, weights, a batch or a model; exits with 1 for errors, 3 for a question.",
-    "models": "List the models, or print the card of one.",
-    "save": "Save a run to a file with what makes it again; 'attnviz open' shows it anywhere.",
-    "open": "Open a saved run, weights or your own model in the app; --verify runs it again; exits with 1 on a change.",
+    "check": "Find errors in a mask, weights, a batch or a model. Exit status: 1 for errors, 3 for a question to you.",
+    "models": "List the models, or print the card of one model.",
+    "save": "Save a run to a file, with its settings; 'attnviz open' shows it on any computer.",
+    "open": "Open a saved run, weights or your own model in the app; with --verify, exit status 1 if a number differs.",
     "atlas": "Measure every head over a corpus with 'atlas build'; find heads with 'atlas query'.",
 }
 ACTIONS = {  # of atlas, the last command
@@ -46,7 +46,7 @@ ACTIONS = {  # of atlas, the last command
 HEAD_FORMS = ("map", "lines", "text", "picture", "distance")
 OTHER_FORMS = ("heads", "overview", "mask", "change", "lens", "pushed", "contributions", "gradients", "patching")
 FORMS = (*HEAD_FORMS, *OTHER_FORMS, "prediction")
-"""Forms of pictures: of a head, and others."""
+"""Forms of a picture: first those that show one head."""
 GONE = {name: f"attnviz export TEXT --form {name}" for name in OTHER_FORMS} | {
     "batch": "a loop in Python with attnviz.analyze and attnviz.render, as on the page 'Run attnviz on many texts'",
     "compare": "attnviz export TEXT --compare WITH",
@@ -54,11 +54,11 @@ GONE = {name: f"attnviz export TEXT --form {name}" for name in OTHER_FORMS} | {
     "masks": "attnviz check --help, which lists the masks",
     "tokens": "attnviz predict TEXT --show tokens",
     "verify": "attnviz open FILE --verify",
-    "--before": "nothing: the map of a changed model marks it by itself",
+    "--before": "nothing: the map of a changed model shows the change by itself",
     "--causal": "--intent causal",
     "--empty-rows": "--set empty=nan",
     "--no-causal": "--intent two-way",
-    "--no-sos": "nothing: a text begins with <sos> if --model is scratch:sos=true",
+    "--no-sos": "--model scratch:sos=true to begin a text with <sos>; without it there is none",
     "--row-sums": "attnviz check FILE.npz, which finds rows that do not sum to 1",
     "--score-scale": "--set scaled=false for scores without 1/√d_k; in Python Edits(scale=F) takes any factor",
     "--sentences": "--set view=sentences",
@@ -79,13 +79,13 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _value(make: Callable[[str], Any], what: str, default: Any = None) -> dict[str, Any]:
-    """Make the argparse settings of an option whose values `make` reads; the error for other text names `what`."""
+    """Make the argparse settings of an option whose text `make` converts; an error says that the text is not `what`."""
 
     def read_value(text: str) -> Any:
         try:
             return make(text)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{quoted(text)} is no {what}") from None
+            raise argparse.ArgumentTypeError(f"{quoted(text)} is not {what}") from None
 
     return {"type": read_value, "default": default}
 
@@ -119,7 +119,7 @@ def _file(text: str) -> Path:
     return Path(text)
 
 
-WHOLE, AMOUNT = _value(_integer, "whole number"), _value(_amount, "amount; give a number, 0 or more")
+WHOLE, AMOUNT = _value(_integer, "a whole number"), _value(_amount, "an amount; give a number, 0 or more")
 MANY = {"action": "append", "default": []}
 FILES = {"dest": "output", "type": _file, **MANY}
 OPTIONAL = {"nargs": "?", "default": ""}
@@ -137,96 +137,96 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("LINK", "open", _OPENED),
         ("FILE", "check", "a file of numbers, - for stdin, or FILE.py:FUNCTION; with --model a text", OPTIONAL),
         ("TEXT", "check", "text for a model (its own example)", OPTIONAL),
-        ("NAME", "models", "print the card of this one", OPTIONAL),
-        ("MODEL", "build", "a model, as --model takes it elsewhere"),
-        ("CORPUS", "build", "texts, one a line, .jsonl or .parquet, a folder of such files, or a data set's name"),
+        ("NAME", "models", "model whose card is printed", OPTIONAL),
+        ("MODEL", "build", "a model, as for --model of other commands"),
+        ("CORPUS", "build", "a file with one text per line, .jsonl or .parquet, or a folder of such files"),
         ("FOLDER", "query", "folder of an atlas"),
-        ("CONDITION", "query", "in SQL: 'previous_token > 0.9'; else all", OPTIONAL),
+        ("CONDITION", "query", "condition in SQL, such as 'previous_token > 0.9' (all heads)", OPTIONAL),
     ),
     "model and text": (
-        ("--model NAME", f"{_MODELS} open", "of 'attnviz models' (translator), with settings: scratch:seed=3; a name "
-         "or folder of Hugging Face; a saved run; or FILE.py:FUNCTION, which runs that code"),
-        ("--step N", f"{_TEXTS} build", "the model after this step of its training (the last)", WHOLE),
-        ("--target TEXT", "export explore predict save", "text that the decoder reads, in place of its own"),
+        ("--model NAME", f"{_MODELS} open", "a name of 'attnviz models' (translator), also with settings: "
+         "scratch:seed=3; a name or folder of Hugging Face; a saved run; or FILE.py:FUNCTION, which runs that code"),
+        ("--step N", f"{_TEXTS} build", "training step of the model (the last)", WHOLE),
+        ("--target TEXT", "export explore predict save", "text that the decoder reads, instead of its own output"),
         ("--lines", _TEXTS, "each line is a text of its own"),
-        ("--sentence N", _TEXTS, "the line that is drawn, counted from 1 (1)"),
-        ("--picture FILE", _TEXTS, "picture that is read with the text; may be repeated", MANY),
-        ("--chat", _TEXTS, "the text is what a user says, in the chat template of the model"),
+        ("--sentence N", _TEXTS, "number of the line to draw, from 1 (1)"),
+        ("--picture FILE", _TEXTS, "picture to read with the text; may be repeated", MANY),
+        ("--chat", _TEXTS, "put the text into the chat template of the model, as a message of the user"),
         ("--system TEXT", _TEXTS, "system prompt of the chat"),
     ),
     "changes to the attention": (
-        ("--mask MASK", _MODELS, "causal, 'window(2, 1)', 'a & ~b' or another of 'attnviz check --help'", MANY),
-        ("--off HEADS", _MODELS, "heads to switch off: 2,3 of the layer shown; 0.2 or c0.2 of another", MANY),
-        ("--take PART-WHERE-TEXT", _MODELS, "take from another text: output-d0.1-The dog sat. for a head; pattern- or "
+        ("--mask MASK", _MODELS, "mask: causal, 'window(2, 1)', 'a & ~b' or others of 'attnviz check --help'", MANY),
+        ("--off HEADS", _MODELS, "heads to switch off: 2,3 in the layer shown; 0.2 or c0.2 in another layer", MANY),
+        ("--take PART-WHERE-TEXT", _MODELS, "patch from another text: output-d0.1-The dog sat. for a head; pattern- or "
          "values-d0- for a layer; stream-d0- for its input; d0@3 at position 3, d0@3.5 from position 5 there", MANY),
         ("--temperature T", _MODELS, "divides the scores (1)"),
     ),
     "what is shown": (
-        ("--layer N", _MODELS, "1, or with its kind e1, d1 or c1: encoder, decoder, cross (where the model opens)"),
-        ("--head N", _TEXTS, "a number, or mean, max or min of all (where the model opens)"),
+        ("--layer N", _MODELS, "layer: 1, or with its kind e1, d1, c1: encoder, decoder, cross (the model's usual)"),
+        ("--head N", _TEXTS, "number of a head, or mean, max or min of all heads (the model's usual)"),
         ("--form FORM", "export", f"{', '.join(HEAD_FORMS)} of a head; {', '.join(OTHER_FORMS)}, prediction (map)"),
-        ("--show FORM", "predict", "tokens, or the words and numbers of a form of export, such as contributions"),
+        ("--show FORM", "predict", "tokens, or the numbers of a form of export, such as contributions"),
         ("--compare WITH", "export predict", "original, 'text=Another text', 'layer=c1&head=2', step=0 or model=story"),
         ("--word WORD", "export predict", "word whose logit is explained (the most probable one)"),
-        ("--minus WORD", "export predict", "second word: the difference of both logits is explained"),
-        ("--position N", "export predict", "token after which it is predicted; from the end if negative (-1)",
-         _value(int, "whole number", -1)),
-        ("--switch-off", "export predict", "with contributions: how much the logit falls with each head off"),
+        ("--minus WORD", "export predict", "second word, to explain the difference of both logits"),
+        ("--position N", "export predict", "position after which the word is predicted; negative from the end (-1)",
+         _value(int, "a whole number", -1)),
+        ("--switch-off", "export predict", "with contributions: measure how much the logit falls with each head off"),
         ("--set NAME=VALUE", _MODELS, "any other name of a link: cell=7.2, view=words.hide, zoom=0.40.0.40, pins=q2, "
          "also=1-2, least=0.2, own_mask=false, empty=nan; may be repeated", MANY),
-        ("--circuits WHAT", "models", "circuits of the weights: heads, eigenvalues or composition (heads)",
+        ("--circuits WHAT", "models", "print circuits of the weights: heads, eigenvalues or composition (heads)",
          {"nargs": "?", "const": "heads", "choices": ("heads", "eigenvalues", "composition")}),
         ("--json", "predict generate check query", "JSON instead of text"),
     ),
     "how it writes": (
-        ("--max-new-tokens N", "generate", "tokens, at most (64)", _value(_integer, "whole number", 64)),
-        ("--sampling-temperature T", "generate", "divides the logits; 0: no draw (0)", _value(float, "number", 0.0)),
-        ("--top-p P", "generate", "draw from the most probable, with this share (1)", _value(float, "number", 1.0)),
-        ("--seed N", "generate", "seed of the drawing (0)", _value(int, "whole number", 0)),
+        ("--max-new-tokens N", "generate", "largest number of tokens (64)", _value(_integer, "a whole number", 64)),
+        ("--sampling-temperature T", "generate", "divides logits; 0: no sampling (0)", _value(float, "a number", 0.0)),
+        ("--top-p P", "generate", "sample from the top words with this share (1)", _value(float, "a number", 1.0)),
+        ("--seed N", "generate", "seed of sampling (0)", _value(int, "a whole number", 0)),
     ),
     "what it should be": (
-        ("--intent MASK", "check", "what the mask should be: causal, two-way, 'causal | prefix(3)' or others below"),
-        ("--pad ID", "check", "the id of padding, or none", _value(_pad, "id; give a whole number, or none")),
-        ("--runs WAYS", "check", f"run a model in other ways: all, or some of {', '.join(RUNS)}", {"default": ""}),
-        ("--array NAME", "check", "which array of several (those named mask, weights, scores)"),
-        ("--kind KIND", "check", "mask, weights or scores (guessed)"),
-        ("--convention HOW", "check", "of a mask: may-attend, true-is-masked, zero-is-masked or additive"),
-        ("--shape B,H,Q,K", "check", "shape of the scores: how the array broadcasts", _value(_shape, "shape: B,H,Q,K")),
-        ("--strict", "check", "exit with 1 for warnings, too"),
+        ("--intent MASK", "check", "mask that is meant: causal, two-way, 'causal | prefix(3)' or others below"),
+        ("--pad ID", "check", "token id of padding, or none", _value(_pad, "an id; give a whole number, or none")),
+        ("--runs WAYS", "check", f"other ways to run a model: all, or some of {', '.join(RUNS)}", {"default": ""}),
+        ("--array NAME", "check", "array to check, if the file has several (those named mask, weights, scores)"),
+        ("--kind KIND", "check", "kind of the array: mask, weights or scores (guessed)"),
+        ("--convention HOW", "check", "convention of a mask: may-attend, true-is-masked, zero-is-masked or additive"),
+        ("--shape B,H,Q,K", "check", "shape of the scores; masks broadcast to it", _value(_shape, "a shape: B,H,Q,K")),
+        ("--strict", "check", "exit status 1 for warnings, too"),
     ),
     "how it is measured": (
-        ("--shard N", "build", "texts of a shard, at most (1000)", WHOLE | {"default": 1000}),
-        ("--keep N", "build", "strongest texts that are kept for each metric of a head (10)", WHOLE | {"default": 10}),
-        ("--pairs N", "build", "strongest pairs of tokens of each head in a shard (200)", WHOLE | {"default": 200}),
-        ("--ablate N", "build", "texts of a shard on which each head is switched off (0)", WHOLE | {"default": 0}),
-        ("--workers N", "build", "processes of this machine (one per core); 0 for this one alone", WHOLE),
-        ("--scheduler ADDRESS", "build", "a Dask cluster whose workers see both folders", {"default": ""}),
+        ("--shard N", "build", "largest number of texts in a shard (1000)", WHOLE | {"default": 1000}),
+        ("--keep N", "build", "strongest texts to store for each metric of a head (10)", WHOLE | {"default": 10}),
+        ("--pairs N", "build", "strongest pairs of tokens to store per head and shard (200)", WHOLE | {"default": 200}),
+        ("--ablate N", "build", "texts per shard on which each head is switched off (0)", WHOLE | {"default": 0}),
+        ("--workers N", "build", "number of worker processes (one per core); 0: no workers", WHOLE),
+        ("--scheduler ADDRESS", "build", "a Dask scheduler whose workers can open both folders", {"default": ""}),
     ),
     "what a run may cost": (
-        ("--seconds N", _SERVERS, "seconds, by an estimate (120)", AMOUNT),
-        ("--memory GB", f"{_SERVERS} build", "memory of a run (2), or of a worker (its share)", AMOUNT),
+        ("--seconds N", _SERVERS, "longest estimated time of a run in seconds (120)", AMOUNT),
+        ("--memory GB", f"{_SERVERS} build", "largest memory of a run (2), or of a worker (its share)", AMOUNT),
     ),
     "server": (
         ("--port N", _SERVERS, "port (8501)"),
-        ("--address ADDRESS", _SERVERS, "0.0.0.0 for all, by a name in STREAMLIT_SERVER_ALLOWED_HOSTS (127.0.0.1)"),
-        ("--public", _SERVERS, "for others: bounds on visitors; models that ship or that ATTNVIZ_MODELS lists"),
-        ("--host-name NAME", _SERVERS, "name that a public app answers to; may be repeated", MANY),
-        ("--framed-by ORIGIN", _SERVERS, "page that may frame a public app; may be repeated", MANY),
-        ("--no-browser", _SERVERS, "print the address only"),
+        ("--address ADDRESS", _SERVERS, "0.0.0.0 lets in other machines, see STREAMLIT_SERVER_ALLOWED_HOSTS (127.0.0.1)"),
+        ("--public", _SERVERS, "limit what visitors may do; only models that ship or that ATTNVIZ_MODELS lists"),
+        ("--host-name NAME", _SERVERS, "host name of a public app; may be repeated", MANY),
+        ("--framed-by ORIGIN", _SERVERS, "site that may show a public app in a frame; may be repeated", MANY),
+        ("--no-browser", _SERVERS, "only print the address"),
     ),
     "files": (
-        ("--live MODEL", "explore", "a page that runs the model itself: story, translator, induction, or your folder"),
-        ("--verify", "open", "run it again and compare every number"),
-        ("--precision HOW", "save", "float32, or float16: half as large (float32)", {"default": "float32"}),
-        ("--dark", _FIGURES, "light on dark"),
-        ("--preset USE", _FIGURES, "paper (one column, 8 pt, no title), slide or web"),
-        ("--ppi N", _FIGURES, "pixels per inch, 300 for print (PNG)", WHOLE),
-        ("-o FILE", _FIGURES, "ends in .png .svg .pdf .html .json .csv .npz or .zip; repeatable", FILES),
-        ("-o FILE", "explore save", "the page, or the run (.attn)", FILES),
-        ("-o FOLDER", "build", "the folder of the atlas", {"dest": "output", "required": True}),
+        ("--live MODEL", "explore", "write a page that runs the model: story, translator, induction, or a folder"),
+        ("--verify", "open", "run the saved run again and compare every number"),
+        ("--precision HOW", "save", "float32, or float16 for half the size (float32)", {"default": "float32"}),
+        ("--dark", _FIGURES, "light colors on a dark background"),
+        ("--preset USE", _FIGURES, "size for paper (one column, 8 pt, no title), slide or web"),
+        ("--ppi N", _FIGURES, "pixels per inch of a PNG, 300 for print", WHOLE),
+        ("-o FILE", _FIGURES, "file ending in .png .svg .pdf .html .json .csv .npz or .zip; may be repeated", FILES),
+        ("-o FILE", "explore save", "file of the page (.html) or of the run (.attn)", FILES),
+        ("-o FOLDER", "build", "folder of the atlas", {"dest": "output", "required": True}),
     ),
 }  # fmt: skip
-"""All arguments by title in the help: syntax, commands that take the argument, help, and argparse settings."""
+"""All arguments by their title in the help: syntax, commands that take the argument, help, and argparse settings."""
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
@@ -243,17 +243,17 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         return options
     flag = left[0].partition("=")[0]
     if not flag.startswith("-"):
-        words = " A text of several words stands in quotes." if "text" in options else ""
+        words = " Put a text of several words in quotes." if "text" in options else ""
         raise InputError(f"Unrecognized arguments: {' '.join(left)}.{words} See attnviz {command} --help.")
     if flag in GONE:
         raise InputError(f"The option {flag} is gone. Instead: {GONE[flag]}.")
     from attnviz.link import NAMES  # imports torch
 
     if "set" in options and (name := flag.strip("-").replace("-", "_")) in NAMES:
-        raise InputError(f"A link has the name {name}. Type: --set {name}=VALUE.")
+        raise InputError(f"{flag} is not an option, but a name of a link. Type: --set {name}=VALUE.")
     names = {command, getattr(options, "action", "")}
-    every = [row for rows in OPTIONS.values() for row in rows if names & {*row[1].split()}]
-    near = did_you_mean(flag, [written.split()[0] for written, *_ in every])
+    options_of_command = [row for rows in OPTIONS.values() for row in rows if names & {*row[1].split()}]
+    near = did_you_mean(flag, [syntax.split()[0] for syntax, *_ in options_of_command])
     raise InputError(f"attnviz {command} has no option {quoted(flag)}.{near} See attnviz {command} --help.")
 
 
@@ -284,13 +284,13 @@ def build(masks: str = "") -> argparse.ArgumentParser:
 
 
 def _fill(command: argparse.ArgumentParser, name: str) -> None:
-    """Add the arguments and options of a command."""
+    """Add the arguments and options of a command to its parser."""
     for title, rows in OPTIONS.items():
-        fitting = [(written, *more) for written, commands, *more in rows if name in commands.split()]
-        group = command.add_argument_group(title) if fitting else None
-        for written, help, *settings in fitting:
-            flag, _, metavar = written.partition(" ")
-            takes = {"metavar": metavar} if metavar else {"action": "store_true"}
-            if not flag.startswith("-"):
-                flag, takes = flag.lower(), {"metavar": flag}
-            group.add_argument(flag, help=help, **takes, **(settings[0] if settings else {}))
+        of_command = [(syntax, *more) for syntax, commands, *more in rows if name in commands.split()]
+        group = command.add_argument_group(title) if of_command else None
+        for syntax, help, *settings in of_command:
+            flag, _, metavar = syntax.partition(" ")
+            keywords = {"metavar": metavar} if metavar else {"action": "store_true"}
+            if not flag.startswith("-"):  # an argument: its syntax is its name
+                flag, keywords = flag.lower(), {"metavar": flag}
+            group.add_argument(flag, help=help, **keywords, **(settings[0] if settings else {}))

@@ -24,7 +24,7 @@ from attnviz.studies import ablation, gradients
 
 
 def run(options: Namespace) -> list[str]:
-    """Write the files of export, explore or save, and return their paths."""
+    """Run `export`, `explore` or `save`: write the files, and return their paths."""
     if options.command == "explore" and options.live:
         page = api.live(options.live, options.text or None)
         return put({single(options, "explore.html", "a page"): page.encode()})
@@ -53,7 +53,7 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
         raise InputError(f"There is no form {quoted(form)}.{did_you_mean(form, FORMS)} There are: {', '.join(FORMS)}.")
     record = inputs.record(stream=form in ("lens", "pushed", "contributions"))
     place: dict[str, Any] = {"sentence": inputs.sentence(record), "dark": options.dark}
-    cell, zoom = _places(choices, *map(len, record.tokens(inputs.site, sentence=place["sentence"])))
+    cell, zoom = _cell_and_zoom(choices, *map(len, record.tokens(inputs.site, sentence=place["sentence"])))
     domain = "adapts" if choices["colors"] == "adaptive" else choices["colors"]
     if form in figures.FORMS:
         return _head(inputs, record, domain, zoom, {**cell, **place})
@@ -93,8 +93,8 @@ def _head(inputs: Inputs, record: Record, domain: str, zoom: dict[str, slice], p
     choices, form = inputs.choices, figures.FORMS[inputs.form]
     zoom = zoom if "rows" in form.takes else {}
     axis = "query" if choices["side"] == "from" else "key"
-    picked = sorted(position for end, position in choices["pins"] if end == axis)
-    if form.takes & {"pins", "chosen"}:  # a missing token would draw the lines of all tokens
+    chosen = sorted(position for end, position in choices["pins"] if end == axis)
+    if form.takes & {"pins", "chosen"}:  # without this error, a missing token would draw the lines of all tokens
         view = analysis.views.see(record, inputs.site, sentence=place["sentence"], view=choices["view"], **zoom)
         for end, position in sorted(choices["pins"]):
             if (view.queries if end == "query" else view.keys).index_of(position) is None:
@@ -105,23 +105,23 @@ def _head(inputs: Inputs, record: Record, domain: str, zoom: dict[str, slice], p
         "before": inputs.before() if "before" in form.takes else None,
         "least": choices["least"],
         "pins": choices["pins"],
-        "chosen": picked[0] if picked else None,
+        "chosen": chosen[0] if chosen else None,
         "side": choices["side"],
         "less": "sinks" if choices["less"] == "sinks" else "",
     }
-    named = {name: value for name, value in values.items() if name in form.takes}
+    options = {name: value for name, value in values.items() if name in form.takes}
     heads = [inputs.head, *choices["also"]] if "heads" in form.takes else inputs.head
-    return form.figure(record, inputs.site, heads, **named, **zoom, **place)
+    return form.figure(record, inputs.site, heads, **options, **zoom, **place)
 
 
-def _places(choices: Choices, queries: int, keys: int) -> tuple[dict[str, Any], dict[str, slice]]:
-    """Convert the chosen cell and zoom to arguments of a figure; empty without a cell, or without a zoom."""
+def _cell_and_zoom(choices: Choices, queries: int, keys: int) -> tuple[dict[str, Any], dict[str, slice]]:
+    """Convert the chosen cell and the chosen zoom to arguments of a figure, each empty if nothing is chosen."""
     cell, zoom = choices["cell"], choices["zoom"][-1] if choices["zoom"] else None
-    for name, last in (("cell", cell), ("zoom", zoom and zoom[1::2])):
-        first = (0, 0) if name == "cell" else zoom and zoom[::2]
-        if last is not None and not (first[0] <= last[0] < queries and first[1] <= last[1] < keys):
-            counts = f"{queries:,} queries and {keys:,} keys"
-            raise InputError(f"The {name} ends at {last[0]}.{last[1]}; there are {counts}, counted from 0.")
+    counts = f"there are {queries:,} queries and {keys:,} keys, counted from 0"
+    if cell is not None and not (0 <= cell[0] < queries and 0 <= cell[1] < keys):
+        raise InputError(f"The cell is {cell[0]}.{cell[1]}; {counts}.")
+    if zoom is not None and not (zoom[0] <= zoom[1] < queries and zoom[2] <= zoom[3] < keys):
+        raise InputError(f"The zoom ends at {zoom[1]}.{zoom[3]}; {counts}.")
     window = {"rows": slice(zoom[0], zoom[1] + 1), "columns": slice(zoom[2], zoom[3] + 1)} if zoom else {}
     return {} if cell is None else {"selected": cell}, window
 
@@ -129,7 +129,7 @@ def _places(choices: Choices, queries: int, keys: int) -> tuple[dict[str, Any], 
 def prediction(after: Record, before: Record | None, *, sentence: int, **style: Any) -> Figure:
     """Make the figure of a prediction: labels, written words, words for blanks, or the next word."""
     if after.vectors is not None and after.labels is None:
-        raise InputError(f"'{after.source}' gives sentence embeddings, of which there is no picture; leave out -o.")
+        raise InputError(f"'{after.source}' makes sentence embeddings, which have no picture; leave out -o.")
     place = {"before": before, "sentence": sentence, **style}
     if after.labels:
         return figures.labels(after, **place)
@@ -141,7 +141,7 @@ def prediction(after: Record, before: Record | None, *, sentence: int, **style: 
 
 
 def _patching(options: Namespace, inputs: Inputs) -> Figure:
-    """Make the figure of patching from the text to the text of --compare: the share that each head carries."""
+    """Make the figure of patching: the share of a logit difference that each head carries to the text of --compare."""
     b, edits = inputs.choices["b"], replace(inputs.request.edits, taken=())
     if b is None or b["text"] is None:
         raise InputError("Patching needs a second text: --compare 'text=Another text'.")
@@ -159,7 +159,7 @@ def _difference(options: Namespace, inputs: Inputs) -> Figure:
     if not b.chosen:
         if request.edits == Edits():
             ways = "'text=Another text', 'layer=c1&head=2', step=0 or model=story"
-            raise InputError(f"B is the same; compare with {ways}, or change something, such as --off 0.1.")
+            raise InputError(f"A and B are the same; compare with {ways}, or change something, such as --off 0.1.")
         request = request.unchanged
     other = source
     if "model" in b.chosen:
@@ -179,7 +179,7 @@ def _difference(options: Namespace, inputs: Inputs) -> Figure:
     head = inputs.head if b["layer"] is None else 0
     head = b["head"] if "head" in b.chosen else head
     comparison = beside(a, Side(run, b["layer"] or a.site, head, 0 if has_text else a.sentence))
-    cell, _ = _places(inputs.choices, len(comparison.rows), len(comparison.columns))
+    cell, _ = _cell_and_zoom(inputs.choices, len(comparison.rows), len(comparison.columns))
     return figures.difference(comparison, dark=options.dark, **cell)
 
 
@@ -190,7 +190,7 @@ def write(figure: Figure, options: Namespace) -> list[str]:
     for path in options.output or [Path(export.filename(figure, "png", **size))]:
         format = path.suffix.removeprefix(".").lower()
         if format not in export.NAMES:
-            raise InputError(f"{quoted(path.name)} ends in no format. There are: .{', .'.join(export.NAMES)}.")
+            raise InputError(f"{quoted(path.name)} must end in a format: .{', .'.join(export.NAMES)}.")
         contents[path] = export.render(figure, format, **size)
     if any(path.suffix.lower() in (".png", ".svg", ".pdf") for path in contents):
         for line in export.notes(figure, options.preset):
@@ -202,7 +202,7 @@ def single(options: Namespace, usual: str, what: str) -> Path:
     """Return the path of the only output file, or `usual`; raise InputError unless both have the same ending."""
     path, ending = options.output[-1] if options.output else Path(usual), Path(usual).suffix
     if path.suffix.lower() != ending:
-        raise InputError(f"{quoted(path.name)} is no name of {what}: it ends in {ending}.")
+        raise InputError(f"{quoted(path.name)} cannot be the name of {what}: it must end in {ending}.")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Convert arguments to a request: a text or link, and flags for the model, the edits and the figure."""
+"""Convert the arguments of a command to a request: a text or a link, and flags for model, edits and figure."""
 
 import os
 import sys
@@ -23,11 +23,11 @@ from attnviz.sources import estimate, own_code
 from attnviz.sources.base import Source
 
 PAGES = {"": "", "heads": "", "overview": "overview", "masks": "mask", "compare": "difference"}
-"""Form of the picture per page, by path; on the page Heads, the link holds the form."""
+"""Form of the picture for each page, by the path in a link; for the page Heads, the link itself names the form."""
 PARTS = {"All heads": "overview", "Contributions": "contributions", "Logit lens": "lens"}
-"""Form of the picture per part of the page Overview."""
+"""Form of the picture for each part of the page Overview."""
 PROBE = "The cat sat on the mat because it was tired"
-"""Text for a link without a text, if the model has no example."""
+"""Text that is used for a link without a text, if the model has no example."""
 SILENT = 2.0
 """Estimated seconds of a run above which its cost is printed."""
 FLAGS = ("step", "target", "temperature", "head", "sentence", "form", "word", "minus", "model")
@@ -36,7 +36,7 @@ FLAGS = ("step", "target", "temperature", "head", "sentence", "form", "word", "m
 
 @dataclass(frozen=True)
 class Inputs:
-    """Model, request, layer and head from the arguments of a command.
+    """Model, request, layer and head that the arguments of a command name.
 
     Attributes:
         choices: values of the link and the flags.
@@ -63,7 +63,7 @@ class Inputs:
         return None if self.request.edits == Edits() else api.analyze(self.request.unchanged, self.source)
 
     def sentence(self, record: Record) -> int:
-        """Return the index of the sentence to draw."""
+        """Return the index of the sentence to draw, from 0; raise InputError if there is no such sentence."""
         number, count = self.choices["sentence"], len(record.sentences)
         if number > count:
             raise InputError(f"There is no sentence {number}; there are {count}, counted from 1.")
@@ -71,7 +71,7 @@ class Inputs:
 
 
 def read(options: Namespace) -> Inputs:
-    """Read a text or a link, and flags, which override the link; print unknown words and the cost to stderr."""
+    """Convert a text or a link, and flags, which override the link; print unknown words and the cost to stderr."""
     name, paths = options.text, options.picture
     is_link = LINK.fullmatch(name) is not None
     form, choices = _link(name) if is_link else ("", Choices())
@@ -112,16 +112,16 @@ def _link(address: str) -> tuple[str, Choices]:
     parts = urlsplit(address)
     page = parts.path.rsplit("/", 1)[-1]
     if page not in PAGES or not (parts.query or parts.netloc):
-        raise InputError(f"{quoted(address)} is no link to a page with one picture: heads, overview, masks or compare.")
+        raise InputError(f"{quoted(address)} does not open a page with one picture: heads, overview, masks or compare.")
     choices, complaints = link.read(parse_qs(parts.query, keep_blank_values=True))
     for complaint in complaints:
         terminal.note(complaint)
     if choices["gray"] or choices["less"] == "neutral":
-        what = "makes no patches gray in a picture" if choices["gray"] else "asks no neutral question"
-        raise InputError(f"The shell {what}: export this picture in the app.")
+        what = "make patches gray" if choices["gray"] else "subtract a neutral question"
+        raise InputError(f"The command line cannot {what}: export this picture in the app.")
     part = choices["part"] or "All heads"
     if page == "overview" and part not in PARTS:
-        raise InputError(f"The shell draws no {quoted(part)}: export this picture in the app.")
+        raise InputError(f"The command line cannot draw {quoted(part)}: export this picture in the app.")
     return PARTS[part] if page == "overview" else PAGES[page] or choices["form"] or "", choices
 
 
@@ -130,7 +130,7 @@ def _flags(options: Namespace) -> dict[str, Any]:
     typed = {name: getattr(options, name, None) for name in FLAGS}
     typed["take"] = "\n".join(options.take) or None
     masks = [f"({mask})" for mask in options.mask] if len(options.mask) > 1 else options.mask
-    typed["mask"] = " & ".join(masks) or None
+    typed["mask"] = " & ".join(masks) or None  # several --mask must all allow a cell
     if getattr(options, "chat", False) or getattr(options, "system", None):
         typed["chat"] = options.system or "-"
     values = {name: _value(name, str(text), f"--{name}") for name, text in typed.items() if text is not None}
@@ -139,7 +139,7 @@ def _flags(options: Namespace) -> dict[str, Any]:
     for setting in options.set:
         name, sign, text = setting.partition("=")
         if not sign:
-            raise InputError(f"{quoted(setting)} is no setting; give NAME=VALUE, such as cell=7.2.")
+            raise InputError(f"{quoted(setting)} is not a setting; give NAME=VALUE, such as cell=7.2.")
         if name not in link.NAMES:
             raise InputError(f"A link has no {quoted(name)}.{did_you_mean(name, link.NAMES)}")
         values[name] = _value(name, text, f"--set {name}")
@@ -168,8 +168,8 @@ def load(name: str, **settings: object) -> Source:
     if not file and not name.lower().endswith(files.READ) and not os.path.isfile(name):
         return fetch(name, **settings)
     if settings:
-        what = "What a file builds" if file else "A saved run"
-        raise InputError(f"{what} has no setting {quoted(next(iter(settings)))}; it is shown as it is.")
+        what = "A model from a file" if file else "A saved run"
+        raise InputError(f"{what} has no setting {quoted(next(iter(settings)))}.")
     return own(*file.groups(), of=own_code.build) if file else cases.source(name)
 
 
@@ -183,7 +183,7 @@ def fetch(name: str, **settings: object) -> Source:
 
 
 def own(file: str, name: str, of: Callable[[str, str], Any] = own_code.value_of) -> Any:
-    """Run a user's file and return the result of its function: a model, or any value with `own_code.value_of`."""
+    """Run a user's file and return the result of its function: any value, or a source with `own_code.build`."""
     terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(name)}.")
     return of(file, name)
 
@@ -193,7 +193,7 @@ def texts(typed: str, *, by_line: bool = False) -> list[str]:
     try:
         text = sys.stdin.read().removesuffix("\n") if typed == "-" else typed
     except UnicodeDecodeError:
-        raise InputError("What came on stdin is not text in UTF-8.") from None
+        raise InputError("The text on stdin is not UTF-8.") from None
     lines = [line for line in (text.splitlines() if by_line else [text]) if line.strip()]
     if not lines:
         raise InputError("There is no text; give a sentence, or - to read it from stdin.")
@@ -220,7 +220,7 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
         there = {key: path for key, path in api.EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound}
         if name is not None and name not in there:
             examples = f"Examples are: {', '.join(there)}."
-            raise InputError(f"The link shows {quoted(name)}, which it does not hold. {examples}")
+            raise InputError(f"The link refers to the file {quoted(name)}; give the file. {examples}")
         paths = [there[name or next(iter(there))]]
     if paths:
         picture = media.sound(paths[0]) if str(paths[0]).lower().endswith(media.SOUND_ENDING) else media.picture(paths)
@@ -235,7 +235,7 @@ def opening(source: Source) -> tuple[Site, int]:
 
 
 def _site(options: Namespace, choices: Choices, source: Source, *, is_mask: bool = False) -> Site:
-    """Choose the layer to show; for the form "mask", a layer of the decoder if there is one."""
+    """Return the layer to show: --layer, that of the link, or the model's usual one (of the decoder for a mask)."""
     opens, _ = opening(source)
     kind = "decoder" if is_mask and any(site.kind == "decoder" for site in source.sites) else opens.kind
     if options.layer is None:
@@ -244,7 +244,7 @@ def _site(options: Namespace, choices: Choices, source: Source, *, is_mask: bool
 
 
 def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> Edits:
-    """Make the edits from the choices and --off: heads "2,3" of the shown layer, "0.2,1.3" of its kind, or "c1.2"."""
+    """Make the edits of the choices and of --off, whose heads are "2,3" in the layer `site`, or "0.2" in another."""
     off = set(choices["heads_off"])
     for head in (part.strip() for text in options.off for part in text.split(",")):
         layer = f"{site.layer}." if head.isdecimal() else ""

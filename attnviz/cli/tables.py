@@ -22,7 +22,7 @@ from attnviz.sources.base import Source
 from attnviz.sources.huggingface import hub
 
 INNER = re.compile("(?<=.)␣(?=.)")
-"""Pattern of a visible blank within a text, but not at its beginning or end."""
+"""Pattern of a visible blank within a text, not at its beginning or end."""
 
 
 def lines_of(table: pd.DataFrame) -> list[str]:
@@ -32,6 +32,7 @@ def lines_of(table: pd.DataFrame) -> list[str]:
 
 
 def _cell(value: Any) -> str:
+    """Write a value of a table as text."""
     if pd.isna(value):
         return "-"
     text = str(value)
@@ -44,7 +45,7 @@ def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def predict(options: Namespace) -> list[str]:
-    """Run `predict`: return lines with a table and its description, or the paths of the pictures of -o."""
+    """Run `predict`: return lines with a table and its description, or write pictures and return their paths."""
     inputs = read(options)
     form = options.show or "prediction"
     if options.output and (options.json or form == "tokens"):
@@ -65,7 +66,7 @@ def predict(options: Namespace) -> list[str]:
         table = predicted(before, after)
         if analysis.fills_in(after) and not any(after.prediction.blanks):
             mask = inputs.source.mask_token
-            raise InputError(f"'{inputs.source.name}' fills in {mask}; write that in the place of a word.")
+            raise InputError(f"'{inputs.source.name}' fills in blanks; write {mask} in place of a word.")
         if "written" in table and not options.json:  # no header, for use by other programs
             return [*map(_cell, table["written"])]
         facts["edits"] = after.edits.to_json()
@@ -83,8 +84,8 @@ def predict(options: Namespace) -> list[str]:
 def predicted(before: Record | None, after: Record) -> pd.DataFrame:
     """Make the table of predictions per sentence: words or labels with probabilities, written texts, or cosines."""
     if after.vectors is not None and before is None and len(after.sentences) == 1:
-        give = "give several, one on each line with --lines, or a change"
-        raise InputError(f"'{after.source}' gives a sentence a vector: {give}.")
+        give = "give several texts, one per line with --lines, or a change, to compare vectors"
+        raise InputError(f"'{after.source}' makes a vector for each text: {give}.")
     tables = {number: _sentence_table(before, after, number - 1) for number in range(1, len(after.sentences) + 1)}
     if len(tables) == 1:
         return tables[1]
@@ -102,7 +103,7 @@ def _sentence_table(before: Record | None, after: Record, number: int) -> pd.Dat
         return pd.DataFrame([row if before is None else row | {"moved": analysis.shift(before, after)[number].item()}])
     if not analysis.fills_in(after) and after.targets:
         if cut := analysis.cut(after, sentence=number):
-            terminal.note(f"Text {number + 1} was cut after {cut} tokens.")
+            terminal.note(f"The output for text {number + 1} was cut off after {cut} tokens.")
         runs = {"written": after} if before is None else {"before": before, "after": after}
         return pd.DataFrame([{name: run.prediction.written[number] for name, run in runs.items()}])
     ends = after.prediction.blanks[number] if analysis.fills_in(after) else [after.sentences[number].length - 1]
@@ -114,7 +115,7 @@ def write(options: Namespace) -> list[str]:
     """Run `generate`: stream the answer to stdout; with edits, print where the answer without edits differs."""
     inputs = read(options)
     if (count := len(inputs.request.texts)) != 1:
-        raise InputError(f"An answer continues one text; there are {count}. Leave out --lines.")
+        raise InputError(f"'generate' continues one text; there are {count}. Leave out --lines.")
     length = 0
 
     def stream(answer: str, count: int) -> None:
@@ -138,7 +139,7 @@ def write(options: Namespace) -> list[str]:
     if edits != Edits():
         before = generate(prompt, inputs.source, **names)
         place = generated.first_difference(before)
-        where = "the same" if place is None else f"another one from token {place - generated.prompt + 1} on"
+        where = "the same" if place is None else f"different from token {place - generated.prompt + 1} on"
         terminal.note(f"Without the changes the answer is {where}:{before.answer}")
     if not options.output:
         return []

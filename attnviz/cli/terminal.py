@@ -32,7 +32,7 @@ def columns(rows: Sequence[Sequence[Any]]) -> list[str]:
 
 @contextmanager
 def download(name: str) -> Iterator[Callable[[Any], None]]:
-    """Show the progress of a download: a line with its size, then a bar if stderr is a terminal."""
+    """Context manager for a download: its callback prints the size, then draws a bar if stderr is a terminal."""
     bar = None
 
     def draw(progress: Any) -> None:
@@ -42,16 +42,16 @@ def download(name: str) -> Iterator[Callable[[Any], None]]:
         if bar is None:
             from attnviz.sources.huggingface import faults  # imports torch
 
-            note(f"{faults.name(name)} is fetched: {size(progress.total)}.")
+            note(f"Downloading {faults.name(name)}: {size(progress.total)}.")
             bar = tqdm(total=progress.total, unit="B", unit_scale=True, disable=None)
         bar.set_description(progress.what, refresh=False)
         bar.update(progress.done - bar.n)
 
-    def end(*_: object) -> None:  # at once: the library would wait for its threads, which may hang
+    def end(*_: object) -> None:  # exits at once: the library would wait for its threads, which may hang
         if bar is None:
             raise KeyboardInterrupt
         bar.close()
-        note("Canceled. Files that are whole are kept.")
+        note("Canceled. Complete files are kept.")
         os._exit(130)
 
     before = signal.signal(signal.SIGINT, end)

@@ -1,4 +1,4 @@
-"""Drawing of files: Vega-Lite of a figure, the worker processes that draw it, and fonts embedded in SVG."""
+"""Drawing of picture files: the Vega-Lite of a figure, worker processes that draw it, and fonts embedded in SVG."""
 
 import base64
 import hashlib
@@ -35,18 +35,18 @@ class ExportError(AttnvizError):
 
 DRAWABLE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
 DRAWABLE |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
-"""Replacements for characters that XML 1.0 forbids, on which vl-convert aborts its process."""
+"""Replacements for characters that XML 1.0 forbids; vl-convert aborts its process on them."""
 
 
 def vega_lite(figure: Any) -> dict:
     """Build the Vega-Lite of a figure with its data, and with a description for people who cannot see the picture.
 
-    Altair's validation would take two thirds of the time and is left to the tests. Altair's global options are changed
-    only for a bare chart, which may have more rows than Altair allows, because Streamlit changes the options in other
-    threads. The view size of the theme "default" is set here.
+    Altair's validation would take two thirds of the time and is left to the tests. A bare chart may have more rows than
+    Altair allows; Altair's global limit is changed for such a chart only, because other threads use it, too. The view
+    size of the theme "default" is set here.
     """
-    bare = isinstance(figure, SimpleNamespace)
-    with alt.data_transformers.enable("default", max_rows=None) if bare else nullcontext():
+    is_bare_chart = isinstance(figure, SimpleNamespace)
+    with alt.data_transformers.enable("default", max_rows=None) if is_bare_chart else nullcontext():
         picture = clean(figure.chart.to_dict(validate=False))
     config = picture.pop("config", {})
     config["view"] = {"continuousWidth": 300, "continuousHeight": 300} | config.get("view", {})
@@ -60,7 +60,7 @@ def json_text(value: Any) -> str:
 
 
 def clean(value: Any) -> Any:
-    """Make a JSON value safe: control pictures for control characters, U+FFFD for surrogates, None for NaN and ±inf."""
+    """Replace what JSON or XML forbids: control characters by signs, surrogates by U+FFFD, NaN and ±inf by None."""
     match value:
         case str():
             return value.translate(DRAWABLE)
@@ -76,10 +76,10 @@ def clean(value: Any) -> Any:
 # Processes
 
 MOST_WORKERS = 4
-"""Most pictures drawn at the same time, so that a slow picture does not block the rest."""
+"""Largest number of pictures drawn at the same time, so that a slow picture does not block others."""
 
 MOST_IDLE = 2
-"""Most idle workers that are kept, 160 MB each; a new worker starts in half a second."""
+"""Largest number of idle workers that are kept, 160 MB each; a new worker starts in half a second."""
 
 CRASHES = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP")
 """Signals of a crash; any other signal was sent by another process."""
@@ -105,7 +105,7 @@ class Workers:
         until = time.monotonic() + deadline
         late = f"The picture was not drawn within {deadline:.3g} s:"
         if not self._places.acquire(timeout=max(0.0, deadline)):
-            raise ExportError(f"{late} other pictures took all that time. Try again.")
+            raise ExportError(f"{late} other pictures were drawn first. Try again.")
         try:
             worker = self._idle.pop()  # the worker that was used last is warm
         except IndexError:
@@ -117,11 +117,11 @@ class Workers:
             except Killed:  # perhaps not because of the job
                 answer = worker.do(job, until)
         except TimeoutError:
-            raise ExportError(f"{late} take a smaller scale, fewer tokens, or SVG.") from None
+            raise ExportError(f"{late} choose a smaller scale, fewer tokens, or SVG.") from None
         except Killed as killed:
             raise ExportError(
-                f"The picture was not drawn: the program that draws was killed twice ({killed}), as happens "
-                "when the system runs out of memory. Take a smaller scale, SVG or PDF, or try again later."
+                f"The picture was not drawn: the program that draws was killed twice ({killed}), probably because "
+                "the system ran out of memory. Choose a smaller scale, SVG or PDF, or try again later."
             ) from None
         finally:
             if len(self._idle) < MOST_IDLE:
@@ -147,7 +147,7 @@ class Worker:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def do(self, job: dict, until: float) -> dict[str, str]:
-        """Send a job and read its answer; any failure on the way ends the process.
+        """Send a job and read its answer; after a failure the process is ended, and the next job starts a new one.
 
         Raises:
             TimeoutError: if the answer takes longer than `until`.
@@ -163,9 +163,9 @@ class Worker:
             process.stdin.flush()
             answer = json.loads(process.stdout.readline())
             return answer
-        except (OSError, ValueError):  # a pipe that is closed, or half an answer
+        except (OSError, ValueError):  # a closed pipe, or half an answer
             with suppress(subprocess.TimeoutExpired):
-                process.wait(5)  # it has closed its pipe, and is about to end
+                process.wait(5)  # it has closed its pipe, so it is about to end
             code = process.poll() or 0
             by = signal.Signals(-code).name if code < 0 else f"status {code}"
             if time.monotonic() >= until or by == "SIGALRM":
@@ -178,13 +178,13 @@ class Worker:
             ) from None
         finally:
             timer.cancel()
-            if answer is None:  # an interrupt, too, may leave half a job in the pipe
+            if answer is None:  # also after an interrupt, which may leave half a job in the pipe
                 self.stop()
 
     def stop(self) -> None:
-        """End the process, unless it belongs to the parent of a forked child."""
+        """End the process; a forked child leaves the process of its parent alone."""
         process, self._process = self._process, None
-        if process and os and self._owner == os.getpid():  # as Python ends, modules may be gone
+        if process and os and self._owner == os.getpid():  # `os` may be None when Python exits
             process.kill()
             process.wait()
 
@@ -209,7 +209,7 @@ WORKERS = Workers()
 
 
 def draw(kind: str, picture: dict, *, deadline: float = 30.0, **options: Any) -> bytes:
-    """Draw Vega-Lite as "png", "svg" or "pdf" in a worker, with the bundled fonts; see `worker.draw`."""
+    """Draw Vega-Lite as "png", "svg" or "pdf" in a worker process, with the bundled fonts; see `worker.draw`."""
     text = json_text(picture | {"config": {"font": theme.FONT} | picture.get("config", {})})
     for families, name in ((theme.FONT, SANS), (theme.MONO, MONO)):
         text = text.replace(f'ont":"{families}"', f'ont":"\'{name}\', {families}"')
@@ -223,7 +223,7 @@ def javascript() -> str:
 
 
 def warm() -> None:
-    """Start a worker in the background: the first picture of a worker takes half a second, later pictures a tenth."""
+    """Start a worker in the background and draw once, as the first picture takes half a second, later ones a tenth."""
 
     def draw_one() -> None:
         with suppress(ExportError):  # An export reports the error.
@@ -243,21 +243,21 @@ FILES = {
 """Files of each bundled font, by weight."""
 
 SIGN = "□"
-"""Replacement in PNG and PDF for a flag, a keycap or joined emoji, whose width vl-convert computes wrongly."""
+"""Replacement in PNG and PDF for flags, keycaps and joined emoji, because vl-convert computes their width wrongly."""
 
 _FIRST, _NEXT, _SKIN = "[❤⛹⛓\U0001f000-\U0001faff]", "[\u2600-\u27bf\U0001f000-\U0001faff]", "[\U0001f3fb-\U0001f3ff]"
 JOINED = (
     f"[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3|\U0001f3f4[\U000e0020-\U000e007f·]+"
     f"|{_FIRST}(?:\ufe0f?{_SKIN}|{_SKIN}?\ufe0f?[\u200d·]{_NEXT})+\ufe0f?|{_NEXT}\ufe0f?{_SKIN}"
 )
-"""Pattern of several characters that form one emoji; a middle dot joins them in pictures."""
+"""Pattern of several characters that form one emoji; in pictures a middle dot may stand for the joiner."""
 
 
 def finished_svg(svg: bytes, title: str, description: str) -> bytes:
-    """Add to an SVG a name and description for screen readers, and the used characters of its fonts.
+    """Add to an SVG a name and a description for screen readers, and embed the characters that it uses of its fonts.
 
-    Embedded fonts look the same in every viewer. Characters missing in a font are drawn in fonts of the viewer;
-    programs that ignore embedded fonts, such as Inkscape, use the names of the fonts.
+    So it looks the same in every viewer. Characters missing in a font are drawn in fonts of the viewer; programs that
+    ignore embedded fonts, such as Inkscape, look for installed fonts of the same name.
     """
     picture = svg.decode()
     used: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -280,14 +280,15 @@ def finished_svg(svg: bytes, title: str, description: str) -> bytes:
 
 
 def lacking(text: str) -> list[str]:
-    """Return the characters, or joined characters, of a text that no bundled font can draw."""
+    """Return the characters and joined emoji of a text that no bundled font can draw."""
     parts = [match[0] for match in re.finditer(f"{JOINED}|[^\u200d\ufe0e\ufe0f\\s]", text)]
-    has = _characters(FILES[MONO]["normal"]) | _characters(FILES[SANS]["normal"])
-    return [*dict.fromkeys(part for part in parts if len(part) > 1 or ord(part) not in has)]
+    drawable = _characters(FILES[MONO]["normal"]) | _characters(FILES[SANS]["normal"])
+    return [*dict.fromkeys(part for part in parts if len(part) > 1 or ord(part) not in drawable)]
 
 
 @lru_cache
 def _characters(file: str) -> frozenset[int]:
+    """Return the code points that a font can draw."""
     from fontTools.ttLib import TTFont
 
     with TTFont(assets.path(f"fonts/{file}"), lazy=True) as font:
@@ -296,7 +297,7 @@ def _characters(file: str) -> frozenset[int]:
 
 @lru_cache(maxsize=32)
 def _subset(file: str, characters: str) -> str:
-    """Reduce a font to these characters, as WOFF in base64 with its copyright and license."""
+    """Reduce a font to some characters; return WOFF in base64, with the font's copyright and license."""
     from fontTools import subset
 
     options = subset.Options(

@@ -40,7 +40,7 @@ MOST_WEIGHTS = 80_000_000
 MOST_BYTES = 40_000_000  # most bytes of the weights of a live page
 
 MOST_RULES = 254
-"""Most combinations of rules that the byte of a cell can distinguish."""
+"""Largest number of combinations of rules, as each cell has one byte for its combination."""
 
 TEMPLATE, STYLE, SCRIPT = (
     Path(__file__).with_name(f"explore.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js")
@@ -87,7 +87,7 @@ def explore(
     sites, weights = zip(*(_site(record, step, sentence, texts, grids) for step in record.steps), strict=True)
     bits, blocks = 16, [deflated(planes(whole)) for whole in weights]
     if sum(map(len, blocks)) > LARGE:
-        coarse = levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)  # of each level of 16 bits
+        coarse = levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)  # 8 bits by 16-bit level
         bits, blocks = 8, [deflated(planes(coarse[whole])) for whole in weights]
     notes = [
         theme.CAUTIONS.get(record.provenance, ""),
@@ -115,9 +115,10 @@ def explore(
 def written(
     data: dict[str, Any], blocks: Sequence[str], scripts: Sequence[str] = (), style: str = "", **parts: str
 ) -> Page:
-    """Write the page: its content is inert data, and its policy allows only these scripts and styles, by their hashes.
+    """Write a page from its data and scripts; its security policy allows only these scripts and styles, by their hash.
 
     Args:
+        data: content of the page, see `explore`.
         blocks: HTML elements that contain weights.
         scripts: scripts that run before explore.js.
         parts: HTML above the pictures (ask), beside the large picture (side), and below (more).
@@ -155,12 +156,12 @@ def _colors(colors: theme.Theme) -> str:
 def _site(
     record: Record, step: Step, sentence: int, texts: list[list[list[Any]]], grids: dict[bytes, int]
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Return the facts of a site, and its weights as integers; see `levels`.
+    """Describe a site for the page's script, and return its weights as integers; see `levels`.
 
     Args:
-        texts: texts of rows and columns, to which those of this site are added; a token has a label, whether it is
-            special, and whether it continues a word.
-        grids: indices of grids of blocking rules, to which those of this site are added.
+        texts: texts of rows and columns, to which the texts of this site are added. A token is a list of its label,
+            whether it is special, and whether it continues a word.
+        grids: index of each grid of blocking rules, to which the grids of this site are added.
     """
     view = views.see(record, step.site, sentence=sentence)
     cells_by_head = analysis.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
@@ -203,7 +204,7 @@ def _site(
 
 
 def levels(shares: np.ndarray, bits: int = 16) -> np.ndarray:
-    """Quantize shares of the largest weight to integers: the largest integer is NaN, the next smaller integer is 1.
+    """Quantize weights, as shares of the largest weight, to integers; the largest integer is NaN, the next one is 1.0.
 
     The error is at most 0.000008; with 8 bits, square roots are quantized with an error of at most 0.004.
     """
@@ -213,13 +214,13 @@ def levels(shares: np.ndarray, bits: int = 16) -> np.ndarray:
 
 
 def planes(whole: np.ndarray) -> bytes:
-    """Return all low bytes, then all high bytes, which deflate compresses better."""
+    """Return the low bytes of all integers, then the high bytes; deflate compresses this order better."""
     flat = np.ascontiguousarray(whole).reshape(-1)
     return flat.view(np.uint8).reshape(-1, flat.itemsize).T.tobytes()
 
 
 def deflated(content: bytes) -> str:
-    """Deflate bytes and encode as base64; only runs are compressed, because weights other than 0 rarely repeat."""
+    """Deflate bytes and encode them as base64; only runs are compressed, because weights other than 0 rarely repeat."""
     how = zlib.compressobj(strategy=zlib.Z_RLE)
     return base64.b64encode(how.compress(content) + how.flush()).decode()
 
@@ -258,7 +259,7 @@ def _predictions(record: Record, before: Record | None, sentence: int) -> dict[s
 
 FILES = ("text.js", "model.js", "record.js", "live.js")
 NOT_HERE = ("padding", "random", "media")
-"""Rules that a live page lacks, because they need a batch, a 64-bit hash or pictures."""
+"""Rules that do not exist in a live page, because they need a batch, a 64-bit hash or pictures."""
 
 
 def live_page(
@@ -274,9 +275,9 @@ def live_page(
 
     Args:
         weights: content of a file from `attnviz.models.trained.write`: float16 weights with the sizes of the model.
-        reads: input vocabulary by token ID, `Vocabulary.names`.
+        reads: input vocabulary by token id, `Vocabulary.names`.
         text: text in the input box when the page opens.
-        writes: output vocabulary of a translator by token ID.
+        writes: output vocabulary of a translator, by token id.
         name: name of the model, for the title and for file names.
         about: sentences under the title.
 

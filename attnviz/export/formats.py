@@ -36,12 +36,12 @@ class Preset:
     """Size of a picture for one use.
 
     Attributes:
-        inches: most inches of the width; the second number is used if text would become too small with the first.
-        high: most inches of the height.
+        inches: largest width; the second number is used if text would become too small with the first.
+        high: largest height in inches.
         points: size of the text, and smallest size to which text may be shrunk.
         ppi: pixels per inch of a PNG by default.
-        in_text: whether the picture is within a text: without title and margin, in light colors.
-        side: most pixels of a map with its legend on the right; None for a legend below.
+        in_text: whether the picture is part of a text: without title and margin, in light colors.
+        side: largest side of a map in pixels, with its legend on the right; None for a legend below.
     """
 
     inches: tuple[float, float]
@@ -60,7 +60,7 @@ PRESETS = {
 
 
 class SizedFigure:
-    """Figure in the size of a preset, for export; drawing is stopped when `time.monotonic()` reaches `until`."""
+    """Figure in the size of a preset, for export; its drawing must end before `time.monotonic()` reaches `until`."""
 
     def __init__(self, figure: Any, preset: Preset | None, until: float):
         self.figure, self.preset, self.until = figure_of(figure), preset, until
@@ -93,7 +93,7 @@ class SizedFigure:
 
 
 def figure_of(figure: Any) -> Any:
-    """Return a figure; a bare chart is wrapped in a figure without numbers or description."""
+    """Return the figure, or wrap an Altair chart in a figure without numbers or description."""
     if hasattr(figure, "to_dict"):
         return SimpleNamespace(name="figure", title="Figure", description="", chart=figure, table=None, arrays=None)
     if not hasattr(figure, "title"):
@@ -109,9 +109,9 @@ class Format:
     """File format; its key in `FORMATS` is its extension, and `written` creates its files.
 
     Attributes:
-        place: part of menus that offers the format: "first", "more" or "" for none.
+        place: row of the export menu that offers the format: "first", "more" or "" for none.
         label: purpose of the format, for a menu and the README of a ZIP.
-        numbers: part of a figure that a format of numbers contains: "table" or "arrays"; "" for a picture.
+        numbers: attribute of a figure that the file contains: "table" or "arrays"; "" for a picture.
     """
 
     mime: str
@@ -120,7 +120,7 @@ class Format:
     numbers: str = ""
 
 
-AS_TEXT = "the numbers for a spreadsheet, UTF-8; text that it would take for a formula begins with '"
+AS_TEXT = "the numbers for a spreadsheet, UTF-8; a ' is added before text that it could run as a formula"
 FORMATS = {
     "png": Format("image/png", "first", "a picture for slides and messages"),
     "svg": Format("image/svg+xml", "first", "a picture sharp at any size, to edit"),
@@ -133,7 +133,7 @@ FORMATS = {
 """Formats of one figure, by extension; there is also "zip", for all formats of one figure or several."""
 
 LARGER = (({"scale": 2}, "a picture for sharp screens"), ({"ppi": 300}, "a picture for print, 300 dots per inch"))
-"""Additional sizes of a PNG in a ZIP."""
+"""Options and labels of the additional sizes of a PNG in a ZIP."""
 
 NAMES = (*FORMATS, "zip")
 """Extensions of all formats."""
@@ -191,7 +191,7 @@ def render(
     if scale not in (1, 2, 4):
         raise InputError(f"The scale is {scale}; it must be 1, 2 or 4.")
     if ppi is not None and (scale != 1 or not 1 <= ppi <= 1200):
-        raise InputError(f"The pixels per inch (ppi) are {ppi}; they go without a scale, and must be from 1 to 1200.")
+        raise InputError(f"The pixels per inch (ppi) are {ppi}; give 1 to 1200, and no scale.")
     if preset is not None and preset not in PRESETS:
         raise InputError(f"There is no preset {preset!r}. There are: {', '.join(PRESETS)}.")
     several = figure if format == "zip" and isinstance(figure, Sequence) else [figure]
@@ -208,17 +208,17 @@ def filename(figure: Any, format: str, *, preset: str | None = None, scale: int 
 
 
 def notes(figure: Any, preset: str | None = None) -> list[str]:
-    """Return warnings to read before printing: missing fonts, and a picture that is two columns wide."""
+    """Return warnings about a file: characters that no bundled font has, and a picture that is two columns wide."""
     notes, use = [], PRESETS.get(preset)
     if missing := lacking(getattr(figure, "caption", "")):
         listed = ", ".join(missing[:8]) + ("" if len(missing) <= 8 else ", …")
-        why = "other fonts of this computer draw them, or a box stands there"
+        why = "another font of this computer draws them, or a box is drawn"
         notes.append(f"attnviz has no font for {listed}: {why}.")
     if use and use.inches[1] == TWO_COLUMNS:
         svg = SizedFigure(figure, use, time.monotonic() + 30).draw("svg").decode()
         inches = float(re.search(r'width="([\d.]+)pt"', svg)[1]) / POINTS_PER_INCH
         if inches > use.inches[0] + 0.01:
-            narrow = f"in one of {use.inches[0]} in its text would be smaller than {use.points[1]} pt"
+            narrow = f"in one column ({use.inches[0]} in) its text would be smaller than {use.points[1]} pt"
             notes.append(f"The picture takes two columns ({inches:.1f} in): {narrow}.")
     return notes
 
@@ -226,7 +226,7 @@ def notes(figure: Any, preset: str | None = None) -> list[str]:
 # Archives
 
 MOST_ROWS = 1_000_000
-"""Most rows of all tables together, which take a second; the README says where the numbers of left-out tables are."""
+"""Largest number of rows of all tables, which take a second; for larger tables, the README refers to the saved run."""
 
 CASE, PAGE = "case.attn", "every-head.html"
 IN_CASE = (
@@ -259,36 +259,38 @@ def everything(
     """
     until, rows = time.monotonic() + deadline, 0
 
-    def within(picture: SizedFigure, format: str) -> bytes:
+    def written_within(picture: SizedFigure, format: str) -> bytes:
+        """Write a file of a figure, unless all tables together would have too many rows."""
         nonlocal rows
         count = len(picture.figure.table) if format == "csv" else 0
         if rows + count > MOST_ROWS:
-            raise ExportError(f"It has {count:,} rows; the same numbers are in {CASE}.")
+            raise ExportError(f"It would have {count:,} rows; the same numbers are in {CASE}.")
         rows += count
         return written(picture, format)
 
     layers = (figures.heads(record, place, sentence=sentence, dark=dark) for place in record.sites)
-    every = {figure.title: SizedFigure(figure, None, until) for figure in (*displayed, *layers)}
-    beside = (
+    pictures = {figure.title: SizedFigure(figure, None, until) for figure in (*displayed, *layers)}
+    other_files = (
         (CASE, IN_CASE, lambda: files.saved(record, settings=settings)),
         (PAGE, IN_PAGE, lambda: explore(record, before=before, sentence=sentence, site=site, head=head).encode()),
     )
-    return _archive([*every.values()], ("svg", "csv"), within, beside)
+    return _archive([*pictures.values()], ("svg", "csv"), written_within, other_files)
 
 
 def _archive(
     pictures: Sequence[SizedFigure],
     formats: Iterable[str],
     write: Callable[..., bytes] = written,
-    beside: Sequence[tuple[str, str, Callable[[], bytes]]] = (),
+    other_files: Sequence[tuple[str, str, Callable[[], bytes]]] = (),
 ) -> bytes:
-    """Build a ZIP archive that depends only on its files, with a README that describes each file.
+    """Build a ZIP archive with a README that describes each file; the same files always give the same archive.
 
-    Each of several figures has a folder, or, next to other files, a number before its file names. A file that fails is
-    left out, and the README has the reason.
+    If there are several figures, each has a folder of its own or, if there are `other_files`, a number before its file
+    names. A file that fails is left out, and the README has the reason.
 
     Args:
-        beside: other files: name, description for the README, and function that returns the content.
+        write: function from a figure and a format to the content of a file.
+        other_files: name, description for the README, and function that returns the content.
     """
     contents: dict[str, bytes] = {}
     problems: list[AttnvizError] = []
@@ -302,11 +304,11 @@ def _archive(
             note = f"left out. {error}"
         lines.append(f"  {name}: {note}")
 
-    for file in beside:
+    for file in other_files:
         add(*file)
     for number, picture in enumerate(pictures, 1):
-        own = "" if beside else f"{file_stem(picture.figure.name)}/"
-        folder = f"{number:02d}-{own}" if len(pictures) > 1 else ""
+        own_folder = "" if other_files else f"{file_stem(picture.figure.name)}/"
+        folder = f"{number:02d}-{own_folder}" if len(pictures) > 1 else ""
         lines += ["", clean(picture.figure.title), clean(picture.figure.description), ""]
         for format in formats:
             part = FORMATS[format].numbers

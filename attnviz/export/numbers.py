@@ -1,4 +1,4 @@
-"""Exact numbers of a picture as files for spreadsheets, pandas and NumPy."""
+"""Files with the exact numbers of a picture, for spreadsheets, pandas and NumPy."""
 
 import codecs
 import io
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from attnviz.export.draw import clean
 
 FORMULA = frozenset("=+-@\N{MINUS SIGN}")
-"""Characters with which a formula begins; spreadsheets also accept them in full width, and after blanks."""
+"""First characters of formulas in spreadsheets, which also accept them as full-width characters and after blanks."""
 
 BLANK = ("Zs", "Zl", "Zp", "Cf", "Cc")  # categories of invisible characters
 BREAKS = ("\t", "\r", "\n")
@@ -26,12 +26,12 @@ def csv(table: pd.DataFrame) -> bytes:
     """Write a table as CSV: every number round-trips; NaN and missing values are empty cells.
 
     The file is UTF-8 with a byte order mark, which Excel needs to detect the encoding, and pandas and R skip. Lines end
-    with CR LF (RFC 4180). A text that a spreadsheet could run as a formula is prefixed by '.
+    with CR LF (RFC 4180). A text that a spreadsheet could run as a formula gets the prefix '.
     """
-    comma, end, nothing, quoted = (pa.scalar(text, TEXT) for text in (",", "\r\n", "", '""'))
+    comma, end, empty, quotes = (pa.scalar(text, TEXT) for text in (",", "\r\n", "", '""'))
     columns = [_cells(table[name]) for name in table]
-    if len(columns) == 1:  # readers skip an empty line
-        columns = [pc.if_else(pc.equal(columns[0], nothing), quoted, columns[0])]
+    if len(columns) == 1:  # write an empty cell as "", because readers skip an empty line
+        columns = [pc.if_else(pc.equal(columns[0], empty), quotes, columns[0])]
     head = ",".join(_quote_cell(str(name)) for name in table)
     lines = [pa.array([head], TEXT), pc.binary_join_element_wise(*columns, comma), pa.array([""], TEXT)]
     whole = pa.LargeListArray.from_arrays([0, len(table) + 2], pa.concat_arrays(lines))
@@ -39,7 +39,7 @@ def csv(table: pd.DataFrame) -> bytes:
 
 
 def npz(arrays: Mapping[str, np.ndarray], about: str) -> bytes:
-    """Write arrays as NPZ that `np.load` reads without pickle; `about` is a description, stored with the arrays."""
+    """Write arrays and a description, `about`, as NPZ that `np.load` reads without pickle."""
     plain = {name: np.asarray(array) for name, array in arrays.items()}
     plain = {name: array if array.dtype.kind in "biufcU" else array.astype(np.str_) for name, array in plain.items()}
     shapes = [f"{name}: {array.dtype} {array.shape}" for name, array in plain.items()]
@@ -58,7 +58,7 @@ def as_text(value: Any) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Return whether a spreadsheet could run a text as a formula, or split its cell."""
+    """Whether a spreadsheet could run a text as a formula, or split its cell."""
     first = next((char for char in text if unicodedata.category(char) not in BLANK and not char.isspace()), "")
     return text.startswith(BREAKS) or unicodedata.normalize("NFKC", first) in FORMULA
 
@@ -74,6 +74,7 @@ def _cells(column: pd.Series) -> pa.LargeStringArray:
 
 
 def _cell(value: Any) -> str:
+    """Write a value that is not a number as a cell of a CSV file."""
     if pd.isna(value):
         return ""
     text = clean(str(value))

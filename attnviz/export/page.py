@@ -15,10 +15,10 @@ from attnviz.export.draw import clean, javascript, json_text
 from attnviz.export.numbers import as_text
 
 MOST_ROWS = 5_000
-"""Most rows of the table, as many as a browser lays out without delay."""
+"""Largest number of rows of the table, so that a browser shows it without delay."""
 
 MOST_SHAPES = 4_000
-"""Most rows of data for which the picture is SVG; above, a canvas is much faster."""
+"""Largest number of data rows of a picture that is drawn as SVG; above, a canvas is much faster."""
 
 START = """
 const picture = JSON.parse(document.getElementById("data").textContent);
@@ -32,7 +32,7 @@ vegaEmbed(place, picture, {actions: false, ast: true, renderer: place.dataset.re
 
 TEMPLATE = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
 LICENSES = Path(__file__).with_name("licenses.txt").read_text(encoding="utf-8")
-"""License notices that must accompany the libraries inside a page; vl-convert's bundle has none."""
+"""License notices of the libraries inside a page, which vl-convert's bundle lacks."""
 
 
 def page(figure: Any, picture: dict) -> bytes:
@@ -83,7 +83,7 @@ def escaped(value: str) -> str:
 
 
 def _numbers(table: pd.DataFrame) -> str:
-    """Write the table of a page, collapsed: the first MOST_ROWS rows, and a note if there are more."""
+    """Write the table of a page in a collapsed element: the first MOST_ROWS rows, and a note if there are more."""
     kinds = [' class="number"' if pd.api.types.is_numeric_dtype(table[name].dtype) else "" for name in table]
 
     def row(tag: str, values: Any) -> str:

@@ -1,7 +1,7 @@
 """Worker process that draws: it reads jobs from stdin and answers on stdout, until stdin ends.
 
-On some texts vl-convert aborts its process, and some pictures never finish; a process of its own contains both. This
-file is run by its path, so that only vl-convert is loaded.
+vl-convert aborts its process on some texts, and some pictures never finish; in a separate process neither harms the
+app. This file is run by its path, so that only vl-convert is loaded.
 
 A job is a line of JSON: the arguments of `draw`, and "seconds", the time after which the process ends itself. An answer
 is a line of JSON: {"file": base64} or {"refused": sentence}.
@@ -21,7 +21,7 @@ SIDES = r'width="(\S+)" height="(\S+)"'
 
 
 class Refused(Exception):
-    """A picture is refused; the message is a sentence with the reason."""
+    """Raised if a picture cannot be drawn; the message is a sentence with the reason."""
 
 
 def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one_sign: Sequence = ()) -> bytes:
@@ -30,7 +30,7 @@ def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one
     Args:
         kind: "png", "svg", "pdf", or "javascript" for Vega as a script.
         fits: arguments of `resized` after the SVG; () for the original size.
-        one_sign: pattern, and sign that replaces its matches in PNG and PDF.
+        one_sign: pattern, and the character that replaces its matches in PNG and PDF.
     """
     import vl_convert
 
@@ -47,7 +47,7 @@ def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one
     if width * height > MOST_PIXELS:
         raise Refused(
             f"The picture would be {width:,.0f} x {height:,.0f} pixels, more than {MOST_PIXELS:,}: "
-            "take a smaller scale, SVG or PDF."
+            "choose a smaller scale, SVG or PDF."
         )
     return vl_convert.svg_to_png(svg, ppi=ppi)
 
@@ -56,8 +56,9 @@ def resized(svg: str, scale: float, narrow: float, wide: float, high: float, sma
     """Scale an SVG by `scale`, or by less if it would be too high or too wide.
 
     Args:
-        narrow, wide, high: most points of width and height; `wide` is used if text would become too small in `narrow`.
-        smallest: least factor by which `narrow` may shrink the scaled picture.
+        narrow, wide: largest width in points; `wide` is used if text would become too small with `narrow`.
+        high: largest height in points.
+        smallest: smallest factor by which `narrow` may shrink the scaled picture.
     """
     width, height = map(float, re.search(SIDES, svg).groups())
     most = narrow if narrow >= smallest * scale * width else wide
@@ -67,9 +68,9 @@ def resized(svg: str, scale: float, narrow: float, wide: float, high: float, sma
 
 @lru_cache(maxsize=1)
 def to_svg(picture: str) -> str:
-    """Draw the SVG, from which PNG and PDF are made; the last SVG is cached for the next format of the same picture.
+    """Draw Vega-Lite as SVG, from which PNG and PDF are made; the last SVG is cached for other formats of the picture.
 
-    Vega numbers gradients across all pictures of a process; here they are renumbered from 0, so that the same picture
+    Vega numbers gradients across all pictures of a process; they are renumbered from 0, so that the same picture always
     gives the same file.
     """
     import vl_convert
@@ -77,19 +78,20 @@ def to_svg(picture: str) -> str:
     svg = vl_convert.vegalite_to_svg(picture, allowed_base_urls=[])
     # allowed_base_urls prevents requests for data, but not for images.
     if re.search(r'<image\b[^<]*?href="(?!data:)', svg):
-        raise Refused("The picture holds an image from another place; only images within the data are drawn.")
+        raise Refused("The picture refers to an image by its address; only images within the data are drawn.")
     names = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
     gradient = r'(<(?:linearGradient id="|[^<>]*="url\(#)gradient_)(\d+)'
     return re.sub(gradient, lambda match: f"{match[1]}{names.index(match[2])}", svg)
 
 
 def reason(error: Exception) -> str:
-    """Return the line of a library's message that has the reason."""
+    """Return the line of a library's error message that states the reason."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no reason was given"]
     return next((line for line in lines if "Error:" in line), lines[0])[:200].rstrip(".")
 
 
 def main(fonts: str) -> None:
+    """Answer jobs until stdin ends; `fonts` is the folder of the bundled fonts."""
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)  # Output of libraries must not get between the answers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent; this process ends when stdin closes.

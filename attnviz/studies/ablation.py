@@ -32,15 +32,15 @@ OnProgress = Callable[[int, int], bool | None]
 """Callback with the numbers of runs done and of all runs, or of heads; if it returns False, the study ends."""
 
 EFFECTS = {
-    "output": "how far the final vectors move, ‖after − before‖ / ‖before‖, the mean over tokens; 0 is not at all",
-    "divergence": "how far the predicted probabilities move, KL(before ‖ after) in nats, the mean over predictions; "
-    "0 is not at all, 0.1 as if a sure word fell to 90%, 0.7 to 50% (Conmy et al. 2023)",
-    "said": "the probability of what it said before, after minus before, the mean over where it says something",
-    "loss": "the loss of the next token of the text, after minus before, in nats, the mean over tokens",
-    "rewritten": "the share of the sentences for which the model writes another text",
-    "turned": "how far the sentence's vector turns, 1 − cosine of before and after; 0 is not at all, 2 to the opposite",
+    "output": "change of the final vectors, ‖after − before‖ / ‖before‖, mean over tokens; 0: no change",
+    "divergence": "change of the predicted probabilities, KL(before ‖ after) in nats, mean over predictions; 0: no "
+    "change, 0.1: as if a certain word fell to 90%, 0.7: to 50% (Conmy et al. 2023)",
+    "said": "change of the probability of the word predicted before, after − before, mean over predictions",
+    "loss": "change of the loss of the next token of the text in nats, after − before, mean over tokens",
+    "rewritten": "share of the sentences for which the model generates another text",
+    "turned": "change of the sentence's vector, 1 − cosine of before and after; 0: no change, 2: opposite direction",
 }
-"""Columns of a sweep and their meanings. A column is missing if the model does not have this output."""
+"""Columns of a sweep and their meanings; a number is missing if the model does not have this output."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class Sweep:
         name, weight = names[strong].capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
         most = f"{name} matters most here: switched off, it changes {self._effect_text(strong)} on average"
         if self.by != "output":  # KL divergence from probability 1 to p is ln(1/p)
-            most += f", as if a sure word fell to {percent(exp(-self.table[self.by][strong]), 0)}"
+            most += f", as if a certain word fell to {percent(exp(-self.table[self.by][strong]), 0)}"
         if pd.notna(rewritten := self.table["rewritten"][strong]):
             most += "; the model then writes another text" if rewritten else "; the text it writes stays the same"
         most += "."
@@ -87,7 +87,7 @@ class Sweep:
         )
 
     def _effect_text(self, row: int) -> str:
-        """Effect of switching a head off, with its size, as a phrase."""
+        """Describe the effect of switching off the head of a row as a phrase: "the predictions by 0.12 nats"."""
         change = self.table[self.by][row]
         if self.by == "output":
             return f"the output vectors by {change:.1%} of their length"
@@ -108,26 +108,26 @@ def sweep(
     """Switch off the heads one by one, and measure the effects.
 
     With a head off, the decoder of an encoder-decoder reads the text generated with all heads on, so that words can be
-    compared position by position; a second run tells whether it would generate another text. With `targets` it reads
-    these targets, in a single run. Parts that the edits take from other texts come from a run with all heads on.
+    compared position by position; a second run tells whether it would generate another text. With `targets` the decoder
+    reads these, and there is no second run. Parts that the edits take from other texts come from a run with all heads
+    on.
     """
-    before, heads, off = _run_before(source, sentences, edits, targets)
+    before, heads, edits_of = _run_before(source, sentences, edits, targets)
     effects, is_given = [], bool(targets or edits.taken)
-    for some, after in runs_of_copies(source, before, heads, off, is_given=is_given, report=report):
-        effects += [_effect(before, after, copy) for copy in range(len(some))]
+    for group, runs in runs_of_copies(source, before, heads, edits_of, is_given=is_given, report=report):
+        effects += [_effect(before, runs, copy) for copy in range(len(group))]
     table = _table(heads)
     for name in EFFECTS:
         table[name] = pd.array([effect[name] for effect in effects], dtype="Float64")
-    batch = [
-        head_metrics(before, b, names=("confidence",)).set_index(["site", "head"])["confidence"]
-        for b in range(len(sentences))
-    ]
-    mean = pd.concat(batch, axis=1).mean(axis=1)
+    metrics = (head_metrics(before, b, names=("confidence",)) for b in range(len(sentences)))
+    confidence = [table_of_text.set_index(["site", "head"])["confidence"] for table_of_text in metrics]
+    mean = pd.concat(confidence, axis=1).mean(axis=1)
     table["confidence"] = pd.array([mean[str(site), head] for site, head in heads], dtype="Float64")
     return Sweep(heads, table)
 
 
 def _table(heads: tuple[Head, ...]) -> pd.DataFrame:
+    """Make a table with a row per head: site, kind, layer, head."""
     names = [(str(site), site.kind, site.layer, head) for site, head in heads]
     return pd.DataFrame(names, columns=["site", "kind", "layer", "head"])
 
@@ -146,26 +146,26 @@ def logit_falls(
 ) -> pd.DataFrame:
     """Measure the fall of a word's logit after a position, with each head off in turn.
 
-    The words and the position are as in `analysis.contributions`; compared with a head's direct contribution, the
-    fall shows whether the rest of the model makes up for the head. A decoder reads the same words in all runs.
+    The words and the position are as in `analysis.contributions`. If the fall is less than a head's direct
+    contribution, the rest of the model makes up for the head. A decoder reads the same words in all runs.
 
     Returns:
         site, kind, layer, head and fall: the logit (or a difference of two logits) before minus after. For a model that
         computes in half precision, `attrs["step"]` is the spacing of its largest logits.
     """
-    before, heads, off = _run_before(source, sentences, edits, targets)
-    place, *ids = place_of(before, token, position, minus=minus, sentence=sentence)
+    before, heads, edits_of = _run_before(source, sentences, edits, targets)
+    position, *ids = place_of(before, token, position, minus=minus, sentence=sentence)
     falls = []
-    for some, (after, _) in runs_of_copies(source, before, heads, off, is_given=True, report=report):
-        rows = [copy * len(sentences) + sentence for copy in range(len(some))]
-        falls += (logit_of(before, sentence, place, *ids) - logit_of(after, rows, place, *ids)).tolist()
+    for group, (after, _) in runs_of_copies(source, before, heads, edits_of, is_given=True, report=report):
+        rows = [copy * len(sentences) + sentence for copy in range(len(group))]
+        falls += (logit_of(before, sentence, position, *ids) - logit_of(after, rows, position, *ids)).tolist()
     table = _table(heads).assign(fall=pd.array(falls, dtype=float))
-    table.attrs["step"] = step_of(before.prediction.logits[sentence, place])
+    table.attrs["step"] = step_of(before.prediction.logits[sentence, position])
     return table
 
 
 def step_of(logits: Tensor) -> float | None:
-    """Spacing of numbers at the largest of the logits, if they are in half precision; None if not."""
+    """Return the spacing of numbers at the largest logit if the logits are in half precision, else None."""
     finite = logits[logits.isfinite()]
     for dtype in (torch.bfloat16, torch.float16):
         if len(finite) and finite.to(dtype).to(finite.dtype).equal(finite):
@@ -176,53 +176,62 @@ def step_of(logits: Tensor) -> float | None:
 def _run_before(
     source: Source, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
 ) -> tuple[Record, tuple[Head, ...], Callable[[tuple[Head, ...]], Edits]]:
-    """Run with no head off besides the edits' own; return the record, its heads, and a function from heads to edits."""
+    """Run the model with the given edits, before any further head is switched off.
+
+    Returns:
+        The record, its heads that are on, and a function that makes the edits of a run with a copy of the sentences per
+        head, where this head is off.
+    """
     if why := source.read_only or source.alone:
         raise InputError(why)
-    acting, targets = source.resolved(sentences, edits, targets)
-    before = replace(source.run(sentences, acting, targets), edits=edits)
+    resolved, targets = source.resolved(sentences, edits, targets)
+    before = replace(source.run(sentences, resolved, targets), edits=edits)
 
-    def off(some: tuple[Head, ...]) -> Edits:
-        each_off = tuple(frozenset({head}) for head in some for _ in sentences)
-        return Resolved(**vars(acting) | {"each_off": each_off})
+    def edits_of(group: tuple[Head, ...]) -> Edits:
+        each_off = tuple(frozenset({head}) for head in group for _ in sentences)
+        return Resolved(**vars(resolved) | {"each_off": each_off})
 
     steps = before.steps
     heads = tuple((step.site, h) for step in steps for h in range(step.num_heads) if h not in step.heads_off)
-    return before, heads, off
+    return before, heads, edits_of
 
 
 def runs_of_copies(
     source: Source,
     before: Record,
     heads: tuple[Head, ...],
-    edits: Callable[[tuple[Head, ...]], Edits],
+    edits_of: Callable[[tuple[Head, ...]], Edits],
     *,
     is_given: bool,
     report: OnProgress | None,
 ) -> Iterator[tuple[tuple[Head, ...], tuple[Record, Record | None]]]:
-    """Iterate over groups of heads with a run on copies of the sentences, and a run that generates text anew or None.
+    """Run copies of the sentences, one copy per head, in groups of heads that fit into one forward pass.
 
     Args:
-        edits: function from heads to the edits of a run with a copy per head.
+        edits_of: function from a group of heads to the edits of its run, such as each head switched off in its copy.
         is_given: whether the decoder's input was given, so that no text is generated for a comparison.
+
+    Yields:
+        A group of heads; its run, in which a decoder reads the words of `before`; and a run in which the decoder
+        generates its text anew, or None.
     """
     sentences, done = before.sentences, 0
-    read = max(1, len(sentences) * max(before.output.shape[1], len(sentences[0].tokens)))
-    at_once = max(1, TOKENS // read)
+    tokens = max(1, len(sentences) * max(before.output.shape[1], len(sentences[0].tokens)))
+    at_once = max(1, TOKENS // tokens)
+    generates = bool(before.prediction and before.prediction.written)
     while done < len(heads):
-        some = heads[done : done + at_once]
+        group = heads[done : done + at_once]
         try:
-            copies, changed = sentences * len(some), edits(some)
-            writes = bool(before.prediction and before.prediction.written)
-            after = source.run(copies, changed, *([before.targets * len(some)] if writes else []))
-            free = source.run(copies, changed) if writes and not is_given else None
+            copies, edits = sentences * len(group), edits_of(group)
+            after = source.run(copies, edits, *([before.targets * len(group)] if generates else []))
+            generated = source.run(copies, edits) if generates and not is_given else None
         except AttnvizError:
             if at_once == 1:
                 raise
             at_once //= 2  # some models take fewer sentences at once, or one if they cannot pad
             continue
-        done += len(some)
-        yield some, (after, free)
+        done += len(group)
+        yield group, (after, generated)
         if report is not None and report(done, len(heads)) is False:
             raise Canceled(f"The sweep was ended after {done} of {len(heads)} heads.")
 
@@ -239,10 +248,10 @@ def carried(
     targets: tuple[Sentence, ...] = (),
     report: OnProgress | None = None,
 ) -> Carried:
-    """Take a part of each head in turn from another text, and measure the logit difference of two words.
+    """Replace a part of each head in turn by that of another text, and measure the logit difference of two words.
 
     Args:
-        sentences: a single sentence, A.
+        sentences: text A as a tuple of one sentence.
         other: text B, with as many tokens as A.
         edits: edits of both runs; parts that they take from other texts are ignored.
         part: "output", "pattern" or "values".
@@ -255,7 +264,7 @@ def carried(
         InputError: if the part cannot be taken, the model predicts no words, or the difference is the same in A and B.
     """
     if len(sentences) != 1:
-        raise InputError(f"The way from A to B is measured for one text; there are {len(sentences)}. Give one of them.")
+        raise InputError(f"Patching is measured for one text; there are {len(sentences)}. Give one of them.")
     if part == "stream":
         raise InputError("A stream has no heads; take their output, pattern or values.")
     edits = replace(edits, taken=())
@@ -280,15 +289,16 @@ def carried(
     names = tuple(prediction.vocabulary[id] for id in ids)
     if not abs(end - start) > 1e-4 * max(1.0, float(a[[*ids]].abs().max())):
         which = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
-        raise InputError(f"{which} at position {position}, so there is no way between them; choose other words.")
+        raise InputError(f"{which} at position {position}, so a head can carry no share of it; choose other words.")
 
-    def edits_of(some: tuple[Head, ...]) -> Edits:
-        alone = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(some))
-        return Resolved(**vars(edits), donors=tuple(alone))
+    def edits_of(group: tuple[Head, ...]) -> Edits:
+        """Edits that patch each head in its own copy of A."""
+        patches = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(group))
+        return Resolved(**vars(edits), donors=tuple(patches))
 
     rows = []
-    for some, (record, _) in runs_of_copies(source, before, heads, edits_of, is_given=bool(targets), report=report):
-        for copy, (site, head) in enumerate(some):
+    for group, (record, _) in runs_of_copies(source, before, heads, edits_of, is_given=bool(targets), report=report):
+        for copy, (site, head) in enumerate(group):
             logits = record.prediction.logits[copy, position].double()
             difference = float(logits[ids[0]] - logits[ids[1]])
             share = (difference - start) / (end - start)
@@ -299,8 +309,8 @@ def carried(
 
 
 def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, float | None]:
-    """Effects of one head that is off, each the mean over sentences; None for an effect the model does not have."""
-    after, free = runs
+    """Compute the `EFFECTS` of the head that is off in one copy, as means over sentences; None where undefined."""
+    after, generated = runs
     effect: dict[str, list[Any]] = {name: [] for name in EFFECTS}
     for b, read in enumerate(before.read):
         row = copy * len(before.sentences) + b
@@ -316,22 +326,24 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
             if before.prediction is not None and before.prediction.blanks is None:
                 following = torch.tensor([token.id for token in read.tokens[1 : read.length]], dtype=torch.long)
                 effect["loss"].append((old - new)[torch.arange(len(following)), following].numpy())
-        if free is not None:
-            effect["rewritten"].append(free.prediction.written[row] != before.prediction.written[b])
+        if generated is not None:
+            effect["rewritten"].append(generated.prediction.written[row] != before.prediction.written[b])
         if before.vectors is not None:
             cosine = torch.cosine_similarity(before.vectors[b].double(), after.vectors[row].double(), dim=0)
             effect["turned"].append(float((1 - cosine).clamp(min=0)))
     means: dict[str, float | None] = {}
     for name, sentences in effect.items():
-        numbers = [float(np.mean(of_sentence)) for of_sentence in sentences if np.size(of_sentence)]
+        numbers = [float(np.mean(values)) for values in sentences if np.size(values)]
         means[name] = sum(numbers) / len(numbers) if numbers and np.isfinite(numbers).all() else None
     return means
 
 
 def _log_probabilities(record: Record, row: int) -> Tensor | None:
-    """Log-probabilities of all predictions, (positions, words): after each token, at blanks, or one row of all classes.
+    """Compute the log-probabilities of all predictions of a text, (predictions, words).
 
-    A label of several that may hold at once has two "words": true and false. None for a regression and without words.
+    There is a prediction after each token, or in each blank, or one for a classifier, whose words are its classes. If
+    several labels can hold at once, each label is a prediction with the words true and false. None for a model that
+    predicts numbers or nothing.
     """
     if record.prediction is None:
         if record.labels is None or record.label_kind == "number":

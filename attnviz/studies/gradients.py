@@ -77,7 +77,7 @@ def integrated(
     an encoder-decoder, the embeddings of both texts are scaled together.
 
     Args:
-        steps: number of parts; each takes a forward and a backward pass. More parts bring `gap` to 0, not steadily.
+        steps: number of parts; each takes a forward and a backward pass. With more parts `gap` approaches 0.
     """
     check_whole("steps", steps, 1, MOST_STEPS)
     chosen = _choose_word(record, token, position, sentence)
@@ -118,7 +118,7 @@ def weights_of(record: Record) -> int:
 
 
 def _choose_word(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
-    """Resolve the position, the id of the word, and the sentence; the graph of the run must not be too large."""
+    """Look up position, id and sentence of the word to explain; raise InputError if the run has too many weights."""
     blanks, last = predicting(record).blanks, position_of(record, -1, sentence=sentence)
     if position is None:
         position = blanks[sentence][0] if blanks and blanks[sentence] else last
@@ -128,20 +128,24 @@ def _choose_word(record: Record, token: str | int | None, position: int | None, 
 
 
 def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
-    """Fields of `WordLogit`, and the logit in a second run, whose logits must match those of the record."""
+    """Return the fields of a `WordLogit`, and the logit of the word in a second run with gradients.
+
+    Raises:
+        AttnvizError: if the logits of the second run differ from those of the record.
+    """
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
     finite = first.isfinite()
-    moved = float((second.detach().cpu() - first)[finite].abs().max())
-    if not moved <= 3e-2 * float(first[finite].abs().max()):  # rounding of half precision
-        what = f"gives other logits with vectors in place of tokens ({moved:.3g} apart)"
-        raise AttnvizError(f"'{record.source}' {what}, so gradients would be of another run.")
+    difference = float((second.detach().cpu() - first)[finite].abs().max())
+    if not difference <= 3e-2 * float(first[finite].abs().max()):  # rounding of half precision
+        what = f"gives other logits with vectors in place of tokens (a difference of {difference:.3g})"
+        raise AttnvizError(f"'{record.source}' {what}, so its gradients would belong to another run.")
     where = {"position": position, "id": id, "sentence": sentence}
     word = {"token": record.prediction.vocabulary[id], "texts": texts_of(record, sentence)}
     return where | word | {"logit": float(second[id].detach())}, second[id]
 
 
 def _scale_sentence(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
-    """Copy vectors as leaves of a graph, with those of one sentence scaled by a share."""
+    """Copy embeddings as leaves of a new graph, and multiply those of one sentence by `share`."""
     with torch.inference_mode(False), torch.no_grad():
         copies = tuple(part.detach().clone() for part in vectors)
         for copy in copies:

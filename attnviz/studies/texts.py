@@ -19,7 +19,7 @@ MOST_TEXTS, MOST_BYTES = 1000, 1_000_000
 
 
 def shipped(source: Source) -> tuple[str, ...]:
-    """Fifty texts that ship with attnviz: held-out texts of a model with a small vocabulary, else English sentences."""
+    """Return the fifty texts that ship for a model: held-out texts of its own, else English sentences."""
     own = assets.path(f"texts/{source.id}.txt")
     return lines((own if own.is_file() and source.card else assets.path("texts/english.txt")).read_bytes())
 
@@ -35,10 +35,10 @@ def lines(data: bytes) -> tuple[str, ...]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(f"Byte {error.start:,} of the file is no UTF-8; save it as UTF-8 text.") from None
+        raise InputError(f"Byte {error.start:,} of the file is not UTF-8; save it as UTF-8 text.") from None
     texts = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not 0 < len(texts) <= MOST_TEXTS:
-        raise InputError(f"The file has {len(texts):,} lines with text; 1 to {MOST_TEXTS:,} are read, a text each.")
+        raise InputError(f"The file has {len(texts):,} lines with text; 1 to {MOST_TEXTS:,} are read, each as a text.")
     return texts
 
 
@@ -54,7 +54,7 @@ def of_json(line: str) -> str:
         raise InputError("This line is not valid JSON.") from None
     value = value.get("text") if isinstance(value, dict) else value
     if not isinstance(value, str):
-        raise InputError('This line holds no text: give a string, or an object with a "text".')
+        raise InputError('This line has no text: give a string, or an object with a "text".')
     return value
 
 
@@ -70,7 +70,11 @@ def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estima
 
 
 def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
-    """Tokenize each text, with the reasons of texts without tokens, by index: too long, or nothing to read."""
+    """Tokenize each text, padded to one length if the model can pad.
+
+    Returns:
+        The sentences, with None for a text that cannot be tokenized; and the reason for each of these, by index.
+    """
     try:
         return list(source.tokenize(list(texts))), {}
     except AttnvizError:
@@ -82,9 +86,9 @@ def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], di
         except AttnvizError as error:
             sentences.append(None)
             wrong[i] = str(error)
-    try:  # padded as a batch, they can be run together
-        good = iter(source.tokenize([text for text, sentence in zip(texts, sentences, strict=True) if sentence]))
-        return [sentence and next(good) for sentence in sentences], wrong
+    try:  # pad the good texts as a batch, so that they can be run together
+        padded = iter(source.tokenize([text for text, sentence in zip(texts, sentences, strict=True) if sentence]))
+        return [sentence and next(padded) for sentence in sentences], wrong
     except AttnvizError:
         return sentences, wrong
 
@@ -95,36 +99,36 @@ def runs(
     edits: Edits = Edits(),
     failed: Callable[[int, AttnvizError], None] | None = None,
 ) -> Iterator[tuple[list[int], Record]]:
-    """Run texts in batches of similar length, with little padding: the indices of the texts, and their record.
+    """Run texts in batches of similar length, so that there is little padding; yield the texts' indices and the record.
 
     Args:
-        sentences: sentences padded to one length; without padding only equal lengths share a batch. None is left out.
+        sentences: sentences from `cut`; None is left out. If they are not padded, a batch has texts of equal length.
         failed: callback with the index of a text that fails even alone, and the error; without it the error is raised.
     """
     order = sorted((i for i, sentence in enumerate(sentences) if sentence), key=lambda i: sentences[i].length)
     most = len(order)
     while order:
-        some = order[: _batch_size([sentences[i] for i in order[:most]])]
-        longest = sentences[some[-1]].length
-        batch = tuple(replace(sentences[i], tokens=sentences[i].tokens[:longest]) for i in some)
+        indices = order[: _batch_size([sentences[i] for i in order[:most]])]
+        longest = sentences[indices[-1]].length
+        batch = tuple(replace(sentences[i], tokens=sentences[i].tokens[:longest]) for i in indices)
         try:
             record = source.run(batch, edits)
         except Canceled:
             raise
         except AttnvizError as error:
-            if len(some) > 1:
-                most = len(some) // 2  # some models take fewer sentences at once, or one if they cannot pad
+            if len(indices) > 1:
+                most = len(indices) // 2  # some models take fewer sentences at once, or one if they cannot pad
                 continue
             if failed is None:
                 raise
-            failed(some[0], error)
+            failed(indices[0], error)
         else:
-            yield some, record
-        order = order[len(some) :]
+            yield indices, record
+        order = order[len(indices) :]
 
 
 def _batch_size(sentences: list[Sentence]) -> int:
-    """Number of sentences, from the shortest on, that fit into one batch; at least one."""
+    """Return how many of the sentences, sorted by length, fit into one batch, from the shortest on; at least one."""
     padded = len(sentences[0].tokens)
     for count, sentence in enumerate(sentences, 1):
         padded = min(padded, len(sentence.tokens))

@@ -89,7 +89,7 @@ def _text(name: str, content: bytes) -> list[tuple[str, str]]:
         text = content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{quoted(name)} is no {error.encoding.upper()} at byte {error.start}: save it as UTF-8."
+            f"{quoted(name)} is not {error.encoding.upper()} at byte {error.start}: save it as UTF-8."
         ) from None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if "\0" in text or not lines:

@@ -76,7 +76,7 @@ def _path_of_link(link: str) -> str:
     try:
         parts = urlsplit(link)
     except ValueError as error:
-        raise InputError(f"{quoted(link)} is no link; copy one from the app.") from error
+        raise InputError(f"{quoted(link)} is not a link; copy one from the app.") from error
     page = parts.path.rpartition("/")[2]
     if page not in ("", *PAGES):
         raise InputError(f"There is no page and no file {quoted(page)}. The pages are: {', '.join(PAGES)}.")
@@ -104,5 +104,5 @@ def check_free(address: str, port: int, option: str = "--port") -> None:
             errno.EADDRINUSE: f"Port {port} is in use; choose another one with {option}.",
             errno.EACCES: f"Port {port} is kept for the system; choose one from 1024 on with {option}.",
         }
-        other = f"{quoted(address)} is no address of this machine; 127.0.0.1 always is."
+        other = f"{quoted(address)} is not an address of this machine; 127.0.0.1 always is."
         raise InputError(reasons.get(error.errno if isinstance(error, OSError) else None, other)) from error

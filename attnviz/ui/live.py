@@ -108,7 +108,7 @@ def show(
     elif inspect.isfunction(source):
         source = Recorded.of(source)
     if not isinstance(source, Source):
-        raise InputError(f"{quoted(source)} is no source; make one with attnviz.wrap(model, tokenize).")
+        raise InputError(f"{quoted(source)} is not a source; make one with attnviz.wrap(model, tokenize).")
     with _lock:
         name = None if api.is_named(source) else api.offer(source)
         choices = Choices({"model": name}) if name else _choices(source)

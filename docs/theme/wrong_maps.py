@@ -87,7 +87,7 @@ class _Call:
         self.scores = self.step.scoring.scores(self.query, self.key)
         lengths = torch.tensor([[text.length] for text in self.record.sentences])
         self.real = torch.arange(self.key.shape[2]) < lengths
-        """Which tokens are no padding, (B, K)."""
+        """Whether a token is not padding, (B, K)."""
         self.causal = Subsequent().grid(*self.step.shape[2:])
 
     def weights(self, mask: Tensor | None, query: Tensor | None = None, **scoring: Any) -> Tensor:

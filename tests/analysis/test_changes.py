@@ -33,7 +33,7 @@ def test_a_shift_is_one_less_the_cosine():
     )
 
     assert moved.tolist() == pytest.approx([1, 2, math.nan], nan_ok=True)
-    with pytest.raises(InputError, match="no vectors"):
+    with pytest.raises(InputError, match="no sentence embeddings"):
         analysis.similarity(record_of(["x"]))
     with pytest.raises(InputError, match="other sentences"):
         analysis.shift(vectors_of(["x"], [[1.0]]), vectors_of(["y"], [[1.0]]))

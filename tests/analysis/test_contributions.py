@@ -103,7 +103,7 @@ def test_the_answer_says_whether_others_replace_the_head(fall, says):
     falls = pd.DataFrame({"kind": ["decoder"], "layer": [1], "head": [0], "fall": [fall]})
 
     answer = found.in_words(falls)
-    assert answer.startswith("Head 0 of decoder layer 1 adds most to “down”: 5.41 of the logit 9.50. Off, the logit ")
+    assert answer.startswith("Head 0 of decoder layer 1 adds most to “down”: 5.41 of the logit 9.50. With this head ")
     assert says in answer
 
 

@@ -109,8 +109,8 @@ REFUSED = {
     "There is no position 99": lambda record: pushed(record, LAST, 0, 99),
     "There is no stage 3; there are 3, counted from 0: embedding, layer 0, layer 1": lambda r: lens_words(r, 3, 0),
     "There is no head 9": lambda record: pushed(record, LAST, 9),
-    "'mean' is none": lambda record: pushed(record, LAST, "mean"),
-    "There are no 0 words up": lambda record: pushed(record, LAST, 0, count=0),
+    "not 'mean'": lambda record: pushed(record, LAST, "mean"),
+    "The count of words is 0": lambda record: pushed(record, LAST, 0, count=0),
     "No words are read from what encoder layer 0": lambda record: pushed(record, Site("encoder", 0), 0),
 }
 

@@ -63,13 +63,13 @@ def test_next_words_in_words():
         "Most probable after “the” (0): “le” 80.0% (before the change 10.0%), “la” 20.0% (before the change 90.0%)."
     )
     text = sentences.next_word(others[1], 1, before=others[0], count=1)
-    assert text == "Most probable after “le” (1): “le” 80.0%. Before the change the model had read other words by then."
+    assert text == f"Most probable after “le” (1): “le” 80.0%. {sentences.OTHER_WORDS}."
 
 
 def test_step_by_step_in_words():
     one, other = story_of(["a", "b"], LA, LE), story_of(["a", "b"], LA, LA)
 
-    text = "After each of 2 tokens, the most probable next word. The least sure: “la” 90.0%, after “a” (0)."
+    text = "After each of 2 tokens, the most probable next word. The least certain: “la” 90.0%, after “a” (0)."
     assert sentences.step_by_step(other) == text
     assert sentences.step_by_step(story_of(["a"], LA)).startswith("After 1 token, the")
     assert sentences.step_by_step(other, before=other) == f"{text} All are as before the change."

@@ -60,7 +60,7 @@ def test_a_large_mask_of_many_runs_is_listed_as_far_as_there_is_room(monkeypatch
     table = tables.mask_table(see_mask(striped, "w" * 60, "w" * 60))
 
     assert len(table) < 1_000
-    assert f"Queries 0 to {table['query'].max()} of 60: they have too many runs." in table.attrs["note"]
+    assert f"Only queries 0 to {table['query'].max()} of 60: the table would be too long." in table.attrs["note"]
 
 
 def test_a_large_mask_has_a_row_per_run_of_keys_and_says_so():

@@ -186,7 +186,7 @@ def test_lines_that_cannot_be_read_are_named_and_the_rest_is_there(tmp_path):
     assert problems[3] == "This line is not valid JSON."
     assert "reads up to 13" in problems[5]
     assert problems[6].startswith("This line holds no text")
-    assert problems[8] == "This line is no UTF-8."
+    assert problems[8] == "This line is not UTF-8."
 
 
 def test_parquet_and_lines_of_the_same_texts_are_one_atlas(corpus, tmp_path):
@@ -246,7 +246,7 @@ def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
         atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
     shutil.rmtree(tmp_path / "atlas" / "shards" / "000000")
     _, error = building.measure_shard(made, tmp_path / "atlas", made.shards[0])
-    assert error.startswith("The corpus changed: lines 1 to 3 of 'corpus.txt' are not what they were.")
+    assert error.startswith("The corpus changed: lines 1 to 3 of 'corpus.txt' differ now.")
     assert bytes_of(tmp_path / "atlas" / "shards").items() < before.items()
 
 
@@ -272,7 +272,7 @@ def test_a_folder_holds_one_atlas(corpus, tmp_path, changed, says):
     [
         ("gone.txt", None, "There is no file or folder"),
         ("empty.txt", b"", "holds no line"),
-        ("bad.parquet", b"PAR2", "is no Parquet file"),
+        ("bad.parquet", b"PAR2", "is not a Parquet file"),
         ("blank.txt", b"\n\n", None),
     ],
 )

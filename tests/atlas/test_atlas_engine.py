@@ -72,7 +72,7 @@ def test_a_scheduler_that_is_not_there_is_said(tmp_path, monkeypatch):
     (tmp_path / "corpus.txt").write_text("a b\n")
     monkeypatch.setattr(building, "SECONDS", 0.2)
 
-    with pytest.raises(InputError, match=r"There is no Dask scheduler at 'tcp://127\.0\.0\.1:9'"):
+    with pytest.raises(InputError, match=r"The Dask scheduler at 'tcp://127\.0\.0\.1:9'"):
         atlas.build(
             "constructed", tmp_path / "corpus.txt", tmp_path / "atlas", work=Engine(scheduler="tcp://127.0.0.1:9")
         )

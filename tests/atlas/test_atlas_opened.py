@@ -46,7 +46,7 @@ def test_heads_are_found_by_a_condition(built):
 def test_what_is_no_condition_is_said_and_no_file_is_opened(built, where, says, monkeypatch):
     """In one sentence, without what the database would tell besides."""
     monkeypatch.chdir(built.folder.parent)
-    with pytest.raises(InputError, match="is no condition on heads") as error:
+    with pytest.raises(InputError, match="is not a condition on heads") as error:
         built.heads(where)
 
     assert says in str(error.value)
@@ -66,7 +66,7 @@ def test_a_metric_that_is_newer_than_an_atlas_is_missing_in_it(built, tmp_path):
         assert heads[newer].dtypes.eq(float).all()
         assert_frame_equal(heads.drop(columns=newer), every.drop(columns=newer))
     assert cli.main(["atlas", "query", str(folder), "induction >= 0"]) == 0
-    with pytest.raises(InputError, match="is no condition on heads: Referenced column"):
+    with pytest.raises(InputError, match="is not a condition on heads: Referenced column"):
         older.heads("previous_token > 0.9")
 
 
@@ -159,7 +159,7 @@ def test_a_question_from_the_shell(built, capsys):
     assert out.splitlines()[0].split() == names
     assert out.splitlines()[1].startswith("decoder layer 0  0     ")
     assert "previous token" in out.splitlines()[1]
-    assert "1 head, over 4 texts: means by text with 95% intervals; roles are read from weights alone." in out
+    assert "1 head, over 4 texts: means over texts with 95% intervals; roles are suggested by weights alone." in out
     assert cli.main(["atlas", "query", str(built.folder), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)) == 8
     assert cli.main(["atlas", "query", str(built.folder), "x ="]) == 2

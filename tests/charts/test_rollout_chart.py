@@ -62,5 +62,5 @@ def test_what_reaches_a_position_is_said_in_words():
     said = sentences.reached(SHARES[2], ["a", "b", "c"], 2)
 
     assert said == "“c” (2) is mixed from: itself 50.0%, “a” (0) 25.0%, “b” (1) 25.0%."
-    assert "58.3% of what stands at the 3 positions" in sentences.reaches(SHARES, ["a", "b", "c"])
-    assert "50.0% of what stands at “b” (1) came from “a” (0)" in sentences.reaches(SHARES, ["a", "b", "c"])
+    assert "58.3% of a position on average" in sentences.reaches(SHARES, ["a", "b", "c"])
+    assert "50.0% of position “b” (1) comes from “a” (0)" in sentences.reaches(SHARES, ["a", "b", "c"])

@@ -14,7 +14,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.export import PRESETS
 from attnviz.export.formats import POINTS_PER_INCH
 
-ONE = "in one of 3.35 in its text would be smaller than 6 pt."
+ONE = "in one column (3.35 in) its text would be smaller than 6 pt."
 FEW, MANY = ["The", "cat", "sat"], [f"w{i}" for i in range(60)]
 
 

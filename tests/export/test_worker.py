@@ -135,7 +135,7 @@ def test_a_picture_whose_workers_are_killed_again_and_again_is_refused_with_the_
 @ON_POSIX
 def test_a_worker_that_hangs_is_ended_at_the_deadline(workers, hanging):
     pid, answer = hanging(deadline=0.5)
-    with pytest.raises(ExportError, match=r"not drawn within 0.5 s: take a smaller scale"):
+    with pytest.raises(ExportError, match=r"not drawn within 0.5 s: choose a smaller scale"):
         answer.result(PATIENCE)
 
     assert gone(pid)
@@ -149,7 +149,7 @@ def test_a_worker_that_hangs_keeps_others_waiting_only_where_all_hang(hanging, m
     workers = Workers(most)
     pid, answer = hanging(workers)
     if most == 1:
-        with pytest.raises(ExportError, match=r"not drawn within 0.2 s: other pictures took all that time"):
+        with pytest.raises(ExportError, match=r"not drawn within 0.2 s: other pictures were drawn first"):
             ask(workers, "mat", deadline=0.2)
     else:
         assert b"mat" in ask(workers, "mat")

@@ -53,7 +53,7 @@ def test_where_both_predict_the_same_the_words_that_move_most_are_taken():
 def test_what_has_no_way_is_refused():
     source = attnviz.load("story")
     sentences = source.tokenize([A])
-    with pytest.raises(InputError, match="so there is no way between them; choose other words"):
+    with pytest.raises(InputError, match="so a head can carry no share of it; choose other words"):
         ablation.carried(source, sentences, A)
     with pytest.raises(InputError, match="take at one position"):
         ablation.carried(source, sentences, "the cat")

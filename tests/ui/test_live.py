@@ -114,7 +114,7 @@ def test_a_shipped_model_is_shown_by_the_link_that_any_server_reads():
 
 def test_what_is_no_source_is_refused_in_one_sentence(threads):
     """It says how one is made, and nothing is left open."""
-    with pytest.raises(InputError, match=r"is no source; make one with attnviz\.wrap"):
+    with pytest.raises(InputError, match=r"is not a source; make one with attnviz\.wrap"):
         attnviz.show(torch.nn.Linear(2, 2))
     with pytest.raises(InputError, match="it takes Edits and gives a Record"):
         attnviz.show(lambda edits: None)

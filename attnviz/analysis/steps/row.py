@@ -24,7 +24,7 @@ FIRST = slice(0, MOST_TOKENS)
 
 
 def window_positions(window: slice, size: int, what: str) -> range:
-    """Positions of a window, cut at the end of the text: consecutive, and at most 64."""
+    """Convert a window to positions; raise InputError unless they are consecutive and at most 64."""
     positions = range(*window.indices(size))
     if positions.step != 1:
         raise InputError(f"A window of {what} must be consecutive, first to last; its step is {positions.step}.")
@@ -34,7 +34,7 @@ def window_positions(window: slice, size: int, what: str) -> range:
 
 
 def until(step: Step, stage: str) -> Step:
-    """The call with its scores computed only up to one stage of `scoring.ORDER`."""
+    """Return the attention call with its scores computed only up to a stage of `scoring.ORDER`, inclusive."""
     return replace(step, scoring=step.scoring.until(stage))
 
 
@@ -67,8 +67,8 @@ class Row:
         exps, sum_exps: e to the shifted scores, (k,), 0 in an empty row; and its sum over all keys.
         weights, row_sum: exps / sum_exps, or the policy's weights of an empty row, (k,); and the sum of all weights.
         weighted_values, output: each weight times its value, (k, d_v), and the sum over all keys, (d_v,).
-        state: "weights", "empty row" or "nan".
-        digits: sentence about the precision of these numbers and of the run, with the largest difference of weights.
+        state: "weights", "empty row" (no open key) or "nan".
+        digits: sentence about the precision of these numbers and of the run, and how far their weights differ.
     """
 
     query: int
@@ -96,11 +96,11 @@ class Row:
 
 
 def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0, keys: slice = FIRST) -> Row:
-    """Compute all numbers of one query.
+    """Compute all numbers of one query; `keys` are the keys to show.
 
     Raises:
-        InputError: if there is no such query, head or sentence, more than 64 keys are asked for, or only the weights of
-            the model are known.
+        InputError: if there is no such query, head or sentence, `keys` are more than 64, or only the weights of the
+            model are known.
     """
     step = _checked_step(record, site, head, query, sentence)
     positions, rows = window_positions(keys, step.shape[3], "keys"), slice(query, query + 1)
@@ -179,9 +179,9 @@ def measures(weights: Tensor) -> Measures:
     largest = rows.amax(-1) if rows.shape[-1] else rows.new_zeros(len(rows))
     ordered = rows.sort(-1, descending=True).values
     rest, tails = ordered[..., 1:], ordered.square().flip(-1).cumsum(-1).flip(-1)
-    beside = 2 * (ordered[..., :-1].square() * tails[..., 1:]).sum(-1)
-    on_diagonal = ordered * torch.cat([rest.sum(-1, keepdim=True), 1 - rest], -1)
-    gradient = (on_diagonal.square().sum(-1) + beside).sqrt()
+    off_diagonal = 2 * (ordered[..., :-1].square() * tails[..., 1:]).sum(-1)  # sum of squares
+    diagonal = ordered * torch.cat([rest.sum(-1, keepdim=True), 1 - rest], -1)  # w (1 - w)
+    gradient = (diagonal.square().sum(-1) + off_diagonal).sqrt()
     return Measures(*(float(numbers.mean()) for numbers in (entropy, largest, gradient)))
 
 
@@ -218,7 +218,7 @@ class DotProducts:
 
 
 def dot_product_variance(d_ks: Sequence[int]) -> tuple[DotProducts, ...]:
-    """Show why scores are divided by √d_k, on 500 random queries with 16 keys each; d_k may be 1 to 1,024."""
+    """Measure dot products of 500 random queries with 16 keys each, with and without 1/√d_k; d_k may be 1 to 1,024."""
     results = []
     for d_k in d_ks:
         check_whole(f"d_k ({d_k})", d_k, 1, 1024)

@@ -25,7 +25,7 @@ NOT_USED = {
     "mask": "This call has no mask: every query may attend to every key.",
 }
 """Sentences for stages that a call does not have."""
-NOT_TAKEN_APART = "This model is not taken apart here: its numbers are known from the queries, keys and values on."
+NOT_TAKEN_APART = "The numbers of this model are known only from the queries, keys and values on."
 
 _VECTORS, _CELLS = "B Q d_model", "B H Q K"
 STAGES = {
@@ -84,7 +84,7 @@ class Stage:
         letters, shape: axes of the whole tensor, ("B", "H", "Q", "K"), and their sizes; empty if a size is unknown.
         matrices: tables for one sentence and head; empty if the numbers are unknown.
         changed: sentence with numbers on the difference from the stage before.
-        missing: sentence with the reason if the call does not have the stage or its numbers are unknown; else None.
+        missing: sentence that says why the call lacks the stage or its numbers are unknown; else None.
     """
 
     key: str
@@ -102,13 +102,13 @@ class Stage:
         return self.missing in (None, READ_ONLY, NOT_TAKEN_APART)
 
     def matrix(self, key: str) -> Matrix:
-        """Table of the stage with this key."""
+        """Return the table of the stage with this key."""
         return {matrix.key: matrix for matrix in self.matrices}[key]
 
 
 @dataclass(frozen=True, eq=False)
 class _CallView:
-    """One head of an attention call, with the queries and keys of its tables."""
+    """One head of an attention call, with the queries and keys to show; it makes the tables of the stages."""
 
     record: Record
     step: Step
@@ -139,7 +139,7 @@ class _CallView:
         return Stage(key, title, equation, tuple(letters.split()), shape, matrices, changed, missing)
 
     def table(self, key: str, name: str, axes: tuple[str, str], values: Tensor) -> Matrix:
-        """Make a table limited to the window; rows and columns of tokens may be cut already."""
+        """Make a table limited to the window; `values` may be limited to it already."""
         shape, places = [], []
         for dim, axis in enumerate(axes):
             part = {"query": self.queries, "key": self.keys}.get(axis, range(min(values.shape[dim], MOST_WIDTH)))
@@ -150,37 +150,37 @@ class _CallView:
         return Matrix(key, name, axes, (shape[0], shape[1]), places[0], places[1], values)
 
     def squares(self, stage: str, changed: str, **tables: Tensor) -> Stage:
-        """Make a stage with tables of queries and keys, by the keys of the tables."""
+        """Make a stage with tables of (queries, keys) cells; `tables` has their values by the key of the table."""
         matrices = (self.table(key, key.replace("_", " "), ("query", "key"), values) for key, values in tables.items())
         if (len(self.queries), len(self.keys)) != self.step.shape[2:]:
             changed = f"In the window of {len(self.queries)} queries and {len(self.keys)} keys: {changed}"
         return self.stage(stage, changed, *matrices)
 
     def projected(self, letter: str) -> Tensor:
-        """Projections of all heads for "q", "k" or "v", (n, H · d)."""
+        """Project the input of the call to "q", "k" or "v" of all heads, (n, H · d)."""
         vectors = self.origin.query_input if letter == "q" else self.origin.key_input
         return getattr(self.origin, f"w_{letter}")(vectors)[self.sentence]
 
 
 def span(values: Tensor) -> str:
-    """Range of the finite numbers of a tensor, as text."""
+    """Write the range of the finite numbers of a tensor: "-1.2 to 3.4"."""
     finite = values[values.isfinite()]
     return f"{digits(finite.min())} to {digits(finite.max())}" if finite.numel() else "no finite number"
 
 
 def deviation(values: Tensor) -> str:
-    """Standard deviation of the finite numbers, as text."""
+    """Write the standard deviation of the finite numbers of a tensor."""
     finite = values[values.isfinite()].double()
     return digits(finite.std(correction=0)) if finite.numel() else "NaN"
 
 
 def length(vectors: Tensor) -> str:
-    """Mean length of vectors, as text."""
+    """Write the mean length of vectors."""
     return digits(vectors.norm(dim=-1).mean())
 
 
 def _tokens(call: _CallView) -> Iterator[Stage]:
-    """Stages from tokens to projections, also of the keys if they are other tokens or in another window."""
+    """Make the stages from tokens to projections. Keys have tables of their own if their tokens or window differ."""
     origin, b, site = call.origin, call.sentence, call.step.site
     words, added, x = origin.query_tokens.words[b], origin.query_tokens.positions, origin.query_input[b]
     sides = {"query": origin.query_tokens}
@@ -202,7 +202,7 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
     if added is None:
         yield call.stage("position", missing=origin.query_tokens.note)
     else:
-        lengths = f"To vectors of length {length(words)} on average, positions of length {length(added)} were added."
+        lengths = f"Positions of length {length(added)} were added to vectors of length {length(words)} (on average)."
         yield call.stage("position", lengths, *sums)
 
     parts = [counted(site.layer, "layer")] if site.layer > 0 else []
@@ -230,7 +230,7 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
 
 
 def _heads(call: _CallView) -> Iterator[Stage]:
-    """Stages with the vectors of one head: as projected, and as passed to attention."""
+    """Make the stages with the vectors of one head: as projected, and as passed to attention."""
     step, origin, index, d_k = call.step, call.origin, (call.sentence, call.head), call.sizes["d_k"]
     is_adjusted = origin is not None and origin.is_adjusted
     query, key = step.query[index], step.key[index]
@@ -259,7 +259,7 @@ def _heads(call: _CallView) -> Iterator[Stage]:
 
 
 def _scores(call: _CallView) -> Iterator[Stage]:
-    """Stages with the scores of the window, in the order of `scoring.ORDER`."""
+    """Make the stages with the scores of the window, in the order of `scoring.ORDER`."""
     step, where = call.step, {"sentence": call.sentence}
     scoring, d_k = step.scoring, call.sizes["d_k"]
     products, scaled, capped, biased, scores = (
@@ -279,8 +279,8 @@ def _scores(call: _CallView) -> Iterator[Stage]:
         changed = f"Scores stay within ±{digits(scoring.softcap)}: {span(scaled)} became {span(capped)}."
         yield call.squares("softcap", changed, capped=capped)
     if scoring.bias:
-        unqueried = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # the bias alone
-        added = unqueried.scores(call.head, *call.window, **where)
+        bias_alone = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # all products are 0
+        added = bias_alone.scores(call.head, *call.window, **where)
         cells = f"{int((added != 0).sum())} of {counted(added.numel(), 'score')}"
         changed = f"{span(added)} was added; {cells} changed."
         yield call.squares("bias", changed, biased=biased, added=added)
@@ -290,7 +290,7 @@ def _scores(call: _CallView) -> Iterator[Stage]:
 
 
 def _weights(call: _CallView) -> Iterator[Stage]:
-    """Stages with the mask and the weights, which are known for every model."""
+    """Make the stages with the mask and the weights, which are known for every model."""
     step, rows, where = call.step, call.window[0], {"sentence": call.sentence}
     allowed = step.may_attend(call.head, *call.window, **where)
     if step.mask is not None:
@@ -310,19 +310,19 @@ def _weights(call: _CallView) -> Iterator[Stage]:
 
 
 def _outputs(call: _CallView) -> Iterator[Stage]:
-    """Stages with the output of the head, of all heads concatenated and, if known, of the layer."""
+    """Make the stages with the output of the head, of all heads concatenated and, if known, of the layer."""
     step, sizes, value = call.step, call.sizes, call.step.value[call.sentence, call.head]
     output = step.weights(call.head, call.window[0], sentence=call.sentence).to(value.dtype) @ value
     is_taken = step.taken is not None and not bool(step.taken[call.sentence, call.head].isnan().all())
-    taken = " The output that goes on was taken from another text." if is_taken else ""
+    taken = " The run then replaced this output by that of another text." if is_taken else ""
     values = f"{counted(sizes['K'], 'value')} of {counted(sizes['d_v'], 'number')}"
     changed = f"For each query {values} were multiplied by its weights and added: {span(output)}.{taken}"
     yield call.stage("values", changed, call.table("output", f"O of head {call.head}", ("query", "d_v"), output))
 
     off = [str(head) for head in range(step.num_heads) if step.is_off(head, sentence=call.sentence)]
-    silent = f" Heads that are off give zeros: {', '.join(off)}." if off else ""
+    zeros = f" Heads that are off give zeros: {', '.join(off)}." if off else ""
     outputs = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
-    changed = f"{outputs} stand side by side: {sizes['H·d_v']} for each query.{silent}"
+    changed = f"{outputs} were concatenated: {sizes['H·d_v']} for each query.{zeros}"
     joined = torch.cat(
         [step.output(head, call.window[0], sentence=call.sentence) for head in range(step.num_heads)], -1
     )
@@ -334,10 +334,10 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
     tables = [call.table("w_o", f"output weights, head {call.head}", ("d_v", "d_model"), weight)]
     if w_o.bias is not None:
         tables.append(call.table("b_o", "output bias", ("1", "d_model"), w_o.bias.unsqueeze(0)))
-    mixed, alone = w_o(joined), joined.chunk(step.num_heads, -1)[call.head].to(weight.dtype) @ weight
+    y, y_of_head = w_o(joined), joined.chunk(step.num_heads, -1)[call.head].to(weight.dtype) @ weight
     became = f"{sizes['H·d_v']} numbers of all heads became {sizes['d_model']} for each query"
-    share = f"of their length, {length(mixed)} on average, head {call.head} alone would give {length(alone)}"
-    yield call.stage("output", f"{became}; {share}.", *tables, call.table("y", "Y", ("query", "d_model"), mixed))
+    lengths = f"a vector of length {length(y)} on average; head {call.head} alone would give length {length(y_of_head)}"
+    yield call.stage("output", f"{became}: {lengths}.", *tables, call.table("y", "Y", ("query", "d_model"), y))
 
 
 def chain(

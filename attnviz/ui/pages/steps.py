@@ -191,7 +191,7 @@ def _stage_index(call: HeadCall, every: tuple[Stage, ...]) -> int:
     """Index of the stage to show: the chosen one, else the softmax, else the first stage with known numbers."""
     keys, name = [stage.key for stage in every], now()["stage"]
     if name is not None and name not in keys:
-        reason = "is no stage" if name not in KEYS else "has no effect in this call"
+        reason = "is not a stage" if name not in KEYS else "has no effect in this call"
         quiet(f"“{visible_text(name[:40])}” {reason}; the stages are {', '.join(keys)}.")
     computed = [stage.key for stage in every if stage.matrices] or keys
     first = "softmax" if "softmax" in computed else computed[0]

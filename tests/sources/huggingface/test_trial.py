@@ -135,7 +135,7 @@ def test_layers_that_are_not_shown_are_not_followed(opened):
     record = run(opened("jamba", "JambaForCausalLM"))
 
     assert record.sites == (Site("decoder", 1),)
-    with pytest.raises(InputError, match=r"^Rollout follows all layers, and here not all are shown\. Of"):
+    with pytest.raises(InputError, match=r"^Rollout follows all layers, but some layers are not shown here\. Of"):
         mixed(record)
 
 

@@ -180,7 +180,7 @@ def whole_numbers(text: str, label: str) -> tuple[int, ...]:
     """
     parts = text.replace(",", " ").split()
     if wrong := next((part for part in parts if not re.fullmatch(r"\d{1,6}", part, re.ASCII)), ""):
-        raise InputError(f"{quoted(wrong[:20])} is none of the {label}: write whole numbers, such as 5, 3.")
+        raise InputError(f"{quoted(wrong[:20])} cannot be read as {label}: write whole numbers, such as 5, 3.")
     return tuple(map(int, parts))
 
 
