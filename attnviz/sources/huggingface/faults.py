@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from attnviz.core.errors import AttnvizError, InputError, quoted
 
-INSTALL = "pip install 'transformers>=5.23,<6' sentencepiece protobuf"
-
 
 def name(value: object) -> str:
     return quoted(value, 120)
@@ -82,7 +80,8 @@ def need_transformers() -> None:
         AttnvizError: if they are not installed.
     """
     if not all(map(find_spec, ("transformers", "huggingface_hub"))):
-        raise AttnvizError(f"Models of Hugging Face need transformers, which is not installed here: {INSTALL}")
+        install = "pip install 'attnviz[huggingface]'"
+        raise AttnvizError(f"Models of Hugging Face and 'shapes' need transformers, which is not installed here: {install}")
 
 
 def refusal(word: str, model: str, revision: str | None, detail: object = None) -> AttnvizError:
