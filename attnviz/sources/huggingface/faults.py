@@ -80,8 +80,8 @@ def need_transformers() -> None:
         AttnvizError: if they are not installed.
     """
     if not all(map(find_spec, ("transformers", "huggingface_hub"))):
-        install = "pip install 'attnviz[huggingface]'"
-        raise AttnvizError(f"Models of Hugging Face and 'shapes' need transformers, which is not installed here: {install}")
+        what = "Models of Hugging Face and 'shapes' need transformers, which is not installed here"
+        raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'")
 
 
 def refusal(word: str, model: str, revision: str | None, detail: object = None) -> AttnvizError:
