@@ -31,6 +31,8 @@ PICTURES = {
     "masks": ("masks", {"model": "scratch", "mask": "causal"}, "light"),
     "steps": ("steps", {"model": "translator", "layer": "c1", "head": "3", "stage": "softmax"}, "dark"),
 }
+LIVE = "#text=the+girl+near+the+dogs+was+happy+because&layer=d1&head=1&heads_off=d1.0&mask=blocked(8:0-1)&cell=8.2"
+"""State of the live page in its picture."""
 
 WRITTEN = {
     "attention-weights": ("encoder-heads.png",),
@@ -86,6 +88,11 @@ def main() -> None:
                 link, screen = f"{address}/{page_name}?{urlencode(state, doseq=True)}", (1440, 1040, scheme)
                 (GALLERY / f"{name}.png").write_bytes(shots(window(), link, [screen])[screen])
             print(f"docs/gallery/{name}.png")
+        with driver.windows(context) as window:
+            page = window()
+            page.goto(f"{(driver.ROOT / 'docs' / 'live' / 'story.html').as_uri()}{LIVE}")
+            page.wait_for_selector("html[data-painted]")
+            page.screenshot(path=GALLERY / "live.png")
         rows = list(_rows(context, address))
     sheet(rows).save(GALLERY / "sheet.webp", quality=80)
     print(f"docs/gallery/sheet.webp: {len(rows)} states")
