@@ -16,6 +16,9 @@ from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import BrowserContext, Page
 from test_docs import blocks
 
+import attnviz
+from attnviz import Site
+
 GALLERY = driver.ROOT / "docs" / "gallery"
 TEXT = "The cat sat on the mat because it was tired."
 FONT = driver.ROOT / "assets" / "fonts" / "DejaVuSansMono.ttf"
@@ -81,6 +84,7 @@ def main() -> None:
         print(f"docs/gallery/{name}.png")
     if sys.argv[1:] == ["pages"]:
         return
+    (GALLERY / "long.png").write_bytes(long_map())
     with driver.running_app() as address, driver.chromium() as browser:
         context = browser.new_context()
         for name, (page_name, state, scheme) in PICTURES.items():
@@ -96,6 +100,15 @@ def main() -> None:
         rows = list(_rows(context, address))
     sheet(rows).save(GALLERY / "sheet.webp", quality=80)
     print(f"docs/gallery/sheet.webp: {len(rows)} states")
+
+
+def long_map() -> bytes:
+    """Map of 32,768 tokens of code and documentation, for the head that attends to earlier copies of a token."""
+    files = [*sorted(driver.ROOT.glob("attnviz/models/*.py")), *sorted(driver.ROOT.glob("docs/**/*.md"))]
+    text = " ".join(path.read_text(encoding="utf-8").replace("\n", " ") for path in files)
+    source = attnviz.load("constructed")
+    text = text[: source.tokenize([text])[0].tokens[32_767].end]
+    return attnviz.render(attnviz.figures.head(attnviz.analyze(text, source), Site("decoder", 0), 2), "png")
 
 
 def written(name: str, files: Sequence[str]) -> Image.Image:
