@@ -252,7 +252,7 @@ def test_without_transformers_one_sentence_says_what_to_install(run, folder, mon
     status, _, err = run("export", CAT, "--model", folder("BertModel"))
 
     assert status == 2
-    assert "need transformers, which is not installed here: pip install 'transformers>=5.23,<6'" in err
+    assert "need transformers, which is not installed here: pip install 'attnviz[huggingface]'" in err
     assert err.count("attnviz: ") == 1
 
 

@@ -1,11 +1,11 @@
 """Contents of an installed wheel: the package, its files and the app, without the tools of its developers."""
 
 import os
+import re
 import signal
 import socket
 import sys
 import time
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 ROOT = Path(__file__).parents[1]
+CHECKPOINT = re.compile(r"\d{5}\.safetensors$")
 
 
 def files(folder: str) -> dict[str, Path]:
@@ -24,15 +25,19 @@ def files(folder: str) -> dict[str, Path]:
 
 
 def test_a_wheel_holds_what_runs_and_nothing_else(installed):
-    """Not how the models were trained, no tests, no documentation."""
+    """Not how the models were trained, no tests, no documentation, and not every checkpoint: at most 10 MB."""
     package = {name: path for name, path in files("attnviz").items() if not name.startswith("attnviz/training/")}
-    assets = {f"attnviz/{name}": path for name, path in files("assets").items()}
+    assets = {f"attnviz/{name}": path for name, path in files("assets").items() if not CHECKPOINT.search(name)}
     app = {f"attnviz/app/{name}": ROOT / name for name in ("app.py", ".streamlit/config.toml")}
 
     with zipfile.ZipFile(installed.wheel) as wheel:
         content = {name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" not in name}
 
-    assert content == {name: path.read_bytes() for name, path in (package | assets | app).items()}
+    kept = {name for name in content if CHECKPOINT.search(name)}
+    assert content == {name: path.read_bytes() for name, path in (package | assets | app).items()} | {
+        name: (ROOT / name.removeprefix("attnviz/")).read_bytes() for name in kept
+    }
+    assert installed.wheel.stat().st_size <= 10_000_000
 
 
 @pytest.mark.parametrize(
@@ -66,13 +71,13 @@ def test_a_port_in_use_is_said_in_one_sentence(installed):
             assert installed.run("attnviz", *command, STREAMLIT_SERVER_PORT=str(port)) == (2, "", told)
 
 
-def test_without_streamlit_the_app_says_what_to_install(installed):
-    """As pyproject.toml does for the extra "app"; the rest of attnviz does without it."""
-    (streamlit,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["app"]
-    code = "import sys; sys.modules['streamlit'] = None; from attnviz.cli import main; sys.exit(main(['app']))"
-    told = f"attnviz: The app needs Streamlit; install it with: pip install '{streamlit}'\n"
+def test_an_installed_model_has_its_untrained_half_trained_and_final_weights(installed):
+    """*Training step* offers these three."""
+    code = "import attnviz; print([attnviz.load(name).steps for name in ('story', 'translator')])"
+    missing = "import attnviz; attnviz.load('story', step=100)"
 
-    assert installed.run("python", "-c", code) == (2, "", told)
+    assert installed.run("python", "-c", code) == (0, "[(0, 300, 3000), (0, 500, 4500)]\n", "")
+    assert "after step 100; there are those after 0, 300, 3000" in installed.run("python", "-c", missing)[2]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no second address of this machine")

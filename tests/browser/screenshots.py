@@ -1,12 +1,23 @@
-"""Take the documentation's pictures from the app, and every state of every page on one sheet: `make screenshots`."""
+"""Make the documentation's pictures, and every state of every page of the app on one sheet: `make screenshots`.
 
+The pictures of how-to pages are those that the code of the page writes; `screenshots.py pages` makes these alone.
+"""
+
+import sys
 from collections.abc import Iterator, Sequence
+from contextlib import chdir
 from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import unquote_plus, urlencode
 
 import driver
 from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import BrowserContext, Page
+from test_docs import blocks
+
+import attnviz
+from attnviz import Site
 
 GALLERY = driver.ROOT / "docs" / "gallery"
 TEXT = "The cat sat on the mat because it was tired."
@@ -19,7 +30,21 @@ PICTURES = {
     "masks": ("masks", {"model": "scratch", "mask": "causal"}, "light"),
     "steps": ("steps", {"model": "translator", "layer": "c1", "head": "3", "stage": "softmax"}, "dark"),
 }
+LIVE = "#text=the+girl+near+the+dogs+was+happy+because&layer=d1&head=1&heads_off=d1.0&mask=blocked(8:0-1)&cell=8.2"
+"""State of the live page in its picture."""
 
+WRITTEN = {
+    "attention-weights": ("encoder-heads.png",),
+    "check-mask": ("leaks.png",),
+    "deepseek-sparse-attention": ("deepseek.png",),
+    "grid": ("knight.png",),
+    "hugging-face": ("bert-head.png",),
+    "log-while-training": ("step0.png", "step40.png"),
+    "output-attentions-none": ("gpt2-head.png",),
+    "pictures": ("cls.png",),
+    "same-run": ("padding.png",),
+}
+"""Files that the code of a how-to page writes, drawn side by side in its picture."""
 
 LONG = "+".join(["word"] * 30)
 STATES = (
@@ -50,6 +75,12 @@ GAP, ACROSS = 16, 2
 
 def main() -> None:
     GALLERY.mkdir(parents=True, exist_ok=True)
+    for name, files in WRITTEN.items():
+        written(name, files).save(GALLERY / f"{name}.png", optimize=True)
+        print(f"docs/gallery/{name}.png")
+    if sys.argv[1:] == ["pages"]:
+        return
+    (GALLERY / "long.png").write_bytes(long_map())
     with driver.running_app() as address, driver.chromium() as browser:
         context = browser.new_context()
         for name, (page_name, state, scheme) in PICTURES.items():
@@ -57,9 +88,37 @@ def main() -> None:
                 link, screen = f"{address}/{page_name}?{urlencode(state, doseq=True)}", (1440, 1040, scheme)
                 (GALLERY / f"{name}.png").write_bytes(shots(window(), link, [screen])[screen])
             print(f"docs/gallery/{name}.png")
+        with driver.windows(context) as window:
+            page = window()
+            page.goto(f"{(driver.ROOT / 'docs' / 'live' / 'story.html').as_uri()}{LIVE}")
+            page.wait_for_selector("html[data-painted]")
+            page.screenshot(path=GALLERY / "live.png")
         rows = list(_rows(context, address))
     sheet(rows).save(GALLERY / "sheet.webp", quality=80)
     print(f"docs/gallery/sheet.webp: {len(rows)} states")
+
+
+def long_map() -> bytes:
+    """Map of 32,768 tokens of code and documentation, for the head that attends to earlier copies of a token."""
+    files = [*sorted(driver.ROOT.glob("attnviz/models/*.py")), *sorted(driver.ROOT.glob("docs/**/*.md"))]
+    text = " ".join(path.read_text(encoding="utf-8").replace("\n", " ") for path in files)
+    source = attnviz.load("constructed")
+    text = text[: source.tokenize([text])[0].tokens[32_767].end]
+    return attnviz.render(attnviz.figures.head(attnviz.analyze(text, source), Site("decoder", 0), 2), "png")
+
+
+def written(name: str, files: Sequence[str]) -> Image.Image:
+    """Run the Python of a how-to page, and put the pictures that it writes side by side."""
+    with TemporaryDirectory() as folder, chdir(folder):
+        notebook: dict = {}
+        for language, title, code, _ in blocks(f"docs/how-to/{name}.md"):
+            if language == "python" and not title and not all(map(Path.exists, map(Path, files))):
+                exec(code, notebook)
+        images = [Image.open(file).convert("RGB") for file in files]
+    joined = Image.new("RGB", (sum(image.width for image in images), max(image.height for image in images)), "white")
+    for number, image in enumerate(images):
+        joined.paste(image, (sum(earlier.width for earlier in images[:number]), 0))
+    return joined
 
 
 def shots(page: Page, link: str, screens: Sequence[Screen], press: str = "") -> dict[Screen, bytes]:

@@ -7,8 +7,6 @@ from importlib.util import find_spec
 
 from attnviz.core.errors import AttnvizError, quoted
 
-INSTALL = "pip install 'transformers>=5.23,<6' sentencepiece protobuf"
-
 
 def name(value: object) -> str:
     return quoted(value, 120)
@@ -62,4 +60,5 @@ def of_memory(error: BaseException) -> bool:
 def need_transformers() -> None:
     """Raise AttnvizError if the libraries for models of Hugging Face are not installed."""
     if not all(map(find_spec, ("transformers", "huggingface_hub"))):
-        raise AttnvizError(f"Models of Hugging Face need transformers, which is not installed here: {INSTALL}")
+        what = "Models of Hugging Face and 'shapes' need transformers, which is not installed here"
+        raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'")
