@@ -208,7 +208,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
     ),
     "server": (
         ("--port N", _SERVERS, "port (8501)"),
-        ("--address ADDRESS", _SERVERS, "0.0.0.0 lets in other machines, see STREAMLIT_SERVER_ALLOWED_HOSTS (127.0.0.1)"),
+        ("--address ADDRESS", _SERVERS, "0.0.0.0 for other machines; set STREAMLIT_SERVER_ALLOWED_HOSTS (127.0.0.1)"),
         ("--public", _SERVERS, "limit what visitors may do; only models that ship or that ATTNVIZ_MODELS lists"),
         ("--host-name NAME", _SERVERS, "host name of a public app; may be repeated", MANY),
         ("--framed-by ORIGIN", _SERVERS, "site that may show a public app in a frame; may be repeated", MANY),

@@ -1,4 +1,4 @@
-"""The app: the only Streamlit in the package."""
+"""The app; no other part of the package uses Streamlit."""
 
 import importlib.util
 

@@ -49,7 +49,7 @@ def test_a_head_that_differs_is_compared_with_one_click_and_so_is_the_original_m
     page.wait_for_url("**part%3Dhead**")
     driver.settled(page)
 
-    expect(page.locator(".says").first).to_contain_text("A and B are one run.")
+    expect(page.locator(".says").first).to_contain_text("A and B are the same run.")
 
     driver.open_page(page, f"{app}/compare?model=story&layer=d1&head=0&heads_off=d0.1")
 
@@ -77,7 +77,7 @@ def test_a_part_of_b_is_taken_and_the_way_that_each_head_carries_is_a_map(page, 
     ("b", "sentence"),
     [
         ("part%3Dmodel%26model%3Dno%2Fsuch%2Fplace", "no/such/place"),
-        ("part%3Dmodel%26model%3Dshapes", "one alone reads a picture"),
+        ("part%3Dmodel%26model%3Dshapes", "reads a picture"),
         ("part%3Dhead%26layer%3Dd7%26head%3D1", "There is no head d7.1"),
         ("part%3Doriginal", "nothing is changed"),
         ("part%3Dtext%26text%3D", "B has no text yet: type one."),

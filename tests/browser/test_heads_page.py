@@ -72,7 +72,7 @@ def test_a_saved_run_is_a_model_of_the_session_and_a_text_file_the_text(heads, t
     driver.settled(heads)
     bring("mine.txt")
     heads.wait_for_url("**text=the+dog+ran**")
-    expect(heads.locator(".note.notice")).to_contain_text("The 2 lines of mine.txt are one text.")
+    expect(heads.locator(".note.notice")).to_contain_text("The 2 lines of mine.txt were joined to one text.")
     driver.settled(heads)
     heads.locator("input[type=file]").set_input_files(tmp_path / "bad.attn")
 
