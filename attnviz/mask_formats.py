@@ -121,6 +121,7 @@ class MaskFormat:
 
 
 def _sdpa(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Write code for `F.scaled_dot_product_attention` with a boolean mask."""
     lines, may_attend = _grid(mask, queries, keys)
     return [*lines, "# True = may attend", f"mask = {may_attend.text}", CALL]
 
@@ -154,6 +155,7 @@ def _key_padding(mask: Mask, queries: int, keys: int) -> list[str]:
 
 
 def _flex(mask: Mask, queries: int, keys: int) -> list[str]:
+    """Write code for FlexAttention: a mask function and its block mask."""
     lines, may_attend = _grid(mask, queries, keys, PREDICATE)
     batch = "len(query)" if mask.batch_size else "None"
     return [

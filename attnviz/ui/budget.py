@@ -99,11 +99,7 @@ def of_runs(count: int, source: Source, sentences: tuple[Sentence, ...], edits: 
 
 
 def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """Return the estimated cost of a run.
-
-    Raises:
-        OverBudget: if the cost exceeds the budget.
-    """
+    """Return the estimated cost of a run; raise OverBudget if the cost exceeds the budget."""
     estimated = cost(source, sentences, edits)
     if not source.one_run and (estimated.seconds > seconds() or estimated.bytes > memory()):
         fits = estimate.longest(source, len(sentences[0].tokens), seconds(), memory(), edits, len(sentences))

@@ -31,11 +31,7 @@ def opened() -> dict[str, Saved]:
 
 
 def source(model: str) -> Saved:
-    """Return the opened file with this model name.
-
-    Raises:
-        InputError: if the file is not open in this session.
-    """
+    """Return the opened file with this model name; raise InputError if the file is not open in this session."""
     if model not in opened():
         name = quoted(model.removeprefix(PREFIX), LONGEST_NAME)
         raise InputError(f"The link refers to the file {name}: open this file, or choose a model.")

@@ -139,7 +139,7 @@ class _Serving:
 
     def __init__(self, port: int):
         if runtime.exists():
-            raise InputError("This process serves a Streamlit app already; run attnviz.show in another one.")
+            raise InputError("This process serves a Streamlit app already; run attnviz.show in another process.")
         self.apps: list[OpenApp] = []
         self.ended = threading.Event()
         self._socket = _listen(port)

@@ -50,7 +50,7 @@ class Loading:
         return job.share if job.text in ("fetching", "checking") else 0.0, text
 
     def remark(self, job: Job) -> str:
-        """No line under the progress."""
+        """Line under the progress bar: none."""
         return ""
 
 

@@ -57,11 +57,7 @@ class _Snippet:
         return f"{name}({', '.join(arguments)})"
 
     def value(self, value: Any) -> str:
-        """Write an expression that evaluates to a value.
-
-        Raises:
-            NoSnippet: if the value cannot be written as code.
-        """
+        """Write an expression that evaluates to a value; raise NoSnippet if the value cannot be written as code."""
         if isinstance(value, Record):
             return self._record(value)
         if isinstance(value, AlignedPair):

@@ -91,7 +91,8 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
 
 def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
     """Return the tokens at the positions of a part: keys for a pattern or values, else queries."""
-    text = side.record.texts(site, sentence=side.sentence)[part in ("pattern", "values")]
+    queries, keys = side.record.texts(site, sentence=side.sentence)
+    text = keys if part in ("pattern", "values") else queries
     return text.tokens[: text.length]
 
 

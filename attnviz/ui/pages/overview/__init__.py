@@ -24,7 +24,10 @@ CIRCUITS = {
     "copying": ("Copying", "OV circuit, from -1 to 1. 1: attention to a token makes the same token more probable."),
     "eigenvalue": ("Largest eigenvalue", "OV circuit: real part of the eigenvalue with the largest size."),
     "previous_token": ("Previous token", "QK circuit of the vectors of positions: mean weight on the position before."),
-    "induction": ("Induction", "QK circuit through an earlier head. 1: keys match that saw the query's token there."),
+    "induction": (
+        "Induction",
+        "QK circuit through an earlier head. 1: queries match keys that attended to their token.",
+    ),
 }
 """Title and meaning of each metric of a head's circuits."""
 COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}

@@ -217,9 +217,9 @@ def _verdict(swept: Sweep | None) -> None:
     """Draw which head has the largest effect, with a button that opens it."""
     if swept is None:
         return
-    matters, weights = swept.sentences()
-    large(matters)
-    quiet(*filter(None, [weights]))
+    strongest_effect, about_weights = swept.sentences()
+    large(strongest_effect)
+    quiet(*filter(None, [about_weights]))
     if swept.strongest:
         opener(*swept.strongest)
 
