@@ -32,7 +32,7 @@ COMMANDS = {
     "explore": "Write every head to one HTML page, which any browser opens without Python.",
     "predict": "Print the predictions of a model, before and after a change, and explain them.",
     "generate": "Let a model continue a text or answer in a chat; -o draws a head over prompt and answer.",
-    "check": "Find errors in a mask, weights, a batch or a model. Exit status: 1 for errors, 3 for a question to you.",
+    "check": "Find errors in a mask, weights, a batch or a model. Exit status: 1 for errors, 3 for an open question.",
     "models": "List the models, or print the card of one model.",
     "save": "Save a run to a file, with its settings; 'attnviz open' shows it on any computer.",
     "open": "Open a saved run, weights or your own model in the app; with --verify, exit status 1 if a number differs.",

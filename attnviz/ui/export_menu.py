@@ -22,11 +22,7 @@ USES = {"Screen": {"scale": 2}, "Paper": {"preset": "paper"}, "Slide": {"preset"
 
 
 def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
-    """Draw the export menu of a page.
-
-    Args:
-        figures: figures of the page by their names in the menu.
-    """
+    """Draw the export menu of a page; `figures` are its figures by their names in the menu."""
     popover = st.popover("Export", icon=":material/download:", on_change="rerun", key=f"export {key}")
     if not popover.open:
         return

@@ -14,11 +14,7 @@ from attnviz.ui.toolbar import Context
 
 
 def sentence(context: Context, position: int | None = None) -> str:
-    """Write the model's prediction for the text or after a position as a sentence; empty if it predicts nothing.
-
-    Args:
-        position: index of a token; by default `Context.position`.
-    """
+    """Write the prediction for the text or after a position (by default `Context.position`); empty if there is none."""
     record, text = context.record, context.sentence
     if analysis.is_number(record):
         return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."

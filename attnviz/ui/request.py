@@ -234,11 +234,7 @@ def arrive(first: dict[str, str]) -> bool:
 
 
 def write_address(*, anew: bool = False) -> None:
-    """Write the choices into the address of the page.
-
-    Args:
-        anew: whether to write the address even if it already holds these choices.
-    """
+    """Write the choices into the address of the page; with `anew`, even if the address has these choices already."""
     current, address = session(), _address()
     if current.choices["chapter"] is None:
         current.own = current.choices, current.past, current.future

@@ -82,11 +82,7 @@ def label(text: str) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str] = (), *, numbers: Sequence[int] = ()) -> None:
-    """Draw a small table.
-
-    Args:
-        numbers: indices of the columns that hold numbers.
-    """
+    """Draw a small table; `numbers` are the indices of the columns with numbers."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         columns = []

@@ -379,11 +379,7 @@ def _link_menu() -> None:
 
 
 def _mask_menu(source: Source, site: Site) -> None:
-    """Draw the menu of the mask and of the settings that change scores.
-
-    Args:
-        site: layer in view; temperature and scale change there alone, unless “In every layer” is on.
-    """
+    """Draw the menu of the mask and of score settings; the latter change in the layer `site` or in every layer."""
     stack = now()["mask"] or Stack()
     popover = st.popover("Mask", on_change="rerun", key="mask menu", disabled=bool(source.read_only))
     if not popover.open:
