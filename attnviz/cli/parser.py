@@ -178,13 +178,13 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
          {"nargs": "?", "const": "heads", "choices": ("heads", "eigenvalues", "composition")}),
         ("--json", "predict generate check query", "JSON instead of text"),
     ),
-    "how it writes": (
+    "text generation": (
         ("--max-new-tokens N", "generate", "largest number of tokens (64)", _value(_integer, "a whole number", 64)),
         ("--sampling-temperature T", "generate", "divides logits; 0: no sampling (0)", _value(float, "a number", 0.0)),
         ("--top-p P", "generate", "sample from the top words with this share (1)", _value(float, "a number", 1.0)),
         ("--seed N", "generate", "seed of sampling (0)", _value(int, "a whole number", 0)),
     ),
-    "what it should be": (
+    "check": (
         ("--intent MASK", "check", "mask that is meant: causal, two-way, 'causal | prefix(3)' or others below"),
         ("--pad ID", "check", "token id of padding, or none", _value(_pad, "an id; give a whole number, or none")),
         ("--runs WAYS", "check", f"other ways to run a model: all, or some of {', '.join(RUNS)}", {"default": ""}),
@@ -194,7 +194,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("--shape B,H,Q,K", "check", "shape of the scores; masks broadcast to it", _value(_shape, "a shape: B,H,Q,K")),
         ("--strict", "check", "exit status 1 for warnings, too"),
     ),
-    "how it is measured": (
+    "measurement": (
         ("--shard N", "build", "largest number of texts in a shard (1000)", WHOLE | {"default": 1000}),
         ("--keep N", "build", "strongest texts to store for each metric of a head (10)", WHOLE | {"default": 10}),
         ("--pairs N", "build", "strongest pairs of tokens to store per head and shard (200)", WHOLE | {"default": 200}),
@@ -202,7 +202,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("--workers N", "build", "number of worker processes (one per core); 0: no workers", WHOLE),
         ("--scheduler ADDRESS", "build", "a Dask scheduler whose workers can open both folders", {"default": ""}),
     ),
-    "what a run may cost": (
+    "limits of a run": (
         ("--seconds N", _SERVERS, "longest estimated time of a run in seconds (120)", AMOUNT),
         ("--memory GB", f"{_SERVERS} build", "largest memory of a run (2), or of a worker (its share)", AMOUNT),
     ),

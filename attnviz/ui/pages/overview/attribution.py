@@ -294,7 +294,7 @@ def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) ->
     """Draw gradient × weight of the chosen head, and the relevance of each token after a layer."""
     if not isinstance(context.head, int):
         raise InputError("Gradients are shown for one head: choose one above.")
-    quiet("Which weights, and through them which tokens, does the chosen word's logit depend on?")
+    quiet("On which weights, and through these on which tokens, does the logit of the chosen word depend?")
     record, style = context.record, {"dark": context.dark}
     head = figures.relevance(record, computed, context.site, context.head, signed=signed, **style)
     with st.container(horizontal=True, gap="large"):
@@ -307,9 +307,9 @@ def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) ->
             bars = figures.relevance_bars(record, computed, layer, **style)
             picture(bars, "relevant")
     _method(
-        "The gradient of the logit by each weight, times the weight; negative ones are set to 0, and heads are "
-        "averaged. From layer to layer relevance is passed on along these products: R ← R + Ā R. If the "
-        "model is certain, a gradient can be near zero although the weight matters. Source: Chefer et al. 2021."
+        "Ā is the gradient of the logit with respect to each weight, times the weight; negative products are set to "
+        "0, then heads are averaged. From layer to layer, the relevance R becomes R + Ā R. If the model is certain, "
+        "a gradient can be near zero although the weight matters. Source: Chefer et al. 2021."
     )
     numbers(bars, "relevant")
     return {"This head": head, "Tokens": bars}
