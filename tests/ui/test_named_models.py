@@ -220,7 +220,7 @@ def test_a_picture_opened_beside_a_model_of_texts_says_which_model_reads_it():
 
     app.file_uploader[0].set_value((picture.name, picture.read_bytes(), "image/png")).run()
 
-    assert "this model reads text: choose one that reads it, such as shapes." in html(app)
+    assert "this model reads only text: choose another model, such as shapes." in html(app)
     assert "shapes" in app.selectbox("model").options
 
 
