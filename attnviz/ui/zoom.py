@@ -64,11 +64,9 @@ def _zoom_in(context: Context) -> None:
 
 def _part_around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
     """Return the part of the map with `spans` rows and columns around a cell, in the form that a drag reports."""
-    part = {}
-    for axis, (first_name, last_name) in enumerate((("top", "bottom"), ("left", "right"))):
-        first = max(0, min(cell[axis] - spans[axis] // 2, sizes[axis] - spans[axis]))
-        part |= {first_name: first, last_name: min(sizes[axis], first + spans[axis]) - 1}
-    return part
+    top, left = (max(0, min(cell[axis] - spans[axis] // 2, sizes[axis] - spans[axis])) for axis in (0, 1))
+    bottom, right = min(sizes[0], top + spans[0]) - 1, min(sizes[1], left + spans[1]) - 1
+    return {"top": top, "bottom": bottom, "left": left, "right": right}
 
 
 def _find(context: Context) -> None:
