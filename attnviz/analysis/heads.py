@@ -107,12 +107,7 @@ def head_metrics(
             sums += sums_of(record, block, metrics)[:, 0]
             report(done + block.rows.stop * heads * step.shape[3], total)
         done += weights_of_all([step])
-        names_of_heads = {
-            "site": str(step.site),
-            "kind": step.site.kind,
-            "layer": step.site.layer,
-            "head": range(heads),
-        }
+        where = {"site": str(step.site), "kind": step.site.kind, "layer": step.site.layer, "head": range(heads)}
         columns = {metric.name: [None] * heads for metric in METRICS}
         for metric, quotients in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
             columns[metric.name] = [a / b if b else None for a, b in quotients]
